@@ -8,6 +8,7 @@
 //! Invariants: a book with an error is no book; a book without one can be resolved for every row; any
 //! bytes end in a book or in problems, never in a panic.
 
+mod address;
 pub mod built_in;
 mod builtin_book;
 mod dedup_store;
@@ -41,6 +42,7 @@ use crate::limits;
 use crate::policy::rule::Rule;
 use crate::position::Position;
 
+pub use self::address::{AddressFault, check_address};
 pub use self::built_in::BuiltIn;
 pub use self::builtin_book::BUILTIN_BOOK;
 pub use self::dedup_store::EMBEDDED;

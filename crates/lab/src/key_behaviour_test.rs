@@ -329,7 +329,7 @@ const ROWS: &[Row] = &[
 
     row("an event row", "type", "version: 1\nservices: { s: { target: { http: \"http://127.0.0.1:9/\" }, events: [{ type: @ }] } }\n", ["a.b", "a.c"], Try("200")),
     row("an event row", "title", "version: 1\nservices: { s: { target: { http: \"http://127.0.0.1:9/\" }, events: [{ type: a.b, @ }] } }\n", ["", "title: Order"], Show),
-    row("an event row", "depends_on", SERVICE, ["", "channels: { c: { events: [{ type: a.c, depends_on: e }] } }"], Show),
+    row("an event row", "depends_on", "version: 1\nbreakers: { b: { trip: { consecutive: 2 }, open: 1m } }\ndependencies: { d: { kind: webhook, breaker: b } }\nservices: { s: { target: { http: \"http://127.0.0.1:9/\" }, events: [{ type: a.b, @ }] } }\n", ["", "depends_on: d"], Try("503*9")),
 
     row("a channel", "title", FACTS, ["channels: { c: { events: [a.b] } }", "channels: { c: { events: [a.b], title: E-mail } }"], Show),
     row("a channel", "depends_on", SERVICE, ["channels: { c: { events: [a.b] } }", "channels: { c: { events: [a.b], depends_on: d } }"], Play(OUTAGE)),
@@ -346,7 +346,7 @@ const ROWS: &[Row] = &[
     row("a consumer's idempotency", "store", FACTS, ["facts: { idempotent_by: { pattern: upsert } }", "facts: { idempotent_by: { pattern: upsert, store: index } }"], Show),
 
     row("a source", "depends_on", "version: 1\nsecrets: { s: { env: S } }\ndependencies: { d: { kind: webhook } }\nsources: { n: { webhook: { scheme: github, secret: s }, type: a.b, @ } }\n", ["", "depends_on: d"], Check),
-    row("a source", "facts", "version: 1\nsources: { n: { kafka: { brokers: [b], topics: [t] }, type: a.b, facts: { @ } } }\nservices: { s: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b] } }\n", ["callers: 1", "callers: 30"], Check),
+    row("a source", "facts", "version: 1\nsecrets: { k: { env: K } }\nsources: { n: { webhook: { scheme: github, secret: k }, type: a.b, facts: { @ } } }\nservices: { s: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b] } }\n", ["callers: 1", "callers: 30"], Check),
 
     row("facts of a source", "lease", FACTS, ["facts: { lease: 1d, heartbeat: 8m }", "facts: { lease: 10m, heartbeat: 8m }"], Check),
     row("facts of a source", "heartbeat", FACTS, ["facts: { lease: 10m, heartbeat: 1m }", "facts: { lease: 10m, heartbeat: 8m }"], Check),

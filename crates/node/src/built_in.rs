@@ -12,7 +12,9 @@ pub const BUILT_IN: BuiltIn<'static> = BuiltIn {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::book::problem::Severity;
     use redrive_core::book::schema::{BOOK, Object, Type};
+    use redrive_lab::lint::{all, check_for};
 
     use super::*;
 
@@ -38,6 +40,14 @@ mod tests {
                 assert_eq!(is_missing, !built_in.contains(kind), "{}: {kind}", object.name);
             }
             assert!(built_in.iter().all(|kind| object.one_of.contains(kind)), "{}", object.name);
+        }
+    }
+    #[test]
+    fn the_advice_of_every_lint_is_a_book_that_can_be_served() {
+        for lint in all() {
+            let mut problems = check_for(lint.mended.as_bytes(), &BUILT_IN).problems;
+            problems.retain(|problem| problem.severity == Severity::Error);
+            assert!(problems.is_empty(), "{}: {problems:?}", lint.code);
         }
     }
 }

@@ -196,7 +196,7 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Whole),        routes!(letters::held_sessions),  &[])
         .add(Need::Permission(Read, Whole),        routes!(letters::audit),          &[])
         .add(Need::Permission(Read, Part),         routes!(replays::list),           &[])
-        .add(Need::Permission(Operate, Part),      routes!(replays::begin),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
+        .add(Need::Permission(Operate, Part),      routes!(replays::begin),          &[Code::DeadLetterNotFound, Code::Conflict, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
         .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
         .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])

@@ -95,7 +95,9 @@ impl Watch {
     pub fn new(book: &RuleBook, now: Timestamp) -> Self {
         let mut watch = Self::default();
         watch.change(book);
-        for alarm in &mut watch.alarms {
+        // Counts begin at nothing; what people are told of at once may have been found before the first look.
+        let is_trouble = |alarm: &Alarm| matches!(alarm.condition.metric, Metric::Trouble(_));
+        for alarm in watch.alarms.iter_mut().filter(|alarm| !is_trouble(alarm)) {
             alarm.memory.looked_at = Some(now);
         }
         watch

@@ -10,13 +10,9 @@ pub const EMBEDDED: &str = "embedded";
 impl RuleBook {
     /// Stores for ids and keys that the book names and that are not built in: one error for each place.
     pub(super) fn dedup_stores_beyond(&self) -> Vec<Problem> {
-        let mut stated: Vec<&At<String>> = Vec::new();
-        for (service, channel, row) in self.sections.rows() {
-            for (_, layer) in self.sections.levels_of(service, channel, row) {
-                stated.extend(&layer.idempotency.store);
-            }
-        }
-        stated.extend(&self.sections.defaults.idempotency.store);
+        let layers = self.sections.layers();
+        let mut stated: Vec<&At<String>> =
+            layers.into_iter().filter_map(|layer| layer.idempotency.store.as_ref()).collect();
         stated.retain(|at| at.value != EMBEDDED);
         stated.sort_by_key(|at| at.span.position);
         stated.dedup_by_key(|at| at.span.position);
@@ -56,5 +52,8 @@ mod tests {
             assert_eq!(book(&store(word), ""), [told(2, word)], "once, however many rows it holds for");
         }
         assert_eq!(book(&store("redis"), &store("memory")), [told(2, "redis"), told(6, "memory")]);
+        let unused = format!("version: 1\ndependencies:\n  d: {{ kind: webhook, {} }}\n", store("redis"));
+        let found = read(&unused).book.expect("a book").dedup_stores_beyond();
+        assert_eq!(found.len(), 1, "a dependency that no service names: {found:?}");
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::address::{AddressFault, check_address};
 use super::expression::{Condition, Hours, is_zone};
 use super::model::Smtp;
 use super::pattern::EventPattern;
@@ -292,14 +293,12 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             let message = format!("`{text}` cannot stand here");
             Err(Wrong { code: "unknown-word", message, help: suggest(text, words.iter().copied()) })
         }
-        Type::Url => match text.split_once("://") {
-            Some(("http" | "https", rest))
-                if !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace) =>
-            {
-                Ok(())
+        Type::Url => check_address(text).map_err(|fault| match fault {
+            AddressFault::Syntax => expected(),
+            AddressFault::Port(_) => {
+                wrong("out-of-range", fault, "leave the port out, or write one such as :8080")
             }
-            _ => Err(expected()),
-        },
+        }),
         Type::Text if text.is_empty() => Err(wrong("wrong-type", "an empty text stands here", "")),
         Type::EventPattern
         | Type::LetterName

@@ -113,28 +113,6 @@ sources:
         run: Run::Book(secret_kept_shorter_than_cached),
     },
     Lint {
-        code: "secret-gone-before-probe",
-        severity: Severity::Warning,
-        summary: "an expired secret is dropped before the vault's breaker lets a probe through",
-        explanation: "While the vault's breaker is open nothing is fetched, and the expired secret serves \
-                      in its place until `kept` ends. If the time between `cached` and `kept` is shorter \
-                      than the breaker stays open, a single trip is enough to be left without the secret, \
-                      just when it was to bridge the outage. Keep it longer than that, several times over.",
-        bad: "version: 1
-secrets:
-  github: { key-vault: \"https://vault.example.test/secrets/github\", cached: 5m, kept: 5m }
-sources:
-  github: { webhook: { scheme: github, secret: github }, type: github.event }
-",
-        mended: "version: 1
-secrets:
-  github: { key-vault: \"https://vault.example.test/secrets/github\", cached: 5m, kept: 30m }
-sources:
-  github: { webhook: { scheme: github, secret: github }, type: github.event }
-",
-        run: Run::Book(secret_gone_before_probe),
-    },
-    Lint {
         code: "secret-in-book",
         severity: Severity::Warning,
         summary: "an address with a password in it",
@@ -409,36 +387,6 @@ fn secret_kept_shorter_than_cached<'a>(book: &'a Sections, findings: &mut Findin
             findings.report(place, message, format!("write `kept: {cached}` or more"));
         }
     }
-}
-
-fn secret_gone_before_probe<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    let open = vault_open_max(book);
-    for at in book.secrets.values().filter(|at| matches!(at.value.from, SecretFrom::KeyVault(_))) {
-        let (cached, kept, place) = times(&at.value, at.span);
-        let bridged = kept.saturating_sub(cached);
-        // A secret that is dropped while fresh is an error of its own.
-        if kept >= cached && bridged < open {
-            let [bridged, open] = [bridged, open].map(show_duration);
-            findings.report(
-                place,
-                format!(
-                    "an expired secret serves for {bridged} more, and the vault's breaker is open for {open}"
-                ),
-                "keep it longer; the default is 30m",
-            );
-        }
-    }
-}
-
-/// How long a breaker in front of a vault stays open at most.
-fn vault_open_max(book: &Sections) -> Duration {
-    let of_kind = Kind::KeyVault.breaker().map(|breaker| breaker.open);
-    let vaults = book.dependencies.values().filter(|entry| entry.kind == Kind::KeyVault);
-    let stated = vaults.filter_map(|entry| {
-        let name = entry.layer.breaker.as_ref()?.value.as_ref()?;
-        Some(book.breaker_named(name)?.settings.open())
-    });
-    stated.max().or(of_kind).unwrap_or_default()
 }
 
 fn secret_in_book<'a>(book: &'a Sections, findings: &mut Findings<'a>) {

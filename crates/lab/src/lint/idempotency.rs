@@ -50,8 +50,8 @@ services:
                       attempt that timed out had worked: the retry is a second copy that only the \
                       consumer can recognise, and this one is declared to do nothing about it. Use the \
                       `Idempotency-Key` that every attempt carries, unchanged, and declare the pattern; \
-                      or let it answer with a `notification-id` \
-                      (`by: notification-id`); or do not retry.",
+                      or let it answer with a `notification-id` (`by: notification-id`), which an `http` \
+                      target can that gets one event at a time; or do not retry.",
         bad: "version: 1
 services:
   mail:
@@ -188,23 +188,37 @@ fn not_idempotent(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 fn retries_repeat_effects(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(declared) = &resolved.facts.idempotent_by else { return };
     let by_consumer = declared.value.pattern != ConsumerPattern::Nothing;
-    // The notification's id outlives a lost answer; remembering nothing is the error above.
-    let by_redrive = resolved.idempotency.by.value != IdempotencyBy::EventId;
+    let by_redrive = match resolved.idempotency.by.value {
+        IdempotencyBy::EventId => false,
+        // Once it is told, the notification's id outlives a lost answer.
+        IdempotencyBy::NotificationId => tells_notifications(resolved),
+        // That is the error above.
+        IdempotencyBy::Nothing => true,
+    };
     if by_consumer || by_redrive {
         return;
     }
     let Some((name, _)) = repeats_by(resolved) else { return };
+    let help = if tells_notifications(resolved) {
+        "let the consumer look at `Idempotency-Key`, or write `by: notification-id`, or use `retry: none`"
+    } else {
+        "let the consumer look at the event's id and declare the pattern, or use `retry: none`"
+    };
     findings.report(
         declared.span,
         format!("a retry by `{name}` may do again what the attempt before it has done"),
-        "let the consumer look at `Idempotency-Key`, or write `by: notification-id`, or use `retry: none`",
+        help,
     );
+}
+
+/// Whether an answer of the target can tell the id of a notification.
+fn tells_notifications(resolved: &Resolved<'_>) -> bool {
+    resolved.target.kind.speaks_http() && !resolved.target.takes_batches()
 }
 
 fn notification_id_unheard(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let idempotency = &resolved.idempotency;
-    let is_told = resolved.target.kind.speaks_http() && !resolved.target.takes_batches();
-    if idempotency.by.value != IdempotencyBy::NotificationId || is_told {
+    if idempotency.by.value != IdempotencyBy::NotificationId || tells_notifications(resolved) {
         return;
     }
     let kind = resolved.target.kind.as_str();
@@ -305,6 +319,7 @@ fn heartbeat_too_slow(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::check;
     use super::super::tests::{found, untold};
 
     const SERVICE: &str = "version: 1\nservices:\n  s:\n    target: { http: \"http://127.0.0.1:9000\" }\n";
@@ -319,6 +334,7 @@ mod tests {
             ("nor does 429",                 "idempotency: { by: none }\n    on_failure: { transient: none, 429: standard }\n    events: [a]", vec![]),
             ("the consumer declares nothing", "idempotency: { by: none }\n    facts: { idempotent_by: nothing }\n    events: [a]", vec!["5:24 not-idempotent"]),
             ("a notification's id is enough", "idempotency: { by: notification-id }\n    facts: { idempotent_by: nothing }\n    events: [a]", vec![]),
+            ("a batch tells none",           "idempotency: { by: notification-id }\n    facts: { idempotent_by: nothing }\n    channels: { c: { target: { http: \"http://127.0.0.1:9000\", format: batch }, events: [a] } }", vec!["5:24 notification-id-unheard", "6:29 retries-repeat-effects"]),
             ("an answer to one event tells it", "idempotency: { by: notification-id }\n    events: [a]", vec![]),
             ("an answer to a batch does not", "idempotency: { by: notification-id }\n    channels: { c: { target: { http: \"http://127.0.0.1:9000\", format: batch }, events: [a] } }", vec!["5:24 notification-id-unheard"]),
             ("once for a shared place",      "idempotency: { by: none }\n    events: [a, b, c]", vec!["5:24 not-idempotent"]),
@@ -332,6 +348,24 @@ mod tests {
         ];
         for (name, text, expected) in cases {
             assert_eq!(found(&format!("{SERVICE}    {text}\n"), super::LINTS), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn notification_ids_are_advised_where_a_target_can_tell_them() {
+        let targets = [
+            ("http: \"http://127.0.0.1:9000\"", true),
+            ("http: \"http://127.0.0.1:9000\", format: batch", false),
+            ("exec: [./run]", false),
+        ];
+        for (target, expected) in targets {
+            let book = format!(
+                "version: 1\nservices:\n  s: {{ target: {{ {target} }}, facts: {{ idempotent_by: nothing }}, events: [a] }}\n"
+            );
+            let problems = check(book.as_bytes()).problems;
+            let found =
+                problems.iter().find(|one| one.code == "retries-repeat-effects").expect("it is found");
+            assert_eq!(found.help.contains("by: notification-id"), expected, "{target}: {}", found.help);
         }
     }
 

@@ -78,7 +78,7 @@ services:
     dead_letter: { name: \"_{service}.deadletter\" }
     events: [todo.task.created]
     channels:
-      email: { target: { smtp: ops@example.test }, events: [todo.task.created] }
+      email: { target: { http: \"http://127.0.0.1:9001\" }, events: [todo.task.created] }
 ",
         mended: "version: 1
 services:
@@ -87,7 +87,7 @@ services:
     dead_letter: { name: \"_{service}.deadletter[.{channel}]\" }
     events: [todo.task.created]
     channels:
-      email: { target: { smtp: ops@example.test }, events: [todo.task.created] }
+      email: { target: { http: \"http://127.0.0.1:9001\" }, events: [todo.task.created] }
 ",
         run: Run::Book(dead_letter_names_collide),
     },

@@ -1,6 +1,6 @@
 //! What a node keeps for its doors: keys, bodies that were refused, and memos.
 
-use redrive_core::alerts::{Trouble, TroubleSample};
+use redrive_core::alerts::{Trouble, TroubleSample, Troubles};
 
 use super::{Node, ReadError, SubmitError};
 use crate::happening::{Happening, What};
@@ -63,8 +63,8 @@ impl Node {
     /// Has people told at once of something that concerns a secret or the process, as the rule book routes it. One
     /// that lasts is told of once, until [`Self::clear_trouble`].
     pub fn raise_trouble(&self, trouble: Trouble, about: &str, why: &str) {
-        let now = self.now();
-        self.shared.tidings.troubles().raise(trouble, about, why, now);
+        let raise = |troubles: &mut Troubles, now| troubles.raise(trouble, about, why, now);
+        self.shared.tidings.with_troubles(|| self.now(), raise);
     }
 
     /// It is over.
@@ -74,8 +74,7 @@ impl Node {
 
     /// All that people are told of at once, as it stands.
     pub(super) fn troubles(&self) -> Vec<TroubleSample> {
-        let now = self.now();
-        self.shared.tidings.troubles().samples(now)
+        self.shared.tidings.with_troubles(|| self.now(), Troubles::samples)
     }
 
     /// Tells the log and all who listen of something that needs words.

@@ -330,7 +330,10 @@ impl Node {
             note: None,
         };
         match self.begin(new, &By::nobody()).await {
-            Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => Ok(()),
+            Ok(_)
+            | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. } | OrderRefusal::Damaged(_))) => {
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }

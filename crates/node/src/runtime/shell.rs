@@ -293,9 +293,8 @@ impl Shell {
         if is_delivery && !self.tidings.is_wanted(What::Delivered) {
             return self.tidings.count(What::Delivered);
         }
-        let now = self.clock.now();
-        self.tidings.raise(signal, now);
-        if let Some(happening) = Happening::of(signal, now) {
+        self.tidings.raise(signal, || self.clock.now());
+        if let Some(happening) = Happening::of(signal, self.clock.now()) {
             self.tidings.tell(happening.what, || happening);
         }
     }

@@ -47,19 +47,37 @@ impl Tidings {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Works on what people are told of at once, at a time that is taken under the lock.
+    ///
+    /// An alert that has looked at a moment counts what is found from then on. A time from before the lock could
+    /// lie before a look that did not see it, and no later look would count it.
+    pub(super) fn with_troubles<T>(
+        &self,
+        now: impl FnOnce() -> Timestamp,
+        act: impl FnOnce(&mut Troubles, Timestamp) -> T,
+    ) -> T {
+        let mut troubles = self.troubles();
+        let now = now();
+        act(&mut troubles, now)
+    }
+
     /// Has people told of what a signal says, if they are told of that at once.
-    pub(super) fn raise(&self, signal: &Signal, now: Timestamp) {
+    pub(super) fn raise(&self, signal: &Signal, now: impl FnOnce() -> Timestamp) {
         match signal {
             Signal::Alert { kind, queue, delivery, code } => {
                 let why = format!("{code}, delivery {delivery}");
-                self.troubles().raise_of(Trouble::from(*kind), queue, &why, now);
+                self.with_troubles(now, |troubles, now| {
+                    troubles.raise_of(Trouble::from(*kind), queue, &why, now);
+                });
             }
             Signal::Settled { delivery, settlement, .. } => {
                 if let Next::Dead(death) = &settlement.next
                     && death.code.as_str() == DAMAGED
                 {
                     let why = format!("delivery {}", delivery.id);
-                    self.troubles().raise_of(Trouble::EventDamaged, &delivery.queue, &why, now);
+                    self.with_troubles(now, |troubles, now| {
+                        troubles.raise_of(Trouble::EventDamaged, &delivery.queue, &why, now);
+                    });
                 }
             }
             Signal::Stale(_)
@@ -104,5 +122,29 @@ impl Tidings {
     fn send(&self, happening: Happening) {
         // Nobody may be listening.
         let _ = self.listeners.send(Arc::new(happening));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::engine::QueueName;
+    use redrive_core::ids::{DeliveryId, ServiceName};
+    use redrive_core::policy::decide::AlertKind;
+
+    use super::*;
+
+    #[test]
+    fn a_trouble_has_the_time_at_which_it_is_noted_and_no_earlier_one() {
+        let tidings = Tidings::new(Seed(1));
+        let queue = Arc::new(QueueName { service: ServiceName::new("s").expect("a name"), channel: None });
+        let (kind, delivery, code) = (AlertKind::Internal, DeliveryId(7), "INTERNAL".to_owned());
+        let signal = Signal::Alert { kind, queue, delivery, code };
+        let under_the_lock = || {
+            assert!(tidings.troubles.try_lock().is_err(), "no look comes in between");
+            Timestamp::from_millis(7)
+        };
+        tidings.raise(&signal, under_the_lock);
+        let found = tidings.with_troubles(under_the_lock, Troubles::samples);
+        assert_eq!((found.len(), found[0].last_at), (1, Timestamp::from_millis(7)));
     }
 }

@@ -120,6 +120,8 @@ struct Failing {
     since: Timestamp,
     /// Whether the store must be opened anew first: to see what is durable, or to give back memory.
     reopen: bool,
+    /// What was logged last.
+    reason: String,
     settlements: Vec<Arc<Settlement>>,
     emissions: Vec<Submission>,
     notes: Vec<NoteJob>,
@@ -363,7 +365,8 @@ impl Writer {
         self.tidings.tell(What::StoreFailing, || Happening::told(What::StoreFailing, now, error.to_string()));
         let reopen = error.wants_reopening();
         let notes = refuse_asked(notes, &not_written(error));
-        self.state.failing = Some(Failing { since: now, reopen, settlements, emissions, notes });
+        let reason = error.to_string();
+        self.state.failing = Some(Failing { since: now, reopen, reason, settlements, emissions, notes });
         self.tell_engine(vec![Input::StoreFailing]);
     }
 
@@ -382,7 +385,11 @@ impl Writer {
         failing.notes.append(&mut refuse_asked(work.notes, &still_failing()));
         // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
         if let Err(error) = self.heal(&mut failing) {
-            tracing::debug!(%error, "the store still takes no writes");
+            let reason = error.to_string();
+            if failing.reason != reason {
+                tracing::error!(%error, "the store still takes no writes");
+                failing.reason = reason;
+            }
             // Healing may itself end without anybody knowing what is durable.
             failing.reopen |= error.wants_reopening();
             self.state.failing = Some(failing);

@@ -582,6 +582,11 @@ pub enum OrderRefusal {
     /// An event with this id came before.
     #[error("an event with that id and source is there already")]
     EventExists(Receipt),
+    /// Its event does not read as it was stored, so nothing may be made of it.
+    #[error(
+        "the stored event of letter {0} is damaged: restore a backup, or ask the sender to send it again"
+    )]
+    Damaged(DeliveryId),
 }
 
 /// A replay as it is shown.

@@ -63,8 +63,8 @@ use self::fault::Fault;
 use self::lock::{Lock, not_read};
 use self::lost::Walk;
 use self::reader::SqliteReader;
-use self::wal::Checkpointer;
 pub use self::wal::WalBounds;
+use self::wal::{Checkpointer, Emptied};
 use super::{
     Backup, BackupProgress, Batch, Chores, Keep, Reader, Recovered, Room, Store, StoreError, Written,
 };
@@ -251,8 +251,10 @@ fn look_for_losses(folder: &Path, loss: Loss) -> Result<Walk, StoreError> {
 
 /// Starts the log anew, so that what is behind its last good commit is never taken for a loss.
 fn empty_log(connection: &Connection) {
-    if let Err(fault) = Checkpointer::empty(connection) {
-        tracing::debug!(%fault, "the write-ahead log could not be emptied");
+    match Checkpointer::empty(connection) {
+        Ok(Emptied::Whole) => {}
+        Ok(Emptied::Partly) => tracing::warn!("the write-ahead log was not emptied: it is being read"),
+        Err(fault) => tracing::warn!(%fault, "the write-ahead log could not be emptied"),
     }
 }
 
@@ -319,18 +321,22 @@ impl Store for Sqlite {
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.end_copy();
         let path = self.folder.join(FILE);
-        if let Writer::Here(core, _) = &self.writer {
+        if let Writer::Here(core, connection) = &mut self.writer {
             self.was = Some(core.identity());
+            // Readers would stay on a log that is gone, beside a writer on a new one.
+            core.check_place(connection)?;
         }
         // A folder that has gone away must not get a new, empty store in its place, nor another one.
         let fail = |source: io::Error| lock::not_opened(&path, &source);
         Pinned::new(&path, self.lock.database()).map_err(fail)?.check()?;
+        // Before the file is closed, which may take the log away.
+        let walk = look_for_losses(&self.folder, self.options.loss)?;
         // What holds the file must let go of it first.
         self.writer = Writer::Gone;
         let writer = open_writer(&self.folder, self.lock.database(), &self.options)?;
         // A commit that failed may have left its frames.
         if let Writer::Here(_, connection) = &writer
-            && lost::walk(&anchor::log_of(&path), schema::PAGE_BYTES).is_ok_and(|walk| walk != Walk::Whole)
+            && walk != Walk::Whole
         {
             empty_log(connection);
         }
@@ -345,7 +351,7 @@ impl Store for Sqlite {
     }
 
     fn has_room(&mut self) -> Result<Room, StoreError> {
-        self.ask(|core, _| core.check_place())?;
+        self.ask(Core::check_place)?;
         // Rows that were deleted leave their pages to new ones, which take no more of the disk.
         let within = self.ask(|core, connection| core.free_bytes(connection)).unwrap_or(0);
         disk::room(&self.folder, within, self.options.free_bytes_min)

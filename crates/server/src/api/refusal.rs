@@ -63,6 +63,7 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
         OrderRefusal::EventExists(first) => {
             ApiError::new(Code::Conflict, message).with("first_receipt", first.to_string())
         }
+        OrderRefusal::Damaged(id) => ApiError::new(Code::Conflict, message).with("letter", id.to_string()),
     }
 }
 

@@ -76,6 +76,14 @@ fn notices(target: &Target) -> Vec<Value> {
     target.calls().iter().map(Call::json).collect()
 }
 
+/// Waits until a webhook was told that an alert is at that stage.
+#[track_caller]
+pub(crate) fn until_told(hook: &Target, alert: &str, stage: &str) -> Value {
+    until(&format!("{alert} is told to be {stage}"), || {
+        notices(hook).into_iter().find(|notice| notice["alert"] == alert && notice["stage"] == stage)
+    })
+}
+
 fn stages(target: &Target) -> Vec<String> {
     notices(target).iter().map(|notice| notice["stage"].as_str().unwrap_or_default().to_owned()).collect()
 }

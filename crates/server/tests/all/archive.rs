@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::alerts::until_told;
 use crate::run::Folder;
 use crate::server::{Server, until};
 use crate::target::{Target, book};
@@ -88,6 +89,35 @@ fn an_archive_that_takes_nothing_holds_up_nobody_and_catches_up() {
     assert_eq!(archived(&folder, "early"), "{\"id\":\"early\"}");
     assert_eq!(server.status()["archive"]["skipped"], 0);
     server.stop().assert_calm();
+}
+
+#[test]
+fn events_that_are_left_out_of_the_archive_are_told_and_its_breaker_says_when() {
+    // No folder can have that name, and no retry changes that.
+    let folder_name = format!("archive-{}", "x".repeat(300));
+    for (breaker, has_opened) in [("breaker: quick", true), ("", false)] {
+        let (target, hook) = (Target::willing(), Target::willing());
+        let more = format!(
+            "archive: {{ folder: {folder_name}, {breaker} }}
+breakers: {{ quick: {{ trip: {{ consecutive: 1 }}, open: 1h }} }}
+receivers: {{ hook: {{ webhook: \"{}\" }} }}
+",
+            hook.url()
+        );
+        let folder = Folder::with("redrive.yaml", &(book(&target, &[]) + &more));
+        let server = Server::start(&folder);
+        server.accept("orders.placed", "o-1", "");
+        until("the write has failed", || (!server.status()["archive"]["last_error"].is_null()).then_some(()));
+        if has_opened {
+            let firing = until_told(&hook, "archive-incomplete", "firing");
+            assert_eq!(firing["subjects"][0]["of"], "archive", "{firing}");
+            until("it is counted", || (server.status()["archive"]["skipped"] == 1).then_some(()));
+        } else {
+            let archive = server.status()["archive"].clone();
+            assert_eq!(archive["skipped"], 0, "the breaker of its kind lets more than one fail: {archive}");
+        }
+        server.stop().assert_calm();
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_quick_run_measures_everything_and_loses_nothing() {
         assert!(measured.is_finite() && measured >= 0.0, "{row}");
         if row["nature"] == "promise" {
             assert_eq!(row["verdict"], "kept", "{row}");
-        } else if !["deliver.cpu", "accept.paused.cpu", "deliver.latency.queued"]
+        } else if !["deliver.cpu", "accept.paused.cpu", "deliver.latency.queued", "accept.paused.queued"]
             .contains(&row["key"].as_str().expect("a name"))
         {
             // CPU time is counted in steps that a short run may not reach, and an idle machine keeps no thread waiting.

@@ -170,9 +170,40 @@ fn a_book_that_comes_while_the_disk_is_full_holds_once_it_is_not() {
 
 /// Lets no file grow beyond that many bytes (soft and hard bound): a write beyond it fails as on a full disk.
 fn bound_files(server: &Server, bytes: &str) {
+    bound(server, "fsize", bytes);
+}
+
+fn bound(server: &Server, what: &str, bytes: &str) {
     let id = server.id().to_string();
-    let bounded = Command::new("prlimit").args([&format!("--fsize={bytes}"), "--pid", &id]).status();
+    let bounded = Command::new("prlimit").args([&format!("--{what}={bytes}"), "--pid", &id]).status();
     assert!(bounded.expect("util-linux is everywhere").success());
+}
+
+#[test]
+fn a_store_without_memory_refuses_events_and_goes_on_without_a_restart() {
+    let target = Target::willing();
+    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let server = Server::start(&folder);
+    assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
+    let body = format!("{{\"d\":\"{}\"}}", "x".repeat(500_000));
+    let post =
+        |id: &str| server.post("/v1/events/orders.placed", &format!("idempotency-key: {id}\r\n"), &body);
+    assert_eq!(post("o-0").status, 202);
+    // No more memory than it has: the index of the write-ahead log grows with the log, and cannot now.
+    bound(&server, "as", "4096:unlimited");
+    let refused = (1..500).find(|number| post(&format!("o-{number}")).status != 202).expect("it needs more");
+    server.err.wait_for("the store takes no writes");
+
+    bound(&server, "as", "unlimited:unlimited");
+    let again = format!("o-{refused}");
+    until("it takes events again", || matches!(post(&again).status, 200 | 202).then_some(()));
+    until("it is ready again", || (server.get("/readyz").status == 200).then_some(()));
+    assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);
+    for number in 0..=refused {
+        server.until(&format!("o-{number}"), "delivered");
+    }
+    assert_eq!((target.count(), &server.status()["stranded"]), (refused + 1, &json!(0)));
+    server.stop().assert_calm();
 }
 
 #[test]
@@ -261,4 +292,41 @@ fn a_damaged_file_is_reported_and_left_as_it_is() {
 
 fn overwrite(file: &mut File, at: u64, bytes: &[u8]) {
     file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("it is ours");
+}
+
+/// The server on a disk of 64 MiB; none where this user may not mount one.
+fn on_a_small_disk(folder: &Folder) -> Option<Command> {
+    let private = |script: &str| {
+        let mut command = Command::new("unshare");
+        // Not a child of the shell, but in its place: signals go where they are meant to.
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+        in_folder(command, folder)
+    };
+    let mount = "mount -t tmpfs -o size=64m tmpfs data";
+    fs::create_dir(folder.path("data")).expect("a folder");
+    if !private(mount).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let server = serve(folder, &[]);
+    let mut command = private(&format!("{mount} && exec \"$@\""));
+    command.arg(server.get_program()).args(server.get_args());
+    Some(command)
+}
+
+#[test]
+fn the_disk_is_looked_at_before_the_first_event() {
+    let folder = Folder::new();
+    let Some(command) = on_a_small_disk(&folder) else {
+        eprintln!("left out: this user may not mount a disk");
+        return;
+    };
+    let server = Server::run(command);
+    let first = server.post("/v1/events/orders.placed", "idempotency-key: o-1\r\n", "{}");
+    assert_eq!(first.status, 503, "{first:?}");
+    assert!(first.header("retry-after").is_some(), "{first:?}");
+    let ready = server.get("/readyz");
+    assert_eq!(ready.status, 503, "{ready:?}");
+    assert_eq!(ready.json()["error"]["details"]["because"][0]["what"], "disk-short", "{ready:?}");
+    assert_eq!(server.get("/v1/events/o-1").status, 404);
+    server.stop().assert_calm();
 }

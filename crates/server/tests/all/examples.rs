@@ -70,6 +70,35 @@ services:
 }
 
 #[test]
+fn check_refuses_addresses_that_serve_refuses() {
+    let places = [
+        "services: { s: { target: { http: \"@\" }, events: [a.b] } }",
+        "receivers: { r: { webhook: \"@\" } }",
+        "receivers: { r: { ntfy: \"@\" } }",
+        "receivers: { r: { slack: \"@\" } }",
+        "receivers: { r: { alertmanager: \"@\" } }",
+        "access: { jwt: { jwks: \"@\", issuer: \"https://issuer.test\", audience: redrive } }",
+    ];
+    let addresses = [
+        ("http://h.test:0/", "port `0` is no number from 1 to 65535"),
+        ("http://h.test:99999/", "port `99999` is no number from 1 to 65535"),
+        ("http://münchen.test/", "an address such as"),
+        ("http://h.test/<a>", "an address such as"),
+    ];
+    for place in places {
+        for (address, said) in addresses {
+            let book = format!("version: 1\n{}\n", place.replace('@', address));
+            let folder = Folder::with("redrive.yaml", &book);
+            let checked = folder.run(&["check", "redrive.yaml"]);
+            assert_eq!(checked.code, 1, "{book}{}", checked.stdout);
+            assert!(checked.stdout.contains(said), "{book}{}", checked.stdout);
+            let served = Server::try_run(serve(&folder, &["--rules", "redrive.yaml"]));
+            assert_eq!(served.err().expect("it is refused").code, Some(1), "{book}");
+        }
+    }
+}
+
+#[test]
 fn every_book_of_the_examples_is_served() {
     let mut served = 0;
     let mut folders = vec![root().join("examples")];

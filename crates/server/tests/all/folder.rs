@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::json;
 
+use crate::alerts::until_told;
 use crate::run::Folder;
 use crate::server::{Server, contents, serve, until};
 use crate::target::{Target, book};
@@ -14,6 +15,26 @@ const FRAME_BYTES: u64 = 8_192 + 24;
 
 fn post(server: &Server, id: &str) -> u16 {
     server.post("/v1/events/orders.placed", &format!("idempotency-key: {id}\r\n"), "{}").status
+}
+
+/// Text that is in the data of one event and nowhere else.
+const MARK: &str = "a-mark-that-nothing-else-has";
+
+/// Takes an event whose data have the mark.
+fn accept_marked(server: &Server, event_type: &str, id: &str) {
+    let path = format!("/v1/events/{event_type}");
+    let body = json!({ "mark": MARK }).to_string();
+    let answer = server.post(&path, &format!("idempotency-key: {id}\r\n"), body);
+    assert_eq!(answer.status, 202, "{answer:?}");
+}
+
+/// Flips a bit of the mark in the database of a server that has stopped.
+fn damage_marked(folder: &Folder) {
+    let path = folder.path("data/redrive.db");
+    let mut bytes = fs::read(&path).expect("it is there");
+    let found = bytes.windows(MARK.len()).position(|window| window == MARK.as_bytes());
+    bytes[found.expect("the payload is in the file")] ^= 1;
+    fs::write(&path, bytes).expect("it is ours");
 }
 
 /// Why it is not ready.
@@ -87,6 +108,36 @@ fn a_commit_into_a_folder_that_is_gone_is_not_known() {
 }
 
 #[test]
+fn a_log_that_is_deleted_alone_loses_nothing() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    assert_eq!(server.post("/v1/services/log/pause", "", "").status, 200);
+    for number in 0..20 {
+        server.accept("orders.placed", &format!("o-{number}"), "");
+    }
+    fs::remove_file(folder.path("data/redrive.db-wal")).expect("it is there while it serves");
+    for id in ["new-1", "new-2"] {
+        assert_eq!(post(&server, id), 503);
+    }
+    let line = server.err.wait_for("its commits are saved in the database");
+    assert!(line.contains("ERROR") && line.contains("restart the server"), "{line}");
+    until("it is not ready", || blockers(&server));
+    for number in 0..20 {
+        server.event(&format!("o-{number}"));
+    }
+    let ended = server.stop();
+    ended.assert_calm();
+    assert_eq!(ended.stderr.matches("its commits are saved").count(), 1, "{}", ended.stderr);
+
+    let server = Server::run(serve(&folder, &[]));
+    assert_eq!(server.post("/v1/services/log/resume", "", "").status, 200);
+    for number in 0..20 {
+        server.until(&format!("o-{number}"), "delivered");
+    }
+    server.stop().assert_calm();
+}
+
+#[test]
 fn a_lock_file_that_was_deleted_lets_no_second_server_in() {
     let folder = Folder::new();
     let server = Server::run(serve(&folder, &[]));
@@ -100,8 +151,12 @@ fn a_lock_file_that_was_deleted_lets_no_second_server_in() {
     assert!(offline.code != 0 && offline.stderr.contains("a server runs on data"), "{offline:?}");
     server.accept("orders.placed", "o-1", "");
     server.until("o-1", "delivered");
+    let has_lock = || folder.path("data/lock").exists();
+    assert!(!has_lock(), "those that were refused left none");
     server.stop().assert_calm();
+    assert!(!has_lock(), "and so did the server");
     Server::run(serve(&folder, &[])).stop().assert_calm();
+    assert!(!has_lock());
 }
 
 #[test]
@@ -180,21 +235,16 @@ fn a_server_leaves_huge_pages_alone() {
 
 #[test]
 fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
-    const MARK: &[u8] = b"a-mark-that-nothing-else-has";
-    let target = Target::willing();
-    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let (target, hook) = (Target::willing(), Target::willing());
+    let receivers = format!("receivers: {{ hook: {{ webhook: \"{}\" }} }}\n", hook.url());
+    let folder = Folder::with("redrive.yaml", &(book(&target, &[]) + &receivers));
     let server = Server::start(&folder);
     assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
     server.accept("orders.placed", "o-before", "");
-    let body = [b"{\"mark\":\"", MARK, b"\"}"].concat();
-    assert_eq!(server.post("/v1/events/orders.placed", "idempotency-key: o-bad\r\n", body).status, 202);
+    accept_marked(&server, "orders.placed", "o-bad");
     server.accept("orders.placed", "o-after", "");
     server.stop().assert_calm();
-    let path = folder.path("data/redrive.db");
-    let mut bytes = fs::read(&path).expect("it is there");
-    let at = bytes.windows(MARK.len()).position(|window| window == MARK).expect("the payload is in the file");
-    bytes[at] ^= 1;
-    fs::write(&path, bytes).expect("it is ours");
+    damage_marked(&folder);
 
     let server = Server::start(&folder);
     assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);
@@ -207,5 +257,47 @@ fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
     assert_eq!(letters["dead_letters"][0]["code"], "DAMAGED", "{letters}");
     let line = server.err.wait_for("DAMAGED");
     assert!(line.contains("WARN"), "{line}");
+    let firing = until_told(&hook, "event-damaged", "firing");
+    assert_eq!(
+        (&firing["severity"], &firing["subjects"][0]["of"]),
+        (&json!("critical"), &json!("service=orders"))
+    );
+
+    let id = letters["dead_letters"][0]["id"].as_str().expect("an id");
+    let edit = server.post(&format!("/v1/dead-letters/{id}/edit"), "", r#"{"data":{"mark":"typed in"}}"#);
+    let named = server.post("/v1/replays", "", json!({ "letters": [id] }).to_string());
+    let matched = server.post("/v1/replays", "", r#"{"code":"DAMAGED"}"#);
+    for refused in [edit, named, matched] {
+        assert_eq!(refused.error(), (409, "CONFLICT".to_owned()), "{refused:?}");
+        let error = &refused.json()["error"];
+        assert_eq!(error["details"]["letter"], id, "{error}");
+        assert!(error["message"].to_string().contains("is damaged: restore a backup"), "{error}");
+    }
+    assert_eq!(target.count(), 2, "nothing is made of it");
+    server.stop().assert_calm();
+}
+
+#[test]
+fn a_damaged_event_that_finds_its_service_later_is_never_delivered() {
+    let target = Target::willing();
+    let rules = book(&target, &[]);
+    let folder = Folder::with("redrive.yaml", &rules);
+    let server = Server::start(&folder);
+    accept_marked(&server, "parcels.sent", "p-bad");
+    server.accept("parcels.sent", "p-good", "");
+    server.stop().assert_calm();
+    damage_marked(&folder);
+
+    let server = Server::start(&folder);
+    folder.write("redrive.yaml", rules.replace("[\"orders.*\"]", "[\"orders.*\", \"parcels.*\"]"));
+    server.signal("HUP");
+    server.err.wait_for("holds from now on");
+    let routed = server.post("/v1/unrouted/route", "", "").json();
+    assert_eq!(routed, json!({ "seen": 2, "routed": 2 }));
+    server.until("p-good", "delivered");
+    let dead = server.until("p-bad", "dead");
+    assert_eq!((&dead["attempts"], target.count()), (&json!(0), 1), "{dead}");
+    let letters = server.get("/v1/dead-letters").json();
+    assert_eq!(letters["dead_letters"][0]["code"], "DAMAGED", "{letters}");
     server.stop().assert_calm();
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::client::Answer;
 use crate::run::Folder;
 use crate::server::{Server, contents, in_folder, serve, until};
-use crate::target::{Target, book};
+use crate::target::{Say, Target, book};
 
 /// Makes a key on a data folder that nobody serves.
 #[track_caller]
@@ -215,6 +215,32 @@ fn what_is_revoked_is_revoked_at_the_door_though_whoever_asked_hung_up() {
         (revoked == 10).then_some(())
     });
     server.stop().assert_calm();
+}
+
+#[test]
+fn tokens_are_held_against_the_keys_at_the_address_of_the_book() {
+    let issuer = Target::start(|_| {
+        let key = json!({
+            "kty": "EC",
+            "crv": "P-256",
+            "kid": "other",
+            "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+            "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+        });
+        Say::Status(200, "content-type: application/json\r\n", json!({ "keys": [key] }).to_string())
+    });
+    let token = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.e30.AAAA";
+    // An issuer that has no such key, and none that answers.
+    for (jwks, expected) in [(issuer.url(), 401), ("http://127.0.0.1:9/keys".to_owned(), 503)] {
+        let book = format!(
+            "version: 1\naccess: {{ jwt: {{ jwks: \"{jwks}\", issuer: \"https://issuer.test\", audience: redrive }} }}\n"
+        );
+        let folder = Folder::with("redrive.yaml", &book);
+        let server = Server::run(serve_at(&folder, "0.0.0.0:0", &["--rules", "redrive.yaml"]));
+        assert_eq!(get(&server, "/v1/status", token).status, expected, "{jwks}");
+        server.stop().assert_calm();
+    }
+    assert!(issuer.count() > 0, "its keys were fetched");
 }
 
 #[test]

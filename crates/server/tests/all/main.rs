@@ -20,6 +20,7 @@ mod described;
 mod dlq;
 mod doctor;
 mod durable;
+mod earlier;
 mod examples;
 mod folder;
 // One port for two sockets, one of which never listens.

@@ -12,8 +12,10 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use crate::alerts::until_told;
 use crate::run::{Folder, Run};
 use crate::server::{Lines, PATIENCE, Server, in_folder, serve};
+use crate::target::Target;
 
 /// Somebody who signs certificates.
 pub(crate) struct Authority {
@@ -72,12 +74,19 @@ const BEHIND_TLS: [&str; 4] = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"]
 
 /// A server behind TLS, in a folder where `ca.pem` vouches for it.
 fn behind_tls(authority: &Authority) -> (Folder, Server, String) {
+    let (folder, server, url) = behind_tls_with(authority, "", &[]);
+    server.out.wait_for(&format!("Try: curl -d '{{\"hello\":\"world\"}}' {url}/v1/events/"));
+    (folder, server, url)
+}
+
+/// The same with what `redrive.yaml` says, if the arguments name it.
+fn behind_tls_with(authority: &Authority, book: &str, more: &[&str]) -> (Folder, Server, String) {
     let folder = Folder::with("ca.pem", &authority.pem());
+    folder.write("redrive.yaml", book);
     authority.pair("127.0.0.1").write(&folder);
-    let server = Server::run(serve(&folder, &BEHIND_TLS));
+    let server = Server::run(serve(&folder, &[&BEHIND_TLS[..], more].concat()));
     let url = format!("https://{}", server.client.address);
     server.out.wait_for(&format!("redrive serves on {url}"));
-    server.out.wait_for(&format!("Try: curl -d '{{\"hello\":\"world\"}}' {url}/v1/events/"));
     (folder, server, url)
 }
 
@@ -177,7 +186,13 @@ impl Drop for Listener {
 #[test]
 fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let (folder, server, url) = behind_tls(&ours);
+    let hook = Target::willing();
+    // It is over a second after its end, where the catalog's own condition waits a minute.
+    let book = format!(
+        "version: 1\nreceivers: {{ hook: {{ webhook: \"{}\" }} }}\nalerts: [{{ use: certificate-refused, when: certificate_refused for 1s }}]\n",
+        hook.url()
+    );
+    let (folder, server, url) = behind_tls_with(&ours, &book, &["--rules", "redrive.yaml"]);
     folder.write("new.pem", theirs.pem());
     assert_eq!(status(&folder, &url, "new.pem").code, 3);
 
@@ -191,6 +206,8 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     let told = listener.heard.wait_for("the new certificate is refused, and the old one stays");
     assert!(told.contains("alert") && told.contains("does not fit"), "{told}");
     listener.end();
+    let firing = until_told(&hook, "certificate-refused", "firing");
+    assert!(firing["subjects"][0]["value"].to_string().contains("does not fit"), "{firing}");
     assert_eq!(status(&folder, &url, "ca.pem").code, 0, "the old one is shown");
     folder.write("cert.pem", &ours.pair("127.0.0.1").certificate_pem()[..100]);
     server.err.wait_for("cert.pem is damaged");
@@ -200,6 +217,7 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     server.err.wait_for("certificate read: cert.pem is shown from now on");
     assert_eq!(status(&folder, &url, "new.pem").code, 0, "the new one is shown");
     assert_eq!(status(&folder, &url, "ca.pem").code, 3, "the old one is not");
+    until_told(&hook, "certificate-refused", "resolved");
 
     // Nobody waits for a pipe.
     folder.replace_by_pipe("key.pem");

@@ -117,7 +117,8 @@ impl Lowering<'_> {
             self.check_schedule(node);
             let is_built_in = matches!(source.kind, SourceKind::Schedule(_) | SourceKind::Webhook(_));
             if is_built_in {
-                let reason = "webhooks and schedules call no dependency, and no breaker guards them";
+                let reason =
+                    "webhooks and schedules call no dependency, and no breaker guards them; remove it";
                 excluded(node, &["depends_on"], reason, self.problems);
             }
             if is_built_in && source.event_type.is_none() {

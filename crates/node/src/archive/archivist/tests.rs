@@ -331,14 +331,22 @@ async fn a_page_that_is_not_durable_is_written_again_before_its_place_is_noted()
 
 #[tokio::test]
 async fn old_days_are_deleted_and_the_rest_stays() {
-    let folder = tempfile::tempdir().expect("a folder");
-    for name in ["2020-01-01", "keep-me"] {
-        std::fs::create_dir(folder.path().join(name)).expect("it is made");
+    for (retention, is_deleted) in [(", retention: 30d", true), ("", false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["2020-01-01", "keep-me"] {
+            std::fs::create_dir(folder.path().join(name)).expect("it is made");
+        }
+        let rule = format!("archive: {{ folder: {}{retention} }}\n", folder.path().display());
+        let node = node_on(&Memory::new(7), book(&rule));
+        let archivist = Archivist::start(&node).await;
+        submit(&node, &["1"]).await;
+        until("it is at work", || status(&node, &archivist).archived == 1).await;
+        let old = folder.path().join("2020-01-01");
+        if is_deleted {
+            until("it is deleted", || !old.exists()).await;
+        }
+        archivist.stop().await;
+        assert_eq!(old.exists(), !is_deleted, "{retention}");
+        assert!(folder.path().join("keep-me").exists());
     }
-    let rule = format!("archive: {{ folder: {}, retention: 30d }}\n", folder.path().display());
-    let node = node_on(&Memory::new(7), book(&rule));
-    let archivist = Archivist::start(&node).await;
-    until("it is deleted", || !folder.path().join("2020-01-01").exists()).await;
-    assert!(folder.path().join("keep-me").exists());
-    archivist.stop().await;
 }

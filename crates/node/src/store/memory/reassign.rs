@@ -105,7 +105,7 @@ impl World {
                 let row = self.rows.get_mut(&seq).expect("it was seen");
                 row.written_at = now;
                 row.start_recorded = false;
-                row.replaying = None;
+                self.leave_replay(seq, now);
                 self.bury(seq, &death, now);
                 Taken::Gone(lane.and_then(|lane| self.move_on(lane, now)))
             }
@@ -134,8 +134,8 @@ impl World {
         row.history = History::new();
         row.book = None;
         row.start_recorded = false;
-        row.replaying = None;
         row.written_at = now;
+        self.leave_replay(seq, now);
         self.list_again(seq);
     }
 }

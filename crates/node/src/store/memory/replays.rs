@@ -366,24 +366,33 @@ impl World {
 
     /// Counts a letter that has arrived, or has failed again.
     pub(super) fn answer_replay(&mut self, settlement: &Settlement, now: Timestamp) {
-        let seq = settlement.delivery.seq();
+        let is_delivered = settlement.next == Next::Delivered;
+        let became = if is_delivered { LetterState::Delivered } else { LetterState::Failed };
+        self.answer_letter(settlement.delivery.seq(), became, settlement.stop, now);
+    }
+
+    /// Counts a letter that a replay does not wait for any more.
+    pub(super) fn leave_replay(&mut self, seq: Seq, now: Timestamp) {
+        self.answer_letter(seq, LetterState::Failed, None, now);
+    }
+
+    fn answer_letter(&mut self, seq: Seq, became: LetterState, stop: Option<Stop>, now: Timestamp) {
         let row = self.rows.get_mut(&seq).expect("it was settled");
         if let Some(Replaying { replay: id, .. }) = row.replaying.take()
             && let Some(replay) = self.replays.get_mut(&id)
         {
             let letter = replay.letters.get_mut(&seq).expect("letters are kept while they are on their way");
             let lane = letter.lane.filter(|lane| replay.lanes.get(lane) == Some(&LaneState::Busy));
-            if settlement.next == Next::Delivered {
+            letter.state = became;
+            if became == LetterState::Delivered {
                 replay.tally.delivered += 1;
-                letter.state = LetterState::Delivered;
                 lane.and_then(|lane| replay.lanes.remove(&lane));
             } else {
                 replay.tally.failed += 1;
-                letter.state = LetterState::Failed;
                 replay.lanes.extend(letter.lane.map(|lane| (lane, LaneState::Failed)));
             }
             replay.changed_at = now;
-            if let Some(stop) = settlement.stop.filter(|stop| stop.replay == id)
+            if let Some(stop) = stop.filter(|stop| stop.replay == id)
                 && replay.state == ReplayState::Running
             {
                 replay.state = replay.origin.state_when_stopped();

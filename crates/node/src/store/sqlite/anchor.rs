@@ -56,6 +56,15 @@ impl Pinned {
     }
 }
 
+/// Which file is no longer at its path.
+#[derive(Debug)]
+pub(super) enum Displaced {
+    /// The database, and perhaps all of the folder.
+    Database(StoreError),
+    /// The log; the database is in its place.
+    LogAlone(StoreError),
+}
+
 /// The files of a store that is open: the database, whose owner holds it open, and its write-ahead log.
 #[derive(Debug)]
 pub(super) struct Anchor {
@@ -74,9 +83,9 @@ impl Anchor {
     }
 
     /// Says what is wrong if one of them is no longer at its path.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.database.check()?;
-        self.log.check()
+    pub(super) fn check(&self) -> Result<(), Displaced> {
+        self.database.check().map_err(Displaced::Database)?;
+        self.log.check().map_err(Displaced::LogAlone)
     }
 }
 

@@ -220,9 +220,12 @@ fn forget_ids(
     Ok(old.len() == PLACES_PER_STEP)
 }
 
-/// Keys of deliveries whose time has come, the oldest first.
-pub(super) const KEYS_ENDING: &str =
-    "SELECT key, event FROM delivery_keys WHERE until <= ?1 ORDER BY until LIMIT ?2";
+/// Keys of deliveries to look at: those whose time has ended, and those that are due for another look.
+///
+/// A key whose time has ended while its event is kept holds the time of the next look as a negative number, so
+/// that it is never taken for a time until which the key is known.
+const KEYS_ENDING: &str =
+    "SELECT key, event FROM delivery_keys WHERE until BETWEEN -?1 AND ?1 ORDER BY until LIMIT ?2";
 
 /// Forgets keys of deliveries whose time has come; says whether there may be more.
 fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, Fault> {
@@ -233,9 +236,9 @@ fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, Fault> {
     for (key, event) in &over {
         let is_kept = "SELECT 1 FROM events WHERE seq = ?1 AND whole > 0";
         if connection.prepare_cached(is_kept)?.exists([event])? {
-            // It is known for as long as the event is kept, and looked at again later.
+            // It is known for as long as the event is kept, and not a moment longer.
             let update = "UPDATE delivery_keys SET until = ?2 WHERE key = ?1";
-            connection.prepare_cached(update)?.execute((key, nanos(now + KEYS_LOOKED_AT_AGAIN)))?;
+            connection.prepare_cached(update)?.execute((key, -nanos(now + KEYS_LOOKED_AT_AGAIN)))?;
         } else {
             connection.prepare_cached("DELETE FROM delivery_keys WHERE key = ?1")?.execute([key])?;
         }

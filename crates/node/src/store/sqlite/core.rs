@@ -7,10 +7,10 @@ use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::anchor::Anchor;
+use super::anchor::{Anchor, Displaced};
 use super::fault::Fault;
 use super::state::State;
-use super::wal::Checkpointer;
+use super::wal::{Checkpointer, Emptied};
 use super::{Options, chores, lock, recover, retention, rows, schema, write};
 use crate::store::{Batch, Chores, Keep, Recovered, StoreError, Written};
 
@@ -22,6 +22,17 @@ pub(super) struct Core {
     checkpointer: Checkpointer,
     anchor: Anchor,
     health: Health,
+    log: Log,
+}
+
+/// Where the commits of the log are, so that each change is logged once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    InPlace,
+    /// The log is gone, and the database has all of it.
+    Saved,
+    /// The log is gone, and the database has not all of it yet.
+    NotSaved,
 }
 
 /// Whether memory agrees with the file.
@@ -52,8 +63,42 @@ impl Core {
     }
 
     /// Says what is wrong if the files are no longer at their path.
-    pub(super) fn check_place(&self) -> Result<(), StoreError> {
-        self.anchor.check()
+    ///
+    /// A log that was deleted is open still, and holds commits that no restart would find: they are copied into the
+    /// database, which is in its place.
+    pub(super) fn check_place(&mut self, on: &Connection) -> Result<(), StoreError> {
+        match self.anchor.check() {
+            Ok(()) => {
+                self.log = Log::InPlace;
+                Ok(())
+            }
+            Err(Displaced::Database(error)) => Err(error),
+            Err(Displaced::LogAlone(error)) => {
+                self.save_log(on);
+                Err(error)
+            }
+        }
+    }
+
+    fn save_log(&mut self, on: &Connection) {
+        let path = self.path.display();
+        let (log, fault) = match Checkpointer::empty(on) {
+            Ok(Emptied::Whole) => (Log::Saved, None),
+            Ok(Emptied::Partly) => (Log::NotSaved, Some("it is being read".to_owned())),
+            Err(fault) => (Log::NotSaved, Some(fault.to_string())),
+        };
+        if self.log == log {
+            return;
+        }
+        self.log = log;
+        match fault {
+            None => {
+                tracing::error!(%path, "the write-ahead log was deleted, moved or replaced: its commits are saved in the database; restart the server");
+            }
+            Some(fault) => {
+                tracing::error!(%path, fault, "the write-ahead log was deleted, moved or replaced: its commits are not in the database yet; keep the server running");
+            }
+        }
     }
 
     /// Opens the database at that path, which its owner holds open as that file.
@@ -68,9 +113,11 @@ impl Core {
         let state = State::load(&connection, options.run_length).map_err(fail)?;
         let checkpointer = Checkpointer::start(&connection, path, options.wal).map_err(fail)?;
         let anchor = Anchor::new(path, database).map_err(|source| lock::not_opened(path, &source))?;
+        let (health, log) = (Health::Good, Log::InPlace);
+        let mut core = Self { path: path.to_owned(), state, checkpointer, anchor, health, log };
         // The files may have been replaced while they were opened.
-        anchor.check()?;
-        Ok((Self { path: path.to_owned(), state, checkpointer, anchor, health: Health::Good }, connection))
+        core.check_place(&connection)?;
+        Ok((core, connection))
     }
 
     pub(super) fn recover(&mut self, on: &Connection, now: Timestamp) -> Result<Recovered, StoreError> {
@@ -161,7 +208,7 @@ impl Core {
             return Err(fault.unknown(&self.path));
         }
         // A commit into files that are not at their path any more is one that no restart would find.
-        if let Err(displaced) = self.anchor.check() {
+        if let Err(displaced) = self.check_place(on) {
             self.health = Health::Unknown(displaced.to_string());
             return Err(displaced);
         }

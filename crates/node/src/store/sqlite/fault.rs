@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use super::encode::Unreadable;
 use crate::store::StoreError;
@@ -53,8 +53,10 @@ impl Fault {
 
     fn is_out_of_memory(&self) -> bool {
         match self {
-            Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::OutOfMemory),
-            Self::Unreadable(_) => false,
+            Self::Sqlite(rusqlite::Error::SqliteFailure(error, _)) => {
+                error.code == ErrorCode::OutOfMemory || error.extended_code == ffi::SQLITE_IOERR_NOMEM
+            }
+            Self::Sqlite(_) | Self::Unreadable(_) => false,
         }
     }
 
@@ -73,8 +75,6 @@ impl Fault {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::ffi;
-
     use super::*;
 
     #[test]
@@ -84,10 +84,8 @@ mod tests {
             fault.unchanged(Path::new("a.db"))
         };
         assert!(matches!(told(ffi::SQLITE_NOMEM), StoreError::OutOfMemory { .. }));
-        assert!(matches!(
-            told(ffi::SQLITE_IOERR_NOMEM),
-            StoreError::OutOfMemory { .. } | StoreError::NotWritten { .. }
-        ));
+        assert!(matches!(told(ffi::SQLITE_IOERR_NOMEM), StoreError::OutOfMemory { .. }));
+        assert!(matches!(told(ffi::SQLITE_IOERR_WRITE), StoreError::NotWritten { .. }));
         assert!(matches!(told(ffi::SQLITE_FULL), StoreError::NotWritten { .. }));
         assert!(matches!(told(ffi::SQLITE_CORRUPT), StoreError::Damaged { .. }));
     }

@@ -34,10 +34,7 @@ pub(super) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is locked nobody else can have it; another's file in its place stays.
-        if is_at(&self.path, &self.file) {
-            let _ = fs::remove_file(&self.path);
-        }
+        remove(&self.path, &self.file);
         // Closing them is the second best, and comes anyway.
         let _ = self.database.unlock();
         let _ = self.file.unlock();
@@ -51,17 +48,7 @@ impl Lock {
         let path = folder.join(FILE);
         let in_use = |owner| StoreError::InUse { path: folder.to_owned(), owner };
         let mut file = lock_file(&path, in_use)?;
-        let database = folder.join(DATABASE);
-        let fail = |source: io::Error| not_opened(&database, &source);
-        private::make_file(&database).map_err(fail)?;
-        let database = OpenOptions::new().read(true).write(true).open(&database).map_err(fail)?;
-        match database.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(in_use("unknown, its lock file was deleted".to_owned()));
-            }
-            Err(TryLockError::Error(source)) => return Err(fail(source)),
-        }
+        let database = lock_database(folder, in_use).inspect_err(|_| remove(&path, &file))?;
         // Who has it is a help to people and no more: a note that cannot be written stops nobody.
         let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         Ok(Self { path, file, database })
@@ -88,6 +75,25 @@ fn lock_file(path: &Path, in_use: impl Fn(String) -> StoreError) -> Result<File,
         }
     }
     Err(in_use("unknown".to_owned()))
+}
+
+fn lock_database(folder: &Path, in_use: impl Fn(String) -> StoreError) -> Result<File, StoreError> {
+    let path = folder.join(DATABASE);
+    let fail = |source: io::Error| not_opened(&path, &source);
+    private::make_file(&path).map_err(fail)?;
+    let database = OpenOptions::new().read(true).write(true).open(&path).map_err(fail)?;
+    match database.try_lock() {
+        Ok(()) => Ok(database),
+        Err(TryLockError::WouldBlock) => Err(in_use("unknown, its lock file was deleted".to_owned())),
+        Err(TryLockError::Error(source)) => Err(fail(source)),
+    }
+}
+
+/// Removes a lock file while it is locked, so that no other process has it; another file in its place stays.
+fn remove(path: &Path, file: &File) {
+    if is_at(path, file) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// Whether that open file is the one at the path.
@@ -155,6 +161,7 @@ mod tests {
         for _ in 0..2 {
             let other = Lock::take(folder.path());
             assert!(matches!(other, Err(StoreError::InUse { .. })), "{other:?}");
+            assert!(!folder.path().join(FILE).exists(), "a refusal leaves no lock file behind");
         }
         drop(lock);
         Lock::take(folder.path()).expect("it is free again");

@@ -9,7 +9,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 use rusqlite::types::Value;
 
-use super::encode::{nanos, place};
+use super::encode::{Integrity, nanos, place};
 use super::fault::Fault;
 use super::write::Work;
 use super::{recover, rows};
@@ -89,25 +89,29 @@ impl Work<'_> {
     }
 
     fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> Result<(), Fault> {
-        let select = "SELECT id, source, type, attributes, data FROM events
+        let select = "SELECT id, source, type, attributes, data, content FROM events
             WHERE seq = ?1 AND deliveries = 0 AND whole = 1";
-        let event = {
+        let (event, integrity) = {
             let mut statement = self.connection.prepare_cached(select)?;
             let mut rows = statement.query([place(at)])?;
             match rows.next()? {
-                Some(row) => Arc::new(rows::event(row)?),
+                Some(row) => rows::checked_event(row, 5)?,
                 None => return Ok(()),
             }
         };
+        let event = Arc::new(event);
         let Some(Routed { to, keys }) = admit::route(self, routes, &event, self.now)? else { return Ok(()) };
         let update = "UPDATE events SET first_delivery = ?2, deliveries = ?3 WHERE seq = ?1";
         let first = place(self.state.meta.last.next());
         self.run(update, [place(at).into(), first.into(), admit::deliveries(to.len()).into()])?;
         self.state.meta.unrouted -= 1;
         for addressee in to {
-            waiting.extend(self.add_delivery(at, &event, addressee, Fit::Waits)?);
+            waiting.extend(self.add_delivery(at, (&event, integrity), addressee, Fit::Waits)?);
         }
-        self.keep_keys(at, &keys)?;
-        Ok(())
+        // A key that was read from damage may be the one of another event.
+        match integrity {
+            Integrity::Intact => self.keep_keys(at, &keys),
+            Integrity::Damaged => Ok(()),
+        }
     }
 }

@@ -155,6 +155,10 @@ impl Work<'_> {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        // What it takes over from the old event would count as intact.
+        if let Some(id) = self.damaged(letter.delivery)? {
+            return Ok(Err(OrderRefusal::Damaged(id)));
+        }
         let content = derive::content_hash(&edit.event);
         if let Some(earlier) = self.find(&edit.event, content)? {
             return Ok(Err(OrderRefusal::EventExists(Receipt::of(earlier.seq))));

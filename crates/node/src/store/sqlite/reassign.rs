@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::letters::{Body, Grave};
 use super::rows;
 use super::schema::state;
-use super::settle::{DYING, Found};
+use super::settle::{Came, DYING, Found};
 use super::write::Work;
 use crate::store::derive;
 use crate::store::letter::{
@@ -154,12 +154,14 @@ impl Work<'_> {
             Reassignment::DeadLetters => {
                 let body = Body { delivery, queue: found.queue, subscription };
                 self.bury_removed(body, &found, &event)?;
+                self.leave_replay(delivery, &found)?;
             }
             Reassignment::Queue { to, takes } => {
                 if !takes.iter().any(|pattern| pattern.matches(event.event_type.as_str())) {
                     return Ok(Taken::Unwanted);
                 }
                 let moved = self.move_to(to, delivery, (&found, turn), &event)?;
+                self.leave_replay(delivery, &found)?;
                 // Its session goes on first, so that it is not the next of it.
                 let next = self.go_on(&found)?;
                 waiting.extend(moved);
@@ -173,6 +175,14 @@ impl Work<'_> {
         let Some(replay) = found.replay else { return Ok(false) };
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
         Ok(stored.is_some_and(|stored| stored.view.state.is_open()))
+    }
+
+    /// A replay that has ended does not wait for it any more.
+    fn leave_replay(&self, delivery: i64, found: &Found) -> Result<(), Fault> {
+        match found.replay {
+            Some(replay) => self.came_of(replay, delivery, found.lane, Came::Failed),
+            None => Ok(()),
+        }
     }
 
     /// The event of a delivery without its data, and the subscription.

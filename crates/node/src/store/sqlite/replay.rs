@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::{Manner, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
+use redrive_core::policy::category::codes;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::audit::Act;
-use super::encode::{nanos, time};
+use super::encode::{Integrity, nanos, seq, time};
 use super::fault::Fault;
 use super::rows::{self, text};
 use super::select::{Finder, Letter};
@@ -64,6 +66,8 @@ struct Gathered {
     /// Letters that belong to other replays.
     claimed: BTreeMap<ReplayId, u64>,
     poison: u64,
+    /// One of the letters that are left out since their events are damaged.
+    damaged: Option<DeliveryId>,
     /// In column `gathered`.
     upto: i64,
 }
@@ -159,7 +163,11 @@ impl Work<'_> {
     ) -> Result<Result<ReplayView, OrderRefusal>, Fault> {
         let NewReplay { selection, what, pace, origin, to, note } = new;
         for letter in selection.letters.iter().flatten() {
-            if let Err(refusal) = self.free_letter(*letter)? {
+            let refusal = match self.free_letter(*letter)? {
+                Ok(letter) => self.still_damaged(&letter)?.map(OrderRefusal::Damaged),
+                Err(refusal) => Some(refusal),
+            };
+            if let Some(refusal) = refusal {
                 return Ok(Err(refusal));
             }
         }
@@ -170,8 +178,12 @@ impl Work<'_> {
         let finder = Finder::new(self.connection, self.state, selection)?;
         let gathered = self.gather(id, finder, to.as_deref(), i64::MIN)?;
         if gathered.letters == 0 && gathered.upto == ALL_GATHERED {
-            let Gathered { claimed, poison, .. } = gathered;
-            return Ok(Err(OrderRefusal::NothingMatches { claimed, poison }));
+            let Gathered { claimed, poison, damaged, .. } = gathered;
+            let is_free = claimed.is_empty() && poison == 0;
+            return Ok(Err(match damaged.filter(|_| is_free) {
+                Some(letter) => OrderRefusal::Damaged(letter),
+                None => OrderRefusal::NothingMatches { claimed, poison },
+            }));
         }
         let wave = match pace.manner {
             Manner::Straight => Wave::Rest,
@@ -227,6 +239,10 @@ impl Work<'_> {
         for letter in looked.found {
             if let Some(other) = letter.claim.filter(|claim| open.contains(claim)) {
                 *gathered.claimed.entry(ReplayId(other.cast_unsigned())).or_default() += 1;
+                continue;
+            }
+            if let Some(damaged) = self.still_damaged(&letter)? {
+                gathered.damaged = Some(damaged);
                 continue;
             }
             let (lane, turn) = self.lane_at(letter.delivery, to)?;
@@ -293,10 +309,7 @@ impl Work<'_> {
     }
 
     /// The letter of that id, if no open replay has claimed it.
-    pub(super) fn free_letter(
-        &self,
-        id: redrive_core::ids::DeliveryId,
-    ) -> Result<Result<Letter, OrderRefusal>, Fault> {
+    pub(super) fn free_letter(&self, id: DeliveryId) -> Result<Result<Letter, OrderRefusal>, Fault> {
         let Some(letter) = select::find(self.connection, id)? else {
             return Ok(Err(OrderRefusal::NoSuchLetter(id)));
         };
@@ -305,6 +318,25 @@ impl Work<'_> {
             Some(claim) => Err(OrderRefusal::Claimed { letter: id, replay: ReplayId(claim.cast_unsigned()) }),
             None => Ok(letter),
         })
+    }
+
+    /// The id of a letter that died of a damaged event, if that still does not read as it was stored.
+    fn still_damaged(&self, letter: &Letter) -> Result<Option<DeliveryId>, Fault> {
+        let select = "SELECT 1 FROM kinds WHERE id = ?1 AND code = ?2";
+        let is_suspect = self.connection.prepare_cached(select)?.exists((letter.kind, codes::DAMAGED))?;
+        if is_suspect { self.damaged(letter.delivery) } else { Ok(None) }
+    }
+
+    /// The id of a delivery whose event does not read as it was stored.
+    pub(super) fn damaged(&self, delivery: i64) -> Result<Option<DeliveryId>, Fault> {
+        let select = "SELECT e.id, e.source, e.type, e.attributes, e.data, e.content, d.content
+            FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let mut rows = statement.query([delivery])?;
+        let row = rows.next()?.ok_or(Fault::unreadable("the event of a letter"))?;
+        let (_, integrity) = rows::checked_event(row, 5)?;
+        let id = DeliveryId::new(seq(delivery), row.get::<_, i64>(6)?.cast_unsigned());
+        Ok((integrity == Integrity::Damaged).then_some(id))
     }
 
     pub(super) fn change_replay(

@@ -111,7 +111,7 @@ pub(super) fn event(row: &Row<'_>) -> Result<Event, Fault> {
 
 /// The event in the first five columns, to be delivered: whether it is as it was stored, by its own check and by the
 /// hash of its content in that column.
-fn checked_event(row: &Row<'_>, content: usize) -> Result<(Event, Integrity), Fault> {
+pub(super) fn checked_event(row: &Row<'_>, content: usize) -> Result<(Event, Integrity), Fault> {
     let (event, integrity) = read_event(row)?;
     let stored = row.get_ref(content)?.as_i64().ok();
     let is_same = stored == Some(derive::content_hash(&event).cast_signed());

@@ -73,6 +73,14 @@ enum Others {
     InTheWay,
 }
 
+/// How much of a log an attempt to empty it has copied into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Emptied {
+    Whole,
+    /// A reader looks at an old state.
+    Partly,
+}
+
 impl Checkpointer {
     pub(super) fn start(connection: &Connection, path: &Path, bounds: WalBounds) -> Result<Self, Fault> {
         let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -97,8 +105,12 @@ impl Checkpointer {
     }
 
     /// Empties the log. What is behind its last good commit would be taken for a loss once that has changed.
-    pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
-        checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)").map(drop)
+    pub(super) fn empty(connection: &Connection) -> Result<Emptied, Fault> {
+        let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        Ok(match frames.others {
+            Others::Away => Emptied::Whole,
+            Others::InTheWay => Emptied::Partly,
+        })
     }
 
     fn restart(&mut self, connection: &Connection, bytes: u64) -> Result<(), Fault> {

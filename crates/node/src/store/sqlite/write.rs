@@ -16,7 +16,7 @@ use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 
-use super::encode::{self, nanos, place, seq, time};
+use super::encode::{self, Integrity, nanos, place, seq, time};
 use super::fault::Fault;
 use super::letters::{Body, Grave};
 use super::schema::{state, whole};
@@ -193,7 +193,7 @@ impl<'a> Work<'a> {
             }
             for (addressee, fit) in routes.iter().zip(new.fits) {
                 let Some(fit) = fit else { continue };
-                waiting.extend(self.add_delivery(new.seq, event, addressee, fit)?);
+                waiting.extend(self.add_delivery(new.seq, (event, Integrity::Intact), addressee, fit)?);
             }
             self.keep_keys(new.seq, &new.keys)?;
         }
@@ -233,7 +233,7 @@ impl<'a> Work<'a> {
     pub(super) fn add_delivery(
         &mut self,
         event_seq: Seq,
-        event: &Arc<Event>,
+        (event, integrity): (&Arc<Event>, Integrity),
         to: &Addressee,
         fit: Fit,
     ) -> Result<Option<Waiting>, Fault> {
@@ -282,7 +282,7 @@ impl<'a> Work<'a> {
             book: None,
             written_at: self.now,
             start_recorded: false,
-            damaged: false,
+            damaged: integrity == Integrity::Damaged,
         };
         Ok((code == state::READY).then_some(waiting))
     }

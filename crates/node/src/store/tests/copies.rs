@@ -21,6 +21,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("an event without the key is known by its id", no_key),
     ("equal keys within a submission", keys_at_once),
     ("keys are forgotten after their time, once the event is gone", keys_forgotten),
+    ("a key whose time ended is forgotten together with the event", key_goes_with_its_event),
     ("an event that is routed later has its key too", routed),
     ("what a target has notified outlives a replay", notified),
 ];
@@ -177,6 +178,23 @@ fn keys_forgotten(bench: &mut Bench) {
     bench.housekeep(&keep);
     let later = bench.take(&[alone(order("2", 7))])[0];
     assert_eq!(later.seen, Seen::First, "nothing is left of it");
+    assert_eq!(bench.take(&[alone(order("3", 7))]), [Taken { seen: Seen::Again, ..later }]);
+}
+
+fn key_goes_with_its_event(bench: &mut Bench) {
+    let alone = |event: Event| with(to("a", event), &[Copies { ttl: 2 * HOUR, ..keyed("data.order") }]);
+    let first = bench.take(&[alone(order("1", 7))])[0];
+    let delivery = bench.ready("a")[0].id;
+    bench.end(delivery, Next::Delivered);
+    let keep = keep(3 * HOUR, 9 * HOUR);
+    bench.wait(3 * 3_600 - 60);
+    bench.housekeep(&keep);
+    bench.crash();
+    assert_eq!(bench.take(&[alone(order("2", 7))]), [Taken { seen: Seen::Again, ..first }], "it is kept");
+    bench.wait(60);
+    assert_eq!(bench.housekeep(&keep), 1);
+    let later = bench.take(&[alone(order("2", 7))])[0];
+    assert_eq!(later.seen, Seen::First, "its time ended an hour ago");
     assert_eq!(bench.take(&[alone(order("3", 7))]), [Taken { seen: Seen::Again, ..later }]);
 }
 

@@ -202,6 +202,50 @@ fn a_store_that_went_away_gets_no_other_in_its_place() {
 }
 
 #[test]
+fn a_log_that_is_deleted_alone_is_saved_in_the_database() {
+    let home = folder();
+    let log = home.path().join("redrive.db-wal");
+    let mut store = open(home.path());
+    let reader = store.reader().expect("it reads");
+    write(&mut store, &[to("svc", event("1"))]);
+    fs::remove_file(&log).expect("it was there");
+    let displaced = |error: StoreError| assert!(matches!(error, StoreError::Displaced { .. }), "{error}");
+    displaced(store.has_room().expect_err("the log is gone"));
+    // As it would be found if the process ended now.
+    let copy = folder();
+    fs::copy(home.path().join("redrive.db"), copy.path().join("redrive.db")).expect("it is copied");
+    let found = |id: &str| EventKey::Id(id.to_owned());
+    assert_eq!(bench_on(copy.path()).reader().events(&found("1")).expect("it answers").len(), 1);
+    displaced(store.reopen().expect_err("its readers are on the log that is gone"));
+    assert_eq!(reader.events(&found("1")).expect("it answers").len(), 1);
+    assert!(!log.exists(), "no other log takes its place");
+    drop((reader, store));
+    let mut store = open(home.path());
+    let again = write(&mut store, &[to("svc", event("1"))]);
+    assert_eq!(again.submitted[0].as_ref().expect("taken")[0].seen, Seen::Again);
+}
+
+#[test]
+fn commits_that_a_damaged_log_would_lose_are_not_lost_by_opening_anew() {
+    let home = folder();
+    let path = home.path().join("redrive.db-wal");
+    let mut store = open(home.path());
+    let _reader = store.reader().expect("it reads, and keeps the log where it is");
+    let first = fs::metadata(&path).expect("a log").len();
+    for id in ["1", "2", "3"] {
+        write(&mut store, &[to("svc", event(id))]);
+    }
+    let mut log = fs::read(&path).expect("a log");
+    log[usize::try_from(first).expect("a size") + 100] ^= 1;
+    fs::write(&path, &log).expect("it is ours");
+    for _ in 0..2 {
+        let error = store.reopen().expect_err("commits are behind the damage");
+        assert!(matches!(error, StoreError::LostCommits { .. }), "{error}");
+    }
+    assert!(fs::read(&path).expect("a log") == log, "nothing was changed");
+}
+
+#[test]
 fn a_copy_that_was_not_finished_is_no_store() {
     let home = folder();
     fs::write(home.path().join("redrive.db.partial"), "half").expect("it is written");

@@ -5,17 +5,21 @@ use std::collections::BTreeSet;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{Next, Waiting};
 use redrive_core::ids::Seq;
+use redrive_core::letters::replay::Tally;
 use redrive_core::policy::category::codes;
 
 use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, order_of, queue, to};
-use super::desk::events_of;
-use crate::store::letter::{LetterFilter, Order, Ordered, Reassign, ReassignCursor, Reassignment, Redirect};
+use super::desk::{events_of, named, straight};
+use crate::store::letter::{
+    LetterFilter, Order, Ordered, Reassign, ReassignCursor, Reassignment, Redirect, ReplayAct,
+};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what waits for a removed queue becomes dead letters, a few at a time", dead_letters),
     ("what waits for a removed queue goes to another in the order of its sessions", moved),
     ("what is running, or the other queue does not take, stays", stays),
+    ("what a cancelled replay has sent is answered for when it is taken out", of_a_replay),
 ];
 
 fn reassign(from: &str, to: Option<&str>, rows_max: usize) -> Reassign {
@@ -122,4 +126,21 @@ fn stays(bench: &mut Bench) {
     let order = Reassign { to: Reassignment::Queue { to, takes }, ..reassign("ord", None, 100) };
     assert_eq!(step(bench, order).counts, (0, 1, 0), "such events are not taken there");
     assert_eq!(bench.counts().queues[&*queue("ord")].waiting, 4);
+}
+
+fn of_a_replay(bench: &mut Bench) {
+    for (first, to) in [(0, None), (10, Some("ord"))] {
+        let letters = bench.pile("svc", first..first + 3);
+        let replay = bench.replay(straight(named(&letters))).id;
+        let before = bench.replay_now(replay).tally;
+        assert_eq!(bench.step(replay, 2).len(), 2);
+        assert_eq!(
+            step(bench, reassign("svc", to, 100)).counts,
+            (0, 0, 2),
+            "while it is open they are its own"
+        );
+        bench.change(replay, ReplayAct::Cancel).expect("it is open");
+        assert_eq!(step(bench, reassign("svc", to, 100)).counts, (2, 0, 0));
+        assert_eq!(bench.replay_now(replay).tally, Tally { sent: 2, failed: 2, ..before });
+    }
 }

@@ -135,6 +135,9 @@ fn text_of_two(bytes: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::{prop_assert, proptest};
+    use redrive_core::book::check_address;
+
     use super::*;
 
     #[test]
@@ -156,6 +159,17 @@ mod tests {
             assert_eq!(address.host, host, "{name}");
             let given = address.authorization.as_ref().map(|value| value.to_str().expect("plain"));
             assert_eq!(given, authorization, "{name}");
+        }
+    }
+
+    proptest! {
+        /// A book that passes `check` holds no address that `serve` refuses.
+        #[test]
+        fn what_the_rule_book_takes_can_be_called(
+            text in "https?://([a-z@:%]{0,9}@)?([a-zA-Z.:_ü-]{0,6}|\\[[0-9a-f:]{0,9}\\])(:[0-9+]{0,6})?([/?#][ -~ü]{0,9}){0,3}",
+        ) {
+            let made = Address::parse(&text, Network::Public);
+            prop_assert!(check_address(&text).is_err() || made.is_ok(), "{text}: {:?}", made.err());
         }
     }
 

@@ -38,15 +38,17 @@ impl Bearers {
         if self.tokens().is_some_and(|tokens| tokens.is_by(rules)) {
             return;
         }
+        (self.alarm)(None);
         let tokens = match Tokens::new(rules, self.secrets.clone(), Arc::clone(&self.pool)) {
             Ok(tokens) => Some(Arc::new(tokens)),
             Err(error) => {
                 // The door stays shut: a book that asks for tokens was never one that asks for nothing.
                 tracing::error!(%error, "no token can be checked: the address of the issuer's keys is not right");
+                let why = format!("the address of its keys is not right: {error}");
+                (self.alarm)(Some(KeysNews::Gone { why }));
                 None
             }
         };
-        (self.alarm)(None);
         if let Some(tokens) = tokens.clone() {
             let alarm = Arc::clone(&self.alarm);
             tokens.listen(move |news| alarm(Some(news)));

@@ -46,10 +46,11 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
     let target = Target::start(|call| match call.path.as_str() {
         "/refused" => status(401),
         "/broken" => status(418),
+        "/moved" => status(410),
         _ => status(503),
     });
     let hook = Target::willing();
-    let (at, services) = (target.address, ["refused", "broken", "tired", "later"]);
+    let (at, services) = (target.address, ["refused", "broken", "moved", "tired", "later"]);
     let service = |name: &str, more: &str| {
         format!(
             "  {name}: {{ target: {{ http: \"http://{at}/{name}\" }}, breaker: none, events: [{name}.*]{more} }}\n"
@@ -59,6 +60,7 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
     let steady = [
         service("refused", ""),
         service("broken", ", classify: [{ status: 418, as: internal }]"),
+        service("moved", ", classify: [{ status: 410, as: fatal }]"),
         service("tired", ", retry: once"),
     ]
     .concat();
@@ -71,8 +73,14 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
             server.accept(&format!("{name}.a"), &format!("{name}-{number}"), "");
         }
     }
-    let alerts =
-        ["credentials-refused", "internal-failure", "policy-exhausted", "secret-gone", "archive-stuck"];
+    let alerts = [
+        "credentials-refused",
+        "misconfigured",
+        "internal-failure",
+        "policy-exhausted",
+        "secret-gone",
+        "archive-stuck",
+    ];
     for alert in alerts {
         told(&hook, alert);
     }
@@ -83,6 +91,7 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
     );
     let value = refused["subjects"][0]["value"].as_str().unwrap_or_default();
     assert!(value.contains("HTTP_401") || value.contains("UNAUTHORIZED"), "{value}");
+    assert_eq!(told(&hook, "misconfigured")["subjects"][0]["of"], "service=moved");
     assert_eq!(told(&hook, "secret-gone")["subjects"][0]["of"], "secret=away");
 
     // A service goes while deliveries wait for it.
@@ -97,7 +106,10 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
                 .as_array()
                 .is_some_and(|all| all.iter().any(|one| one["service"] == name && one["dead"] == 50))
         };
-        services.as_array().filter(|_| dead("refused") && dead("broken") && dead("tired")).map(drop)
+        services
+            .as_array()
+            .filter(|_| ["refused", "broken", "moved", "tired"].into_iter().all(dead))
+            .map(drop)
     });
     super::until_looked_at(&server, 3);
     let begun = begun(&hook);
@@ -121,7 +133,7 @@ receivers: {{ hook: {{ webhook: \"{}\" }} }}
 alerts:
   - {{ use: authentication-failures, to: [hook] }}
   - {{ name: all, when: auth_failures > 20/h, severity: high, to: [hook] }}
-  - {{ name: doors, when: auth_failures > 10/h by source, severity: high, to: [hook] }}
+  - {{ name: doors, when: auth_failures > 11/h by source, severity: high, to: [hook] }}
 ",
             hook.url()
         ),
@@ -137,9 +149,11 @@ alerts:
     assert_eq!(doors["subjects"][0]["value"], "12/h", "{doors}");
     told(&hook, "authentication-failures");
     assert!(!begun(&hook).contains_key("all"), "keys are missing yet");
-    for _ in 0..9 {
+    for _ in 0..8 {
         assert_ne!(get(&server, "/v1/status", "rk_00000000_nothing").status, 200);
     }
+    // Without the bad token there would be 20.
+    assert_ne!(get(&server, "/v1/status", "e30.e30.AAAA").status, 200);
     assert_eq!(told(&hook, "all")["subjects"][0]["value"], "21/h");
     let begun = begun(&hook);
     assert!(begun.values().all(|count| *count == 1), "{begun:?}");

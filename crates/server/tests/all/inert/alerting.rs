@@ -1,11 +1,13 @@
 //! Pairs of alerts with a receiver each that differ in one key: what the receivers are told must differ.
 
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
+use regex::Regex;
 use serde_json::Value;
 
 use self::Told::{Both, Count, First, Second};
-use super::{Group, Looked, start};
+use super::{CONTROL, Group, Looked, start};
 use crate::server::{Server, until};
 use crate::target::{Call, Target, status};
 
@@ -29,6 +31,7 @@ type Side = (&'static str, &'static str);
 /// `^` for hours that are not now. An alert that has no lines is not in the book.
 #[rustfmt::skip]
 const PAIRS: &[(&str, Told, [Side; 2])] = &[
+    (CONTROL,                    Both,   [(ALERT, HOOK), (ALERT, HOOK)]),
     ("a rule book: alerts",      Second, [("", HOOK), (ALERT, HOOK)]),
     ("a rule book: receivers",   Second, [("when: \"dead_letters > 0\", severity: high", HOOK), (ALERT, HOOK)]),
     ("an alert: use",            Both,   [(ALERT, HOOK), ("use: dead-letters, to: [%]", HOOK)]),
@@ -106,6 +109,8 @@ receivers:
         if *by == Count {
             assert_eq!(seen[0].len(), 1, "{key}: {seen:?}");
         } else {
+            let is_told = seen.each_ref().map(|calls| !calls.is_empty());
+            assert_eq!(is_told, [*by != Second, *by != First], "{key}: {seen:?}");
             for calls in &mut seen {
                 calls.truncate(1);
             }
@@ -122,18 +127,21 @@ fn names(number: usize) -> [String; 2] {
     [format!("r{number}-a"), format!("r{number}-b")]
 }
 
-/// What a call tells that receiver, without its name.
+/// What a call tells that receiver, without its name, and without the number that tells alerts of one condition
+/// apart.
 fn told(call: &Call, name: &str) -> Option<String> {
+    static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r" \(\d+\)$").expect("a pattern"));
     let path = call
         .path
         .strip_prefix('/')?
         .strip_prefix(name)
         .filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
     let notice = serde_json::from_slice::<Value>(&call.body).unwrap_or_default();
-    let words = ["alert", "severity", "action"].map(|key| notice[key].to_string());
+    let alert = notice["alert"].as_str().map(|alert| NUMBER.replace(alert, ""));
+    let words = ["severity", "action"].map(|key| notice[key].to_string());
     let is_signed = call.headers.contains_key("webhook-signature");
     let form = (call.header("content-type"), notice.is_array(), notice["text"].is_string());
-    Some(format!("{path} {words:?} {is_signed} {form:?}"))
+    Some(format!("{path} {alert:?} {words:?} {is_signed} {form:?}"))
 }
 
 /// Waits until the alerts were evaluated twice more.

@@ -3,12 +3,14 @@
 use ring::hmac;
 use serde_json::Value;
 
-use super::{Group, Looked, start};
+use super::{CONTROL, Group, Looked, start};
 use crate::server::Server;
 
 /// Two sources; `%` stands for the source's name. One that has no lines is not in the book.
 #[rustfmt::skip]
 const PAIRS: &[(&str, [&str; 2])] = &[
+    (CONTROL,                      ["webhook: { scheme: hmac, secret: first }, type: h.one", "webhook: { scheme: hmac, secret: first }, type: h.one"]),
+    (CONTROL,                      ["schedule: { cron: \"0 9 * * *\" }, type: h.one", "schedule: { cron: \"0 9 * * *\" }, type: h.one"]),
     ("a rule book: sources",       ["", "webhook: { scheme: hmac, secret: first }, type: h.one"]),
     ("a source: webhook",          ["schedule: { cron: \"0 9 * * *\" }, type: h.one", "webhook: { scheme: hmac, secret: first }, type: h.one"]),
     ("a source: schedule",         ["webhook: { scheme: hmac, secret: first }, type: h.one", "schedule: { cron: \"0 9 * * *\" }, type: h.one"]),

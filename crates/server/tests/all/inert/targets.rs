@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{Group, Looked, start};
+use super::{CONTROL, Group, Looked, start};
 use crate::run::Folder;
 use crate::server::Server;
 use crate::target::{Call, Target};
@@ -49,6 +49,9 @@ const LONG: &str = r"head -c 5000 /dev/zero | tr '\\0' x";
 
 #[rustfmt::skip]
 const PAIRS: &[Pair] = &[
+    pair(CONTROL, [r#"target: { http: "http://@/%" }"#, r#"target: { http: "http://@/%" }"#]),
+    pair(CONTROL, [r#"target: { exec: ["false"] }"#, r#"target: { exec: ["false"] }"#]),
+    piled(CONTROL, ["target: { log: stdout }, waiting: { events: 1 }", "target: { log: stdout }, waiting: { events: 1 }"]),
     pair("a service: target", [r#"target: { http: "http://@/%" }"#, r#"target: { exec: ["false"] }"#]),
     pair("a channel: target", [r#"target: { log: stdout }, channels: { c: { events: ["k.%"] } }"#, r#"target: { log: stdout }, channels: { c: { target: { http: "http://@/%" }, events: ["k.%"] } }"#]),
     pair("an event row: subscription", [r#"target: { exec: ["false"] }"#, r#"target: { exec: ["false"] }, events: [{ type: "k.%", subscription: own }]"#]),

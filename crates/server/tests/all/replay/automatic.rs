@@ -50,20 +50,26 @@ fn target(mood: &Arc<AtomicUsize>) -> Target {
 fn letters_come_back_when_the_dependency_does() {
     let mood = Arc::new(AtomicUsize::new(DOWN));
     let target = target(&mood);
-    let folder = Folder::with("redrive.yaml", &book(&target, "reprocess: automatic"));
+    // The same but for one key, behind the same breaker.
+    let by_hand = format!(
+        "  by-hand: {{ target: {{ http: \"{}\" }}, depends_on: shop, on_failure: {{ transient: none }}, dead_letter: {{ reprocess: manual }}, events: [\"by-hand.*\"] }}\n",
+        target.url()
+    );
+    let folder = Folder::with("redrive.yaml", &(book(&target, "reprocess: automatic") + &by_hand));
     let server = Server::start(&folder);
-    for number in 0..3 {
-        server.accept("orders.placed", &format!("e{number}"), "");
+    for (event_type, id) in [("orders.placed", "e0"), ("by-hand.placed", "stays"), ("orders.placed", "e1")] {
+        server.accept(event_type, id, "");
     }
     until("the breaker opens after three deaths", || (dead(&server) == 3).then_some(()));
     mood.store(WELL, Ordering::SeqCst);
     // The next one is the probe that closes the breaker.
     server.accept("orders.placed", "probe", "");
-    for number in 0..3 {
-        server.until(&format!("e{number}"), "delivered");
+    for id in ["e0", "e1"] {
+        server.until(id, "delivered");
     }
     let job = until_state(&server, 1, "done");
-    assert_eq!((&job["delivered"], &job["origin"]), (&json!(3), &json!("automatic")), "{job}");
+    assert_eq!((&job["delivered"], &job["origin"]), (&json!(2), &json!("automatic")), "{job}");
+    assert_eq!(server.event("stays")["deliveries"][0]["state"], "dead", "a person brings it back");
 }
 
 #[test]

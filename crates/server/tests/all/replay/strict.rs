@@ -140,6 +140,19 @@ fn a_book_that_holds_nobody_any_more_lets_go() {
 
 #[test]
 fn too_many_behind_a_dead_head_are_dead_letters_in_their_turn() {
+    // One more may wait.
+    let target = picky(&Arc::new(AtomicBool::new(false)));
+    let more = ["order: session-strict", "waiting: { per_session: 3 }"];
+    let folder = Folder::with("redrive.yaml", &book(&target, &more));
+    let (server, _) = held(&target, &folder);
+    server.accept("orders.placed", "fourth", "a");
+    until("it waits with the others", || {
+        let sessions = server.get("/v1/held-sessions").json();
+        (sessions["held_sessions"][0]["behind"] == 3).then_some(())
+    });
+    assert_eq!(letters(&server, "code=SESSION_FULL").len(), 0);
+    drop(server);
+
     let mended = Arc::new(AtomicBool::new(false));
     let target = picky(&mended);
     let more = ["order: session-strict", "waiting: { per_session: 2 }"];

@@ -1,5 +1,7 @@
 //! What people are told of at once: it reaches everybody, once, whatever the book says of alerts.
 
+use std::time::Duration;
+
 use super::{RECEIVERS, Watch, World, alerts, book, queue};
 use crate::alerts::trouble::{Concerns, Lasts, Trouble, Troubles};
 use crate::figures::Figures;
@@ -111,6 +113,17 @@ alerts: [{ use: credentials-refused, off: true }]\n";
         let mut world = World::new(&format!("{text}{RECEIVERS}"));
         world.troubles.raise_of(Trouble::CredentialsRefused, &queue(service), "HTTP_401", world.now);
         assert_eq!(world.look(1).len(), expected, "{service}");
+    }
+}
+
+#[test]
+fn what_is_found_before_the_alerts_are_watched_is_told() {
+    for trouble in Trouble::ALL {
+        let mut world = World::new(&plain(""));
+        raise(&mut world, trouble);
+        world.now = world.now + Duration::from_secs(5);
+        world.watch = Watch::new(&world.book, world.now);
+        assert_eq!(world.told(10).len(), 2, "{trouble:?}");
     }
 }
 

@@ -1,0 +1,111 @@
+//! Which texts are addresses of HTTP servers: what this takes, the HTTP client of the runtime can call.
+//!
+//! The client has a parser of its own, which core does not depend on; a test beside the client holds the two
+//! against each other.
+
+use std::net::Ipv6Addr;
+
+/// The longest address that the HTTP client reads.
+const BYTES_MAX: usize = 65_534;
+/// Colons in what stands before the `@`, beyond which the HTTP client gives up.
+const USER_COLONS_MAX: usize = 8;
+
+/// Why a text is no address that can be called.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressFault {
+    /// No scheme, no host, or a character that cannot stand where it does.
+    #[error("this is no address such as https://example.com/events")]
+    Syntax,
+    /// The port is no number, or one that does not exist.
+    #[error("port `{0}` is no number from 1 to 65535")]
+    Port(String),
+}
+
+/// Checks an address: `http` or `https`, a host, a port from 1 to 65535 if there is one, and a path.
+pub fn check_address(text: &str) -> Result<(), AddressFault> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let rest = rest.filter(|_| text.len() <= BYTES_MAX).ok_or(AddressFault::Syntax)?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (user, place) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let is_user = user.chars().all(|c| is_plain(c) || matches!(c, '%' | ':' | '@'))
+        && user.matches(':').count() <= USER_COLONS_MAX;
+    let port = after_host(place).ok_or(AddressFault::Syntax)?;
+    if let Some(port) = port
+        && !(port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0))
+    {
+        return Err(AddressFault::Port(port.to_owned()));
+    }
+    if is_user && is_path(path) { Ok(()) } else { Err(AddressFault::Syntax) }
+}
+
+/// What follows the colon after a host, if there is a colon; none if there is no host.
+fn after_host(place: &str) -> Option<Option<&str>> {
+    let rest = match place.strip_prefix('[') {
+        Some(literal) => {
+            let (literal, rest) = literal.split_once(']')?;
+            literal.parse::<Ipv6Addr>().ok()?;
+            rest
+        }
+        None => {
+            let (host, rest) = place.split_at(place.find(':').unwrap_or(place.len()));
+            if host.is_empty() || !host.chars().all(is_plain) {
+                return None;
+            }
+            rest
+        }
+    };
+    if rest.is_empty() { Some(None) } else { rest.strip_prefix(':').map(Some) }
+}
+
+/// A character that means nothing special in a host or in a user.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "!$&'()*+,-.;=_~".contains(c)
+}
+
+/// Whether a path, a query and a fragment hold nothing that must be escaped.
+fn is_path(text: &str) -> bool {
+    // A fragment is not sent.
+    let text = text.split('#').next().unwrap_or_default();
+    let (path, query) = text.split_once('?').unwrap_or((text, ""));
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>');
+    !path.contains(|c| is_odd(c) || matches!(c, '\\' | '^' | '`'))
+        && !query.contains(|c| is_odd(c) || c == '"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_that_can_be_called() {
+        let port = |text: &str| Err(AddressFault::Port(text.to_owned()));
+        let syntax = Err(AddressFault::Syntax);
+        #[rustfmt::skip]
+        let cases = [
+            ("a path",            "http://a.test/b?c=d#e",          Ok(())),
+            ("a host alone",      "https://a.test",                 Ok(())),
+            ("a port",            "https://a.test:65535/",          Ok(())),
+            ("a literal",         "http://[::1]:90/x",              Ok(())),
+            ("a user",            "http://ann@a.test:a%40b@a.test", Ok(())),
+            ("another script",    "http://a.test/ü?ü",              Ok(())),
+            ("port nought",       "http://a.test:0/",               port("0")),
+            ("a port too high",   "http://a.test:99999/",           port("99999")),
+            ("an empty port",     "http://a.test:/",                port("")),
+            ("no number",         "http://a.test:+80/",             port("+80")),
+            ("two ports",         "http://a.test:80:80/",           port("80:80")),
+            ("no scheme",         "a.test/b",                       syntax.clone()),
+            ("another scheme",    "ftp://a.test",                   syntax.clone()),
+            ("no host",           "http:///b",                      syntax.clone()),
+            ("a port alone",      "http://:80/",                    syntax.clone()),
+            ("a user alone",      "http://ann@/",                   syntax.clone()),
+            ("a space",           "http://a.test/b c",              syntax.clone()),
+            ("a host to escape",  "http://münchen.test/",           syntax.clone()),
+            ("an open bracket",   "http://[::1/",                   syntax.clone()),
+            ("a wrong literal",   "http://[zz]/",                   syntax),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(check_address(text), expected, "{name}");
+        }
+        assert!(check_address(&format!("http://a.test/{}", "x".repeat(BYTES_MAX))).is_err(), "a long one");
+    }
+}
