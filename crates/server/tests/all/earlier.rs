@@ -9,7 +9,7 @@ use crate::run::Folder;
 use crate::server::Server;
 use crate::target::Target;
 
-const FORMAT_4: &str = include_str!("../../../redrive/src/store/tests/fixtures/format-4.sql");
+const FORMAT_4: &str = include_str!("../../../node/src/store/tests/fixtures/format-4.sql");
 /// All kinds in it are built in.
 const PKARR: &str = include_str!("../../../core/src/book/tests/before/pkarr.yaml");
 
