@@ -64,10 +64,10 @@ const NO_SUCH_TARGET: &[(&str, &str)] = &[
 ];
 
 const COPIES: &str = "crates/server/tests/all/copies.rs";
-const EXEC: &str = "crates/redrive/src/target/exec/tests.rs";
-const SECRETS: &str = "crates/redrive/src/secret/tests.rs";
-const SCHEDULES: &str = "crates/redrive/src/node/schedules/tests.rs";
-const ARCHIVIST: &str = "crates/redrive/src/archive/archivist/tests.rs";
+const EXEC: &str = "crates/node/src/target/exec/tests.rs";
+const SECRETS: &str = "crates/node/src/secret/tests.rs";
+const SCHEDULES: &str = "crates/node/src/runtime/schedules/tests.rs";
+const ARCHIVIST: &str = "crates/node/src/archive/archivist/tests.rs";
 const AUTOMATIC: &str = "crates/server/tests/all/replay/automatic.rs";
 const MAIL: &str = "crates/server/tests/all/alerts/mail.rs";
 
@@ -107,7 +107,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a service: waiting",                      Pair(Group::Targets)),
     ("an event row: subscription",              Pair(Group::Targets)),
     ("a channel: target",                       Pair(Group::Targets)),
-    ("a timeout: connect",                      Test("crates/redrive/src/target/http/tests/behaviour.rs", "a_host_that_stays_silent_meets_the_limit_on_connecting")),
+    ("a timeout: connect",                      Test("crates/node/src/target/http/tests/behaviour.rs", "a_host_that_stays_silent_meets_the_limit_on_connecting")),
     ("a timeout: tls",                          Pair(Group::Targets)),
     ("a timeout: headers",                      Pair(Group::Targets)),
     ("a target: http",                          Pair(Group::Targets)),
@@ -147,7 +147,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a webhook source: secret",                Pair(Group::Hooks)),
     ("a webhook source: body_max",              Pair(Group::Hooks)),
     ("a webhook source: rate",                  Pair(Group::Hooks)),
-    ("a webhook source: tolerance",             Test("crates/redrive/src/hook/tests.rs", "a_signed_time_must_be_near")),
+    ("a webhook source: tolerance",             Test("crates/node/src/hook/tests.rs", "a_signed_time_must_be_near")),
     ("a webhook source: header",                Pair(Group::Hooks)),
     ("a webhook source: algorithm",             Pair(Group::Hooks)),
     ("a webhook source: encoding",              Pair(Group::Hooks)),
@@ -188,7 +188,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("an alert: name",                          Pair(Group::Alerting)),
     ("an alert: severity",                      Pair(Group::Alerting)),
     ("an alert: to",                            Pair(Group::Alerting)),
-    ("an alert: escalate",                      Test("crates/core/src/alert/watch/tests.rs", "what_is_not_over_in_time_goes_to_the_next")),
+    ("an alert: escalate",                      Test("crates/core/src/alerts/watch/tests.rs", "what_is_not_over_in_time_goes_to_the_next")),
     ("an alert: repeat",                        Pair(Group::Alerting)),
     ("an alert: action",                        Pair(Group::Alerting)),
     ("an alert: off",                           Pair(Group::Alerting)),
@@ -198,7 +198,7 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a receiver: slack",                       Pair(Group::Alerting)),
     ("a receiver: alertmanager",                Pair(Group::Alerting)),
     ("a receiver: smtp",                        Test(MAIL, "mail_goes_over_tls_to_whom_we_trust_and_to_nobody_else")),
-    ("a receiver: from",                        Test("crates/redrive/src/receiver/email.rs", "a_notice_is_a_letter_that_is_known_again")),
+    ("a receiver: from",                        Test("crates/node/src/receiver/email.rs", "a_notice_is_a_letter_that_is_known_again")),
     ("a receiver: severity",                    Pair(Group::Alerting)),
     ("a receiver: hours",                       Pair(Group::Alerting)),
     ("a receiver: retry",                       Pair(Group::Alerting)),
