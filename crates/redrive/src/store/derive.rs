@@ -14,6 +14,7 @@ use redrive_core::ids::ChannelName;
 use redrive_core::{hash, limits, name_template};
 
 use super::Addressee;
+use super::letter::ReassignScope;
 
 /// Of the extensions, the one that belongs to a trace and not to the event.
 const TRACE_STATE: &str = "tracestate";
@@ -95,11 +96,16 @@ pub(super) fn session_overflow(to: &Addressee) -> Death {
     undelivered(to, Code::of(codes::SESSION_FULL), message)
 }
 
-/// Why a delivery is dead that waited for a queue that the rule book has no more.
-pub(super) fn removed(queue: &QueueName) -> Death {
+/// Why a delivery is dead that waited for a queue that the rule book has no more, or has without a row for it.
+pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> Death {
     let QueueName { service, channel } = queue;
-    let (category, code) = (Category::Fatal, Code::of(codes::SERVICE_REMOVED));
-    let message = "the rule book has no such service any more".to_owned();
+    let (code, message) = match scope {
+        ReassignScope::All => (codes::SERVICE_REMOVED, "the rule book has no such service any more"),
+        ReassignScope::WithoutRule { .. } => {
+            (codes::RULE_REMOVED, "no row of the service takes this event any more")
+        }
+    };
+    let (category, code, message) = (Category::Fatal, Code::of(code), message.to_owned());
     let fingerprint = Fingerprint::of(service, category, &code, &message);
     Death {
         category,

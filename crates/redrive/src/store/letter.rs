@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::category::{Category, Code};
-use redrive_core::engine::{Death, QueueName};
+use redrive_core::engine::{Death, QueueName, Waiting};
 use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::fingerprint::Fingerprint;
@@ -354,8 +354,10 @@ pub struct Redirect {
 /// A step of taking what waits out of a queue, the oldest first and each session in its order.
 #[derive(Clone, Debug)]
 pub struct Reassign {
-    /// The queue, which the rule book has no more.
+    /// The queue, which the rule book has no more, or has without a row for all that waits.
     pub queue: Arc<QueueName>,
+    /// Which of its deliveries.
+    pub scope: ReassignScope,
     /// What becomes of its deliveries.
     pub to: Reassignment,
     /// The most that are taken in this step.
@@ -368,6 +370,38 @@ pub struct Reassign {
     pub audit: Option<u64>,
     /// Why.
     pub note: Option<String>,
+}
+
+/// Which deliveries of a queue are taken out.
+#[derive(Clone, Debug)]
+pub enum ReassignScope {
+    /// All: the rule book has the queue no more.
+    All,
+    /// Those that no row of the queue takes.
+    WithoutRule {
+        /// The events that its rows take.
+        rows: Vec<EventPattern>,
+    },
+}
+
+impl ReassignScope {
+    /// Whether an event of that type stays in the queue, where a row takes it.
+    pub(super) fn leaves(&self, event_type: &str) -> bool {
+        match self {
+            Self::All => false,
+            Self::WithoutRule { rows } => rows.iter().any(|row| row.matches(event_type)),
+        }
+    }
+
+    /// Whether the next of a session waits for a rule as those before it did.
+    pub(super) fn parks(&self, row: &Waiting) -> bool {
+        match self {
+            Self::All => false,
+            Self::WithoutRule { .. } => {
+                row.replaying.is_none() && !self.leaves(row.event.event_type.as_str())
+            }
+        }
+    }
 }
 
 /// What becomes of deliveries that wait for a queue that is gone.
@@ -395,9 +429,21 @@ impl Reassign {
 }
 
 impl Reassign {
+    /// Where this step begins; none at the first of all.
+    pub(super) fn from(&self) -> Option<ReassignCursor> {
+        let never = Some(Timestamp::NEVER);
+        match self.scope {
+            ReassignScope::All => self.after,
+            ReassignScope::WithoutRule { .. } => {
+                let after = self.after.filter(|after| after.due_at == never);
+                Some(after.unwrap_or(ReassignCursor { due_at: never, seq: Seq::NONE }))
+            }
+        }
+    }
+
     /// Where the next step begins, after one that looked at all of its page or not.
     pub(super) fn next(&self, last: Option<ReassignCursor>, whole: Whole) -> Option<ReassignCursor> {
-        match (whole, last.or(self.after)) {
+        match (whole, last.or(self.from())) {
             (Whole::No, last) => last,
             (Whole::Yes, Some(ReassignCursor { due_at: Some(_), .. })) => None,
             (Whole::Yes, Some(ReassignCursor { due_at: None, .. }) | None) => {
