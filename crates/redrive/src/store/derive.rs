@@ -10,7 +10,7 @@ use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
 use redrive_core::fingerprint::Fingerprint;
-use redrive_core::ids::ChannelName;
+use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::{hash, limits, name_template};
 
 use super::Addressee;
@@ -138,6 +138,19 @@ fn undelivered(to: &Addressee, code: Code, message: String) -> Death {
             Order::None | Order::Session => Followers::GoOn,
         },
     }
+}
+
+/// Stands between the service and the key in the memory of imports; no name has it.
+const IMPORT_SEPARATOR: char = '\u{1f}';
+
+/// By what a letter from elsewhere is remembered: a key counts within its service alone.
+pub(super) fn import_key(service: &ServiceName, key: &str) -> String {
+    format!("{service}{IMPORT_SEPARATOR}{key}")
+}
+
+/// The key as it was elsewhere. Earlier releases remembered it without the service.
+pub(super) fn imported_as(remembered: &str) -> &str {
+    remembered.split_once(IMPORT_SEPARATOR).map_or(remembered, |(_, key)| key)
 }
 
 /// Texts in a row, each behind its length: no two lists of texts give the same bytes.
