@@ -87,3 +87,38 @@ test("what waits for a service that has left the rule book is sent to another", 
   const { deliveries } = await stage.server.ask("GET", "/v1/deliveries?service=payments");
   assert.equal(deliveries.length, 1);
 });
+
+test("what waits for a service that has left the rule book is turned into dead letters", async () => {
+  await stage.server.ask("POST", "/v1/services/payments/pause", {});
+  await stage.server.send("orders.free", 2);
+  await writeFile(join(stage.server.folder, "redrive.yaml"), BOOK(stage.target.address, "ledger"));
+  stage.server.process.kill("SIGHUP");
+  await stage.visit({ at: "#/services/payments", forgive: [/status of 404/] }, async (page) => {
+    await page.getByText(/not in the rule book any more, and \d deliveries wait/).waitFor();
+    await page.getByRole("button", { name: "Dead-letter", exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("will end as dead letters (SERVICE_REMOVED)").waitFor();
+    await dialog.getByRole("button", { name: "Dead-letter them" }).click();
+    await page.getByText(/\d deliveries turned into dead letters/).waitFor();
+  });
+  const { dead_letters: letters } = await stage.server.ask("GET", "/v1/dead-letters?code=SERVICE_REMOVED");
+  assert.equal(letters.filter(({ service }) => service === "payments").length, 3);
+});
+
+test("what no row of a service takes any more is turned into dead letters", async () => {
+  await stage.server.ask("POST", "/v1/services/ledger/pause", {});
+  await stage.server.send("orders.free");
+  const book = BOOK(stage.target.address, "ledger").replace(", { type: orders.free }", "");
+  await writeFile(join(stage.server.folder, "redrive.yaml"), book);
+  stage.server.process.kill("SIGHUP");
+  await stage.visit({ at: "#/services/ledger" }, async (page) => {
+    await page.getByRole("button", { name: "Dead-letter", exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("1 delivery waits that no row takes and will end as dead letters (RULE_REMOVED)").waitFor();
+    await dialog.getByRole("button", { name: "Dead-letter them" }).click();
+    await page.getByText("1 delivery turned into dead letters").waitFor();
+    await page.getByRole("button", { name: "Dead-letter", exact: true }).waitFor({ state: "hidden" });
+  });
+  const { dead_letters: letters } = await stage.server.ask("GET", "/v1/dead-letters?code=RULE_REMOVED");
+  assert.equal(letters.length, 1);
+});

@@ -470,14 +470,18 @@ impl Engine {
             let queue = &mut self.queues[place.0];
             queue.presence = presence;
             let name = Arc::clone(&queue.name);
-            let due = if presence == Presence::Removed { queue.take_all_due() } else { Vec::new() };
+            let due = queue.take_all_due();
             for ready in queue.take_all() {
                 if !self.sabotaged_by(Sabotage::ForgetsOnReload) {
                     self.line_up(place, ready.waiting, PushAt::Back, now);
                 }
             }
-            for row in due {
-                self.line_up(place, row, PushAt::Back, now);
+            for (due_at, row) in due {
+                // Without a rule it is put aside now, and not when its time has come.
+                match self.rule(&row) {
+                    Some(_) => self.wait_for(place, due_at, row, now),
+                    None => self.line_up(place, row, PushAt::Back, now),
+                }
             }
             self.effects.push_back(Effect::Release(name));
             self.look_for_more(place, now);

@@ -37,6 +37,8 @@ const WEBHOOK_HOSTS: [&str; 18] = [
     "webhook.site",
     "zapier.com",
 ];
+/// What stands between a scheme and the rest; JSON may write a slash with a backslash before it.
+const SEPARATORS: [&str; 2] = ["://", ":\\/\\/"];
 /// The longest path segment that passes for a plain word.
 const WORD_BYTES_MAX: usize = 24;
 /// How many digits and how many capitals it may have, as in `v1` or `placeOrder`.
@@ -173,15 +175,17 @@ enum Path {
 
 fn mask(text: &str, path: Path) -> Cow<'_, str> {
     let mut shown = Cow::Borrowed(text);
-    // JSON may write a slash with a backslash before it.
-    for separator in ["://", ":\\/\\/"] {
-        for (colon, _) in text.match_indices(separator) {
-            let start = colon + separator.len();
-            let end = end_of(text, colon, start);
-            let masked = masked(&text[start..end], path);
-            if masked != text[start..end] {
-                shown.to_mut().replace_range(start..end, &masked);
-            }
+    let mut end = 0;
+    for (colon, _) in text.match_indices(':') {
+        let after = SEPARATORS.into_iter().find(|separator| text[colon..].starts_with(separator));
+        // An address within another is masked with it.
+        let Some(start) = after.map(|separator| colon + separator.len()).filter(|_| colon >= end) else {
+            continue;
+        };
+        end = end_of(text, colon, start);
+        let masked = masked(&text[start..end], path);
+        if masked != text[start..end] {
+            shown.to_mut().replace_range(start..end, &masked);
         }
     }
     shown
@@ -225,15 +229,17 @@ fn masked(address: &str, path: Path) -> String {
         } else {
             shown += &stars(segment, is_slash);
         }
-        // What follows is how a caller shows that it may.
-        if word.to_ascii_lowercase().starts_with("hook") || word.to_ascii_lowercase().starts_with("webhook") {
+        // What follows is how a caller shows that it may, or an address within this one.
+        let lower = word.to_ascii_lowercase();
+        if lower.starts_with("hook") || lower.starts_with("webhook") || word.ends_with(':') {
             path = Path::Whole;
         }
     }
     for part in query.split_inclusive(['?', '&', ';']) {
         let (name, value) = part.split_once('=').map_or(("", part), |(name, value)| (name, value));
         if part.contains('=') {
-            shown += name;
+            let is_address = SEPARATORS.into_iter().any(|separator| name.contains(separator));
+            shown += &if is_address { stars(name, |_| false) } else { name.to_owned() };
             shown.push('=');
         }
         shown += &stars(value, |c| matches!(c, '?' | '&' | ';'));
@@ -271,8 +277,23 @@ fn is_webhook_host(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::book;
+
+    proptest! {
+        #[test]
+        fn masking_twice_equals_masking_once(parts in prop::collection::vec(prop::sample::select(vec![
+            "http://", "https:\\/\\/", "a.test", "slack.com", "/", "\\/", "?", "u=", "=", "&", ";", "#", "word", "hooks",
+            "webhookX1Y2Z3", "s3cr3t0", "@", ":", "\"", "'", "`", " ", ",", ")", ".", "<", "*", "é",
+        ]), 0..24)) {
+            let text = parts.concat();
+            let once = mask_addresses(&text).into_owned();
+            prop_assert_eq!(once.len(), text.len());
+            prop_assert_eq!(mask_addresses(&once), once.as_str());
+        }
+    }
 
     #[test]
     fn addresses_are_shown_without_what_is_secret() {
@@ -293,6 +314,11 @@ mod tests {
             (r#""http:\/\/a.test\/x1y2z3\/?k=v""#,            r#""http:\/\/a.test\/******\/?k=*""#),
             ("http://a.test/é",                               "http://a.test/**"),
             ("two: http://a/?b=c http://d/?e=f",              "two: http://a/?b=* http://d/?e=*"),
+            ("http://a/?u=http://b.test/word?k=v",            "http://a/?u=******************?k=*"),
+            ("http://a/?u=http:\\/\\/b.test\\/word",          "http://a/?u=*********************"),
+            ("http://a/?http://b.test/word=v",                "http://a/?******************=*"),
+            ("http://a/https://ntfy.sh/topic",                "http://a/******//*******/*****"),
+            ("http://a/x,http://b.test/topic?k=v http://c/d", "http://a/*******//******/*****?k=* http://c/d"),
             ("no address: 12:30 // x",                        "no address: 12:30 // x"),
         ];
         for (text, expected) in cases {

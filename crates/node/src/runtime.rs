@@ -53,7 +53,7 @@ pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
 use self::readers::Readers;
-pub use self::removed::{Destination, Reassigned};
+pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};

@@ -622,6 +622,8 @@ pub struct QueueCounts {
     pub waiting_bytes: u64,
     /// Of these, the ones behind another of their session.
     pub behind: u64,
+    /// Of these, the ones that no row of the rule book takes, and those behind them in their sessions.
+    pub without_rule: u64,
     /// Delivered ones that are still kept.
     pub delivered: u64,
     /// Dead letters.

@@ -233,7 +233,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Services that the book does not have, and that deliveries wait for.
+    /// Services that the book does not have, or that have no row for them, and that deliveries wait for.
     fn removed(&mut self) {
         let book = self.sample.book.sections();
         for queue in self.sample.queues.iter().filter(|queue| queue.waiting > 0) {
@@ -242,11 +242,11 @@ impl Gathering<'_> {
                 None => true,
                 Some(channel) => service.channels.iter().any(|of| of.name == *channel),
             });
-            if !is_there && self.covers_queue(&queue.name) {
-                let why = match queue.waiting {
-                    1 => "1 delivery".to_owned(),
-                    count => format!("{count} deliveries"),
-                };
+            let stuck = if is_there { queue.without_rule } else { queue.waiting };
+            if stuck > 0 && self.covers_queue(&queue.name) {
+                let deliveries = if stuck == 1 { "delivery" } else { "deliveries" };
+                let row = if is_there { " that no row of it takes" } else { "" };
+                let why = format!("{stuck} {deliveries}{row}");
                 self.put(self.of_service(&queue.name), Found::Trouble { count: 1, why });
             }
         }

@@ -36,6 +36,8 @@ pub struct QueueSample {
     pub name: Arc<QueueName>,
     /// Deliveries that are not over.
     pub waiting: u64,
+    /// Of these, the ones that no row of the rule book takes, and those behind them in their sessions.
+    pub without_rule: u64,
     /// When the oldest of them was accepted.
     pub oldest_waiting_at: Option<Timestamp>,
     /// Dead letters.

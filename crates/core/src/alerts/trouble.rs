@@ -125,7 +125,9 @@ impl Trouble {
             Self::InternalFailure => "failing inside Redrive",
             Self::PolicyExhausted => "out of retries",
             Self::EventDamaged => "given an event that is damaged in the store",
-            Self::ServiceRemoved => "not in the rule book, and deliveries wait for it",
+            Self::ServiceRemoved => {
+                "removed from the rule book, wholly or in part, and deliveries wait for it"
+            }
             Self::SecretGone => "without a value",
             Self::ArchiveStuck => "taking nothing, and events wait for it",
             Self::ArchiveIncomplete => "left without an event",

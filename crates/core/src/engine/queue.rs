@@ -236,10 +236,10 @@ impl Queue {
         Entry::Fits
     }
 
-    /// Takes everything in memory that waits for its time.
-    pub(super) fn take_all_due(&mut self) -> Vec<Waiting> {
+    /// Takes everything in memory that waits for its time, with that time.
+    pub(super) fn take_all_due(&mut self) -> Vec<(Timestamp, Waiting)> {
         self.due_bytes = 0;
-        std::mem::take(&mut self.due).into_values().collect()
+        std::mem::take(&mut self.due).into_iter().map(|((due_at, _), row)| (due_at, row)).collect()
     }
 
     pub(super) fn due_left_on_disk(&mut self, due_at: Timestamp) {

@@ -344,6 +344,31 @@ impl GrowingTimeout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::book;
+
+    #[test]
+    fn a_lost_connection_is_retried_where_the_rule_would_retry_it() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a policy with retries",       "retry: standard",                                                              true),
+            ("a policy without",            "retry: none",                                                                  false),
+            ("a policy with none left",     "retry: own",                                                                   false),
+            ("dead-lettered at once",       "on_failure: { transient: dead-letter }",                                       false),
+            ("paused",                      "on_failure: { transient: pause }",                                             true),
+            ("permanent by a row",          "retry: standard, classify: [{ code: CONNECTION_RESET, as: permanent }]",       false),
+            ("another code is permanent",   "retry: standard, classify: [{ code: DNS_FAILURE, as: permanent }]",            true),
+            ("paused by its own category",  "retry: none, on_failure: { permanent: pause }, classify: [{ code: CONNECTION_RESET, as: permanent }]", true),
+        ];
+        for (name, keys, expected) in cases {
+            let text = format!(
+                "version: 1\nretry_policies: {{ own: {{ initial: 1s, retries: 0 }} }}\nservices: {{ s: {{ target: {{ http: \"http://a.test/\" }}, events: [a], {keys} }} }}\n"
+            );
+            let reading = book::read(&text);
+            let book = reading.book.unwrap_or_else(|| panic!("{name}: {:?}", reading.problems));
+            let rule = book.rule("s", None, "a").expect("the book has it");
+            assert_eq!(rule.retries_lost_connections(), expected, "{name}");
+        }
+    }
 
     #[test]
     fn a_limit_grows_with_the_attempts() {

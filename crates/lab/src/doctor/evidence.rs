@@ -54,6 +54,8 @@ pub struct QueueState {
     pub waiting: u64,
     /// Those of them behind another of their session.
     pub behind: u64,
+    /// Those of them that no row of the rule book takes, and those behind these in their sessions.
+    pub without_rule: u64,
     /// Dead letters.
     pub dead: u64,
     /// When the oldest that waits was accepted, where that is known.

@@ -115,7 +115,7 @@ pub enum SelectError {
     },
     /// The queue whose deliveries are to be taken out is in the rule book.
     #[error(
-        "the rule book has `{queue}`: only what waits for a removed service can be taken out; remove it first, or pause it"
+        "the rule book has `{queue}`: only what waits for a removed service, or what none of its rows takes, can be taken out; remove it first, or pause it"
     )]
     InBook {
         /// Which.

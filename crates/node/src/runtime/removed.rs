@@ -1,4 +1,4 @@
-//! Queues that the rule book has no more: warns while deliveries wait for them, and takes those out.
+//! Queues and rows that the rule book has no more: warns while deliveries wait for them, and takes those out.
 //!
 //! Invariant: a queue does not come back into the book between the engine's word on what is running of it and the
 //! end of a step, so that nothing is taken out that could start.
@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redrive_core::book::own_book::is_own;
+use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::ids::ChannelName;
 use redrive_core::time::Timestamp;
@@ -17,16 +18,36 @@ use super::letters::order_of;
 use super::{Message, Node, OrderError, ReadError, SelectError, Shared, SubmitError};
 use crate::happening::{Happening, What};
 use crate::store::door::By;
-use crate::store::letter::{Order, Ordered, Reassign, Reassignment, Redirect};
+use crate::store::letter::{Order, Ordered, Reassign, ReassignScope, Reassignment, Redirect};
 
 /// Deliveries that one step takes out: whoever writes waits for it.
 const STEP: u64 = 500;
 /// How often removed queues are looked at, beside after each reload.
 const WATCH_EVERY: Duration = Duration::from_secs(10);
+/// After a start or a reload, the engine has put aside what no row takes.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// A queue for which deliveries still wait is reported again after this long.
 const WARN_AGAIN_AFTER: Duration = Duration::from_hours(1);
 /// Held sessions that are read at once.
 const SESSIONS_PER_LOOK: usize = 500;
+
+/// Deliveries that no rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemovedWaiting {
+    /// How many wait, with those behind them in their sessions.
+    pub waiting: u64,
+    /// What the rule book has no more.
+    pub removed: RemovedPart,
+}
+
+/// What a rule book has no more of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovedPart {
+    /// The service or the channel.
+    Queue,
+    /// The rows of the service or the channel that took these events.
+    Rows,
+}
 
 /// What became of deliveries that waited for a removed queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,21 +70,24 @@ pub enum Destination {
 }
 
 impl Node {
-    /// Queues that the rule book has no more and that deliveries wait for, with how many do.
-    pub async fn removed_waiting(&self) -> Result<BTreeMap<QueueName, u64>, ReadError> {
+    /// Queues with deliveries that wait though the rule book has the queue no more, or no row that takes them.
+    pub async fn removed_waiting(&self) -> Result<BTreeMap<QueueName, RemovedWaiting>, ReadError> {
         let Some(snapshot) = self.snapshot().await else { return Ok(BTreeMap::new()) };
         let counts = self.read(|reader| reader.counts()).await?;
-        let removed = snapshot.queues.iter().filter(|view| view.held == Some(HeldQueue::Removed));
-        let names = removed.map(|view| &*view.name).filter(|name| !is_own(name.service.as_str()));
-        let waiting = names.filter_map(|name| {
-            let waiting = counts.queues.get(name).map_or(0, |counts| counts.waiting);
-            (waiting > 0).then(|| (name.clone(), waiting))
+        let queues = snapshot.queues.iter().filter(|view| !is_own(view.name.service.as_str()));
+        let waiting = queues.filter_map(|view| {
+            let counts = counts.queues.get(&*view.name).copied().unwrap_or_default();
+            let (waiting, removed) = match view.held {
+                Some(HeldQueue::Removed) => (counts.waiting, RemovedPart::Queue),
+                Some(HeldQueue::Paused { .. }) | None => (counts.without_rule, RemovedPart::Rows),
+            };
+            (waiting > 0).then(|| (QueueName::clone(&view.name), RemovedWaiting { waiting, removed }))
         });
         Ok(waiting.collect())
     }
 
-    /// Takes what waits out of a queue that the rule book has no more, so many at most, the oldest first and each
-    /// session in its order. Each step is a transaction: what is done when it ends early stays done.
+    /// Takes what waits out of a queue that the rule book has no more, or what no row of it takes, so many at most,
+    /// the oldest first and each session in its order. Each step is a transaction: what is done when it ends early stays done.
     pub async fn reassign(
         &self,
         queue: QueueName,
@@ -74,6 +98,9 @@ impl Node {
     ) -> Result<Reassigned, OrderError> {
         let queue = Arc::new(queue);
         let to = self.reassignment(&destination)?;
+        if self.rows_of(&queue).is_some() && !self.removed_waiting().await?.contains_key(&*queue) {
+            return Err(SelectError::InBook { queue: QueueName::clone(&queue) }.into());
+        }
         if destination == Destination::DeadLetters {
             self.let_sessions_go(&queue).await?;
         }
@@ -88,6 +115,7 @@ impl Node {
                 }
                 let step = Reassign {
                     queue: Arc::clone(&queue),
+                    scope: ReassignScope::All,
                     to: to.clone(),
                     rows_max: usize::try_from(left).unwrap_or(usize::MAX),
                     running: BTreeSet::new(),
@@ -121,22 +149,31 @@ impl Node {
         let message = Message::Removed(QueueName::clone(&step.queue), reply);
         self.shared.engine.send(message).await.map_err(|_| SubmitError::Stopping)?;
         let removed = answer.await.map_err(|_| SubmitError::Stopping)?;
-        let Some(removed) = removed else {
-            return Err(SelectError::InBook { queue: QueueName::clone(&step.queue) }.into());
+        let step = match (removed, self.rows_of(&step.queue)) {
+            (Some(removed), _) => Reassign { running: removed.running, ..step },
+            // What no row takes is on disk alone: none of it runs.
+            (None, rows) => {
+                let scope = ReassignScope::WithoutRule { rows: rows.unwrap_or_default() };
+                Reassign { scope, ..step }
+            }
         };
-        let step = Reassign { running: removed.running, ..step };
         self.order(Order::Reassign(Box::new(step)), by).await
+    }
+
+    /// The events that a queue of the rule book takes; none if the book has no such queue.
+    fn rows_of(&self, queue: &QueueName) -> Option<Vec<EventPattern>> {
+        let book = self.book();
+        let channel = queue.channel.as_ref().map(ChannelName::as_str);
+        book.batch_max(queue.service.as_str(), channel)?;
+        Some(book.patterns_of(queue.service.as_str(), channel))
     }
 
     fn reassignment(&self, destination: &Destination) -> Result<Reassignment, SelectError> {
         let Destination::Queue(to) = destination else { return Ok(Reassignment::DeadLetters) };
-        let book = self.book();
-        let channel = to.channel.as_ref().map(ChannelName::as_str);
-        if book.batch_max(to.service.as_str(), channel).is_none() {
+        let Some(takes) = self.rows_of(to) else {
             return Err(SelectError::NoDestination { queue: to.clone() });
-        }
-        let takes = book.patterns_of(to.service.as_str(), channel);
-        let order = order_of(&book, to);
+        };
+        let order = order_of(&self.book(), to);
         Ok(Reassignment::Queue { to: Redirect { queue: Arc::new(to.clone()), order }, takes })
     }
 
@@ -146,8 +183,7 @@ impl Node {
         loop {
             let page = self.read(move |reader| reader.held_page(after, SESSIONS_PER_LOOK)).await?;
             for session in page.sessions.iter().filter(|session| session.queue == *queue) {
-                let channel = queue.channel.as_ref().map(ChannelName::as_str);
-                if self.book().batch_max(queue.service.as_str(), channel).is_none() {
+                if self.rows_of(queue).is_none() {
                     self.let_go(session.letter).await?;
                 }
             }
@@ -158,22 +194,25 @@ impl Node {
         }
     }
 
-    /// Reports queues that deliveries wait for and that the rule book has no more.
+    /// Reports queues with deliveries that no rule is for.
     pub(super) async fn look_at_removed(
         &self,
-        told: &mut BTreeMap<QueueName, Timestamp>,
+        told: &mut BTreeMap<QueueName, (RemovedPart, Timestamp)>,
     ) -> Result<(), ReadError> {
         let (waiting, now) = (self.removed_waiting().await?, self.now());
-        told.retain(|queue, _| waiting.contains_key(queue));
-        for (queue, count) in waiting {
-            if told.get(&queue).is_some_and(|at| now.since(*at) < WARN_AGAIN_AFTER) {
+        told.retain(|queue, (part, _)| waiting.get(queue).is_some_and(|found| found.removed == *part));
+        for (queue, RemovedWaiting { waiting, removed }) in waiting {
+            if told.get(&queue).is_some_and(|(_, at)| now.since(*at) < WARN_AGAIN_AFTER) {
                 continue;
             }
-            told.insert(queue.clone(), now);
+            told.insert(queue.clone(), (removed, now));
+            let what = match removed {
+                RemovedPart::Queue => "deliveries wait for a service that the rule book has no more",
+                RemovedPart::Rows => "deliveries wait that no row of their service takes any more",
+            };
             // The log has it too, as a warning.
-            let message = format!(
-                "configuration: deliveries wait for a service that the rule book has no more ({count} waiting); put it back, or use `redrive removed`"
-            );
+            let message =
+                format!("configuration: {what} ({waiting} waiting); put it back, or use `redrive removed`");
             self.shared.tidings.tell(What::Alert, || Happening {
                 service: Some(queue.to_string()),
                 ..Happening::told(What::Alert, now, message)
@@ -185,7 +224,7 @@ impl Node {
 
 /// Looks at removed queues at the start, after each reload and now and then, for as long as the node lives.
 pub(super) async fn watch(node: Weak<Shared>) {
-    let mut told = BTreeMap::new();
+    let (mut told, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
     loop {
         let Some(shared) = node.upgrade() else { return };
         let changed = Arc::clone(&shared.book_changed);
@@ -194,6 +233,9 @@ pub(super) async fn watch(node: Weak<Shared>) {
             tracing::debug!(%error, "removed services could not be looked at");
         }
         // Whichever comes first.
-        let _ = tokio::time::timeout(WATCH_EVERY, reloaded).await;
+        wait = match tokio::time::timeout(wait, reloaded).await {
+            Ok(()) => LOOK_AGAIN_AFTER,
+            Err(_) => WATCH_EVERY,
+        };
     }
 }

@@ -7,7 +7,7 @@ use redrive_core::book::model::Order;
 use redrive_core::engine::{Death, Followers, QueueName};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
-use redrive_core::ids::ChannelName;
+use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::name_template;
@@ -15,6 +15,7 @@ use redrive_core::policy::category::{Category, Code, codes};
 use redrive_core::{hash, limits};
 
 use super::Addressee;
+use super::letter::ReassignScope;
 
 /// Of the extensions, the one that belongs to a trace and not to the event.
 const TRACE_STATE: &str = "tracestate";
@@ -96,11 +97,16 @@ pub(super) fn session_overflow(to: &Addressee) -> Death {
     undelivered(to, Code::of(codes::SESSION_FULL), message)
 }
 
-/// Why a delivery is dead that waited for a queue that the rule book has no more.
-pub(super) fn removed(queue: &QueueName) -> Death {
+/// Why a delivery is dead that waited for a queue that the rule book has no more, or has without a row for it.
+pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> Death {
     let QueueName { service, channel } = queue;
-    let (category, code) = (Category::Fatal, Code::of(codes::SERVICE_REMOVED));
-    let message = "the rule book has no such service any more".to_owned();
+    let (code, message) = match scope {
+        ReassignScope::All => (codes::SERVICE_REMOVED, "the rule book has no such service any more"),
+        ReassignScope::WithoutRule { .. } => {
+            (codes::RULE_REMOVED, "no row of the service takes this event any more")
+        }
+    };
+    let (category, code, message) = (Category::Fatal, Code::of(code), message.to_owned());
     let fingerprint = Fingerprint::of(service, category, &code, &message);
     Death {
         category,
@@ -133,6 +139,19 @@ fn undelivered(to: &Addressee, code: Code, message: String) -> Death {
             Order::None | Order::Session => Followers::GoOn,
         },
     }
+}
+
+/// Stands between the service and the key in the memory of imports; no name has it.
+const IMPORT_SEPARATOR: char = '\u{1f}';
+
+/// By what a letter from elsewhere is remembered: a key counts within its service alone.
+pub(super) fn import_key(service: &ServiceName, key: &str) -> String {
+    format!("{service}{IMPORT_SEPARATOR}{key}")
+}
+
+/// The key as it was elsewhere. Earlier releases remembered it without the service.
+pub(super) fn imported_as(remembered: &str) -> &str {
+    remembered.split_once(IMPORT_SEPARATOR).map_or(remembered, |(_, key)| key)
 }
 
 /// Texts in a row, each behind its length: no two lists of texts give the same bytes.

@@ -4,6 +4,8 @@
 //! of a *kind*: letters that agree in queue, subscription, event type, category, code, fingerprint, tier
 //! and name. Kinds are few and counted, so that groups and lists need not look at every letter.
 
+mod reassign;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,6 +21,8 @@ use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::reassign::Whole;
+pub use self::reassign::{Reassign, ReassignCursor, ReassignScope, Reassignment};
 use super::DeliveryView;
 use super::door::By;
 
@@ -349,79 +353,6 @@ pub struct Redirect {
     pub queue: Arc<QueueName>,
     /// Whether its deliveries of one session keep their order.
     pub order: redrive_core::book::model::Order,
-}
-
-/// A step of taking what waits out of a queue, the oldest first and each session in its order.
-#[derive(Clone, Debug)]
-pub struct Reassign {
-    /// The queue, which the rule book has no more.
-    pub queue: Arc<QueueName>,
-    /// What becomes of its deliveries.
-    pub to: Reassignment,
-    /// The most that are taken in this step.
-    pub rows_max: usize,
-    /// Deliveries to leave alone: their attempts are running.
-    pub running: BTreeSet<Seq>,
-    /// Where the step before ended.
-    pub after: Option<ReassignCursor>,
-    /// The record of the steps before.
-    pub audit: Option<u64>,
-    /// Why.
-    pub note: Option<String>,
-}
-
-/// What becomes of deliveries that wait for a queue that is gone.
-#[derive(Clone, Debug)]
-pub enum Reassignment {
-    /// They become dead letters, which hold nothing: the order of its sessions is gone with the service.
-    DeadLetters,
-    /// They wait for another queue, as far as it takes their events.
-    Queue {
-        /// Which.
-        to: Redirect,
-        /// The events that it takes.
-        takes: Vec<EventPattern>,
-    },
-}
-
-impl Reassign {
-    /// The verb and the object for the record.
-    pub(super) fn act(&self) -> (&'static str, String) {
-        match &self.to {
-            Reassignment::DeadLetters => ("dead-letter", self.queue.to_string()),
-            Reassignment::Queue { to, .. } => ("move", format!("{} to {}", self.queue, to.queue)),
-        }
-    }
-}
-
-impl Reassign {
-    /// Where the next step begins, after one that looked at all of its page or not.
-    pub(super) fn next(&self, last: Option<ReassignCursor>, whole: Whole) -> Option<ReassignCursor> {
-        match (whole, last.or(self.after)) {
-            (Whole::No, last) => last,
-            (Whole::Yes, Some(ReassignCursor { due_at: Some(_), .. })) => None,
-            (Whole::Yes, Some(ReassignCursor { due_at: None, .. }) | None) => {
-                Some(ReassignCursor { due_at: Some(Timestamp::EPOCH), seq: Seq::NONE })
-            }
-        }
-    }
-}
-
-/// Whether a step looked at all that there is of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whole {
-    Yes,
-    No,
-}
-
-/// The last delivery that a step looked at: first those that may start by their number, then those that are due
-/// by their time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReassignCursor {
-    /// When it is due; none among those that may start.
-    pub due_at: Option<Timestamp>,
-    /// Its number.
-    pub seq: Seq,
 }
 
 /// What may be done to a replay.

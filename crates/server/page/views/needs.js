@@ -65,7 +65,7 @@ const ofAlert = ({ name, covers, severity, when: condition, since }) => ({
 /** What pulses tell of, by name and at once. */
 const TOLD_BY_PULSES = ["breaker-open", "service-paused"];
 /** Where the rest can be looked at. */
-const PLACES = { "book-refused": "#/book", "receiver-dead": "#/alerts", "service-removed": "#/services" };
+const PLACES = { "book-refused": "#/book", "receiver-dead": "#/alerts", "service-removed": "#/services", "rule-removed": "#/services" };
 
 const ofTrouble = ({ what, why, since }) => ({
   key: `trouble-${what}`,

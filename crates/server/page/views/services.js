@@ -97,7 +97,7 @@ function oneQueue(queue, isOneOfMany, services, again) {
     { key: queueOf(queue) },
     isOneOfMany && h("div.line.channel", h("h2", queueOf(queue)), badge(queue.health)),
     h("p.standing", { class: toneOf(queue.health) }, why(queue)),
-    queue.health === "removed" && queue.waiting > 0 && h("div.ways", waysOut(queue, services, again)),
+    stuckOf(queue) > 0 && h("div.ways", waysOut(queue, services, again)),
     h("div.tiles", [
       tile({ name: "Waiting", value: compact(queue.waiting), note: waits.filter(Boolean).slice(0, 1) }),
       tile({ name: "Delivered", value: compact(queue.delivered), note: "since the start" }),
@@ -143,9 +143,12 @@ function hands(name, queues, again) {
   return isPaused ? action("operate", "Resume", () => resume(name, waiting, again), { class: "main" }) : action("operate", "Pause", () => pause(name, again));
 }
 
-/** What may become of deliveries that wait for a service that the rule book has no more. */
+/** Deliveries that wait though no rule is for them: all of a removed service, else those that no row takes. */
+const stuckOf = (queue) => (queue.health === "removed" ? queue.waiting : queue.without_rule);
+
+/** What may become of deliveries that wait for a service or a row that the rule book has no more. */
 function waysOut(queue, services, again) {
-  const others = services.filter(({ health }) => health !== "removed").map(queueOf);
+  const others = services.filter((other) => other.health !== "removed" && queueOf(other) !== queueOf(queue)).map(queueOf);
   return [
     others.length > 0 && action("operate", "Send elsewhere", () => takeOut(queue, "move", others, again), { class: "main" }),
     action("operate", "Dead-letter", () => takeOut(queue, "dead-letter", others, again)),
@@ -155,16 +158,16 @@ function waysOut(queue, services, again) {
 const NOTE = { name: "note", label: "Why", hint: "Kept in the audit.", maxlength: 1000 };
 
 const MOVES = " and will wait for the other service, each session in its order.";
-const ENDS = " and will end as dead letters (SERVICE_REMOVED), which can be replayed to another service.";
+const ENDS = (code) => ` and will end as dead letters (${code}), which can be replayed to another service.`;
 
 /** Asks, then goes on until nothing more is done: one request does a bounded part. */
 async function takeOut(queue, act, others, again) {
   const name = queueOf(queue);
-  const isMove = act === "move";
+  const [isMove, isGone] = [act === "move", queue.health === "removed"];
   let all = 0;
   const done = await ask({
     title: isMove ? `Send deliveries of ${name} elsewhere?` : `Turn deliveries of ${name} into dead letters?`,
-    says: [h("p", counted(queue.waiting, "delivery waits", "deliveries wait"), " for it", isMove ? MOVES : ENDS)],
+    says: [h("p", counted(stuckOf(queue), "delivery waits", "deliveries wait"), isGone ? " for it" : " that no row takes", isMove ? MOVES : ENDS(isGone ? "SERVICE_REMOVED" : "RULE_REMOVED"))],
     fields: [isMove && { name: "to", label: "To", options: others.map((other) => [other, other]) }, NOTE].filter(Boolean),
     act: isMove ? "Send them" : "Dead-letter them",
     danger: !isMove,

@@ -117,7 +117,7 @@ impl Code {
             Self::ServiceGone        => (StatusCode::CONFLICT, "SERVICE_GONE", "the rule book has no such service any more"),
             Self::EventNotWanted     => (StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service's rules have no row for such events"),
             Self::NoBreaker          => (StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
-            Self::ServiceInBook      => (StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the rule book has the service: only what waits for a removed one can be sent elsewhere or ended"),
+            Self::ServiceInBook      => (StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the rule book has the service and a row for all that waits: only what waits for a removed service or row can be sent elsewhere or ended"),
             Self::PayloadTooLarge    => (StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
             Self::UriTooLong         => (StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
             Self::UnsupportedEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the body has a `Content-Encoding`, such as gzip: bodies are taken as they are"),

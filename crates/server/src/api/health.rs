@@ -141,6 +141,7 @@ enum Kind {
     BreakerOpen,
     ServicePaused,
     ServiceRemoved,
+    RuleRemoved,
     SecretStale,
     SecretGone,
     IssuerStale,
@@ -168,6 +169,11 @@ impl Kind {
                 "service-removed",
                 "deliveries wait for a service that the rule book has no more",
                 "services that the rule book has no more have deliveries waiting",
+            ),
+            Self::RuleRemoved => (
+                "rule-removed",
+                "deliveries wait that no row of their service takes any more",
+                "services have deliveries waiting that no row takes any more",
             ),
             Self::SecretStale => (
                 "secret-stale",
@@ -255,6 +261,12 @@ fn troubles(status: &Status) -> Vec<Trouble> {
     found.extend(removed.map(|service| {
         let about = format!("{} ({} waiting)", service.name(), service.waiting);
         Trouble::about(Kind::ServiceRemoved, about, None)
+    }));
+    let ruleless = status.services.iter().filter(|service| !service.removed && service.without_rule > 0);
+    let ruleless = ruleless.filter(|service| service.service != OWN_SERVICE);
+    found.extend(ruleless.map(|service| {
+        let about = format!("{} ({} waiting)", service.name(), service.without_rule);
+        Trouble::about(Kind::RuleRemoved, about, None)
     }));
     found.extend(status.secrets.iter().map(|secret| {
         let kind = if secret.state == "stale" { Kind::SecretStale } else { Kind::SecretGone };

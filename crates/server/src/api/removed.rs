@@ -1,4 +1,4 @@
-//! Services that the rule book has no more and that deliveries wait for: which there are, and a way out.
+//! Services and rows that the rule book has no more and that deliveries wait for: which there are, and a way out.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, ServiceName};
-use redrive_node::runtime::{Destination, Reassigned};
+use redrive_node::runtime::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 
 use super::error::{ApiError, Named};
 use super::identity::Caller;
@@ -19,7 +19,7 @@ use crate::letters::fields::Fields;
 /// Deliveries that one request takes out at most, so that its answer comes in time.
 const AT_ONCE_MAX: u64 = 5_000;
 
-/// Services that the rule book has no more and that deliveries wait for.
+/// Services that deliveries wait for though the rule book has them no more, or has no row that takes these events.
 #[utoipa::path(
     get, path = "/v1/removed", operation_id = "removedServices", tag = "operating",
     responses((status = 200, description = "all of them, with how many deliveries wait", body = RemovedFound))
@@ -27,18 +27,20 @@ const AT_ONCE_MAX: u64 = 5_000;
 pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let waiting = app.node.removed_waiting().await?;
     let theirs = waiting.into_iter().filter(|(queue, _)| caller.sees(queue.service.as_str()));
-    let shown = |(queue, waiting): (QueueName, u64)| RemovedShown {
+    let shown = |(queue, found): (QueueName, RemovedWaiting)| RemovedShown {
         service: queue.service.to_string(),
         channel: queue.channel.map(|channel| channel.to_string()),
-        waiting,
+        waiting: found.waiting,
+        in_book: found.removed == RemovedPart::Rows,
     };
     Ok(events::json(StatusCode::OK, &RemovedFound { removed: theirs.map(shown).collect() }))
 }
 
-/// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), the oldest first.
+/// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), or what no row of a service takes
+/// (`RULE_REMOVED`), the oldest first.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
+    params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = DeadLetterRemovedWanted,
     responses((status = 200, description = "how many are dead letters now; none when nothing is left to do", body = ReassignedShown))
 )]
@@ -52,10 +54,10 @@ pub(super) async fn dead_letter(
     reassign(app, caller, &service, &headers, body, Act::DeadLetter).await
 }
 
-/// Sends what waits for a removed service to another service, each session in its order.
+/// Sends what waits for a removed service, or what no row of it takes, to another service, each session in its order.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/move", operation_id = "moveRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
+    params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = MoveRemovedWanted,
     responses((status = 200, description = "how many wait for the other service now; none when nothing is left to do", body = ReassignedShown))
 )]
@@ -104,7 +106,7 @@ async fn reassign(
     let done = to_its_end(async move {
         let by = caller.by();
         let done = app.node.reassign(queue.clone(), destination, Some(at_most), note, &by).await?;
-        let left = app.node.removed_waiting().await?.get(&queue).copied().unwrap_or_default();
+        let left = app.node.removed_waiting().await?.get(&queue).map_or(0, |found| found.waiting);
         Ok((done, left))
     });
     let (Reassigned { done, unwanted, busy }, left) = done.await?;

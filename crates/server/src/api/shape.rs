@@ -429,6 +429,9 @@ pub(crate) struct ServiceStatus {
     /// The rule book does not know it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+    /// Deliveries that wait though no row takes them any more, with those behind them in their sessions.
+    #[serde(default)]
+    pub without_rule: u64,
     /// How it is, as `/v1/services` says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<services::HealthWord>,

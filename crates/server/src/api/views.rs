@@ -179,6 +179,7 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         dead: counts.dead,
         paused_since: None,
         removed: false,
+        without_rule: counts.without_rule,
         health: None,
         why: None,
         why_since: None,
@@ -192,7 +193,10 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         let service = entry.or_insert_with(|| status(&queue.name, QueueCounts::default()));
         match queue.held {
             Some(HeldQueue::Paused { since }) => service.paused_since = Some(since),
-            Some(HeldQueue::Removed) => service.removed = true,
+            Some(HeldQueue::Removed) => {
+                service.removed = true;
+                service.without_rule = 0;
+            }
             None => {}
         }
     }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::{Format, ServerArgs};
 
-/// Shows services that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
+/// Shows services and rows that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -14,9 +14,10 @@ Examples:
   redrive removed move billing --to payments
   redrive removed dead-letter billing --limit 25 --note 'billing is gone for good'
 
-A service that comes back into the rule book gets what waits for it, and nothing has to be done.
+A service that stays in the rule book and loses a row is listed too, with the deliveries that no row takes.
+What comes back into the rule book gets what waits for it, and nothing has to be done.
 
-Exit code: 0 done, 1 the service is in the rule book or the other one is not, 2 wrong use, 3 no server."
+Exit code: 0 done, 1 the rule book has a row for all that waits, or not the other service, 2 wrong use, 3 no server."
 )]
 pub(crate) struct RemovedArgs {
     #[command(subcommand)]
@@ -28,13 +29,13 @@ pub(crate) struct RemovedArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Removed {
     List(RemovedListArgs),
-    /// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), the oldest first
+    /// Turns what waits for a removed service or row into dead letters (`SERVICE_REMOVED`, `RULE_REMOVED`), the oldest first
     DeadLetter(RemovedDeadLetterArgs),
-    /// Sends what waits for a removed service to another one, each session in its order
+    /// Sends what waits for a removed service or row to another service, each session in its order
     Move(RemovedMoveArgs),
 }
 
-/// Shows services that the rule book has no more and that deliveries wait for.
+/// Shows services and rows that the rule book has no more and that deliveries wait for.
 #[derive(Debug, Args)]
 pub(crate) struct RemovedListArgs {
     /// How to print it
@@ -64,7 +65,7 @@ pub(crate) struct RemovedMoveArgs {
 /// Which deliveries.
 #[derive(Debug, Args)]
 pub(crate) struct RemovedOf {
-    /// The service that was removed, or one of its channels
+    /// The service that was removed or has lost rows, or one of its channels
     #[arg(value_name = "SERVICE[/CHANNEL]")]
     pub(crate) service: String,
     /// So many at most

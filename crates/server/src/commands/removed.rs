@@ -1,4 +1,4 @@
-//! `redrive removed`: services that left the rule book while deliveries wait for them, and a way out for those.
+//! `redrive removed`: services and rows that left the rule book while deliveries wait for them, and a way out for those.
 
 use std::process::ExitCode;
 
@@ -39,16 +39,21 @@ fn list(args: &RemovedListArgs) -> anyhow::Result<()> {
 
 fn page(found: &RemovedFound) -> String {
     let Some(first) = found.removed.first() else {
-        return format!("{} no deliveries wait for a removed service\n", style::good("✓"));
+        return format!("{} no deliveries wait for a removed service or row\n", style::good("✓"));
     };
     let name = |service: &str, channel: Option<&str>| {
         channel.map_or_else(|| service.to_owned(), |channel| format!("{service}/{channel}"))
     };
-    let mut table = Table::new(&[Side::Left, Side::Right]);
-    table.head(&["REMOVED SERVICE", "WAITING"]);
+    let mut table = Table::new(&[Side::Left, Side::Right, Side::Left]);
+    table.head(&["SERVICE", "WAITING", "REMOVED"]);
     for removed in &found.removed {
         let queue = name(&removed.service, removed.channel.as_deref());
-        table.push(vec![Cell::bold(plain(&queue)), Cell::plain(thousands(removed.waiting))]);
+        let what = if removed.in_book { "rows that took these events" } else { "the service" };
+        table.push(vec![
+            Cell::bold(plain(&queue)),
+            Cell::plain(thousands(removed.waiting)),
+            Cell::plain(what.to_owned()),
+        ]);
     }
     let first = shell_word(&name(&first.service, first.channel.as_deref()));
     let steps = [

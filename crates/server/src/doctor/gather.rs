@@ -169,6 +169,7 @@ pub(crate) fn evidence(
             name: name.clone(),
             waiting: counts.waiting,
             behind: counts.behind,
+            without_rule: counts.without_rule,
             dead: counts.dead,
             oldest_waiting_at: rest.oldest.get(name).and_then(|oldest| oldest.waiting_since),
             held: match living {

@@ -383,7 +383,11 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
     if let Some(paused) = status.services.iter().find(|service| service.paused_since.is_some()) {
         steps.push((format!("redrive resume {}", shell_word(&paused.service)), "lets it go on"));
     }
-    if status.services.iter().any(|service| service.removed && service.waiting > 0) {
+    if status
+        .services
+        .iter()
+        .any(|service| service.removed && service.waiting > 0 || service.without_rule > 0)
+    {
         steps.push(("redrive removed".to_owned(), "shows how to send what waits elsewhere, or to end it"));
     }
     if !status.firing.is_empty() || status.degraded.iter().any(|trouble| trouble.what == "receiver-dead") {

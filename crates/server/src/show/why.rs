@@ -337,12 +337,11 @@ fn release(waits: Option<&WaitShown>, service: &str, queue: &str) -> Vec<(String
             ]
         }
         WaitCause::RetryAfter => vec![breakers("shows who asked to wait, and until when")],
-        WaitCause::ServiceRemoved => vec![
+        WaitCause::ServiceRemoved | WaitCause::RuleRemoved => vec![
             (format!("redrive removed move {queue} --to SERVICE"), "sends what waits to another service"),
             (format!("redrive removed dead-letter {queue}"), "turns what waits into dead letters"),
         ],
-        WaitCause::RuleRemoved
-        | WaitCause::Letter
+        WaitCause::Letter
         | WaitCause::Session
         | WaitCause::Retry
         | WaitCause::RetryBudget

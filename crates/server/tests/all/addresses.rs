@@ -82,8 +82,36 @@ alerts: [{{ when: \"dead_letters > 0\", severity: high, to: [ops, push, pager] }
     assert!(line.contains("/orders?token=************"), "{line}");
     // A book that is refused is shown in the log with its lines.
     folder.write("redrive.yaml", book.replace("receivers: {", "receivers: { bad: { slack: 7 },"));
+    let listeners = streams.map(|path| {
+        let mut connection = server.client.connect().expect("it listens");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&viewer));
+        connection.send(head.as_bytes()).expect("it is sent");
+        assert!(connection.line().expect("it answers").contains(" 200 "), "{path}");
+        (path, connection)
+    });
     server.signal("HUP");
     server.err.wait_for("rule book refused");
+    let assert_masked = |path: &str, body: &str| {
+        assert!(SECRETS.into_iter().all(|secret| !body.contains(secret)), "{path}: {body}");
+        assert!(!body.contains(PASSWORD), "{path}: {body}");
+    };
+    for (path, mut connection) in listeners {
+        // Everything up to what is told of the refused book.
+        let mut told = String::new();
+        while !told.contains("book-refused") {
+            told += &connection.line().expect("the stream goes on");
+        }
+        assert_masked(path, &told);
+    }
+    for path in ["/readyz", "/v1/status"] {
+        for key in [&viewer, &operator] {
+            let body = until("it is told", || {
+                Some(get(&server, path, key).body).filter(|body| body.contains("book-refused"))
+            });
+            assert_masked(path, &body);
+        }
+        assert_masked(path, &get(&server, path, &bound).body);
+    }
     let ended = server.stop();
     let log = ended.stdout + &ended.stderr;
     assert!(SECRETS.into_iter().all(|secret| !log.contains(secret)) && !log.contains(PASSWORD), "{log}");

@@ -13,8 +13,8 @@ use crate::target::{Say, Target, request};
 
 /// How long a connection rests before the target closes it, and about how far events are apart.
 const IDLE: Duration = Duration::from_millis(15);
-/// Services with a target each, half of them without retries.
-const LANES: usize = 10;
+/// Services with a target each, half of them without retries: 1,500 events of each kind.
+const LANES: usize = 20;
 const EVENTS_PER_LANE: u32 = 150;
 
 /// A target that closes connections that have rested, and answers every request that it reads.

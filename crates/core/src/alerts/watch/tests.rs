@@ -75,6 +75,7 @@ impl World {
         if !self.queues.iter().any(|queue| queue.name == name) {
             let (waiting, dead, oldest_waiting_at, oldest_dead_at) = Default::default();
             self.queues.push(QueueSample {
+                without_rule: 0,
                 name: name.clone(),
                 waiting,
                 oldest_waiting_at,

@@ -66,10 +66,10 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "removed-with-waiting",
         harm: Harm::Critical,
-        summary: "deliveries wait for a service that is not in the rule book any more",
-        explanation: "The service was taken out of the book, or renamed, while deliveries were waiting for it. They \
-                      belong to nobody now and will wait for ever. Put the service back until they are \
-                      delivered, or give them up knowingly.",
+        summary: "deliveries wait for a service or a row that is not in the rule book any more",
+        explanation: "The service, or the row of it that takes such events, was taken out of the book or renamed while \
+                      deliveries were waiting. They will wait for ever. Put it back until they are delivered, send \
+                      them to another service, or turn them into dead letters: see `redrive removed`.",
         needs: "one delivery that waits",
         look: Look::Queue(removed),
     },
@@ -188,6 +188,18 @@ fn paused(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
 }
 
 fn removed(_: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+    if queue.held != Some(HeldQueue::Removed) && queue.without_rule > 0 {
+        return Some(Sign {
+            title: format!("no row of `{}` takes deliveries that wait for it", queue.name),
+            touched: queue.without_rule,
+            evidence: vec![format!("{} for a row and will never start", waiting(queue.without_rule))],
+            advice: "put the row back into the book until they are delivered, or use `redrive removed`"
+                .to_owned(),
+            change: None,
+            line: None,
+            harm: None,
+        });
+    }
     (queue.held == Some(HeldQueue::Removed) && queue.waiting > 0).then(|| Sign {
         title: format!("`{}` is not in the rule book, and deliveries wait for it", queue.name),
         touched: queue.waiting,

@@ -63,8 +63,15 @@ impl Sketch {
         let text = format!("version: 1\n{sections}");
         let reading = book::read(&text);
         let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems));
-        let queue =
-            QueueState { name: queue(), waiting: 0, behind: 0, dead: 0, oldest_waiting_at: None, held: None };
+        let queue = QueueState {
+            name: queue(),
+            waiting: 0,
+            behind: 0,
+            without_rule: 0,
+            dead: 0,
+            oldest_waiting_at: None,
+            held: None,
+        };
         Self {
             text,
             book: Arc::new(book),
@@ -217,6 +224,12 @@ impl Sketch {
     /// The service is not in the book any more.
     pub(super) fn removed(mut self) -> Self {
         self.queue.held = Some(HeldQueue::Removed);
+        self
+    }
+
+    /// So many wait that no row takes.
+    pub(super) fn without_rule(mut self, without_rule: u64) -> Self {
+        self.queue.without_rule = without_rule;
         self
     }
 

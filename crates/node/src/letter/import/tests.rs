@@ -93,6 +93,36 @@ fn redis_letters_may_carry_anything() {
 }
 
 #[test]
+fn a_source_that_only_redrive_has_is_another_in_every_form() {
+    for (source, expected) in [
+        ("/v1/hooks/github", "/imported/v1/hooks/github"),
+        ("/schedules/tick", "/imported/schedules/tick"),
+        ("/workers/w", "/imported/workers/w"),
+        ("/alerts/x", "/imported/alerts/x"),
+        ("/shop", "/shop"),
+    ] {
+        let event = json!({ "specversion": "1.0", "id": "e-1", "source": source, "type": "a.b", "data": 1 });
+        let mut ours = serde_json::to_value(envelope(&letter())).expect("JSON");
+        ours["originalMessage"] = event.clone();
+        let mut as_text = ours.clone();
+        as_text["originalMessage"] = json!(event.to_string());
+        let context =
+            json!({ "error": "boom", "timestamp": "2026-01-31T12:00:00Z", "service": "w", "attempts": 3 });
+        let forms = [
+            ("plain", json!({ "service": "w", "type": "a.b", "source": source })),
+            ("envelope", ours),
+            ("envelope with a text", as_text),
+            ("redis", json!({ "original_message": event, "error_context": context })),
+            ("redis with a text", json!({ "original_message": event.to_string(), "error_context": context })),
+        ];
+        for (form, line) in forms {
+            let read = read(&line.to_string()).unwrap_or_else(|error| panic!("{form}: {error}"));
+            assert_eq!(read.event.source.as_str(), expected, "{form}");
+        }
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     #[rustfmt::skip]
     let cases = [

@@ -51,7 +51,14 @@ impl Seen {
     pub(super) fn of_letters(at: Timestamp, dead: u64) -> Self {
         let service = redrive_core::ids::ServiceName::new("shop").expect("a name");
         let name = Arc::new(QueueName { service, channel: None });
-        let queue = QueueSample { name, waiting: 0, oldest_waiting_at: None, dead, oldest_dead_at: None };
+        let queue = QueueSample {
+            name,
+            waiting: 0,
+            without_rule: 0,
+            oldest_waiting_at: None,
+            dead,
+            oldest_dead_at: None,
+        };
         let (figures, dependencies, troubles) = Default::default();
         Self { at, figures, dependencies, queues: vec![queue], letters: None, troubles }
     }
@@ -108,6 +115,7 @@ impl Eyes {
             QueueSample {
                 name: Arc::new(name.clone()),
                 waiting: counts.waiting,
+                without_rule: counts.without_rule,
                 // What was looked up a moment ago may have ended since.
                 oldest_waiting_at: oldest.waiting_since.filter(|_| counts.waiting > 0),
                 dead: counts.dead,

@@ -17,11 +17,11 @@ use redrive_core::time::Timestamp;
 use super::letters::{Choice, Kind, KindKey, span_of};
 use super::questions::Stories;
 use super::world::{Held, World};
-use crate::store::DeliveryState;
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindId, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey, TREND_POINTS,
 };
+use crate::store::{DeliveryState, derive};
 
 impl World {
     pub(super) fn letters(&self, query: &LetterQuery) -> LetterPage {
@@ -38,7 +38,10 @@ impl World {
     pub(super) fn letter(&self, key: &LetterKey) -> Option<LetterView> {
         let number = match key {
             LetterKey::Delivery(id) => self.find_letter(*id).ok()?,
-            LetterKey::Imported(key) => self.letter_number(*self.imported.get(key)?)?,
+            LetterKey::Imported(key) => {
+                let mut named = self.imported.iter().filter(|(of, _)| derive::imported_as(of) == key);
+                named.find_map(|(_, seq)| self.letter_number(*seq))?
+            }
         };
         Some(self.letter_view(number, Stories::Told))
     }
@@ -81,7 +84,7 @@ impl World {
                 Some(held) if held.letter == letter.delivery => self.behind(lane),
                 Some(_) | None => 0,
             }),
-            imported_as: imported.map(|(key, _)| key.clone()),
+            imported_as: imported.map(|(key, _)| derive::imported_as(key).to_owned()),
             event: match stories {
                 Stories::Told => Arc::clone(event),
                 Stories::Left => Arc::new(Event { data: Bytes::new(), ..(**event).clone() }),

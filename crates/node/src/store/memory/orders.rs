@@ -194,7 +194,7 @@ impl World {
     fn import(&mut self, letters: &[ImportedLetter], now: Timestamp) -> Ordered {
         let (mut new, mut known) = (0, 0);
         for letter in letters {
-            if self.is_known(&letter.key) {
+            if self.is_known(letter) {
                 known += 1;
                 continue;
             }
@@ -208,11 +208,12 @@ impl World {
     }
 
     /// Whether it came before, or is one of our own that came back; what was purged is not known any more.
-    fn is_known(&self, key: &str) -> bool {
+    fn is_known(&self, letter: &ImportedLetter) -> bool {
         let is_there = |row: &Row| !matches!(row.state, DeliveryState::Closed { how: Closed::Purged, .. });
-        let own = DeliveryId::parse(key);
+        let own = DeliveryId::parse(&letter.key);
         let own = own.and_then(|id| self.rows.get(&id.seq()).filter(|row| row.id == id));
-        let imported = self.imported.get(key).and_then(|seq| self.rows.get(seq));
+        let key = derive::import_key(&letter.queue.service, &letter.key);
+        let imported = self.imported.get(&key).and_then(|seq| self.rows.get(seq));
         own.is_some_and(is_there) || imported.is_some_and(is_there)
     }
 
@@ -235,7 +236,7 @@ impl World {
         self.add_row(row);
         let death = Death { followers: Followers::GoOn, ..death.clone() };
         self.bury_imported(seq, &death, letter.died_at);
-        self.imported.insert(key.clone(), seq);
+        self.imported.insert(derive::import_key(&queue.service, key), seq);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redrive_core::engine::QueueName;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{IdPrefix, Receipt, Seq};
+use redrive_core::time::Timestamp;
 
 use super::world::{Kept, Row, World};
 use crate::store::{
@@ -71,7 +72,14 @@ impl World {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.counts.clone()
+        let mut counts = self.counts.clone();
+        for (queue, _, seq) in self.due.iter().filter(|(_, at, _)| *at == Timestamp::NEVER) {
+            let lane = self.rows[seq].open_lane().and_then(|lane| self.lanes.get(&lane));
+            let is_behind = |(_, seq): &&(_, Seq)| self.rows[seq].state == DeliveryState::Behind;
+            let behind = lane.map_or(0, |lane| lane.iter().filter(is_behind).count());
+            counts.queues.get_mut(&**queue).expect("it is counted").without_rule += 1 + behind as u64;
+        }
+        counts
     }
 
     /// Goes through everything: a store in memory is small.

@@ -1,4 +1,4 @@
-//! Takes what waits out of a queue that the rule book has no more, in a store in memory.
+//! Takes what waits out of a queue that the rule book has no more, or what no row of it takes, in a store in memory.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
 use super::world::World;
-use crate::store::derive;
 use crate::store::letter::{
     Ordered, Reassign, ReassignCursor, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
 };
+use crate::store::{DeliveryState, derive};
 
 /// What became of one.
 enum Taken {
@@ -19,6 +19,8 @@ enum Taken {
     Gone(Option<Seq>),
     Unwanted,
     Busy,
+    /// A row takes it.
+    Wanted,
 }
 
 impl World {
@@ -32,7 +34,7 @@ impl World {
         let heads = self.heads(order);
         let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
         let (mut done, mut unwanted, mut busy, mut bytes) = (0, 0, 0, 0);
-        let mut last = order.after;
+        let mut last = order.from();
         for head in heads {
             last = Some(head);
             let (mut seq, mut may_start) = (head.seq, None);
@@ -47,15 +49,15 @@ impl World {
                         match next {
                             Some(next) if !is_full => (seq, may_start) = (next, Some(next)),
                             Some(_) | None => {
-                                waiting.extend(next.map(|next| self.waiting_at(next)));
+                                self.first_now(next, order, waiting);
                                 break;
                             }
                         }
                     }
-                    left @ (Taken::Unwanted | Taken::Busy) => {
+                    left @ (Taken::Unwanted | Taken::Busy | Taken::Wanted) => {
                         unwanted += u64::from(matches!(left, Taken::Unwanted));
                         busy += u64::from(matches!(left, Taken::Busy));
-                        waiting.extend(may_start.map(|next| self.waiting_at(next)));
+                        self.first_now(may_start, order, waiting);
                         break;
                     }
                 }
@@ -77,9 +79,20 @@ impl World {
         Ordered::Reassigned { done, unwanted, busy, next: order.next(last, whole), audit }
     }
 
+    /// The engine has not heard yet that it is the first of its session; without a rule it need not.
+    fn first_now(&mut self, first: Option<Seq>, order: &Reassign, waiting: &mut Vec<Waiting>) {
+        let Some(row) = first.map(|first| self.waiting_at(first)) else { return };
+        if order.scope.parks(&row) {
+            self.change(row.id.seq(), DeliveryState::Due { at: Timestamp::NEVER });
+        } else {
+            waiting.push(row);
+        }
+    }
+
     fn heads(&self, order: &Reassign) -> Vec<ReassignCursor> {
-        let Reassign { queue, rows_max, after, .. } = order;
-        if let Some(ReassignCursor { due_at: Some(due_at), seq }) = *after {
+        let Reassign { queue, rows_max, .. } = order;
+        let after = order.from();
+        if let Some(ReassignCursor { due_at: Some(due_at), seq }) = after {
             let later =
                 self.due.iter().filter(|(of, at, place)| of == queue && (*at, *place) > (due_at, seq));
             let head = |(_, at, seq): &(_, Timestamp, Seq)| ReassignCursor { due_at: Some(*at), seq: *seq };
@@ -98,10 +111,14 @@ impl World {
         if order.running.contains(&seq) || replay.is_some_and(|replay| replay.state.is_open()) {
             return Taken::Busy;
         }
+        let event_type = self.events[&row.event].event.event_type.as_str();
+        if order.scope.leaves(event_type) {
+            return Taken::Wanted;
+        }
         let lane = row.lane;
         match &order.to {
             Reassignment::DeadLetters => {
-                let death = derive::removed(&order.queue);
+                let death = derive::removed(&order.queue, &order.scope);
                 let row = self.rows.get_mut(&seq).expect("it was seen");
                 row.written_at = now;
                 row.start_recorded = false;
@@ -110,8 +127,7 @@ impl World {
                 Taken::Gone(lane.and_then(|lane| self.move_on(lane, now)))
             }
             Reassignment::Queue { to, takes } => {
-                let event_type = &self.events[&row.event].event.event_type;
-                if !takes.iter().any(|pattern| pattern.matches(event_type.as_str())) {
+                if !takes.iter().any(|pattern| pattern.matches(event_type)) {
                     return Taken::Unwanted;
                 }
                 self.move_to(to, seq, now);

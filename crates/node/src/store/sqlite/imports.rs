@@ -2,7 +2,7 @@
 
 use redrive_core::engine::{Death, Followers, QueueName};
 use redrive_core::event::idempotency;
-use redrive_core::ids::DeliveryId;
+use redrive_core::ids::{DeliveryId, ServiceName};
 
 use super::audit::Act;
 use super::encode::{self, nanos, place};
@@ -16,14 +16,16 @@ use crate::store::letter::{ImportedLetter, Ordered};
 const INSERT: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, 0, NULL, NULL, ?11, NULL, ?12, NULL, NULL)";
 
+/// By the key with its service, or by the key alone as earlier releases remembered it.
 pub(super) const KNOWN: &str = "SELECT 1 FROM imported i CROSS JOIN deliveries d ON d.seq = i.delivery
-    WHERE i.key = ?1 AND d.state <> 7";
+    CROSS JOIN queues q ON q.id = d.queue
+    WHERE i.key IN (?1, ?2) AND d.state <> 7 AND (i.key = ?1 OR q.service = ?3)";
 
 impl Work<'_> {
     pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> Result<Ordered, Fault> {
         let (mut new, mut known) = (0, 0);
         for letter in letters {
-            if self.is_known(&letter.key)? {
+            if self.is_known(&letter.queue.service, &letter.key)? {
                 known += 1;
                 continue;
             }
@@ -38,8 +40,9 @@ impl Work<'_> {
     }
 
     /// Whether it came before, or is one of our own that came back; what was purged is not known any more.
-    fn is_known(&self, key: &str) -> Result<bool, Fault> {
-        if self.connection.prepare_cached(KNOWN)?.exists([key])? {
+    fn is_known(&self, service: &ServiceName, key: &str) -> Result<bool, Fault> {
+        let values = (derive::import_key(service, key), key, service.as_str());
+        if self.connection.prepare_cached(KNOWN)?.exists(values)? {
             return Ok(true);
         }
         let Some(id) = DeliveryId::parse(key) else { return Ok(false) };
@@ -94,7 +97,7 @@ impl Work<'_> {
         let body = Body { delivery: place(seq), queue, subscription };
         self.bury_in_the_past(&Grave::new(self.state.meta.seed, body, event, &death, *died_at))?;
         let insert = "INSERT OR REPLACE INTO imported VALUES (?1, ?2)";
-        self.connection.prepare_cached(insert)?.execute((key, place(seq)))?;
+        self.connection.prepare_cached(insert)?.execute((derive::import_key(service, key), place(seq)))?;
         Ok(())
     }
 }

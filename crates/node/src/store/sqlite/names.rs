@@ -8,12 +8,22 @@ use std::sync::Arc;
 use redrive_core::engine::QueueName;
 use redrive_core::hash::Map;
 use redrive_core::ids::{ChannelName, ServiceName};
+use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
+use super::encode::nanos;
 use super::fault::Fault;
 use super::rows::text;
 use crate::store::QueueCounts;
 use crate::store::admit::Backlog;
+
+/// What no rule wants waits for a time that never comes.
+pub(super) const PARKED: &str =
+    "SELECT count(*) FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at = ?2";
+pub(super) const BEHIND_PARKED: &str = "SELECT count(*) FROM
+    (SELECT lane FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at = ?2 AND lane IS NOT NULL LIMIT ?3) head
+    CROSS JOIN deliveries d ON d.lane = head.lane AND d.state < 3 AND d.state = 2";
+const PARKED_SESSIONS_MAX: i64 = 10_000;
 
 /// Which queue, within [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,7 +154,8 @@ impl Names {
             "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6, closed = ?7
             WHERE id = ?1";
         for queue in self.queues.iter_mut().filter(|queue| queue.changed) {
-            let QueueCounts { waiting, waiting_bytes, behind, delivered, dead, closed } = queue.counts;
+            let QueueCounts { waiting, waiting_bytes, behind, without_rule: _, delivered, dead, closed } =
+                queue.counts;
             let counts = [waiting, waiting_bytes, behind, delivered, dead, closed].map(u64::cast_signed);
             let [waiting, waiting_bytes, behind, delivered, dead, closed] = counts;
             let mut statement = connection.prepare_cached(update)?;
@@ -169,6 +180,8 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
             waiting: count(3)?,
             waiting_bytes: count(4)?,
             behind: count(5)?,
+            // Counted by readers.
+            without_rule: 0,
             delivered: count(6)?,
             dead: count(7)?,
             closed: count(8)?,
@@ -176,6 +189,19 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
         queues.push((row.get(0)?, name, counts));
     }
     Ok(queues)
+}
+
+/// How many deliveries of a queue no row takes, with those behind them. Those behind are counted for so many
+/// sessions at most, so that the look stays short.
+pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> Result<u64, Fault> {
+    let never = nanos(Timestamp::NEVER);
+    let count = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)?.cast_unsigned());
+    let parked = connection.prepare_cached(PARKED)?.query_row((queue, never), count)?;
+    if parked == 0 || counts.behind == 0 {
+        return Ok(parked);
+    }
+    let mut statement = connection.prepare_cached(BEHIND_PARKED)?;
+    Ok(parked + statement.query_row((queue, never, PARKED_SESSIONS_MAX), count)?)
 }
 
 fn queue_name(service: &str, channel: &str) -> Result<QueueName, Fault> {

@@ -119,8 +119,14 @@ impl Reader for SqliteReader {
     fn counts(&self) -> Result<Counts, StoreError> {
         self.ask(|look| {
             let meta = Meta::load(look.connection)?;
-            let queues = names::queues(look.connection)?.into_iter().map(|(_, name, counts)| (name, counts));
-            Ok(Counts { queues: queues.collect(), unrouted: meta.unrouted, events: meta.events })
+            let mut queues = BTreeMap::new();
+            for (id, name, mut counts) in names::queues(look.connection)? {
+                if counts.waiting > 0 {
+                    counts.without_rule = names::without_rule(look.connection, id, &counts)?;
+                }
+                queues.insert(name, counts);
+            }
+            Ok(Counts { queues, unrouted: meta.unrouted, events: meta.events })
         })
     }
 

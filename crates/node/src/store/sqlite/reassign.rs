@@ -1,4 +1,5 @@
-//! Takes what waits out of a queue that the rule book has no more: into dead letters, or to another queue.
+//! Takes what waits out of a queue that the rule book has no more, or what no row of it takes: into dead letters,
+//! or to another queue.
 //!
 //! Invariants: only the first of a session is taken, and then the next of it, so that each session keeps its order
 //! wherever it goes; what is running or replayed stays.
@@ -7,6 +8,7 @@ use redrive_core::engine::Waiting;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::letters::replay::ReplayId;
+use redrive_core::time::Timestamp;
 
 use super::audit::Act;
 use super::encode::{nanos, place, seq, time};
@@ -18,7 +20,7 @@ use super::settle::{Came, DYING, Found};
 use super::write::Work;
 use crate::store::derive;
 use crate::store::letter::{
-    Ordered, Reassign, ReassignCursor, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
+    Ordered, Reassign, ReassignCursor, ReassignScope, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
 };
 
 pub(super) const READY_HEADS: &str =
@@ -32,6 +34,8 @@ const BURY: &str = "UPDATE deliveries SET state = ?2, due_at = NULL, written_at 
 const MOVE: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, history = NULL, replay = NULL WHERE seq = ?1";
 
+const PARK: &str = "UPDATE deliveries SET state = 1, due_at = ?2 WHERE seq = ?1";
+
 /// What became of one.
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum Taken {
@@ -39,6 +43,8 @@ enum Taken {
     Gone(Option<Waiting>),
     Unwanted,
     Busy,
+    /// A row takes it.
+    Wanted,
 }
 
 impl Work<'_> {
@@ -55,7 +61,7 @@ impl Work<'_> {
         let heads = self.heads(queue, order)?;
         let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
         let (mut done, mut unwanted, mut busy, mut bytes) = (0, 0, 0, 0);
-        let mut last = order.after;
+        let mut last = order.from();
         for head in heads {
             last = Some(head);
             let (mut delivery, mut may_start) = (place(head.seq), None);
@@ -72,20 +78,15 @@ impl Work<'_> {
                                 may_start = Some(row);
                             }
                             Some(_) | None => {
-                                waiting.extend(next);
+                                self.first_now(next, order, waiting)?;
                                 break;
                             }
                         }
                     }
-                    // The engine has not heard yet that it is the first of its session.
-                    Taken::Unwanted => {
-                        unwanted += 1;
-                        waiting.extend(may_start.take());
-                        break;
-                    }
-                    Taken::Busy => {
-                        busy += 1;
-                        waiting.extend(may_start.take());
+                    left @ (Taken::Unwanted | Taken::Busy | Taken::Wanted) => {
+                        unwanted += u64::from(matches!(left, Taken::Unwanted));
+                        busy += u64::from(matches!(left, Taken::Busy));
+                        self.first_now(may_start.take(), order, waiting)?;
                         break;
                     }
                 }
@@ -97,6 +98,23 @@ impl Work<'_> {
         }
         let audit = self.record_reassigned(order, done)?;
         Ok(Ordered::Reassigned { done, unwanted, busy, next: order.next(last, whole), audit })
+    }
+
+    /// The engine has not heard yet that it is the first of its session; without a rule it need not.
+    fn first_now(
+        &self,
+        first: Option<Waiting>,
+        order: &Reassign,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<(), Fault> {
+        match first {
+            Some(row) if order.scope.parks(&row) => {
+                let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
+                self.connection.prepare_cached(PARK)?.execute(values)?;
+            }
+            Some(_) | None => waiting.extend(first),
+        }
+        Ok(())
     }
 
     fn record_reassigned(&self, order: &Reassign, done: u64) -> Result<Option<u64>, Fault> {
@@ -117,14 +135,15 @@ impl Work<'_> {
     fn heads(&self, queue: i64, order: &Reassign) -> Result<Vec<ReassignCursor>, Fault> {
         let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
         let mut heads = Vec::new();
-        if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = order.after {
+        let from = order.from();
+        if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = from {
             let mut statement = self.connection.prepare_cached(DUE_HEADS)?;
             let mut rows = statement.query((queue, nanos(due_at), place(after), rows_max))?;
             while let Some(row) = rows.next()? {
                 heads.push(ReassignCursor { due_at: Some(time(row.get(0)?)), seq: seq(row.get(1)?) });
             }
         } else {
-            let after = order.after.map_or(Seq::NONE, |after| after.seq);
+            let after = from.map_or(Seq::NONE, |after| after.seq);
             let mut statement = self.connection.prepare_cached(READY_HEADS)?;
             let mut rows = statement.query((queue, place(after), rows_max))?;
             while let Some(row) = rows.next()? {
@@ -150,10 +169,13 @@ impl Work<'_> {
             return Ok(Taken::Busy);
         }
         let (event, subscription) = self.event_of(delivery)?;
+        if order.scope.leaves(event.event_type.as_str()) {
+            return Ok(Taken::Wanted);
+        }
         match &order.to {
             Reassignment::DeadLetters => {
                 let body = Body { delivery, queue: found.queue, subscription };
-                self.bury_removed(body, &found, &event)?;
+                self.bury_removed(body, &found, &event, &order.scope)?;
                 self.leave_replay(delivery, &found)?;
             }
             Reassignment::Queue { to, takes } => {
@@ -193,9 +215,15 @@ impl Work<'_> {
         Ok((rows::event(row)?, row.get(5)?))
     }
 
-    fn bury_removed(&mut self, body: Body, found: &Found, event: &Event) -> Result<(), Fault> {
+    fn bury_removed(
+        &mut self,
+        body: Body,
+        found: &Found,
+        event: &Event,
+        scope: &ReassignScope,
+    ) -> Result<(), Fault> {
         let queue = self.state.names.index_of(found.queue)?;
-        let death = derive::removed(&self.state.names.queue(queue).name);
+        let death = derive::removed(&self.state.names.queue(queue).name, scope);
         let values = (body.delivery, state::DEAD, nanos(self.now));
         self.connection.prepare_cached(BURY)?.execute(values)?;
         let counts = self.state.names.counts(queue);

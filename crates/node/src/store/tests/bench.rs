@@ -337,6 +337,11 @@ impl Bench {
     pub(super) fn audit(&self) {
         let (reader, all) = (self.reader(), self.all());
         let mut scanned = Counts::default();
+        let is_parked = |view: &DeliveryView| view.state == DeliveryState::Due { at: Timestamp::NEVER };
+        let is_behind_parked = |view: &DeliveryView| {
+            let first = |of: &&DeliveryView| of.queue == view.queue && of.session == view.session;
+            view.state == DeliveryState::Behind && all.iter().filter(first).any(is_parked)
+        };
         for view in &all {
             let counts = scanned.queues.entry(view.queue.clone()).or_default();
             match view.state {
@@ -347,6 +352,7 @@ impl Bench {
                     let events = reader.events(&EventKey::Receipt(view.receipt)).expect("it answers");
                     counts.waiting += 1;
                     counts.behind += u64::from(view.state == DeliveryState::Behind);
+                    counts.without_rule += u64::from(is_parked(view) || is_behind_parked(view));
                     counts.waiting_bytes += events[0].event.data.len() as u64;
                 }
             }

@@ -28,6 +28,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("an edited letter of a session goes before younger ones", edit_in_session),
     ("imported letters are letters", import),
     ("importing twice changes nothing", import_twice),
+    ("a key that was imported for one service is new for another", import_per_service),
     ("an imported letter keeps its place among the others", import_numbers),
     ("an imported letter is kept for as long as one that died here", import_kept),
     ("an imported letter that was purged may come again", import_again),
@@ -274,6 +275,19 @@ fn import(bench: &mut Bench) {
     bench.end(sent[0].id, Next::Delivered);
     assert_eq!(bench.now_at(sent[0].id).stories.len(), 3);
     assert!(bench.reader().letter(&key).expect("it answers").is_none(), "it is no letter any more");
+}
+
+fn import_per_service(bench: &mut Bench) {
+    let theirs = foreign("ord", event("1"), at(0));
+    let ours = foreign("svc", event("1"), at(0));
+    assert_eq!(theirs.key, ours.key);
+    assert_eq!(imported(bench, &[theirs.clone()]), (1, 0));
+    assert_eq!(imported(bench, &[ours.clone()]), (1, 0), "another service's import swallows nothing");
+    bench.crash();
+    assert_eq!(imported(bench, &[theirs, ours]), (0, 2), "each is known within its service");
+    let letters = bench.letters(&LetterFilter::default());
+    assert!(letters.iter().all(|letter| letter.imported_as.as_deref() == Some("theirs-1")), "{letters:?}");
+    bench.audit();
 }
 
 fn import_twice(bench: &mut Bench) {

@@ -4,20 +4,24 @@ use std::collections::BTreeSet;
 
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{Next, Waiting};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::EventType;
 use redrive_core::ids::Seq;
 use redrive_core::letters::replay::Tally;
 use redrive_core::policy::category::codes;
+use redrive_core::time::Timestamp;
 
 use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, order_of, queue, to};
 use super::desk::{events_of, named, straight};
 use crate::store::letter::{
-    LetterFilter, Order, Ordered, Reassign, ReassignCursor, Reassignment, Redirect, ReplayAct,
+    LetterFilter, Order, Ordered, Reassign, ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what waits for a removed queue becomes dead letters, a few at a time", dead_letters),
     ("what waits for a removed queue goes to another in the order of its sessions", moved),
+    ("only what no row takes leaves a queue that the book has", without_rule),
     ("what is running, or the other queue does not take, stays", stays),
     ("what a cancelled replay has sent is answered for when it is taken out", of_a_replay),
 ];
@@ -31,7 +35,7 @@ fn reassign(from: &str, to: Option<&str>, rows_max: usize) -> Reassign {
         },
     };
     let (running, after, audit, note) = (BTreeSet::new(), None, None, None);
-    Reassign { queue: queue(from), to, rows_max, running, after, audit, note }
+    Reassign { queue: queue(from), scope: ReassignScope::All, to, rows_max, running, after, audit, note }
 }
 
 /// One step: how many were taken, left as unwanted and as busy, where the next begins, and what may start.
@@ -143,4 +147,43 @@ fn of_a_replay(bench: &mut Bench) {
         assert_eq!(step(bench, reassign("svc", to, 100)).counts, (2, 0, 0));
         assert_eq!(bench.replay_now(replay).tally, Tally { sent: 2, failed: 2, ..before });
     }
+}
+
+/// Two sessions whose first has no rule: one goes on with an event that a row takes, one does not.
+fn without_rule(bench: &mut Bench) {
+    bench.wait(1);
+    let typed = |id: &str, session: &str, event_type: &str| Event {
+        event_type: EventType::new(event_type).expect("a type"),
+        ..in_session(id, session)
+    };
+    let events = [
+        ("a1", "a", "order.gone"),
+        ("a2", "a", "order.gone"),
+        ("a3", "a", "order.kept"),
+        ("b1", "b", "order.gone"),
+        ("b2", "b", "order.gone"),
+        ("c1", "c", "order.kept"),
+    ];
+    for (id, session, event_type) in events {
+        bench.accept(to("ord", typed(id, session, event_type)));
+    }
+    for row in bench.ready("ord") {
+        if row.event.event_type.as_str() == "order.gone" {
+            bench.end(row.id, Next::Due { at: Timestamp::NEVER });
+        }
+    }
+    bench.audit();
+    assert_eq!(bench.counts().queues[&*queue("ord")].without_rule, 5, "with those behind them");
+    let rows = EventPattern::parse("order.kept").into_iter().collect();
+    let order = Reassign { scope: ReassignScope::WithoutRule { rows }, ..reassign("ord", None, 3) };
+    let first = step(bench, order.clone());
+    assert_eq!((first.counts, ids(&first.started)), ((3, 0, 0), vec!["a3"]), "its session goes on");
+    assert_eq!(bench.counts().queues[&*queue("ord")].without_rule, 1, "b2 waits for a rule, too");
+    let (done, started) = pass(bench, &order);
+    assert_eq!((done, started.len()), (1, 0));
+    let counts = bench.counts().queues[&*queue("ord")];
+    assert_eq!((counts.waiting, counts.without_rule, counts.dead), (2, 0, 4));
+    let letters = bench.letters(&LetterFilter::default());
+    assert!(letters.iter().all(|letter| letter.death.code.as_str() == codes::RULE_REMOVED), "{letters:?}");
+    assert_eq!(pass(bench, &order).0, 0, "what a row takes stays");
 }

@@ -21,7 +21,7 @@ use super::desk::{canary, death_of, everything, foreign, straight};
 use super::model::QUEUES;
 use crate::store::letter::{
     Edit, ImportedLetter, KindId, LetterFilter, LetterKey, NewReplay, Order, Poison, Purge, Reassign,
-    ReassignCursor, Reassignment, Redirect, ReplayAct, Selection,
+    ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct, Selection,
 };
 use crate::store::{DeliveryState, DeliveryView};
 
@@ -236,6 +236,7 @@ impl Wish {
                 };
                 Order::Reassign(Box::new(Reassign {
                     queue: queue(QUEUES[*from]),
+                    scope: ReassignScope::All,
                     to,
                     rows_max: *rows_max,
                     running: one_of(bench, *running).map(|view| view.id.seq()).into_iter().collect(),

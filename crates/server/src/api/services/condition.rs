@@ -40,6 +40,8 @@ pub(in crate::api) struct Signs {
     pub attempts: u64,
     pub failed: u64,
     pub waiting: u64,
+    /// Those of them that no row takes any more.
+    pub without_rule: u64,
     /// Open dead letters.
     pub dead: u64,
     pub oldest_waiting_at: Option<Timestamp>,
@@ -133,6 +135,11 @@ fn degraded(signs: &Signs) -> Option<Judgement> {
         let because = format!("events of type {pattern} wait: {}", waits.because);
         return Some(Judgement::waits(HealthWord::Degraded, WaitShown { because, ..waits }));
     }
+    if signs.without_rule > 0 {
+        let waits = if signs.without_rule == 1 { "waits" } else { "wait" };
+        let why = format!("{} {waits} that no row takes any more", counted(signs.without_rule, "delivery"));
+        return Some(Judgement::new(HealthWord::Degraded, why));
+    }
     let waited = signs.oldest_waiting_at.filter(|_| signs.waiting > 0).map(|since| signs.now.since(since));
     if let Some(waited) = waited.filter(|waited| *waited > BACKLOG_MAX) {
         let why = format!("the oldest delivery has waited for {}", rough(waited));
@@ -214,6 +221,7 @@ mod tests {
             attempts: 900,
             failed: 1,
             waiting: 0,
+            without_rule: 0,
             dead: 0,
             oldest_waiting_at: None,
             started_at: at(0),
@@ -244,6 +252,7 @@ mod tests {
             ("one in twenty-one",        Signs { lately: lately(21, 1), ..good() },                          Healthy,  "1 of 21 attempts in the last minute failed"),
             ("a backlog of a minute",    Signs { waiting: 1, oldest_waiting_at: Some(at(4_940)), ..good() }, Healthy,  "all 100 attempts of the last minute succeeded"),
             ("a second longer",          Signs { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited for 61s"),
+            ("no row takes what waits",  Signs { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait that no row takes any more"),
             ("a dead letter",            Signs { dead: 1, ..good() },                                        Degraded, "1 dead letter is open"),
             ("failing before letters",   Signs { dead: 9, lately: lately(9, 9), ..good() },                  Failing,  "all 9 attempts in the last minute failed"),
         ];

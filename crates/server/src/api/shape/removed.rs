@@ -1,4 +1,4 @@
-//! Services that the rule book has no more, as they are shown.
+//! Services and rows that the rule book has no more, as they are shown.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,7 +9,7 @@ pub(crate) struct RemovedFound {
     pub removed: Vec<RemovedShown>,
 }
 
-/// A service, or one of its channels, that the rule book has no more.
+/// A service, or one of its channels, that the rule book has no more, or that has no row for what waits.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RemovedShown {
     pub service: String,
@@ -17,6 +17,9 @@ pub(crate) struct RemovedShown {
     pub channel: Option<String>,
     /// Deliveries that wait for it.
     pub waiting: u64,
+    /// The rule book has the service: only rows of it are gone, and these deliveries are of their events.
+    #[serde(default)]
+    pub in_book: bool,
 }
 
 /// What became of deliveries that waited for a removed service.

@@ -35,6 +35,9 @@ pub(crate) struct ServiceShown {
     pub waiting: u64,
     /// Those of them that wait for another of their session.
     pub behind: u64,
+    /// Those of them that no row takes any more, and those behind these in their sessions.
+    #[serde(default)]
+    pub without_rule: u64,
     /// When the event was accepted whose delivery has waited for longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]

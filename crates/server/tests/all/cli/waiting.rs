@@ -40,7 +40,7 @@ fn what_is_held_is_let_go_by_what_holds_it() {
         ("a pause",           "pause",           vec!["redrive resume billing"]),
         ("a breaker",         "breaker",         vec!["redrive breakers", "redrive breakers reset mail-api"]),
         ("a request to wait", "retry-after",     vec!["redrive breakers"]),
-        ("a removed row",     "rule-removed",    vec!["redrive status"]),
+        ("a removed row",     "rule-removed",    vec!["redrive removed move billing/email --to SERVICE", "redrive removed dead-letter billing/email"]),
         ("a removed service", "service-removed", vec!["redrive removed move billing/email --to SERVICE", "redrive removed dead-letter billing/email"]),
     ];
     for (name, on, expected) in cases {

@@ -66,7 +66,7 @@ fn a_message_says_what_of_whom_and_why() {
         (Trouble::CredentialsRefused, "credentials-refused: service=s is refused by its target for its credentials: HTTP_401"),
         (Trouble::SecretGone,         "secret-gone: secret=signing is without a value: it ended with 1"),
         (Trouble::ArchiveStuck,       "archive-stuck: archive is taking nothing, and events wait for it: no access"),
-        (Trouble::ServiceRemoved,     "service-removed: service=gone is not in the rule book, and deliveries wait for it: 3 deliveries"),
+        (Trouble::ServiceRemoved,     "service-removed: service=gone is removed from the rule book, wholly or in part, and deliveries wait for it: 3 deliveries"),
     ];
     for (trouble, expected) in cases {
         let mut world = World::new(&plain(""));
@@ -76,6 +76,18 @@ fn a_message_says_what_of_whom_and_why() {
         assert_eq!(firing.len(), 1);
         assert_eq!(firing[0].value.as_deref(), Some(&*firing[0].subjects[0].value), "its own value");
     }
+}
+
+#[test]
+fn a_service_without_a_row_for_what_waits_is_told() {
+    let mut world = World::new(&plain(""));
+    world.queue("s").waiting = 9;
+    assert_eq!(world.told(5), [""; 0], "it takes what waits");
+    world.queue("s").without_rule = 2;
+    assert_eq!(
+        world.look(1)[0].summary,
+        "service-removed: service=s is removed from the rule book, wholly or in part, and deliveries wait for it: 2 deliveries that no row of it takes"
+    );
 }
 
 #[test]

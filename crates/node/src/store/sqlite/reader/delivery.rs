@@ -19,7 +19,7 @@ use crate::store::sqlite::encode::{self, place, seq, time};
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows::{self, text};
 use crate::store::sqlite::schema::state;
-use crate::store::{Closed, DeliveryState, DeliveryView};
+use crate::store::{Closed, DeliveryState, DeliveryView, derive};
 
 /// How much of a delivery is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Look<'_> {
             replays: delivery.replays,
             claimed_by: replay_id(row, 29)?,
             holds: holds(row)?,
-            imported_as: row.get(31)?,
+            imported_as: row.get::<_, Option<String>>(31)?.map(|key| derive::imported_as(&key).to_owned()),
             event: Arc::new(event),
             delivery,
         }))

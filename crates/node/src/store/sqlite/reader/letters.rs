@@ -1,19 +1,20 @@
 //! Lists letters, shows one, and gives them out whole.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use redrive_core::ids::DeliveryId;
+use redrive_core::ids::{DeliveryId, ServiceName};
 use redrive_core::letters::envelope::Tier;
 use rusqlite::OptionalExtension;
 
 use super::delivery::Depth;
 use super::find::{self, Found, Search, Way};
 use super::{Look, SqliteReader};
-use crate::store::StoreError;
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, Poison, Selection,
 };
 use crate::store::sqlite::fault::Fault;
+use crate::store::{StoreError, derive};
 
 /// Steps of one look: about 20 ms of a slow machine.
 pub(super) const STEPS_PER_LOOK: u32 = 10_000;
@@ -79,10 +80,19 @@ impl Look<'_> {
                 Ok(self.letter_at(at, Depth::All)?.filter(|letter| letter.delivery.id == *id))
             }
             LetterKey::Imported(key) => {
-                let select = "SELECT delivery FROM imported WHERE key = ?1";
-                let mut statement = self.connection.prepare_cached(select)?;
-                let at: Option<i64> = statement.query_row([key], |row| row.get(0)).optional()?;
-                at.map_or(Ok(None), |at| self.letter_at(at, Depth::All))
+                let mut statement =
+                    self.connection.prepare_cached("SELECT delivery FROM imported WHERE key = ?1")?;
+                let services: BTreeSet<&ServiceName> =
+                    self.queues.values().map(|queue| &queue.service).collect();
+                let of_services = services.into_iter().map(|service| derive::import_key(service, key));
+                for key in of_services.chain([key.clone()]) {
+                    let at: Option<i64> = statement.query_row([key], |row| row.get(0)).optional()?;
+                    let letter = at.map_or(Ok(None), |at| self.letter_at(at, Depth::All))?;
+                    if letter.is_some() {
+                        return Ok(letter);
+                    }
+                }
+                Ok(None)
             }
         }
     }

@@ -32,7 +32,7 @@ fn no_change_goes_through_a_table_that_grows() {
         ("whether all is purged",      purge::ALL_PURGED,  "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH e USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("some kinds",                 retention::KINDS,   "SEARCH kinds USING INTEGER PRIMARY KEY (rowid>?)"),
         ("the oldest of a kind",       retention::OLDEST,  "SEARCH l USING INDEX letters_of_kind (kind=? AND rowid>?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); CORRELATED SCALAR SUBQUERY 1; SEARCH r USING INTEGER PRIMARY KEY (rowid=?); CORRELATED SCALAR SUBQUERY 2; SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("whether a letter was imported", imports::KNOWN, "SEARCH i USING PRIMARY KEY (key=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("whether a letter was imported", imports::KNOWN, "SEARCH i USING PRIMARY KEY (key=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH q USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether a kind is over",     retention::TIRED,   "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH trend USING PRIMARY KEY (kind=? AND span<?); SCALAR SUBQUERY 2; SEARCH trend USING PRIMARY KEY (kind=? AND span>?); SCALAR SUBQUERY 3; SEARCH letters USING COVERING INDEX letters_of_kind (kind=?)"),
         ("the record of an hour",      retention::SAME_HOUR, "SEARCH audit USING COVERING INDEX audit_retention (what=? AND at>? AND at<?)"),
         ("sizes of refused bodies",    door::REFUSED_SIZES, "SCAN refused USING COVERING INDEX refused_sizes"),
