@@ -210,14 +210,11 @@ fn failing(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!("look at `{}` itself: no setting of the book heals that", ward.name);
-    let title = format!(
-        "`{}` {}",
-        ward.name,
-        match found.ways == found.failed.len() as u64 {
-            true => "answers every call with an error".to_owned(),
-            false => format!("delivers nothing: {}", found.title("", "were answered with an error")),
-        }
-    );
+    let title = if found.ways == found.failed.len() as u64 {
+        format!("`{}` answers every call with an error", ward.name)
+    } else {
+        format!("`{}` delivers nothing: {}", ward.name, found.title("", "were answered with an error"))
+    };
     Some(found.sign(title, evidence, advice))
 }
 
