@@ -27,7 +27,7 @@ use crate::scenario::{
 };
 use crate::simulate::{Go, Plan, run};
 use crate::story::{End, Story};
-use crate::text::{Share, show_count, show_rounded};
+use crate::text::{Share, show_count, show_measured};
 use crate::time::Timestamp;
 
 /// With so many seeds a change must help.
@@ -160,7 +160,7 @@ impl Gain {
 impl fmt::Display for Gain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said = |value: u64| match self.measure {
-            Measure::Latency => show_rounded(Duration::from_millis(value)),
+            Measure::Latency => show_measured(Duration::from_millis(value)),
             Measure::Dead
             | Measure::Undelivered
             | Measure::Calls

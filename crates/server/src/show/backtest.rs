@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive::core::backtest::Certainty;
 use redrive::core::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
-use redrive::core::text::show_rounded;
+use redrive::core::text::show_measured;
 
 use super::event::short_id;
 use super::moment::rough;
@@ -245,7 +245,7 @@ fn times(report: &Report) -> String {
 }
 
 fn time_row(name: &str, times: &Times) -> Vec<Cell> {
-    let show = |millis: u64| show_rounded(Duration::from_millis(millis));
+    let show = |millis: u64| show_measured(Duration::from_millis(millis));
     let both = |before: u64, after: u64| {
         if before == after {
             Cell::plain(show(before))

@@ -14,7 +14,7 @@ use crate::book::problem::{Severity, Span};
 use crate::book::resolve::{Level, Resolved};
 use crate::ids::PolicyName;
 use crate::limits;
-use crate::text::show_duration;
+use crate::text::{counted, show_duration};
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
@@ -373,9 +373,12 @@ fn retries_cut_by_window<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         });
         let (fitting, retries) = (fitting.count(), backoff.retries());
         let shown = show_duration(window);
-        let message =
-            format!("at most {fitting} of the {retries} retries of `{name}` fit into its window of {shown}");
-        findings.report(span, message, format!("lengthen the window, or allow {fitting} retries"));
+        let message = format!(
+            "at most {fitting} of {} of `{name}` fit into its window of {shown}",
+            counted(u64::from(retries), "retry")
+        );
+        let help = format!("lengthen the window, or allow {}", counted(fitting as u64, "retry"));
+        findings.report(span, message, help);
     }
 }
 
