@@ -48,10 +48,16 @@ test("only deliveries of the row whose breaker is open are held", async () => {
 });
 
 test("a breaker's card says nothing of the time before the server started", async () => {
+  stage.target.statusAt["/billing"] = 503;
+  await stage.server.send("orders.free");
+  await stage.server.hasDead(1);
+  delete stage.target.statusAt["/billing"];
+  await stage.server.ask("POST", "/v1/dead-letters/purge", { service: "billing" });
   await stage.visit({ at: "#/breakers" }, async (page) => {
     const card = (name) => page.locator(".breaker").filter({ has: page.getByRole("heading", { name, exact: true }) });
     await card("billing").getByText("closed since the server started").waitFor();
     assert.match(await card("billing").locator(".strip rect title").first().textContent(), /^not running for /);
+    await card("billing").getByText("1 failure in a row so far", { exact: true }).waitFor();
     await card("down").getByText(/^opened once, last /).waitFor();
     for (const text of await page.locator(".picture .dim").allTextContents()) assert.doesNotMatch(text, /^,/);
   });

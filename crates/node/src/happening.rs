@@ -10,6 +10,7 @@ use redrive_core::engine::{Next, Settlement, Signal, Waiting};
 use redrive_core::ids::Attempt;
 use redrive_core::policy::breaker::Phase;
 use redrive_core::policy::decide::AlertKind;
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use redrive_core::trace::{Sampler, SpanId, Trace};
 use serde::{Deserialize, Serialize};
@@ -232,7 +233,10 @@ impl Happening {
                     Phase::HalfOpen => What::BreakerProbing,
                     Phase::Closed => What::BreakerClosed,
                 };
-                let message = format!("the breaker of {dependency}, after {} failures", transition.failures);
+                let message = format!(
+                    "the breaker of {dependency}, after {}",
+                    counted(u64::from(transition.failures), "failure")
+                );
                 Some(Self {
                     dependency: Some(dependency.to_string()),
                     failures: Some(transition.failures),

@@ -219,9 +219,10 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
             };
             format!("{}/{unit}", (rate.as_per_second() * seconds * 10.0).round() / 10.0)
         }
-        Metric::DeadLetterAge | Metric::OldestWaiting | Metric::LatencyP99 => {
+        Metric::DeadLetterAge | Metric::OldestWaiting => {
             text::show_rounded(Duration::try_from_secs_f64(value).unwrap_or_default())
         }
+        Metric::LatencyP99 => text::show_measured(Duration::try_from_secs_f64(value).unwrap_or_default()),
         Metric::BreakerOpen => if value > 0.0 { "open" } else { "closed" }.to_owned(),
         // It may be closed again by now.
         Metric::BreakerOpened => {

@@ -29,32 +29,26 @@ pub fn check_address(text: &str) -> Result<(), AddressFault> {
     let (user, place) = authority.rsplit_once('@').unwrap_or(("", authority));
     let is_user = user.chars().all(|c| is_plain(c) || matches!(c, '%' | ':' | '@'))
         && user.matches(':').count() <= USER_COLONS_MAX;
-    let port = after_host(place).ok_or(AddressFault::Syntax)?;
-    if let Some(port) = port
-        && !(port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0))
-    {
-        return Err(AddressFault::Port(port.to_owned()));
+    let rest = after_host(place).ok_or(AddressFault::Syntax)?;
+    if !rest.is_empty() {
+        let port = rest.strip_prefix(':').ok_or(AddressFault::Syntax)?;
+        let is_port =
+            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+        if !is_port {
+            return Err(AddressFault::Port(port.to_owned()));
+        }
     }
     if is_user && is_path(path) { Ok(()) } else { Err(AddressFault::Syntax) }
 }
 
-/// What follows the colon after a host, if there is a colon; none if there is no host.
-fn after_host(place: &str) -> Option<Option<&str>> {
-    let rest = match place.strip_prefix('[') {
-        Some(literal) => {
-            let (literal, rest) = literal.split_once(']')?;
-            literal.parse::<Ipv6Addr>().ok()?;
-            rest
-        }
-        None => {
-            let (host, rest) = place.split_at(place.find(':').unwrap_or(place.len()));
-            if host.is_empty() || !host.chars().all(is_plain) {
-                return None;
-            }
-            rest
-        }
-    };
-    if rest.is_empty() { Some(None) } else { rest.strip_prefix(':').map(Some) }
+/// What follows a host; none if there is no host.
+fn after_host(place: &str) -> Option<&str> {
+    if let Some(literal) = place.strip_prefix('[') {
+        let (literal, rest) = literal.split_once(']')?;
+        return literal.parse::<Ipv6Addr>().is_ok().then_some(rest);
+    }
+    let (host, rest) = place.split_at(place.find(':').unwrap_or(place.len()));
+    (!host.is_empty() && host.chars().all(is_plain)).then_some(rest)
 }
 
 /// A character that means nothing special in a host or in a user.

@@ -454,6 +454,7 @@ fn plural(takes: &Type) -> String {
 }
 
 /// What belongs in a place, in words.
+#[must_use]
 pub fn describe(takes: &Type) -> String {
     match takes {
         Type::Duration => "a duration such as 30s".to_owned(),

@@ -27,7 +27,7 @@ use redrive_core::engine::story::{End, Story};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::category::{Category, codes};
-use redrive_core::text::{Share, show_count, show_rounded};
+use redrive_core::text::{Share, show_count, show_measured};
 use redrive_core::time::Timestamp;
 
 /// With so many seeds a change must help.
@@ -160,7 +160,7 @@ impl Gain {
 impl fmt::Display for Gain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said = |value: u64| match self.measure {
-            Measure::Latency => show_rounded(Duration::from_millis(value)),
+            Measure::Latency => show_measured(Duration::from_millis(value)),
             Measure::Dead
             | Measure::Undelivered
             | Measure::Calls

@@ -14,7 +14,7 @@ use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::ids::PolicyName;
 use redrive_core::limits;
 use redrive_core::policy::backoff::{Backoff, Jitter};
-use redrive_core::text::show_duration;
+use redrive_core::text::{counted, show_duration};
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
@@ -373,9 +373,12 @@ fn retries_cut_by_window<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         });
         let (fitting, retries) = (fitting.count(), backoff.retries());
         let shown = show_duration(window);
-        let message =
-            format!("at most {fitting} of the {retries} retries of `{name}` fit into its window of {shown}");
-        findings.report(span, message, format!("lengthen the window, or allow {fitting} retries"));
+        let message = format!(
+            "at most {fitting} of {} of `{name}` fit into its window of {shown}",
+            counted(u64::from(retries), "retry")
+        );
+        let help = format!("lengthen the window, or allow {}", counted(fitting as u64, "retry"));
+        findings.report(span, message, help);
     }
 }
 

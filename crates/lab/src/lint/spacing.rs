@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::worst_case::{InUse, chosen_policies, is_of_the_catalog};
+use super::worst_case::{InUse, chosen_policies, is_of_the_catalog, longest_delay};
 use super::{Findings, Lint, Run};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Resolved};
@@ -39,9 +39,10 @@ services:
     Lint {
         code: "retries-within-a-timeout",
         severity: Severity::Warning,
-        summary: "many retries, all over sooner than a single call may take",
+        summary: "many retries, closer together than a single call may take",
         explanation: "Where the dependency refuses at once, all retries of the policy are over in less time than one \
-                      call may take before it times out: an outage of seconds uses up all of them, and while it lasts \
+                      call may take before it times out, or there are ten or more and no two are further apart than \
+                      that: an outage of seconds uses up all of them, or they are too many for it, and while it lasts \
                       each delivery multiplies the calls. Patience comes from longer delays, not from more retries. \
                       Raise `initial` and `factor`, or name a policy of the catalog.",
         bad: r#"version: 1
@@ -116,6 +117,8 @@ fn jitter_too_small(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 
 /// The policies of the catalog that retry quickly do so this often; more retries are meant to be patient.
 const QUICK_RETRIES_MAX: u32 = 5;
+/// So many retries are too many where no delay is as long as one call may take.
+const CLOSE_RETRIES_MIN: u32 = 10;
 
 fn retries_within_a_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let timeout = rule.rule.timeouts.whole.first;
@@ -123,11 +126,21 @@ fn retries_within_a_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         let (retries, in_all) = (used.backoff().retries(), longest_in_all(used.backoff()));
         let judged =
             retries > QUICK_RETRIES_MAX && !used.backoff().is_unlimited() && !is_of_the_catalog(&used);
-        if judged && in_all < timeout {
-            let [in_all, timeout] = [in_all, timeout].map(show_duration);
+        if !judged {
+            continue;
+        }
+        let apart = longest_delay(used.backoff());
+        let said = if in_all < timeout {
+            Some(format!("may be over after {}", show_duration(in_all)))
+        } else {
+            let is_close = retries >= CLOSE_RETRIES_MIN && apart < timeout;
+            is_close.then(|| format!("are {} apart at most", show_duration(apart)))
+        };
+        if let Some(said) = said {
             let message = format!(
-                "all {retries} retries of `{}` may be over after {in_all}, and one call may take {timeout}",
-                used.policy.name
+                "all {retries} retries of `{}` {said}, and one call may take {}",
+                used.policy.name,
+                show_duration(timeout)
             );
             findings.report(
                 rule.place(used.origin),
@@ -187,7 +200,12 @@ mod tests {
             ("a tenth of the delay",            book("from: standard, jitter: spread 6%", "retry: own, facts: { instances: 200 }"), vec![]),
             ("a fixed width",                   book("from: standard, jitter: plus 20ms", "retry: own, facts: { instances: 200 }"), vec!["4:69 jitter-too-small"]),
             ("fifty in half a second",          book("initial: 10ms, factor: 1, retries: 50", "retry: own"), vec!["4:69 retries-within-a-timeout"]),
-            ("against a short timeout",         book("initial: 10ms, factor: 1, retries: 50", "retry: own, timeout: 300ms"), vec![]),
+            ("against a short timeout",         book("initial: 10ms, factor: 1, retries: 50", "retry: own, timeout: 300ms"), vec!["4:69 retries-within-a-timeout"]),
+            ("fifty, a second apart",           book("initial: 1s, factor: 1, retries: 50", "retry: own, timeout: 30s"), vec!["4:69 retries-within-a-timeout"]),
+            ("listed, two seconds apart",       book("delays: [1s, 2s], retries: 40", "retry: own, timeout: 30s"), vec!["4:69 retries-within-a-timeout"]),
+            ("as far apart as a call takes",    book("initial: 1s, factor: 1, retries: 50", "retry: own, timeout: 1s"), vec![]),
+            ("not many, a few seconds apart",   book("initial: 5s, factor: 1, retries: 9", "retry: own, timeout: 30s"), vec![]),
+            ("many that soon come further apart", book("initial: 1s, factor: 2, max: 1m, retries: 50", "retry: own, timeout: 30s"), vec![]),
             ("few quick ones",                  book("initial: 100ms, retries: 5", "retry: own"), vec![]),
             ("less patience than the limit",    book(PLAIN, "on_failure: { rate-limited: own }, facts: { rate_limit_window: 1h }"), vec!["4:90 retries-shorter-than-rate-limit"]),
             ("enough for a short one",          book(PLAIN, "on_failure: { rate-limited: own }, facts: { rate_limit_window: 10s }"), vec![]),

@@ -11,6 +11,7 @@ use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, Sections};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::Resolved;
+use redrive_core::ids::DependencyName;
 use redrive_core::policy::catalog::Kind;
 use redrive_core::policy::rule::WhenOpen;
 use redrive_core::text::show_duration;
@@ -21,9 +22,9 @@ pub(super) const LINTS: &[Lint] = &[
         severity: Severity::Error,
         summary: "an alert whose condition cannot be met",
         explanation: "The alert reads as if it guarded something and can never fire: no share is above 100 %, no \
-                      count is below 0, no attempt takes longer than its timeout, and no delivery waits beyond its \
-                      deadline. People rely on it and are not notified. Choose a limit that can be reached, or leave \
-                      the alert out.",
+                      count is below 0, no attempt takes longer than its timeout, no delivery waits beyond its \
+                      deadline, and no breaker opens where there is none. People rely on it and are not notified. \
+                      Choose a limit that can be reached, or leave the alert out.",
         bad: "version: 1
 alerts:
   - { when: error_rate > 100% over 5m, severity: high, to: [on-call] }
@@ -110,12 +111,26 @@ fn each_alert<'a>(
 
 fn alert_never_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     each_alert(book, findings, |alert, rows, findings| {
+        if matches!(alert.when.metric, Metric::BreakerOpen | Metric::BreakerOpened)
+            && has_no_breaker(book, rows)
+        {
+            let message = format!("`{}` never fires: nothing that it covers has a breaker", alert.when);
+            findings.report(alert.span, message, "give a service a breaker, or leave the alert out");
+        }
         let Some(limit) = alert.when.limit else { return };
         if let Some(reason) = out_of_reach(alert.when.metric, limit, rows) {
             let message = format!("`{}` never fires: {reason}", alert.when);
             findings.report(alert.span, message, "choose a limit that can be reached");
         }
     });
+}
+
+/// Whether no row has a breaker, and no dependency is there that no row uses: a program may call that one.
+fn has_no_breaker(book: &Sections, rows: &[&Resolved<'_>]) -> bool {
+    let is_used = |name: &DependencyName| rows.iter().any(|row| row.dependency.value == *name);
+    !rows.is_empty()
+        && rows.iter().all(|row| row.rule.breaker.is_none())
+        && book.dependencies.keys().all(is_used)
 }
 
 /// Why the figure never gets there.
@@ -251,6 +266,7 @@ mod tests {
             ("after all are dead",             "breaker_open for 3h",         "hold_max: 1h", late.clone()),
             ("before those of one are dead",   "breaker_open for 90m",        "hold_max: 1h", vec![]),
             ("nothing waits for so long",      "oldest_waiting > 3h",         "hold_max: 1h", late),
+            ("a breaker of another service",   "breaker_open for 1m",         "breaker: none", vec![]),
             ("dead letters at once",           "breaker_open for 1h",         "when_open: dead-letter", vec![]),
         ];
         for (name, when, keys, expected) in cases {
@@ -264,5 +280,25 @@ mod tests {
              a: { target: { http: \"http://127.0.0.1:9/\" }, events: [x], hold_max: 1h, alerts: [{ when: breaker_open for 2h, severity: high }] }\n  \
              b: { target: { http: \"http://127.0.0.1:9/\" }, events: [y], hold_max: 4h, alerts: [{ when: breaker_open for 2h, severity: high }] }\n";
         assert_eq!(found(book, super::LINTS), ["3:85 alert-after-hold"]);
+    }
+
+    #[test]
+    fn an_alert_on_a_breaker_needs_a_breaker() {
+        let book = |when: &str, dependency: &str| {
+            format!(
+                "version: 1\ndependencies: {{ {dependency} }}\nservices:\n  \
+                 a: {{ target: {{ http: \"http://127.0.0.1:9/\" }}, breaker: none, events: [x], alerts: [{{ when: {when}, severity: high }}] }}\n  \
+                 b: {{ target: {{ http: \"http://127.0.0.1:9/\" }}, events: [y] }}\n"
+            )
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("an open one",                 "breaker_open for 1m", "", vec!["4:86 alert-never-fires"]),
+            ("one that opened",             "breaker_opened",      "", vec!["4:86 alert-never-fires"]),
+            ("of what a program may call",  "breaker_open for 1m", "bank: { kind: invoke }", vec![]),
+        ];
+        for (name, when, dependency, expected) in cases {
+            assert_eq!(found(&book(when, dependency), super::LINTS), expected, "{name}");
+        }
     }
 }

@@ -360,7 +360,7 @@ impl fmt::Display for Value {
             Self::Number(number) => write!(f, "{number:.2}"),
             Self::PerSecond(count) => f.write_str(&text::show_per_second(*count)),
             Self::Share(share) => write!(f, "{:.2}%", share * 100.0),
-            Self::Duration(span) => f.write_str(&text::show_rounded(*span)),
+            Self::Duration(span) => f.write_str(&text::show_measured(*span)),
             Self::Never => f.write_str("never"),
             Self::Nothing => f.write_str("nothing arrived"),
         }

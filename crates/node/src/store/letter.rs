@@ -13,7 +13,7 @@ use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::story::Story;
 use redrive_core::engine::{Death, QueueName};
 use redrive_core::event::Event;
-use redrive_core::ids::{DeliveryId, Receipt, Seq};
+use redrive_core::ids::{DeliveryId, Receipt};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::{Origin, Pace, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};

@@ -129,7 +129,7 @@ impl Code {
             Self::RateLimitExceeded  => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
             Self::Internal           => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
             Self::BacklogFull        => (StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
-            Self::OutcomeUnknown     => (StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the store failed while it was being written, and it is not known whether it was taken: what is sent again with the same id is taken once"),
+            Self::OutcomeUnknown     => (StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the store failed while it was being written, and it is not known whether it was taken: an event that is sent again with the same id is taken once; before another command is repeated, look in the audit"),
             Self::Unavailable        => (StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, another simulation is being played, or the server is stopping"),
         };
         Entry { word, status, says }

@@ -128,6 +128,23 @@ impl From<InvalidEvent> for ApiError {
     }
 }
 
+impl ApiError {
+    /// An event was not taken, or it is not known whether it was: its id makes it safe to send it again.
+    pub(super) fn of_event(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Unknown { .. } => Self::unknown(
+                "the store failed while this was being written, and it is not known whether it was taken: send it again with the same id",
+            ),
+            other => other.into(),
+        }
+    }
+
+    fn unknown(message: &str) -> Self {
+        Self::new(Code::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+    }
+}
+
+/// Something other than an event was not written: a command has no id by which a second one is known.
 impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
@@ -158,10 +175,9 @@ impl From<SubmitError> for ApiError {
                 Self::unavailable("nothing can be written at the moment: nothing was taken")
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
             }
-            SubmitError::Unknown { .. } => {
-                let message = "the store failed while this was being written, and it is not known whether it was taken: send it again with the same id";
-                Self::new(Code::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
-            }
+            SubmitError::Unknown { .. } => Self::unknown(
+                "the store failed while this was being written, and it is not known whether it was done: look in the audit before repeating it",
+            ),
             SubmitError::Stopping => Self::unavailable("the server is shutting down"),
         }
     }
@@ -210,4 +226,40 @@ pub(super) async fn no_such_path(uri: Uri) -> ApiError {
 pub(super) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
     ApiError::new(Code::MethodNotAllowed, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_node::runtime::{KeyError, OrderError};
+
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_written_says_how_to_find_out() {
+        let unknown = || SubmitError::Unknown { reason: "disk".to_owned() };
+        #[rustfmt::skip]
+        let cases = [
+            ("an event",                     ApiError::of_event(unknown()),                    "send it again with the same id"),
+            ("a pause, or a receiver's test", ApiError::from(unknown()),                       "look in the audit before repeating it"),
+            ("a replay, a purge, an edit",   ApiError::from(OrderError::NotWritten(unknown())), "look in the audit before repeating it"),
+            ("a key",                        ApiError::from(KeyError::NotWritten(unknown())),  "look in the audit before repeating it"),
+            ("events that go elsewhere",     ApiError::from(RerouteError::Write(unknown())),   "look in the audit before repeating it"),
+        ];
+        for (name, error, expected) in cases {
+            assert_eq!(
+                (error.0.code, error.0.retry_after_seconds),
+                (Code::OutcomeUnknown, Some(10)),
+                "{name}"
+            );
+            assert!(error.message().ends_with(expected), "{name}: {}", error.message());
+        }
+        let refused = ApiError::of_event(SubmitError::Busy);
+        assert_eq!(refused.0.code, Code::Unavailable);
+    }
+
+    #[test]
+    fn a_question_to_a_server_that_stops_is_not_an_error_of_its_own() {
+        let error = ApiError::from(ReadError::Stopping);
+        assert_eq!(error.into_response().status(), http::StatusCode::SERVICE_UNAVAILABLE);
+    }
 }

@@ -153,7 +153,7 @@ fn check_source(caller: &Caller, event: &Event) -> Result<(), ApiError> {
 async fn one(app: &App, caller: &Caller, event: Event) -> Result<Response, ApiError> {
     check_source(caller, &event)?;
     let id = event.id.to_string();
-    let taken = app.node.submit(vec![event]).await?;
+    let taken = app.node.submit(vec![event]).await.map_err(ApiError::of_event)?;
     let accepted = accepted(id, taken[0]);
     let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok(json(status, &accepted))
@@ -164,7 +164,7 @@ async fn batch(app: &App, caller: &Caller, events: Vec<Event>) -> Result<Respons
         check_source(caller, event)?;
     }
     let ids: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
-    let taken = app.node.submit(events).await?;
+    let taken = app.node.submit(events).await.map_err(ApiError::of_event)?;
     let events: Vec<Accepted> = ids.into_iter().zip(taken).map(|(id, taken)| accepted(id, taken)).collect();
     let is_news = events.iter().any(|event| !event.duplicate);
     let status = if is_news { StatusCode::ACCEPTED } else { StatusCode::OK };

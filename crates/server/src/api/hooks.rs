@@ -371,7 +371,7 @@ async fn submit(app: &App, opened: &Opened, headers: &HeaderMap, event: Event) -
         }
         Err(error) => {
             let why = error.to_string();
-            Err(Turned { answered: Answered::Unavailable, error: error.into(), why })
+            Err(Turned { answered: Answered::Unavailable, error: ApiError::of_event(error), why })
         }
     }
 }

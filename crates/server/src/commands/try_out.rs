@@ -163,7 +163,8 @@ impl Story<'_> {
         let has_failed = matches!(tried.decision.observation, Observation::Failure(_));
         if let Some(reset) = reset.filter(|_| has_failed && *failures > 0 && *failures <= before) {
             let text = format!(
-                "the breaker forgot {before} failures: none came for its `reset` of {}",
+                "the breaker forgot {}: none came for its `reset` of {}",
+                counted(u64::from(before), "failure"),
                 show_duration(reset)
             );
             field(out, "", &style::dim(text));

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::text::show_rounded;
+use redrive_core::text::show_measured;
 use redrive_lab::backtest::Certainty;
 use redrive_lab::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
 
@@ -245,7 +245,7 @@ fn times(report: &Report) -> String {
 }
 
 fn time_row(name: &str, times: &Times) -> Vec<Cell> {
-    let show = |millis: u64| show_rounded(Duration::from_millis(millis));
+    let show = |millis: u64| show_measured(Duration::from_millis(millis));
     let both = |before: u64, after: u64| {
         if before == after {
             Cell::plain(show(before))

@@ -1,6 +1,7 @@
 //! Alerts at a real server: real receivers are told that something begins, lasts and is over.
 
 mod at_once;
+mod latency;
 mod mail;
 mod manager;
 

@@ -276,10 +276,9 @@ services:
 #[test]
 fn the_cause_comes_first_though_the_breaker_lets_few_attempts_through() {
     let slow = Sink::start(&["--slow", "300ms", "--quiet"]);
-    // A port that was free a moment ago, and that nobody is given soon.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
-    let gone = gone.to_string();
-    let folder = Folder::with("redrive.yaml", &broken_book(&gone, &slow, "200ms"));
+    // A port that the system gives to no program.
+    let gone = "127.0.0.1:1";
+    let folder = Folder::with("redrive.yaml", &broken_book(gone, &slow, "200ms"));
     let server = Server::start(&folder);
     for number in 0..EVENTS {
         server.accept("orders.placed", &format!("order-{number}"), "");
@@ -291,6 +290,16 @@ fn the_cause_comes_first_though_the_breaker_lets_few_attempts_through() {
         let service = services.into_iter().find(|service| service["service"] == name).expect("the service");
         service["waiting"].as_u64().expect("a number")
     };
+    // So many probes of what is gone have failed that its breaker could be blamed.
+    let probes_failed = || {
+        let dependencies = server.get("/v1/dependencies").json();
+        let all = dependencies["dependencies"].as_array().expect("a list");
+        let gone = all.iter().find(|dependency| dependency["name"] == "gone")?;
+        let turns = gone["history"].as_array().expect("a history").iter();
+        let failed = turns.filter(|turn| turn["from"] == "half-open" && turn["to"] == "open").count();
+        (failed > 5).then_some(())
+    };
+    until("probes keep failing", probes_failed);
     let breakers_opened = || {
         let report = folder.run(&["doctor", "--data", "data", "--format", "json"]).printed();
         let report: Value = serde_json::from_str(&report).expect("JSON");
@@ -307,11 +316,12 @@ fn the_cause_comes_first_though_the_breaker_lets_few_attempts_through() {
     assert_eq!(finding(&report, "target-gone").expect("found")["change"], Value::Null, "{report}");
     let found = finding(&report, "target-too-slow").expect("it is found");
     assert_eq!(found["change"], "services:\n  slow:\n    timeout: 500ms\n", "{report}");
+    assert_eq!(finding(&report, "probes-keep-failing"), None, "{report}");
     assert_eq!((&found["gain"]["figure"], &found["gain"]["after"]), (&json!("not delivered"), &json!(0)));
     assert_eq!(report["change"], found["change"], "there is nothing else to change");
     assert_eq!(folder.run(&["doctor", "--data", "data", "--deny", "low"]).code, 1);
 
-    folder.write("redrive.yaml", broken_book(&gone, &slow, "500ms"));
+    folder.write("redrive.yaml", broken_book(gone, &slow, "500ms"));
     server.signal("HUP");
     server.err.wait_for("holds from now on");
     until("all that was slow is delivered", || (waiting("slow") == 0).then_some(()));

@@ -27,6 +27,9 @@ fn the_first_event_needs_no_rule_book() {
     let accepted = answer.json();
     let (id, receipt) = (text(&accepted["id"]), text(&accepted["receipt"]));
     assert_eq!(accepted, json!({ "id": id, "receipt": receipt, "duplicate": false, "deliveries": 1 }));
+    let parts: Vec<&str> = id.split('-').collect();
+    assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{id}");
+    assert!(parts[2].starts_with('7'), "a UUID of version 7: {id}");
 
     server.out.wait_for(&format!(r#" greeting.sent {id} {{"hello":"world"}}"#));
     server.until(&id, "delivered");

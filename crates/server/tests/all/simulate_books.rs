@@ -22,22 +22,22 @@ fn two_books_stand_side_by_side_and_a_trade_is_called_one() {
     The warehouse is down for a while
     2m of events · a.yaml against b.yaml · seed 1
 
-                      a.yaml   b.yaml  difference  better
-    delivered         89.17%  100.00%     +10.83%  b.yaml
-    dead_letters         130        0        −130  b.yaml
-    waiting                0        0           0
-    duplicates             0        0           0
-    order_violations       0        0           0
-    latency_p50         20ms      86s        +86s
-    latency_p99           7s       2m       +113s
-    attempts_max           4        2          −2
+                       a.yaml   b.yaml  difference  better
+    delivered          89.17%  100.00%     +10.83%  b.yaml
+    dead_letters          130        0        −130  b.yaml
+    waiting                 0        0           0
+    duplicates              0        0           0
+    order_violations        0        0           0
+    latency_p50          20ms      86s        +86s
+    latency_p99        7s20ms       2m       +113s
+    attempts_max            4        2          −2
     warehouse
-      calls            1,760    1,205        −555  b.yaml
-      amplification     1.47     1.00       −0.46  b.yaml
-      call_rate           40       42          +2
-      queue_depth         71      900        +829  a.yaml
-      drain               4s    2m14s      +2m10s  a.yaml
-      breaker_opened       0        1          +1
+      calls             1,760    1,205        −555  b.yaml
+      amplification      1.47     1.00       −0.46  b.yaml
+      call_rate            40       42          +2
+      queue_depth          71      900        +829  a.yaml
+      drain           3s820ms    2m14s      +2m10s  a.yaml
+      breaker_opened        0        1          +1
 
     dead letters                                        a.yaml  b.yaml
     shop MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED     130       0
@@ -142,19 +142,19 @@ fn a_sweep_shows_what_is_traded() {
 
     retries.steps.retries  dead_letters  latency_p99  attempts_max
                         1           190         20ms             2
-                        3           130           7s             4
+                        3           130       7s20ms             4
                         9           ✓ 0        ✓ 19s             8
                                     █▆·          ▁▃█           ▂▄█
 
     warehouse
     retries.steps.retries    calls  amplification  call_rate  queue_depth    drain
                         1  ✓ 1,400         ✓ 1.17       ✓ 20         ✓ 11  ✓ 821ms
-                        3    1,760           1.47         40           71       4s
-                        9    2,040           1.70         70          201       4s
+                        3    1,760           1.47         40           71  3s820ms
+                        9    2,040           1.70         70          201  3s930ms
                                ▆▇█            ▆▇█        ▃▅█          ▁▃█      ▂██
 
     a higher `retries`, 9 instead of 1: 190 fewer dead letters
-    a lower `retries`, 1 instead of 9: `warehouse` drains 3s sooner, 31% fewer calls on `warehouse`, a peak of calls 71% lower on `warehouse`, 95% fewer waiting at most for `warehouse`
+    a lower `retries`, 1 instead of 9: `warehouse` drains 3s110ms sooner, 31% fewer calls on `warehouse`, a peak of calls 71% lower on `warehouse`, 95% fewer waiting at most for `warehouse`
 
     ✗ 1: expected dead_letters == 0
     ✗ 3: expected dead_letters == 0

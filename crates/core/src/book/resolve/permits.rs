@@ -27,6 +27,7 @@ fn known<T>(at: At<T>) -> Known<T> {
 
 impl Sections {
     /// What is stated of a dependency itself, or of its throttle.
+    #[must_use]
     pub fn permits_of(&self, entry: &DependencyEntry) -> Permits {
         let throttle = entry.throttle.as_ref().and_then(|at| self.throttles.get(&at.value));
         let (own, other) = (entry.permits.clone(), throttle.map(|at| at.value.clone()).unwrap_or_default());

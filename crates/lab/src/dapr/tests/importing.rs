@@ -168,6 +168,7 @@ fn odd_files_are_imported_with_a_word() {
         ("a scope",               file("{circuitBreakers: {b: {}}}", "{actors: {A: {circuitBreaker: b, circuitBreakerScope: both}}}"), "actors.A.circuitBreakerScope: Dapr has a breaker for each actor"),
         ("directions differ",     file("{circuitBreakers: {b: {}, c: {}}}", "{components: {k: {inbound: {circuitBreaker: b}, outbound: {circuitBreaker: c}}}}"), "components.k: Dapr has one breaker for both directions, and the settings used first win"),
         ("a share is exceeded",   file("{circuitBreakers: {b: {trip: totalFailures * 2 > requests}}}", "{}"), "opens when the share is reached"),
+        ("a condition left out",  file("{circuitBreakers: {b: {trip: consecutiveFailures >= 5 && consecutiveSuccesses < 1}}}", "{}"), "circuitBreakers.b.trip: `consecutiveSuccesses` is 0 whenever Dapr looks"),
         ("more than a book has",  file("{retries: {a: {maxRetries: 2000000}}}", "{}"),                      "a book has 100000 retries at most"),
         ("no targets",            "apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {policies: {}}\n".to_owned(), "spec.targets: it is missing"),
         ("a timeout of 0",        file("{timeouts: {t: 0s}}", "{}"),                                        "timeouts.t: 0 is no limit at all to Dapr"),

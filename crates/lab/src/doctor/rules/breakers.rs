@@ -74,9 +74,11 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         code: "probes-keep-failing",
         harm: Harm::Low,
         summary: "probes fail again and again: the breaker asks too early",
-        explanation: "The dependency is down for much longer than the breaker stays open. Each probe is an event \
-                      that burns a retry and a call that the dependency must turn away while it recovers. A \
-                      breaker that stays open for longer asks less often and learns the same.",
+        explanation: "The dependency turns calls away for much longer than the breaker stays open. Each probe is an \
+                      event that burns a retry and a call that the dependency must turn away while it recovers. A \
+                      breaker that stays open for longer asks less often and learns the same. Where calls fail in a \
+                      way that has a finding of its own (`target-gone`, `target-too-slow`, `target-failing`), that \
+                      finding stands alone.",
         needs: "what the breaker did, five probes in a row that failed",
         look: Look::Dependency(probes_fail),
     },
@@ -270,8 +272,8 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let failed =
         turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
     let failed = failed.count();
-    // A target that is slower than its timeout is not asked too early.
-    if failed < PROBES_FAILED_MIN || targets::is_too_slow(chart, ward) {
+    // Where nothing is delivered any more, the cause is found, and no setting of the breaker heals it.
+    if failed < PROBES_FAILED_MIN || targets::is_standstill(chart, ward) {
         return None;
     }
     let rule = &chart.row_of(ward).rule;
@@ -291,8 +293,8 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         touched: failed as u64,
         evidence,
         advice: format!(
-            "`{}` is down: see to it; and let the breaker stay open for {} rather than {}, so that fewer events \
-             are spent on asking",
+            "find out why `{}` turns probes away; and let the breaker stay open for {} rather than {}, so that fewer \
+             events are spent on asking",
             ward.name,
             show_duration(wanted),
             show_duration(open)

@@ -222,7 +222,10 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
     let name = &record.policy.name;
     Some(Sign {
-        title: format!("`{}` gives up too early: the {retries} retries of `{name}` run out", member.queue),
+        title: match retries {
+            1 => format!("`{}` gives up too early: the only retry of `{name}` fails", member.queue),
+            _ => format!("`{}` gives up too early: the {retries} retries of `{name}` run out", member.queue),
+        },
         touched: count,
         evidence: vec![
             format!(
@@ -258,7 +261,8 @@ fn more_of(
     let wider = backoff.window().map(|known| ("window", show_duration(rounded_up(known * window))));
     values.extend(wider);
     let words = format!(
-        "make {more} retries instead of {}, with delays of up to {}; `redrive timeline` shows what that comes to",
+        "make {} instead of {}, with delays of up to {}; `redrive timeline` shows what that comes to",
+        counted(u64::from(more), "retry"),
         backoff.retries(),
         show_duration(longest)
     );

@@ -16,11 +16,11 @@ use crate::scenario::{Latency, Mood};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::policy::breaker::Phase;
 use redrive_core::policy::category::Category;
-use redrive_core::text::{show_duration, show_rounded};
+use redrive_core::text::{show_count, show_duration, show_rounded};
 
 /// Attempts that must have failed one after the other where no breaker has judged.
 const FAILED_MIN: usize = 5;
-/// The hundredths of them that must be of one kind.
+/// The hundredths of them that must have run into the timeout for a longer one to be proposed.
 const DOMINANT_PERCENT: u64 = 50;
 /// What failed longer ago says nothing of now, unless something waits.
 const LATELY: Duration = Duration::from_hours(1);
@@ -90,9 +90,12 @@ impl Way {
 
 /// Rows that lead to a dependency and deliver nothing any more.
 struct Standstill<'c, 'a> {
+    /// The most frequent one.
     way: Way,
+    /// How many failed in that way.
+    ways: u64,
     rows: Vec<&'c Member<'a>>,
-    /// What failed since something was last delivered.
+    /// What failed at the end, one after the other.
     failed: Vec<(&'c Member<'a>, &'a Story)>,
     waiting: u64,
 }
@@ -104,7 +107,7 @@ impl<'c, 'a> Standstill<'c, 'a> {
         let mut rows = Vec::new();
         let mut failed = Vec::new();
         for row in chart.rows_of(ward) {
-            let since = failed_since_delivered(row);
+            let since = failed_in_a_row(row);
             let enough = if has_opened { 1 } else { FAILED_MIN };
             if since.len() >= enough {
                 rows.push(row);
@@ -121,14 +124,22 @@ impl<'c, 'a> Standstill<'c, 'a> {
         }
         let ways: Vec<Way> = failed.iter().filter_map(|(row, story)| Way::of(row, story)).collect();
         let of = |way: Way| ways.iter().filter(|known| **known == way).count() as u64;
-        let is_most = |way: &Way| exceeds(of(*way), failed.len() as u64, DOMINANT_PERCENT);
-        let way = [Way::Slow, Way::Gone, Way::Failing].into_iter().find(is_most)?;
-        Some(Self { way, rows, failed, waiting })
+        // The last of equals is taken: a longer timeout is the least certain.
+        let way = [Way::Slow, Way::Failing, Way::Gone].into_iter().max_by_key(|way| of(*way))?;
+        Some(Self { way, ways: of(way), rows, failed, waiting })
     }
 
     /// The same, if calls fail in that way.
     fn by(way: Way, chart: &'c Chart<'a>, ward: &Ward<'a>) -> Option<Self> {
         Self::of(chart, ward).filter(|found| found.way == way)
+    }
+
+    /// How many calls failed in that way, as part of a sentence: `no call gets an answer`, `3 of 5 calls get no answer`.
+    fn title(&self, all: &str, some: &str) -> String {
+        match self.failed.len() as u64 {
+            count if count == self.ways => all.to_owned(),
+            count => format!("{} of {} {some}", show_count(self.ways), counted(count, "call")),
+        }
     }
 
     fn shown(&self, chart: &Chart<'_>) -> Vec<String> {
@@ -157,15 +168,14 @@ impl<'c, 'a> Standstill<'c, 'a> {
     }
 }
 
-/// What failed since something was last delivered, without what was given up under another limit; nothing if one
-/// of them says nothing of the target.
-fn failed_since_delivered<'a>(row: &Member<'a>) -> Vec<&'a Story> {
+/// What failed after the last attempt that was delivered, or that failed in a way that says nothing of the target;
+/// without what was given up under another limit.
+fn failed_in_a_row<'a>(row: &Member<'a>) -> Vec<&'a Story> {
     let mut attempts: Vec<_> =
         row.attempts().filter(|story| !timeouts::is_of_another_limit(row, story)).collect();
     attempts.sort_by_key(|story| story.started_at);
-    let last = attempts.iter().rposition(|story| matches!(story.end, End::Delivered { .. }));
-    let since = attempts.split_off(last.map_or(0, |last| last + 1));
-    if since.iter().all(|story| Way::of(row, story).is_some()) { since } else { Vec::new() }
+    let last = attempts.iter().rposition(|story| Way::of(row, story).is_none());
+    attempts.split_off(last.map_or(0, |last| last + 1))
 }
 
 /// Whether a row delivers nothing any more, which has a finding of its own.
@@ -177,9 +187,9 @@ pub(super) fn stands_still(chart: &Chart<'_>, row: &Member<'_>) -> bool {
     })
 }
 
-/// Whether nothing is delivered since calls run into the timeout.
-pub(super) fn is_too_slow(chart: &Chart<'_>, ward: &Ward<'_>) -> bool {
-    Standstill::by(Way::Slow, chart, ward).is_some()
+/// Whether rows that lead to a dependency deliver nothing any more, which has a finding of its own.
+pub(super) fn is_standstill(chart: &Chart<'_>, ward: &Ward<'_>) -> bool {
+    Standstill::of(chart, ward).is_some()
 }
 
 fn gone(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
@@ -190,7 +200,8 @@ fn gone(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         "see to it that `{}` runs and that its address is right: no setting of the book heals that",
         ward.name
     );
-    let title = format!("`{}` is gone: no call gets an answer", ward.name);
+    let title =
+        format!("`{}` is gone: {}", ward.name, found.title("no call gets an answer", "got no answer"));
     Some(found.sign(title, evidence, advice))
 }
 
@@ -199,7 +210,11 @@ fn failing(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!("look at `{}` itself: no setting of the book heals that", ward.name);
-    let title = format!("`{}` answers every call with an error", ward.name);
+    let title = if found.ways == found.failed.len() as u64 {
+        format!("`{}` answers every call with an error", ward.name)
+    } else {
+        format!("`{}` delivers nothing: {}", ward.name, found.title("", "were answered with an error"))
+    };
     Some(found.sign(title, evidence, advice))
 }
 
@@ -211,8 +226,9 @@ fn slow(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let change = found.rows.iter().try_fold(Change::new(), |change, row| {
         change.merged(&timeouts::set_limit(row, wanted(timeouts::first_limit(row)))).ok()
     });
-    let change = change.filter(|_| wanted(limit) > limit);
-    // Nobody has waited for an answer, so it is taken to come soon after the limit.
+    let is_dominant = exceeds(found.ways, found.failed.len() as u64, DOMINANT_PERCENT);
+    let change = change.filter(|_| wanted(limit) > limit && is_dominant);
+    // No attempt lasted until the answer came, so the answer is assumed to come soon after the limit.
     let (p50, p99) = (limit * 5 / 4, limit * 3 / 2);
     let line = timeouts::line_of(found.rows[0]);
     let mut evidence = found.shown(chart);
@@ -223,6 +239,13 @@ fn slow(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
         );
         format!("half of what was delivered before took up to {}, {part} of the limit", show_rounded(*took))
+    }));
+    evidence.extend(change.as_ref().map(|_| {
+        format!(
+            "no answer was waited for, so how long one takes is assumed: half within {}, 99 in 100 within {}",
+            show_duration(p50),
+            show_duration(p99)
+        )
     }));
     let longer = match &change {
         Some(_) => format!(

@@ -59,6 +59,18 @@ fn targets() -> Vec<Case> {
         ("few get through, and all are errors", "target-failing",
             opened(on("timeout: 2s").deliveries(4, "503 1ms waits")),
             on("timeout: 2s").deliveries(4, "422 1ms dead UNPROCESSABLE")),
+        ("a rejection between deliveries and an outage", "target-gone",
+            on("timeout: 2s").deliveries(5, "ok 9ms").deliveries(1, "422 1ms dead UNPROCESSABLE").deliveries(9, "refused 1ms waits"),
+            on("timeout: 2s").deliveries(5, "ok 9ms").deliveries(9, "refused 1ms waits").deliveries(1, "422 1ms dead UNPROCESSABLE")),
+        ("a 429 in an outage", "target-failing",
+            opened(on("timeout: 2s").deliveries(9, "ok 9ms").deliveries(2, "503 1ms waits").deliveries(1, "429 1ms waits").deliveries(3, "503 1ms waits")),
+            opened(on("timeout: 2s").deliveries(9, "ok 9ms").deliveries(3, "429 1ms waits"))),
+        ("half are refused and half are errors", "target-gone",
+            on("timeout: 2s").deliveries(4, "refused 1ms 503 1ms waits"),
+            on("timeout: 2s").deliveries(4, "refused 1ms 503 1ms waits").deliveries(1, "ok 9ms")),
+        ("no way has half of them", "target-failing",
+            opened(on("timeout: 2s").deliveries(2, "refused 1ms timeout 2s 503 1ms waits").deliveries(1, "503 1ms waits")),
+            on("timeout: 2s").deliveries(1, "refused 1ms timeout 2s 503 1ms waits")),
     ]
 }
 
@@ -197,9 +209,12 @@ fn breakers() -> Vec<Case> {
         ("no breaker at all", "breaker-never-opens",
             on("breaker: none").apart("3s").deliveries(40, "ok 1ms").deliveries(60, "503 1ms waits"),
             on("breaker: none").apart("3s").deliveries(90, "ok 1ms").deliveries(10, "503 1ms waits")),
-        ("a dependency that is down for long", "probes-keep-failing",
-            on("timeout: 3s").deliveries(9, "503 1ms waits").turns("30s", &["open"]).turns("30s", &down.repeat(6)),
-            on("timeout: 3s").deliveries(9, "503 1ms waits").turns("30s", &["open"]).turns("30s", &down.repeat(6)).turns("9s", &["half", "closed"])),
+        ("a dependency that refuses for long", "probes-keep-failing",
+            on("timeout: 3s").deliveries(9, "429 1ms waits").turns("30s", &["open"]).turns("30s", &down.repeat(6)),
+            on("timeout: 3s").deliveries(9, "429 1ms waits").turns("30s", &["open"]).turns("30s", &down.repeat(6)).turns("9s", &["half", "closed"])),
+        ("a dependency that is gone has a finding of its own", "probes-keep-failing",
+            on("timeout: 3s").deliveries(9, "429 1ms waits").turns("30s", &["open"]).turns("30s", &down.repeat(6)),
+            on("timeout: 3s").deliveries(9, "refused 1ms waits").turns("30s", &["open"]).turns("30s", &down.repeat(6))),
     ]
 }
 
@@ -347,6 +362,12 @@ pub(super) fn changes() -> Vec<(&'static str, &'static str, &'static str, Option
 #[rustfmt::skip]
 pub(super) fn shown() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
     vec![
+        ("few get through, and none is answered in time", "target-too-slow", &[
+            "the latest 3 attempts all failed, and nothing was delivered for 3s",
+            "NETWORK_TIMEOUT 3 times",
+            "900 deliveries wait",
+            "no answer was waited for, so how long one takes is assumed: half within 2s500ms, 99 in 100 within 3s",
+        ]),
         ("hangs hold slots for half a minute", "timeout-too-long", &[
             "of 155 attempts that arrived, 99 in 100 took up to 100ms",
             "5 attempts hung until the timeout of 30s, each in a slot that others could have used",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Advantage, Compared, Comparison, Measured, Side, Undecided, gains};
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::figures::Key;
-use redrive_core::text::{show_count, show_per_second, show_rounded};
+use redrive_core::text::{show_count, show_measured, show_per_second};
 
 /// What is told in words, the weightiest first. What arrives is told by what does not, attempts for each delivery by
 /// calls, and the most attempts of one by nothing: they are what the others cost.
@@ -81,7 +81,7 @@ fn shown_gain(metric: Metric, pair: (Value, Value)) -> String {
         Value::Never => "from never".to_owned(),
         Value::Nothing => "from nothing".to_owned(),
         _ if is_in_parts(metric) => format!("{:.0}%", gain * 100.0),
-        Value::Duration(_) => show_rounded(Duration::from_secs_f64(gain.max(0.0))),
+        Value::Duration(_) => show_measured(Duration::from_secs_f64(gain.max(0.0))),
         // What is counted is whole, and what is a ratio or a rate is told in parts.
         Value::Count(_) | Value::Number(_) | Value::PerSecond(_) | Value::Share(_) => show_whole(gain),
     }
@@ -134,7 +134,7 @@ pub(super) fn signed(a: Value, b: Value) -> String {
         (Value::Count(_), _) => show_whole(size),
         (Value::PerSecond(_), _) => show_per_second(size),
         (Value::Share(_), _) => format!("{:.2}%", size * 100.0),
-        (Value::Duration(_), _) => show_rounded(Duration::from_secs_f64(size)),
+        (Value::Duration(_), _) => show_measured(Duration::from_secs_f64(size)),
         (Value::Number(_) | Value::Never | Value::Nothing, _) => format!("{size:.2}"),
     };
     if apart == 0.0 { "0".to_owned() } else { format!("{sign}{shown}") }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::text::show_rounded;
+use redrive_core::text::show_measured;
 
 use crate::show::markup::escape;
 use crate::show::plot::Tone;
@@ -170,7 +170,7 @@ pub(crate) fn bars(bars: &[Bar]) -> String {
 
 /// A time that was measured.
 pub(crate) fn show(millis: u64) -> String {
-    show_rounded(Duration::from_millis(millis))
+    show_measured(Duration::from_millis(millis))
 }
 
 /// A part of a whole; only all of it is 100 %, and only nothing is 0 %.

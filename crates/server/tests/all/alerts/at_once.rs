@@ -10,6 +10,16 @@ use crate::run::Folder;
 use crate::server::{Server, until};
 use crate::target::{Target, status};
 
+/// The alerts that the book of troubles leads to while its services stay.
+const FOUND: [&str; 6] = [
+    "credentials-refused",
+    "misconfigured",
+    "internal-failure",
+    "policy-exhausted",
+    "secret-gone",
+    "archive-stuck",
+];
+
 /// How often each alert was told to the receiver that begins.
 fn begun(hook: &Target) -> BTreeMap<String, usize> {
     let mut begun = BTreeMap::new();
@@ -73,15 +83,7 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
             server.accept(&format!("{name}.a"), &format!("{name}-{number}"), "");
         }
     }
-    let alerts = [
-        "credentials-refused",
-        "misconfigured",
-        "internal-failure",
-        "policy-exhausted",
-        "secret-gone",
-        "archive-stuck",
-    ];
-    for alert in alerts {
+    for alert in FOUND {
         told(&hook, alert);
     }
     let refused = told(&hook, "credentials-refused");
@@ -114,7 +116,7 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
     super::until_looked_at(&server, 3);
     let begun = begun(&hook);
     assert!(begun.values().all(|count| *count == 1), "each is told once: {begun:?}");
-    assert_eq!(begun.len(), alerts.len() + 1, "and no other: {begun:?}");
+    assert_eq!(begun.len(), FOUND.len() + 1, "and no other: {begun:?}");
     server.stop().assert_calm();
 }
 

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::{CONTROL, Group, Looked, start};
 use crate::identity::{get, token};
-use crate::server::Server;
+use crate::server::{Server, until};
 
-/// What is seen of a server; none while it may still change.
-type See = fn(&Server) -> Option<String>;
+/// What is seen of a server.
+type See = fn(&Server) -> String;
 
 const ACCESS: &str = "access: { jwt: { secret: first, issuer: \"https://issuer.test\", audience: redrive } }";
 
@@ -44,20 +44,17 @@ services:
 "
             ))
         });
-        looked.differ(key, || {
-            let [first, second] = servers.each_ref().map(|(_, server)| see(server));
-            Some([first?, second?])
-        });
+        looked.differ(key, || Some([see(&servers[0].1), see(&servers[1].1)]));
     }
     looked.end();
 }
 
 /// What callers with tokens, or without, may do.
-fn opened(server: &Server) -> Option<String> {
+fn opened(server: &Server) -> String {
     let cases = [token("first", &json!({})), token("first", &json!({ "own": "admin" }))];
     let statuses =
         cases.map(|token| (get(server, "/v1/audit", &token).status, get(server, "/v1/keys", &token).status));
-    Some(format!("{} {statuses:?}", server.get("/v1/audit").status))
+    format!("{} {statuses:?}", server.get("/v1/audit").status)
 }
 
 fn post(server: &Server, path: &str, headers: &str) -> Value {
@@ -67,32 +64,34 @@ fn post(server: &Server, path: &str, headers: &str) -> Value {
 }
 
 /// How events are answered that pile up.
-fn piled(server: &Server) -> Option<String> {
+fn piled(server: &Server) -> String {
     post(server, "/v1/services/s/pause", "");
     let answers = [(); 3].map(|()| post(server, "/v1/events/a.b", ""));
     post(server, "/v1/services/s/resume", "");
-    Some(format!("{answers:?}"))
+    format!("{answers:?}")
 }
 
 /// Whether an event is still known a while after it was delivered.
-fn kept(server: &Server) -> Option<String> {
+fn kept(server: &Server) -> String {
     post(server, "/v1/events/a.b", "idempotency-key: e-1\r\n");
-    let event = server.event("e-1");
-    let deliveries = event["deliveries"].as_array().cloned().unwrap_or_default();
     // One that is on its way is not compared with one that was deleted.
-    let is_over = deliveries.iter().all(|delivery| delivery["state"] == "delivered");
-    is_over.then(|| deliveries.len().to_string())
+    until("it is delivered, or deleted", || {
+        let event = server.event("e-1");
+        let deliveries = event["deliveries"].as_array().cloned().unwrap_or_default();
+        let is_over = deliveries.iter().all(|delivery| delivery["state"] == "delivered");
+        is_over.then(|| deliveries.len().to_string())
+    })
 }
 
 /// Whether an event that comes again is known.
-fn remembered(server: &Server) -> Option<String> {
-    Some(post(server, "/v1/events/a.b", "idempotency-key: e-1\r\n").to_string())
+fn remembered(server: &Server) -> String {
+    post(server, "/v1/events/a.b", "idempotency-key: e-1\r\n").to_string()
 }
 
 /// Which alerts fire once there are dead letters.
-fn alerted(server: &Server) -> Option<String> {
+fn alerted(server: &Server) -> String {
     post(server, "/v1/events/a.c", "");
     let alerts = server.get("/v1/alerts").json()["alerts"].as_array().cloned().unwrap_or_default();
     let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
-    Some(firing.map(|alert| alert["name"].to_string()).collect())
+    firing.map(|alert| alert["name"].to_string()).collect()
 }

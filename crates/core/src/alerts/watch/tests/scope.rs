@@ -121,8 +121,8 @@ fn figures_are_told_apart_by_what_the_alert_says() {
         ("book",       "dead_letters > 1 by event_type",           vec!["event_type=a.b 140", "event_type=a.x 10"]),
         ("book",       "dead_letters > 1 by fingerprint",          vec!["fingerprint=f1 10", "fingerprint=f2 20", "fingerprint=f4 120"]),
         ("book",       "consumer_lag > 1 by channel",              vec!["channel=s 30", "channel=s/c 40", "channel=t 80"]),
-        ("book",       "latency_p99 > 1ms by dependency",          vec!["dependency=one 8s", "dependency=three 4s", "dependency=two 2s"]),
-        ("dependency", "latency_p99 > 1ms",                        vec!["8s"]),
+        ("book",       "latency_p99 > 1ms by dependency",          vec!["dependency=one 8s70ms", "dependency=three 4s40ms", "dependency=two 2s20ms"]),
+        ("dependency", "latency_p99 > 1ms",                        vec!["8s70ms"]),
     ];
     for (level, when, expected) in cases {
         assert_eq!(found(level, when), expected, "{level}: {when}");
