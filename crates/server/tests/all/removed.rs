@@ -150,6 +150,7 @@ fn shrinking(target: &Target) -> (String, String) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
     let target = Target::willing();
     let (before, after) = shrinking(&target);

@@ -98,7 +98,7 @@ fn a_backlog_drains_through_a_limit_that_rises_while_events_come() {
                 bucket.calls.iter().any(|(_, is_taken)| !is_taken).then_some(())
             });
             let event = |id: usize| json!({ "specversion": "1.0", "type": "orders.placed", "id": format!("pile-{id}"), "source": "/tests" });
-            let pile = Value::from_iter((0..PILE).map(event)).to_string();
+            let pile = (0..PILE).map(event).collect::<Value>().to_string();
             let headers = "content-type: application/cloudevents-batch+json\r\n";
             assert_eq!(server.post("/v1/events", headers, pile).status, 202);
             until_within(Duration::from_secs(150), "what has waited is taken while events come", || {
