@@ -281,8 +281,12 @@ fn import_per_service(bench: &mut Bench) {
     let theirs = foreign("ord", event("1"), at(0));
     let ours = foreign("svc", event("1"), at(0));
     assert_eq!(theirs.key, ours.key);
-    assert_eq!(imported(bench, &[theirs.clone()]), (1, 0));
-    assert_eq!(imported(bench, &[ours.clone()]), (1, 0), "another service's import swallows nothing");
+    assert_eq!(imported(bench, std::slice::from_ref(&theirs)), (1, 0));
+    assert_eq!(
+        imported(bench, std::slice::from_ref(&ours)),
+        (1, 0),
+        "another service's import swallows nothing"
+    );
     bench.crash();
     assert_eq!(imported(bench, &[theirs, ours]), (0, 2), "each is known within its service");
     let letters = bench.letters(&LetterFilter::default());
