@@ -10,6 +10,7 @@ use crate::target::{Target, status};
 /// Parts of addresses that open a door.
 const SECRETS: [&str; 5] =
     ["hunter2query", "T0SECRET/B0SECRET", "hunter2path", "hunter2topic", "hunter2pager"];
+const STREAMS: [&str; 2] = ["/v1/live", "/v1/happenings"];
 /// A password is shown to nobody, not even to admins.
 const PASSWORD: &str = "hunter2password";
 
@@ -45,10 +46,9 @@ alerts: [{{ when: \"dead_letters > 0\", severity: high, to: [ops, push, pager] }
     // Every GET that has a whole answer, and those that name something.
     let document: Value = serde_json::from_str(&redrive(&["openapi"]).printed()).expect("it is JSON");
     let paths = document["paths"].as_object().expect("there are paths").iter();
-    let streams = ["/v1/live", "/v1/happenings"];
     let mut paths: Vec<String> = paths
         .filter(|(path, item)| {
-            item.get("get").is_some() && !path.contains('{') && !streams.contains(&path.as_str())
+            item.get("get").is_some() && !path.contains('{') && !STREAMS.contains(&path.as_str())
         })
         .map(|(path, _)| path.clone())
         .collect();
@@ -83,19 +83,27 @@ alerts: [{{ when: \"dead_letters > 0\", severity: high, to: [ops, push, pager] }
     assert!(line.contains("/orders?token=************"), "{line}");
     // A book that is refused is shown in the log with its lines.
     folder.write("redrive.yaml", book.replace("receivers: {", "receivers: { bad: { slack: 7 },"));
-    let listeners = streams.map(|path| {
+    assert_refusal_is_masked(&server, [&viewer, &operator], &bound);
+    let ended = server.stop();
+    let log = ended.stdout + &ended.stderr;
+    assert!(SECRETS.into_iter().all(|secret| !log.contains(secret)) && !log.contains(PASSWORD), "{log}");
+}
+
+/// What is told of a refused book, in streams and in the state of the server.
+fn assert_refusal_is_masked(server: &Server, whole: [&String; 2], bound: &str) {
+    let assert_masked = |path: &str, body: &str| {
+        assert!(SECRETS.into_iter().all(|secret| !body.contains(secret)), "{path}: {body}");
+        assert!(!body.contains(PASSWORD), "{path}: {body}");
+    };
+    let listeners = STREAMS.map(|path| {
         let mut connection = server.client.connect().expect("it listens");
-        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&viewer));
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(whole[0]));
         connection.send(head.as_bytes()).expect("it is sent");
         assert!(connection.line().expect("it answers").contains(" 200 "), "{path}");
         (path, connection)
     });
     server.signal("HUP");
     server.err.wait_for("rule book refused");
-    let assert_masked = |path: &str, body: &str| {
-        assert!(SECRETS.into_iter().all(|secret| !body.contains(secret)), "{path}: {body}");
-        assert!(!body.contains(PASSWORD), "{path}: {body}");
-    };
     for (path, mut connection) in listeners {
         // Everything up to what is told of the refused book.
         let mut told = String::new();
@@ -105,15 +113,12 @@ alerts: [{{ when: \"dead_letters > 0\", severity: high, to: [ops, push, pager] }
         assert_masked(path, &told);
     }
     for path in ["/readyz", "/v1/status"] {
-        for key in [&viewer, &operator] {
+        for key in whole {
             let body = until("it is told", || {
-                Some(get(&server, path, key).body).filter(|body| body.contains("book-refused"))
+                Some(get(server, path, key).body).filter(|body| body.contains("book-refused"))
             });
             assert_masked(path, &body);
         }
-        assert_masked(path, &get(&server, path, &bound).body);
+        assert_masked(path, &get(server, path, bound).body);
     }
-    let ended = server.stop();
-    let log = ended.stdout + &ended.stderr;
-    assert!(SECRETS.into_iter().all(|secret| !log.contains(secret)) && !log.contains(PASSWORD), "{log}");
 }

@@ -130,12 +130,13 @@ fn what_waits_for_a_removed_service_goes_to_another_in_the_order_of_its_sessions
 }
 
 /// A book with a row of `mail` and a channel of `text`, and one without them, in which `new` takes those events.
-fn shrinking(target: &Target) -> (String, String) {
+fn shrinking(target: &Target, receiver: &Target) -> (String, String) {
     let url = target.url();
     let service = |name: &str, rest: &str| {
         format!("  {name}: {{ target: {{ http: \"{url}\" }}, retry: standard, order: session, {rest} }}\n")
     };
-    let book = |services: [String; 3]| format!("version: 1\nservices:\n{}", services.concat());
+    let receivers = format!("receivers: {{ ops: {{ webhook: \"{}\" }} }}\n", receiver.url());
+    let book = |services: [String; 3]| format!("version: 1\n{receivers}services:\n{}", services.concat());
     let before = [
         service("mail", "events: [orders.placed, orders.paid]"),
         service("text", "events: [text.sent], channels: { sms: { events: [\"sms.*\"] } }"),
@@ -149,11 +150,40 @@ fn shrinking(target: &Target) -> (String, String) {
     (book(before), book(after))
 }
 
+/// The log, the health and the list tell of the row and of the channel.
+fn assert_reported(server: &Server) {
+    let (row, channel) = (
+        "deliveries wait that no row of their service takes any more",
+        "deliveries wait for a service that the rule book has no more",
+    );
+    // One behind them waits for its turn.
+    let all = json!([
+        { "service": "mail", "waiting": 11, "in_book": true },
+        { "service": "text", "channel": "sms", "waiting": 2, "in_book": false },
+    ]);
+    assert_warned(server, row, "mail");
+    assert_warned(server, channel, "text/sms");
+    until("all wait for a rule", || (waiting(server) == all).then_some(()));
+    for path in ["/readyz", "/v1/status"] {
+        let degraded = until("it is degraded", || {
+            let degraded = server.get(path).json()["degraded"].clone();
+            let has =
+                |what: &str| degraded.as_array().is_some_and(|all| all.iter().any(|one| one["what"] == what));
+            (has("rule-removed") && has("service-removed")).then_some(degraded)
+        });
+        assert!(degraded.to_string().contains(&format!("{row}: mail (11 waiting)")), "{path}: {degraded}");
+        assert!(
+            degraded.to_string().contains(&format!("{channel}: text/sms (2 waiting)")),
+            "{path}: {degraded}"
+        );
+    }
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
-    let target = Target::willing();
-    let (before, after) = shrinking(&target);
+    let (target, receiver) = (Target::willing(), Target::willing());
+    let (before, after) = shrinking(&target, &receiver);
     let folder = Folder::with("redrive.yaml", &before);
     let server = Server::start(&folder);
     for service in ["mail", "text"] {
@@ -168,37 +198,6 @@ fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
     folder.write("redrive.yaml", &after);
     server.signal("HUP");
     server.err.wait_for("holds from now on");
-    let (row, channel) = (
-        "deliveries wait that no row of their service takes any more",
-        "deliveries wait for a service that the rule book has no more",
-    );
-    // One behind them waits for its turn.
-    let all = json!([
-        { "service": "mail", "waiting": 11, "in_book": true },
-        { "service": "text", "channel": "sms", "waiting": 2, "in_book": false },
-    ]);
-    let assert_reported = |server: &Server| {
-        assert_warned(server, row, "mail");
-        assert_warned(server, channel, "text/sms");
-        until("all wait for a rule", || (waiting(server) == all).then_some(()));
-        for path in ["/readyz", "/v1/status"] {
-            let degraded = until("it is degraded", || {
-                let degraded = server.get(path).json()["degraded"].clone();
-                let has = |what: &str| {
-                    degraded.as_array().is_some_and(|all| all.iter().any(|one| one["what"] == what))
-                };
-                (has("rule-removed") && has("service-removed")).then_some(degraded)
-            });
-            assert!(
-                degraded.to_string().contains(&format!("{row}: mail (11 waiting)")),
-                "{path}: {degraded}"
-            );
-            assert!(
-                degraded.to_string().contains(&format!("{channel}: text/sms (2 waiting)")),
-                "{path}: {degraded}"
-            );
-        }
-    };
     assert_reported(&server);
     until("an alert for each", || {
         let alerts = server.get("/v1/alerts").json();
@@ -214,11 +213,18 @@ fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
         assert_eq!(server.post(&format!("/v1/services/{service}/resume"), "", "").status, 200);
     }
 
+    assert_ways_out(&folder, &server, &target);
+    server.stop().assert_calm();
+}
+
+/// Ends what waits, or sends it elsewhere; what a row takes goes out.
+fn assert_ways_out(folder: &Folder, server: &Server, target: &Target) {
     let url = format!("http://{}", server.client.address);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     let listed = run(&["removed"]).printed();
     assert!(listed.contains("rows that took these events") && listed.contains("text/sms"), "{listed}");
-    let why = run(&["why", "o-1"]).printed();
+    let id = server.delivery("o-1")["id"].clone();
+    let why = run(&["why", id.as_str().expect("an id")]).printed();
     assert!(why.contains("redrive removed move mail --to SERVICE"), "{why}");
     let ended = run(&["removed", "dead-letter", "text/sms"]).printed();
     assert!(ended.contains("✓ 2 deliveries turned into dead letters\n"), "{ended}");
@@ -228,8 +234,11 @@ fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
     assert!(ended.contains("✓ 7 deliveries turned into dead letters\n"), "{ended}");
     // The row that is left takes what waited behind.
     server.until("o-11", "delivered");
-    until("the other service has its part", || (count(&server, "delivered") == 4).then_some(()));
-    assert_eq!((waiting(&server), count(&server, "dead"), target.count()), (json!([]), 9, 4));
+    until("the other service has its part", || {
+        let theirs = server.get("/v1/deliveries?service=new&state=delivered").json();
+        (theirs["deliveries"].as_array().map(Vec::len) == Some(3)).then_some(())
+    });
+    assert_eq!((waiting(server), count(server, "dead"), target.count()), (json!([]), 9, 4));
     for (code, expected) in [("RULE_REMOVED", 7), ("SERVICE_REMOVED", 2)] {
         let letters = server.get(&format!("/v1/dead-letters?code={code}")).json();
         assert_eq!(letters["dead_letters"].as_array().map(Vec::len), Some(expected), "{code}");
@@ -242,5 +251,4 @@ fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
         server.post("/v1/removed/mail/dead-letter", "", "").error(),
         (409, "SERVICE_IN_BOOK".to_owned())
     );
-    server.stop().assert_calm();
 }
