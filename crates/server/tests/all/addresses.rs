@@ -15,7 +15,6 @@ const STREAMS: [&str; 2] = ["/v1/live", "/v1/happenings"];
 const PASSWORD: &str = "hunter2password";
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn secrets_in_addresses_are_for_admins_only() {
     let target = Target::start(|call| status(if call.path.contains("orders") { 404 } else { 200 }));
     let at = target.address;

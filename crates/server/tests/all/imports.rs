@@ -30,7 +30,6 @@ fn line(service: &str, source: &str, id: &str) -> Value {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn letters_from_elsewhere_keep_nothing_out_and_stay_within_the_bounds_of_their_key() {
     let ago = AnHourAgo::new();
     let target = Target::willing();

@@ -180,7 +180,6 @@ fn assert_reported(server: &Server) {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn what_waits_for_a_removed_row_or_channel_is_reported_and_has_a_way_out() {
     let (target, receiver) = (Target::willing(), Target::willing());
     let (before, after) = shrinking(&target, &receiver);
