@@ -414,6 +414,8 @@ pub trait Reader: Send {
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError>;
     /// A dead letter with its event's data and all its attempts.
     fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError>;
+    /// The dead letters that had that id elsewhere: one for each service at most.
+    fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, StoreError>;
     /// Dead letters with their events' data and all attempts, the oldest first, beyond that one.
     fn export(
         &self,

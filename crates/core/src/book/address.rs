@@ -62,8 +62,7 @@ fn is_path(text: &str) -> bool {
     let text = text.split('#').next().unwrap_or_default();
     let (path, query) = text.split_once('?').unwrap_or((text, ""));
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>');
-    !path.contains(|c| is_odd(c) || matches!(c, '\\' | '^' | '`'))
-        && !query.contains(|c| is_odd(c) || c == '"')
+    !path.contains(|c| is_odd(c) || c == '`') && !query.contains(|c| is_odd(c) || c == '"')
 }
 
 #[cfg(test)]

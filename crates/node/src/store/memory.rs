@@ -158,6 +158,10 @@ impl Reader for MemoryReader {
         Ok(locked(&self.world).letter(key))
     }
 
+    fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, StoreError> {
+        Ok(locked(&self.world).imported_letters(key))
+    }
+
     fn export(
         &self,
         selection: &Selection,

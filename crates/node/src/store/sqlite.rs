@@ -330,7 +330,8 @@ impl Store for Sqlite {
         let fail = |source: io::Error| lock::not_opened(&path, &source);
         Pinned::new(&path, self.lock.database()).map_err(fail)?.check()?;
         // Before the file is closed, which may take the log away.
-        let walk = look_for_losses(&self.folder, self.options.loss)?;
+        // A loss was accepted for one start, not for the rest of the run.
+        let walk = look_for_losses(&self.folder, Loss::Refused)?;
         // What holds the file must let go of it first.
         self.writer = Writer::Gone;
         let writer = open_writer(&self.folder, self.lock.database(), &self.options)?;

@@ -138,7 +138,7 @@ pub(super) fn missing(found: Found, name: &str) -> ApiError {
     match found {
         Found::NotDead { id, state } => not_found(not_dead(id, &state)),
         Found::Several(candidates) => {
-            let message = format!("{} dead letters begin with `{name}`: type more digits", candidates.len());
+            let message = format!("{} dead letters match `{name}`: name one by its own id", candidates.len());
             ApiError::new(Code::AmbiguousId, message).with("candidates", candidates)
         }
         Found::Letter(_) | Found::Nothing => {

@@ -14,7 +14,7 @@ pub(crate) enum Found {
     Letter(Box<LetterView>),
     /// Deliveries begin so, and this one at least is not dead.
     NotDead { id: DeliveryId, state: DeliveryState },
-    /// Several letters begin so.
+    /// Several letters begin so, or had that id elsewhere.
     Several(Vec<String>),
     /// Nothing.
     Nothing,
@@ -27,8 +27,12 @@ pub(crate) fn letter(
     sees: impl Fn(&str) -> bool,
 ) -> Result<Found, StoreError> {
     let is_seen = |view: &DeliveryView| sees(view.queue.service.as_str());
-    let imported = reader.letter(&LetterKey::Imported(name.to_owned()))?;
-    if let Some(view) = imported.filter(|view| is_seen(&view.delivery)) {
+    let mut imported = reader.imported_letters(name)?;
+    imported.retain(|view| is_seen(&view.delivery));
+    if imported.len() > 1 {
+        return Ok(Found::Several(imported.iter().map(|view| view.delivery.id.to_string()).collect()));
+    }
+    if let Some(view) = imported.pop() {
         return Ok(Found::Letter(Box::new(view)));
     }
     let digits = name.strip_prefix("msg_").unwrap_or(name).to_lowercase();

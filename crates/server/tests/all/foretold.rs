@@ -58,7 +58,7 @@ arrivals:
 }
 
 /// A machine that stands still in each of so many runs is none to test on.
-const RUNS_MAX: usize = 2;
+const RUNS_MAX: usize = 4;
 
 /// What was foretold, with all of its report, and what came.
 #[track_caller]

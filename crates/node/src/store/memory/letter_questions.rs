@@ -36,14 +36,16 @@ impl World {
     }
 
     pub(super) fn letter(&self, key: &LetterKey) -> Option<LetterView> {
-        let number = match key {
-            LetterKey::Delivery(id) => self.find_letter(*id).ok()?,
-            LetterKey::Imported(key) => {
-                let mut named = self.imported.iter().filter(|(of, _)| derive::imported_as(of) == key);
-                named.find_map(|(_, seq)| self.letter_number(*seq))?
-            }
-        };
-        Some(self.letter_view(number, Stories::Told))
+        match key {
+            LetterKey::Delivery(id) => Some(self.letter_view(self.find_letter(*id).ok()?, Stories::Told)),
+            LetterKey::Imported(key) => self.imported_letters(key).into_iter().next(),
+        }
+    }
+
+    pub(super) fn imported_letters(&self, key: &str) -> Vec<LetterView> {
+        let named = self.imported.iter().filter(|(of, _)| derive::imported_as(of) == key);
+        let numbers = named.filter_map(|(_, seq)| self.letter_number(*seq));
+        numbers.map(|number| self.letter_view(number, Stories::Told)).collect()
     }
 
     pub(super) fn export(

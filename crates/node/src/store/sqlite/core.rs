@@ -82,12 +82,12 @@ impl Core {
 
     fn save_log(&mut self, on: &Connection) {
         let path = self.path.display();
-        let (log, fault) = match Checkpointer::empty(on) {
+        let (log, fault) = match Checkpointer::save(on) {
             Ok(Emptied::Whole) => (Log::Saved, None),
             Ok(Emptied::Partly) => (Log::NotSaved, Some("it is being read".to_owned())),
             Err(fault) => (Log::NotSaved, Some(fault.to_string())),
         };
-        if self.log == log {
+        if self.log == log || self.log == Log::Saved {
             return;
         }
         self.log = log;

@@ -16,10 +16,11 @@ use crate::store::letter::{ImportedLetter, Ordered};
 const INSERT: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, 0, NULL, NULL, ?11, NULL, ?12, NULL, NULL)";
 
-/// By the key with its service, or by the key alone as earlier releases remembered it.
+/// By the key with its service, or by the key alone as earlier releases remembered it; of a letter that was replayed
+/// since, the service of then is not known any more.
 pub(super) const KNOWN: &str = "SELECT 1 FROM imported i CROSS JOIN deliveries d ON d.seq = i.delivery
     CROSS JOIN queues q ON q.id = d.queue
-    WHERE i.key IN (?1, ?2) AND d.state <> 7 AND (i.key = ?1 OR q.service = ?3)";
+    WHERE i.key IN (?1, ?2) AND d.state <> 7 AND (i.key = ?1 OR q.service = ?3 OR d.replays IS NOT NULL)";
 
 impl Work<'_> {
     pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> Result<Ordered, Fault> {

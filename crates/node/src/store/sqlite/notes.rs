@@ -100,7 +100,9 @@ impl Work<'_> {
             }
         };
         let event = Arc::new(event);
-        let Some(Routed { to, keys }) = admit::route(self, routes, &event, self.now)? else { return Ok(()) };
+        // A key that was read from damage may be the one of another event: it is neither looked up nor kept.
+        let routes: Vec<Addressee> = routes.iter().map(|route| keyless(route, integrity)).collect();
+        let Some(Routed { to, keys }) = admit::route(self, &routes, &event, self.now)? else { return Ok(()) };
         let update = "UPDATE events SET first_delivery = ?2, deliveries = ?3 WHERE seq = ?1";
         let first = place(self.state.meta.last.next());
         self.run(update, [place(at).into(), first.into(), admit::deliveries(to.len()).into()])?;
@@ -108,10 +110,15 @@ impl Work<'_> {
         for addressee in to {
             waiting.extend(self.add_delivery(at, (&event, integrity), addressee, Fit::Waits)?);
         }
-        // A key that was read from damage may be the one of another event.
-        match integrity {
-            Integrity::Intact => self.keep_keys(at, &keys),
-            Integrity::Damaged => Ok(()),
-        }
+        self.keep_keys(at, &keys)
     }
+}
+
+/// The addressee, without a key of its own where the event is damaged.
+fn keyless(addressee: &Addressee, integrity: Integrity) -> Addressee {
+    let mut addressee = addressee.clone();
+    if integrity == Integrity::Damaged {
+        addressee.copies.key = None;
+    }
+    addressee
 }

@@ -142,6 +142,10 @@ impl Reader for SqliteReader {
         self.ask(|look| look.letter(key))
     }
 
+    fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, StoreError> {
+        self.ask(|look| look.imported_letters(key))
+    }
+
     fn export(
         &self,
         selection: &Selection,

@@ -113,6 +113,13 @@ impl Checkpointer {
         })
     }
 
+    /// Copies the log into the database. Readers may keep it from being emptied; what counts is that all is copied.
+    pub(super) fn save(connection: &Connection) -> Result<Emptied, Fault> {
+        let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        let is_copied = frames.others == Others::Away || frames.copied >= frames.all;
+        Ok(if is_copied { Emptied::Whole } else { Emptied::Partly })
+    }
+
     fn restart(&mut self, connection: &Connection, bytes: u64) -> Result<(), Fault> {
         // While the thread is at it, most of the work is being done; but there is an end to patience.
         if self.helper.is_busy() {

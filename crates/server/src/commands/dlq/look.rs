@@ -223,7 +223,7 @@ fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value
             return Ok((view::written(&letter, form.unwrap_or(Form::Envelope)), folder.now));
         }
         Found::NotDead { id, state } => not_dead(id, &state),
-        Found::Several(ids) => format!("{} dead letters begin so: {}", ids.len(), ids.join(", ")),
+        Found::Several(ids) => format!("{} dead letters match: {}", ids.len(), ids.join(", ")),
         Found::Nothing => format!("there is no dead letter `{}`", plain(name)),
     };
     Err(Refused(problem).into())

@@ -79,22 +79,20 @@ impl Look<'_> {
                 let Ok(at) = i64::try_from(id.seq().get()) else { return Ok(None) };
                 Ok(self.letter_at(at, Depth::All)?.filter(|letter| letter.delivery.id == *id))
             }
-            LetterKey::Imported(key) => {
-                let mut statement =
-                    self.connection.prepare_cached("SELECT delivery FROM imported WHERE key = ?1")?;
-                let services: BTreeSet<&ServiceName> =
-                    self.queues.values().map(|queue| &queue.service).collect();
-                let of_services = services.into_iter().map(|service| derive::import_key(service, key));
-                for key in of_services.chain([key.clone()]) {
-                    let at: Option<i64> = statement.query_row([key], |row| row.get(0)).optional()?;
-                    let letter = at.map_or(Ok(None), |at| self.letter_at(at, Depth::All))?;
-                    if letter.is_some() {
-                        return Ok(letter);
-                    }
-                }
-                Ok(None)
-            }
+            LetterKey::Imported(key) => Ok(self.imported_letters(key)?.into_iter().next()),
         }
+    }
+
+    pub(super) fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, Fault> {
+        let mut statement = self.connection.prepare_cached("SELECT delivery FROM imported WHERE key = ?1")?;
+        let services: BTreeSet<&ServiceName> = self.queues.values().map(|queue| &queue.service).collect();
+        let of_services = services.into_iter().map(|service| derive::import_key(service, key));
+        let mut letters = Vec::new();
+        for key in of_services.chain([key.to_owned()]) {
+            let at: Option<i64> = statement.query_row([key], |row| row.get(0)).optional()?;
+            letters.extend(at.map_or(Ok(None), |at| self.letter_at(at, Depth::All))?);
+        }
+        Ok(letters)
     }
 }
 
