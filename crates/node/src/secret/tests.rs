@@ -49,7 +49,7 @@ async fn secrets_are_found_where_the_book_says() {
         ("a folder",            itself,                                     error(format!("{} is not a file", folder.path().display()))),
         ("a large file",        file("large", &large),                      error(format!("{} is larger than 64 KiB, which is no secret", path("large")))),
         // Cargo sets this one for every test.
-        ("a variable",          "env: CARGO_PKG_NAME".to_owned(),           Ok(vec!["redrive"])),
+        ("a variable",          "env: CARGO_PKG_NAME".to_owned(),           Ok(vec!["redrive-node"])),
         ("no variable",         "env: REDRIVE_TEST_UNSET".to_owned(),       error("the environment has no variable REDRIVE_TEST_UNSET".to_owned())),
         ("a command",           sh("echo new; echo old >&1"),               Ok(vec!["new", "old"])),
         ("without a shell",     "command: [echo, $HOME; id]".to_owned(),    Ok(vec!["$HOME; id"])),

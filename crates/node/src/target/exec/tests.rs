@@ -88,7 +88,7 @@ async fn a_program_gets_the_event_and_what_tells_the_delivery_apart() {
     let lines: Vec<&str> = report.output.lines().filter(|line| !line.starts_with("REDRIVE_RUN=")).collect();
     let (id, webhook) = (delivery.id.to_string(), webhook_id(delivery.id));
     let expected = [
-        "CARGO_PKG_NAME=redrive".to_owned(),
+        "CARGO_PKG_NAME=redrive-node".to_owned(),
         "OWN=one".to_owned(),
         "REDRIVE_ATTEMPT=3".to_owned(),
         "REDRIVE_CORRELATION_ID=c-1".to_owned(),

@@ -143,14 +143,19 @@ impl tracing::Subscriber for Alerts {
 
 #[test]
 fn whoever_hears_of_a_new_book_may_use_it() {
+    const WITH_D: &str = "version: 1\ndependencies: { alerts: { kind: ntfy }, d: { kind: ntfy } }\n";
+    const WITHOUT_D: &str = "version: 1\ndependencies: { alerts: { kind: ntfy } }\n";
     let (heard, levels) = mpsc::channel();
     std::thread::spawn(move || {
-        let book = Book::parse("version: 1\ndependencies: { alerts: { kind: ntfy }, d: { kind: ntfy } }\n");
-        let book = book.expect("a sound book");
+        let book = Book::parse(WITH_D).expect("a sound book");
         let _guards = ["alerts", "d"].map(|name| book.guard(name).expect("the book has it"));
+        // Once without a subscriber: another test that logs the same for the first time while a subscriber is made
+        // would leave the line switched off for it.
+        book.reload(WITHOUT_D).expect("a sound book");
+        book.reload(WITH_D).expect("a sound book");
         let alerts = Alerts { book: book.clone(), heard };
         tracing::subscriber::with_default(alerts, || {
-            book.reload("version: 1\ndependencies: { alerts: { kind: ntfy } }\n").expect("a sound book");
+            book.reload(WITHOUT_D).expect("a sound book");
         });
     });
     for level in ["WARN", "INFO"] {
