@@ -28,7 +28,6 @@ mod port;
 mod queue;
 mod ramp;
 mod replays;
-mod sabotage;
 mod settle;
 mod share;
 #[cfg(test)]
@@ -52,7 +51,6 @@ pub use self::port::{
 };
 use self::queue::{Presence, PushAt, Queue, Ready, Starts};
 use self::replays::Replays;
-use self::sabotage::Sabotage;
 use self::share::Shares;
 pub use self::view::{DependencyView, HeldQueue, QueueView, RemovedQueue, RowView};
 pub use self::wait::{Asked, Stands, Wait};
@@ -98,8 +96,6 @@ pub struct Engine {
     timers: BTreeSet<(Timestamp, Timer)>,
     asked_to_wake_at: Option<Timestamp>,
     effects: VecDeque<Effect>,
-    #[cfg(test)]
-    sabotage: Option<Sabotage>,
 }
 
 /// Whether anything may start.
@@ -263,8 +259,6 @@ impl Engine {
             timers: BTreeSet::new(),
             asked_to_wake_at: None,
             effects: VecDeque::new(),
-            #[cfg(test)]
-            sabotage: None,
         };
         for (service, since) in setup.paused {
             let place = engine.service(&service);
@@ -296,7 +290,7 @@ impl Engine {
             Input::Ended { call, ending } => self.ended(call, &ending, now),
             Input::Settled { delivery, fate, promoted } => {
                 self.settled(delivery, fate, now);
-                if let Some(row) = promoted.filter(|_| !self.sabotaged_by(Sabotage::ForgetsSession)) {
+                if let Some(row) = promoted {
                     self.arrive(*row, now);
                 }
             }
@@ -305,7 +299,6 @@ impl Engine {
                 let ended = self.replays.advanced(job, sent);
                 self.tell_replay(ended);
             }
-            Input::Released(_) if self.sabotaged_by(Sabotage::ForgetsReleased) => {}
             Input::Released(name) => {
                 let place = self.queue(&name);
                 self.queues[place.0].left_on_disk();
@@ -436,9 +429,7 @@ impl Engine {
         }
         self.replays.store_healed();
         for place in (0..self.queues.len()).map(QueuePlace) {
-            if !self.sabotaged_by(Sabotage::ForgetsHealing) {
-                self.queues[place.0].explore();
-            }
+            self.queues[place.0].explore();
             self.look_for_more(place, now);
             self.wake_lines(place);
         }
@@ -472,9 +463,7 @@ impl Engine {
             let name = Arc::clone(&queue.name);
             let due = queue.take_all_due();
             for ready in queue.take_all() {
-                if !self.sabotaged_by(Sabotage::ForgetsOnReload) {
-                    self.line_up(place, ready.waiting, PushAt::Back, now);
-                }
+                self.line_up(place, ready.waiting, PushAt::Back, now);
             }
             for (due_at, row) in due {
                 // Without a rule it is put aside now, and not when its time has come.
@@ -501,10 +490,6 @@ impl Engine {
 
     fn divide_shares(&mut self) {
         self.shares.divide(self.bounds.calls, self.services.len());
-        #[cfg(test)]
-        if self.sabotaged_by(Sabotage::SharesNothing) {
-            self.shares.lend_all(self.bounds.calls);
-        }
     }
 
     /// Every queue of the book has its place, and so its share, before anything arrives.
@@ -579,9 +564,6 @@ impl Engine {
 
     /// How much of the time until now Redrive was down or could not write.
     fn away_within(&self, from: Timestamp, now: Timestamp) -> Duration {
-        if self.sabotaged_by(Sabotage::CountsAbsence) {
-            return Duration::ZERO;
-        }
         let lasting = self.store_failing_since.map_or(Duration::ZERO, |since| now.since(since.max(from)));
         self.absences.within(from, now) + lasting
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::dependency::{Asks, Gate, Ticket};
 use super::port::{Call, CallId, Effect, Next, Settlement, Signal, Waiting};
 use super::queue::{LineStatus, Presence, PushAt, Ready, Starts};
-use super::sabotage::Sabotage;
 use super::{Company, DependencyPlace, Engine, InFlight, LinePlace, QueuePlace, Running, Stage, Start};
 use crate::ids::DeliveryId;
 use crate::policy::breaker::{Phase, State, Transition};
@@ -40,8 +39,7 @@ pub(super) enum Held {
 
 impl Engine {
     fn may_start(&self) -> bool {
-        let may_settle = self.store_failing_since.is_none() || self.sabotaged_by(Sabotage::StartsUnsettled);
-        may_settle && self.running == Running::Yes && self.caution.alone.is_none()
+        self.store_failing_since.is_none() && self.running == Running::Yes && self.caution.alone.is_none()
     }
 
     pub(super) fn dispatch(&mut self, now: Timestamp) {
@@ -96,7 +94,7 @@ impl Engine {
     fn take_turn(&mut self, place: LinePlace, now: Timestamp) -> Turn {
         let queue = &self.queues[place.queue.0];
         let Presence::Here { batch_max, .. } = queue.presence else { return Turn::Idle };
-        if self.services[queue.service.0].is_paused() && !self.sabotaged_by(Sabotage::IgnoresPause) {
+        if self.services[queue.service.0].is_paused() {
             return Turn::Idle;
         }
         if queue.lines[place.line].ready.is_empty() {
@@ -120,7 +118,7 @@ impl Engine {
         }
         let (rule, dependency, delivery) = (Arc::clone(&first.rule), line.dependency, first.waiting.id);
         let asks = Asks::of(&first.waiting, &rule);
-        let (gate, transition) = self.admit(dependency, &rule, asks, now);
+        let (gate, transition) = self.dependencies[dependency.0].admit(&rule, asks, now);
         if let Some(transition) = transition {
             self.breaker_changed(dependency, transition, Some(delivery), now);
         }
@@ -144,23 +142,6 @@ impl Engine {
             }
             Gate::Busy => Turn::AwaitDependency,
         }
-    }
-
-    fn admit(
-        &mut self,
-        dependency: DependencyPlace,
-        rule: &Rule,
-        asks: Asks,
-        now: Timestamp,
-    ) -> (Gate, Option<Transition>) {
-        let dependency = &mut self.dependencies[dependency.0];
-        #[cfg(test)]
-        if let Some(way) = self.sabotage
-            && way.passes(dependency.breaker.state(now))
-        {
-            return dependency.admit(&Rule { breaker: None, ..rule.clone() }, asks, now);
-        }
-        dependency.admit(rule, asks, now)
     }
 
     /// Of a line whose breaker is not closed, one whose failure did not open it: that one had its chance. Of

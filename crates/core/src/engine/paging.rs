@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::port::{Effect, Page, Waiting, Wanted};
 use super::queue::{Entry, LineStatus, PushAt, Ready};
-use super::sabotage::Sabotage;
 use super::{Engine, LinePlace, Presence, QueuePlace, Running, ServicePlace, Timer};
 use crate::ids::Seq;
 use crate::time::Timestamp;
@@ -12,7 +11,7 @@ use crate::time::Timestamp;
 impl Engine {
     /// A delivery is durable, and at the head of its session if it has one.
     pub(super) fn arrive(&mut self, row: Waiting, now: Timestamp) {
-        if self.known.contains_key(&row.id.seq()) && !self.sabotaged_by(Sabotage::TakesTwice) {
+        if self.known.contains_key(&row.id.seq()) {
             return;
         }
         let place = self.queue(&row.queue);
@@ -28,10 +27,6 @@ impl Engine {
             self.learn(place, row.id.seq(), row.bytes());
             self.line_up(place, row, PushAt::Back, now);
         } else {
-            #[cfg(test)]
-            if self.sabotaged_by(Sabotage::ForgetsBacklog) {
-                self.queues[place.0].forget_backlog();
-            }
             self.look_for_more(place, now);
         }
     }
@@ -44,13 +39,7 @@ impl Engine {
         let (bounds, seq, bytes) = (self.bounds, row.id.seq(), row.bytes());
         match self.queues[place.0].put_off(due_at, row, &bounds) {
             Entry::Fits => self.learn(place, seq, bytes),
-            Entry::StaysOnDisk => {
-                #[cfg(test)]
-                if self.sabotaged_by(Sabotage::ForgetsDue) {
-                    self.queues[place.0].forget_due();
-                }
-                self.forget(place, seq);
-            }
+            Entry::StaysOnDisk => self.forget(place, seq),
         }
         self.set_queue_timer(place, now);
     }
@@ -74,7 +63,7 @@ impl Engine {
         let bounds = self.bounds;
         let mut taken = 0;
         for row in &page.rows {
-            if !self.known.contains_key(&row.id.seq()) || self.sabotaged_by(Sabotage::TakesTwice) {
+            if !self.known.contains_key(&row.id.seq()) {
                 if !self.queues[place.0].may_take(row, page.wanted, &bounds) {
                     break;
                 }

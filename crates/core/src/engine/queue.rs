@@ -330,16 +330,6 @@ impl Queue {
         self.loading_due = false;
     }
 
-    #[cfg(test)]
-    pub(super) fn forget_backlog(&mut self) {
-        self.on_disk = None;
-    }
-
-    #[cfg(test)]
-    pub(super) fn forget_due(&mut self) {
-        self.due_on_disk = None;
-    }
-
     /// How many wait in memory: ready, and for their time.
     pub(super) fn in_memory(&self) -> (u32, usize) {
         (self.first.rows + self.retries.rows, self.due.len())

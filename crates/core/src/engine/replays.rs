@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::port::{Advance, Death, Effect, Followers, Next, Settlement, Signal, Waiting};
-use super::sabotage::Sabotage;
 use super::{Engine, Running, Timer};
 use crate::book::model::Order;
 use crate::book::{LetterRule, RuleBook};
@@ -39,7 +38,7 @@ const BURST_SPAN: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(super) struct Replays(BTreeMap<ReplayId, Replay>);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Replay {
     job: ReplayJob,
     step: Step,
@@ -61,7 +60,7 @@ enum Trust {
 }
 
 /// No replay has sent so many letters: a step that says so is answered with the replay as it is.
-const NEVER_SENT: u64 = u64::MAX;
+pub(super) const NEVER_SENT: u64 = u64::MAX;
 
 /// Whether a step is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,30 +264,6 @@ impl Replay {
         self.next_at = self.next_at.max(now - BURST_SPAN);
     }
 
-    /// What it wants if it is broken in that way.
-    #[cfg(test)]
-    fn wish_under(&self, sabotage: Option<Sabotage>, now: Timestamp) -> Wish {
-        let mut replay = self.clone();
-        match sabotage {
-            Some(Sabotage::ReplaysThroughPause) if replay.job.state.is_open() => {
-                replay.job.state = ReplayState::Running;
-            }
-            Some(Sabotage::SkipsWaves) => replay.job.pace.manner = Manner::Straight,
-            Some(Sabotage::IgnoresRate) => replay.job.pace.rate = None,
-            Some(Sabotage::IgnoresConcurrency) => {
-                replay.job.pace.concurrency = limits::REPLAY_CONCURRENCY_DEFAULT;
-            }
-            Some(Sabotage::ForgetsReplays) => replay.tally = Trust::Known,
-            Some(_) | None => {}
-        }
-        match replay.wish(now) {
-            Wish::Step(advance) if sabotage == Some(Sabotage::RepeatsSteps) => {
-                Wish::Step(Advance { letters_max: advance.letters_max.max(1), ..advance })
-            }
-            wish @ (Wish::Nothing | Wish::Step(_) | Wish::WakeAt(_)) => wish,
-        }
-    }
-
     /// Letters that may be sent beside those on their way; none until a good part has arrived, since every
     /// step costs a look.
     fn room(&self, in_flight: u64) -> u32 {
@@ -328,11 +303,7 @@ impl Engine {
             return;
         }
         for (id, replay) in &mut self.replays.0 {
-            #[cfg(not(test))]
-            let wish = replay.wish(now);
-            #[cfg(test)]
-            let wish = replay.wish_under(self.sabotage, now);
-            let wake_at = match wish {
+            let wake_at = match replay.wish(now) {
                 Wish::Step(advance) => {
                     replay.asked(now);
                     self.effects.push_back(Effect::Advance(advance));
@@ -359,13 +330,12 @@ impl Engine {
     /// Adds to a death what the rule book says of its letter, and what a replay makes of it.
     pub(super) fn complete_letter(&self, row: &Waiting, settlement: &mut Settlement) {
         let Next::Dead(death) = &mut settlement.next else { return };
-        let lets_go = self.sabotaged_by(Sabotage::LetsFollowersGo);
         let books = std::iter::once(&self.book).chain(self.older_books.iter().rev());
         let rule = books.into_iter().find_map(|book| letter_rule(book, row));
         if let Some(rule) = rule {
             death.name = rule.name(row.event.event_type.as_str());
             death.consumer_group.clone_from(&rule.consumer_group);
-            if rule.order == Order::SessionStrict && row.sequence.is_some() && !lets_go {
+            if rule.order == Order::SessionStrict && row.sequence.is_some() {
                 death.followers = Followers::Wait;
             }
         } else {
@@ -373,9 +343,8 @@ impl Engine {
             death.consumer_group = row.queue.service.to_string();
         }
         if let Some((tier, stop)) = self.replays.judge(row, death, rule) {
-            let tier = if self.sabotaged_by(Sabotage::KeepsTier) { death.tier } else { tier };
             death.tier = tier;
-            settlement.stop = stop.filter(|_| !self.sabotaged_by(Sabotage::NeverStopsCanary));
+            settlement.stop = stop;
             if let Some(story) = &mut settlement.story
                 && let Told::Dead { tier: told, .. } = &mut story.verdict
             {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::port::{CallId, Death, Effect, Ending, Fate, Followers, Made, Next, Settlement, Signal, Waiting};
 use super::queue::{PushAt, Ready, Starts};
-use super::sabotage::Sabotage;
 use super::{Engine, InFlight, QueuePlace, Settling, Stage};
 use crate::book::RuleBook;
 use crate::engine::story::{End, Facts, HeldBy, Story, Told};
@@ -57,19 +56,12 @@ impl Engine {
                 let end = worker::End::Run { outcome: &outcome, reply, report };
                 settlement.emits = worker.ended(&row, end, &settlement);
             }
-            if self.sabotaged_by(Sabotage::RetriesForEver) && matches!(settlement.next, Next::Dead(_)) {
-                settlement.next = Next::Due { at: now };
-            }
             self.tell_alert(&row, &decision, &settlement);
             if settlement.pause.is_some() {
                 let service = self.queues[queue.0].service;
                 self.services[service.0].pause(now);
             }
-            let id = row.id;
             self.settle(queue, row, settlement, Stage::Over { dependency, beside });
-            if self.sabotaged_by(Sabotage::SettlesEarly) {
-                self.settled(id, Fate::Written, now);
-            }
         }
         if let Outcome::Failed(failure) = &outcome
             && failure.category == Category::RateLimited
@@ -85,11 +77,9 @@ impl Engine {
     }
 
     fn throttled(&mut self, place: super::DependencyPlace, failure: &Failure, now: Timestamp) {
-        let careless = self.sabotaged_by(Sabotage::IgnoresRetryAfter);
         let dependency = &mut self.dependencies[place.0];
         let settings = dependency.settings;
-        let asked_for = failure.retry_after.filter(|_| !careless);
-        dependency.throttle.throttled(&settings, asked_for, now);
+        dependency.throttle.throttled(&settings, failure.retry_after, now);
         if let Some(until) = dependency.throttle.hold_until().filter(|_| failure.retry_after.is_some()) {
             let signal = Signal::DependencyHeld { dependency: dependency.name.clone(), until };
             self.effects.push_back(Effect::Signal(Box::new(signal)));
@@ -135,9 +125,7 @@ impl Engine {
             settlement.emits = worker.ended(&waiting, worker::End::GivenUp, &settlement);
         }
         let settlement = Arc::new(settlement);
-        if !(self.sabotaged_by(Sabotage::LosesOutcome) && waiting.id.content().is_multiple_of(64)) {
-            self.effects.push_back(Effect::Settle(Arc::clone(&settlement)));
-        }
+        self.effects.push_back(Effect::Settle(Arc::clone(&settlement)));
         let seq = waiting.id.seq();
         let before = self.settling.insert(seq, Settling { settlement, waiting, queue, stage });
         assert!(before.is_none(), "a delivery is settled once at a time");
@@ -189,7 +177,7 @@ impl Engine {
         match (&settlement.next, stage) {
             (Next::Delivered | Next::Dead(_), _) => self.forget(queue, seq),
             (Next::Ready, _) => self.line_up(queue, Waiting { due_at: None, ..row }, PushAt::Front, now),
-            (Next::Due { at }, _) if *at <= now || self.sabotaged_by(Sabotage::RetriesAtOnce) => {
+            (Next::Due { at }, _) if *at <= now => {
                 self.line_up(queue, Waiting { due_at: Some(*at), ..row }, PushAt::Back, now);
             }
             (Next::Due { at }, _) => self.wait_for(queue, *at, Waiting { due_at: Some(*at), ..row }, now),

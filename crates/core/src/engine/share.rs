@@ -50,24 +50,24 @@ impl Shares {
         }
         self.in_flight[service] -= 1;
     }
-
-    /// Sets nothing aside for anybody.
-    #[cfg(test)]
-    pub(super) fn lend_all(&mut self, calls_max: u32) {
-        self.own = 0;
-        self.lendable = calls_max;
-        self.lent = self.in_flight.iter().sum();
-    }
-
-    #[cfg(test)]
-    fn in_flight(&self, service: usize) -> u32 {
-        self.in_flight[service]
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Shares {
+        /// Sets nothing aside for any service.
+        pub(in crate::engine) fn lend_all(&mut self, calls_max: u32) {
+            self.own = 0;
+            self.lendable = calls_max;
+            self.lent = self.in_flight.iter().sum();
+        }
+
+        fn in_flight(&self, service: usize) -> u32 {
+            self.in_flight[service]
+        }
+    }
 
     fn of(calls_max: u32, services: usize) -> Shares {
         let mut shares = Shares::new();

@@ -13,6 +13,7 @@ mod checker;
 mod dice;
 mod orders;
 mod plan;
+mod sabotage;
 mod store;
 mod targets;
 mod world;
@@ -25,8 +26,8 @@ use std::sync::{Mutex, PoisonError};
 
 use self::checker::Violation;
 use self::plan::Plan;
+use self::sabotage::Sabotage;
 use self::world::{Summary, Trace, World};
-use super::sabotage::Sabotage;
 
 /// Seeds that must keep the promise, unless `REDRIVE_SEEDS` asks for more.
 const SEEDS: u64 = 2_000;

@@ -15,7 +15,7 @@ use self::letters::Letter;
 use self::replays::Replay;
 use super::checker::Checker;
 use super::plan::Act;
-use crate::engine::sabotage::Sabotage;
+use crate::engine::simulation::sabotage::Sabotage;
 use crate::engine::{
     Absences, Command, Death, Fate, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted,
 };

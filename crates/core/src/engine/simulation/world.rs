@@ -16,11 +16,11 @@ use super::checker::{Checker, Seen, Violation};
 use super::dice::Dice;
 use super::orders::{Order, Ordered};
 use super::plan::{Act, ClockStep, FirstCommit, Manner, Plan, RunEnd};
+use super::sabotage::{Sabotage, SabotagedEngine};
 use super::store::{Addressee, Store};
 use super::targets;
 use super::writer::{self, Request, Submission, Writer};
-use crate::engine::sabotage::Sabotage;
-use crate::engine::{CallId, Effect, Ending, Engine, Fate, Input, Setup};
+use crate::engine::{CallId, Effect, Ending, Fate, Input, Setup};
 use crate::ids::Seed;
 use crate::letters::replay::ReplayId;
 use crate::time::Timestamp;
@@ -97,7 +97,7 @@ impl Wall {
 /// What lives as long as the process.
 struct Run {
     number: u32,
-    engine: Engine,
+    engine: SabotagedEngine,
     writer: Writer,
     disk: Disk,
     book: usize,
@@ -573,7 +573,7 @@ impl World {
         let books = &self.plan.books;
         let older =
             (0..books.len()).filter(|place| *place != book).map(|place| Arc::clone(&books[place].rules));
-        let mut engine = Engine::new(Setup {
+        let setup = Setup {
             seed: Seed(self.plan.seed),
             book: Arc::clone(&books[book].rules),
             older_books: older.collect(),
@@ -585,13 +585,10 @@ impl World {
             breakers: recovered.breakers,
             replays: recovered.replays,
             suspects_until: recovered.suspects_until,
-        });
-        if let Some(way) = self.sabotage {
-            engine.sabotage(way);
-        }
+        };
         self.run = Some(Run {
             number: self.runs,
-            engine,
+            engine: SabotagedEngine::new(setup, self.sabotage),
             writer: Writer::default(),
             disk: Disk::Well,
             book,

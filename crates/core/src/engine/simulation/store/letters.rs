@@ -8,7 +8,7 @@ use super::super::orders::{Choice, Order, Ordered, Purge};
 use super::{Lane, Row, State, Store};
 use crate::book::RuleBook;
 use crate::book::model;
-use crate::engine::sabotage::Sabotage;
+use crate::engine::simulation::sabotage::Sabotage;
 use crate::engine::{Death, Followers, Waiting};
 use crate::event::Event;
 use crate::ids::{ChannelName, DeliveryId, DependencyName, Seq};

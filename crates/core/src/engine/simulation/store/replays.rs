@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::checker::Checker;
 use super::super::orders::{Choice, NewReplay, Ordered, Poison, ReplayAct};
 use super::{Lane, Row, State, Store};
-use crate::engine::sabotage::Sabotage;
+use crate::engine::simulation::sabotage::Sabotage;
 use crate::engine::{Advance, Next, Settlement, Waiting};
 use crate::ids::Seq;
 use crate::letters::envelope::Tier;
