@@ -63,7 +63,6 @@ pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::happening::{Happening, What};
 use crate::store::door::{By, Deed};
-use crate::store::letter::Ordered;
 use crate::store::{
     Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Keep, Note, Reader, Recovered, Refusal,
     Store, StoreError, Submission, Submitted, Taken,
@@ -132,7 +131,6 @@ enum Message {
         answers: Vec<(Waiter, Answer)>,
         inputs: Vec<Input>,
         done: Vec<Doer>,
-        ordered: Vec<(Orderer, Result<Ordered, OrderError>)>,
     },
     Ended(CallId, Ending),
     Book(Arc<RuleBook>, Targets),
@@ -149,8 +147,6 @@ enum Message {
 type Answer = Result<Vec<Taken>, SubmitError>;
 /// Who waits to hear it.
 type Waiter = oneshot::Sender<Answer>;
-/// Who waits for what an order came to, once the engine has heard of it.
-type Orderer = oneshot::Sender<Result<Ordered, OrderError>>;
 /// Who waits until something is done, durably and by the engine.
 type Doer = oneshot::Sender<Result<(), SubmitError>>;
 

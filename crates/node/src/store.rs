@@ -45,8 +45,8 @@ use redrive_core::time::Timestamp;
 use self::door::{Deed, KeyRecord, RefusedBody};
 pub use self::error::StoreError;
 use self::letter::{
-    AuditRecord, GivenOrder, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
-    LetterNumber, LetterPage, LetterQuery, LetterView, OrderRefusal, Ordered, ReplayView, Selection, Survey,
+    AuditRecord, GivenCommand, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter,
+    LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
 pub use self::list::{Filter, LOOKED_AT_MAX, Listed};
 
@@ -70,7 +70,7 @@ pub trait Store: Send {
     fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError>;
 
     /// Makes a batch durable, in one transaction: settlements first, then submissions, then notes, then
-    /// orders, then steps of replays.
+    /// commands, then steps of replays.
     fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError>;
 
     /// Finds deliveries at the head of their session, or without one.
@@ -145,8 +145,8 @@ pub struct Batch {
     pub submissions: Vec<Submission>,
     /// What else is to be remembered.
     pub notes: Vec<Note>,
-    /// What people want done with dead letters.
-    pub orders: Vec<GivenOrder>,
+    /// What people want done with dead letters. Writing it answers them.
+    pub commands: Vec<GivenCommand>,
     /// Steps of replays.
     pub advances: Vec<Advance>,
 }
@@ -158,7 +158,7 @@ impl Batch {
         self.settlements.is_empty()
             && self.submissions.is_empty()
             && self.notes.is_empty()
-            && self.orders.is_empty()
+            && self.commands.is_empty()
             && self.advances.is_empty()
     }
 }
@@ -280,12 +280,10 @@ pub struct Written {
     pub settled: Vec<Settled>,
     /// Of each submission.
     pub submitted: Vec<Result<Vec<Taken>, Refusal>>,
-    /// Of each order.
-    pub ordered: Vec<Result<Ordered, OrderRefusal>>,
     /// Of each step: the replay as it is now, and how many letters were sent; none if there is no such
     /// replay any more.
     pub advanced: Vec<Option<(ReplayJob, u32)>>,
-    /// Deliveries that may start now, of submissions, [`Note::Route`], orders and steps: those at the head
+    /// Deliveries that may start now, of submissions, [`Note::Route`], commands and steps: those at the head
     /// of their session, or without one, in the order of the store.
     pub waiting: Vec<Waiting>,
 }

@@ -10,9 +10,9 @@ use redrive_core::book::RuleBook;
 use redrive_core::engine::{Advance, Input, Load, Settlement};
 use tokio::sync::oneshot;
 
-use super::{BackupJob, Doer, Orderer, SubmitError, Waiter};
+use super::{BackupJob, Doer, SubmitError, Waiter};
 use crate::store::door::RefusedBody;
-use crate::store::letter::GivenOrder;
+use crate::store::letter::GivenCommand;
 use crate::store::{Note, Submission};
 
 /// Submissions that may wait for the writer.
@@ -21,9 +21,9 @@ const SUBMISSIONS_MAX: usize = 4_096;
 /// Bytes of their payloads that may.
 const SUBMISSION_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Orders that may wait for the writer, and the bytes of payloads that they may carry.
-const ORDERS_MAX: usize = 256;
-const ORDER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Commands that may wait for the writer, and the bytes of payloads that they may carry.
+const COMMANDS_MAX: usize = 256;
+const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Refused bodies that may wait for the writer: none is larger than what is kept of one.
 const REFUSED_WAITING_MAX: usize = 16;
@@ -39,7 +39,7 @@ pub(super) struct Work {
     pub settlements: Vec<Arc<Settlement>>,
     pub loads: Vec<Load>,
     pub notes: Vec<NoteJob>,
-    pub orders: Vec<OrderJob>,
+    pub commands: Vec<CommandJob>,
     pub advances: Vec<Advance>,
     pub submissions: Vec<SubmitJob>,
     /// Events that tell of the settlements beside them, in the same transaction.
@@ -54,7 +54,7 @@ impl Work {
         self.settlements.append(&mut other.settlements);
         self.loads.append(&mut other.loads);
         self.notes.append(&mut other.notes);
-        self.orders.append(&mut other.orders);
+        self.commands.append(&mut other.commands);
         self.advances.append(&mut other.advances);
         self.submissions.append(&mut other.submissions);
         self.emissions.append(&mut other.emissions);
@@ -66,7 +66,7 @@ impl Work {
         self.settlements.is_empty()
             && self.loads.is_empty()
             && self.notes.is_empty()
-            && self.orders.is_empty()
+            && self.commands.is_empty()
             && self.advances.is_empty()
             && self.submissions.is_empty()
             && self.emissions.is_empty()
@@ -89,15 +89,15 @@ impl NoteJob {
     }
 }
 
-/// What somebody wants done with dead letters, and who waits for the answer.
-pub(super) struct OrderJob {
-    pub given: GivenOrder,
-    pub reply: Orderer,
+/// What is to be done with dead letters, and who waits until it is.
+pub(super) struct CommandJob {
+    pub given: GivenCommand,
+    pub reply: Doer,
 }
 
-impl OrderJob {
+impl CommandJob {
     fn bytes(&self) -> usize {
-        self.given.order.bytes()
+        self.given.command.bytes()
     }
 }
 
@@ -177,19 +177,19 @@ impl Inbox {
         Ok(())
     }
 
-    /// Adds an order, if there is room.
-    pub(super) fn order(&self, job: OrderJob) -> Result<(), SubmitError> {
+    /// Adds a command, if there is room.
+    pub(super) fn command(&self, job: CommandJob) -> Result<(), SubmitError> {
         let mut state = self.lock();
         if state.ended {
             return Err(SubmitError::Stopping);
         }
-        let waiting: usize = state.work.orders.iter().map(OrderJob::bytes).sum();
-        let is_full =
-            state.work.orders.len() >= ORDERS_MAX || waiting > 0 && waiting + job.bytes() > ORDER_BYTES_MAX;
+        let waiting: usize = state.work.commands.iter().map(CommandJob::bytes).sum();
+        let is_full = state.work.commands.len() >= COMMANDS_MAX
+            || waiting > 0 && waiting + job.bytes() > COMMAND_BYTES_MAX;
         if is_full {
             return Err(SubmitError::Busy);
         }
-        state.work.orders.push(job);
+        state.work.commands.push(job);
         self.wake_writer(state);
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Inbox {
     }
 
     /// Everything there is, as soon as there is something or that time has passed; of the submissions and
-    /// the orders only as many as go into one transaction.
+    /// the commands only as many as go into one transaction.
     pub(super) fn take(&self, patience: Duration) -> Work {
         let mut state = self.lock();
         if state.work.is_empty() {
@@ -247,10 +247,10 @@ impl Inbox {
         if let Some(beyond) = beyond {
             state.work.submissions = work.submissions.split_off(beyond.max(1));
         }
-        // Of orders that are much work, one at a time: whoever writes waits for them.
-        let mut large = work.orders.iter().enumerate().filter(|(_, job)| job.given.order.is_large());
+        // Of commands that are much work, one at a time: whoever writes waits for them.
+        let mut large = work.commands.iter().enumerate().filter(|(_, job)| job.given.command.is_large());
         if let Some((second, _)) = large.nth(1) {
-            state.work.orders = work.orders.split_off(second);
+            state.work.commands = work.commands.split_off(second);
         }
         state.submission_bytes = state.work.submissions.iter().map(SubmitJob::bytes).sum();
         work

@@ -1,7 +1,7 @@
 //! What people and the rule book do with dead letters: replay, skip, purge, edit, import.
 //!
-//! Commands, API and page all come through here; each act is one [`Order`] of the store, refused as a whole
-//! or durable when it is answered.
+//! Command line, API and page all come through here; each act is one [`LetterCommand`] of the store, refused
+//! as a whole or durable when it is answered.
 //!
 //! Invariant: no letter is sent where the rule book has nobody who wants it.
 
@@ -21,14 +21,14 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-use super::inbox::OrderJob;
+use super::inbox::CommandJob;
 use super::{Node, ReadError, Shared, SubmitError};
 use crate::happening::{Happening, What};
 use crate::store::Note;
 use crate::store::door::By;
 use crate::store::letter::{
-    Edit, GivenOrder, HeldSession, ImportedLetter, LetterFilter, NewReplay, Order, OrderRefusal, Ordered,
-    Poison, Purge, Redirect, ReplayAct, ReplayView, Selection, Survey,
+    CommandAnswer, Edit, GivenCommand, HeldSession, ImportCounts, ImportedLetter, LetterCommand,
+    LetterFilter, NewReplay, OrderRefusal, Poison, Purge, Redirect, ReplayAct, ReplayView, Selection, Survey,
 };
 
 /// Letters that one step of a purge looks at: whoever writes waits for it.
@@ -187,13 +187,9 @@ impl Node {
     }
 
     async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, OrderError> {
-        match self.order(Order::Replay(Box::new(new)), by).await? {
-            Ordered::Replay(view) => {
-                self.tell_replay(What::ReplayBegan, &view);
-                Ok(*view)
-            }
-            other => unreachable!("a replay was ordered, not {other:?}"),
-        }
+        let view = self.command(by, |answer| LetterCommand::Replay(Box::new(new), answer)).await?;
+        self.tell_replay(What::ReplayBegan, &view);
+        Ok(view)
     }
 
     /// Halts a replay, lets it go on, or ends it.
@@ -203,13 +199,9 @@ impl Node {
         act: ReplayAct,
         by: &By,
     ) -> Result<ReplayView, OrderError> {
-        match self.order(Order::Change { replay, act }, by).await? {
-            Ordered::Replay(view) => {
-                self.tell_replay(What::ReplayChanged, &view);
-                Ok(*view)
-            }
-            other => unreachable!("a change of a replay was ordered, not {other:?}"),
-        }
+        let view = self.command(by, |answer| LetterCommand::Change { replay, act, answer }).await?;
+        self.tell_replay(What::ReplayChanged, &view);
+        Ok(view)
     }
 
     fn tell_replay(&self, what: What, view: &ReplayView) {
@@ -221,10 +213,7 @@ impl Node {
 
     /// Gives up a letter; says how many waited behind it.
     pub async fn skip(&self, letter: DeliveryId, note: Option<String>, by: &By) -> Result<u64, OrderError> {
-        match self.order(Order::Skip { letter, note }, by).await? {
-            Ordered::Released { behind } => Ok(behind),
-            other => unreachable!("a skip was ordered, not {other:?}"),
-        }
+        self.command(by, |answer| LetterCommand::Skip { letter, note, answer }).await
     }
 
     /// Deletes letters, step by step; each step is told.
@@ -246,14 +235,11 @@ impl Node {
                 after,
                 note: note.clone(),
             };
-            let ordered = self.order(Order::Purge(Box::new(step)), by).await?;
-            let Ordered::Purged { deleted, claimed, next } = ordered else {
-                unreachable!("a purge was ordered")
-            };
-            purged.deleted += deleted;
-            purged.claimed += claimed;
+            let done = self.command(by, |answer| LetterCommand::Purge(Box::new(step), answer)).await?;
+            purged.deleted += done.deleted;
+            purged.claimed += done.claimed;
             told(purged);
-            after = next;
+            after = done.next;
             if after.is_none() {
                 return Ok(purged);
             }
@@ -269,25 +255,26 @@ impl Node {
         by: &By,
     ) -> Result<(Receipt, DeliveryId), OrderError> {
         let edit = Edit { letter, event: Arc::new(event), note };
-        match self.order(Order::Edit(Box::new(edit)), by).await? {
-            Ordered::Edited { receipt, delivery } => Ok((receipt, delivery)),
-            other => unreachable!("an edit was ordered, not {other:?}"),
-        }
+        self.command(by, |answer| LetterCommand::Edit(Box::new(edit), answer)).await
     }
 
-    /// Takes letters from elsewhere; says how many were new and how many there already.
-    pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<(u64, u64), OrderError> {
-        match self.order(Order::Import(letters), by).await? {
-            Ordered::Imported { new, known } => Ok((new, known)),
-            other => unreachable!("an import was ordered, not {other:?}"),
-        }
+    /// Takes letters from elsewhere.
+    pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<ImportCounts, OrderError> {
+        self.command(by, |answer| LetterCommand::Import(letters, answer)).await
     }
 
-    pub(super) async fn order(&self, order: Order, by: &By) -> Result<Ordered, OrderError> {
-        let (reply, answer) = oneshot::channel();
-        let given = GivenOrder { order, by: by.clone() };
-        self.shared.inbox.order(OrderJob { given, reply })?;
-        answer.await.unwrap_or(Err(OrderError::NotWritten(SubmitError::Stopping)))
+    /// Has the store carry out a command; gives its result once it is durable and the engine knows of it.
+    pub(super) async fn command<T>(
+        &self,
+        by: &By,
+        command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
+    ) -> Result<T, OrderError> {
+        let answer = CommandAnswer::default();
+        let (reply, done) = oneshot::channel();
+        let given = GivenCommand { command: command(answer.clone()), by: by.clone() };
+        self.shared.inbox.command(CommandJob { given, reply })?;
+        done.await.unwrap_or(Err(SubmitError::Stopping))?;
+        Ok(answer.take()?)
     }
 
     /// Replays what the book brings back by itself, now that the dependency is well.
@@ -372,10 +359,10 @@ impl Node {
         }
     }
 
-    /// Lets those behind a letter go on. More letters than one order frees may hold the session one after
+    /// Lets those behind a letter go on. More letters than one command frees may hold the session one after
     /// the other: the next look finds them.
     pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
-        match self.order(Order::LetGo { letter }, &By::nobody()).await {
+        match self.command(&By::nobody(), |answer| LetterCommand::LetGo { letter, answer }).await {
             // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
             Ok(_) | Err(OrderError::Refused(_)) => Ok(()),
             Err(error) => Err(error),

@@ -18,7 +18,7 @@ use super::letters::order_of;
 use super::{Message, Node, OrderError, ReadError, SelectError, Shared, SubmitError};
 use crate::happening::{Happening, What};
 use crate::store::door::By;
-use crate::store::letter::{Order, Ordered, Reassign, ReassignScope, Reassignment, Redirect};
+use crate::store::letter::{LetterCommand, Reassign, ReassignScope, ReassignStep, Reassignment, Redirect};
 
 /// Deliveries that one step takes out: whoever writes waits for it.
 const STEP: u64 = 500;
@@ -123,15 +123,12 @@ impl Node {
                     audit,
                     note: note.clone(),
                 };
-                let ordered = self.reassign_step(step, by).await?;
-                let Ordered::Reassigned { done, unwanted, busy, next, audit: record } = ordered else {
-                    unreachable!("deliveries were to be taken out, not {ordered:?}")
-                };
-                all.done += done;
-                pass.done += done;
-                pass.unwanted += unwanted;
-                pass.busy += busy;
-                (after, audit) = (next, record);
+                let step = self.reassign_step(step, by).await?;
+                all.done += step.done;
+                pass.done += step.done;
+                pass.unwanted += step.unwanted;
+                pass.busy += step.busy;
+                (after, audit) = (step.next, step.audit);
                 if after.is_none() {
                     break;
                 }
@@ -143,7 +140,7 @@ impl Node {
         }
     }
 
-    async fn reassign_step(&self, step: Reassign, by: &By) -> Result<Ordered, OrderError> {
+    async fn reassign_step(&self, step: Reassign, by: &By) -> Result<ReassignStep, OrderError> {
         let _unchanged = self.shared.changing_book.lock().await;
         let (reply, answer) = oneshot::channel();
         let message = Message::Removed(QueueName::clone(&step.queue), reply);
@@ -157,7 +154,7 @@ impl Node {
                 Reassign { scope, ..step }
             }
         };
-        self.order(Order::Reassign(Box::new(step)), by).await
+        self.command(by, |answer| LetterCommand::Reassign(Box::new(step), answer)).await
     }
 
     /// The events that a queue of the rule book takes; none if the book has no such queue.

@@ -132,7 +132,7 @@ impl Shell {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Batch { answers, inputs, done, ordered } => {
+            Message::Batch { answers, inputs, done } => {
                 for (waiter, answer) in answers {
                     self.count(&answer);
                     // A client that hung up has its event all the same.
@@ -143,9 +143,6 @@ impl Shell {
                 }
                 for doer in done {
                     let _ = doer.send(Ok(()));
-                }
-                for (orderer, outcome) in ordered {
-                    let _ = orderer.send(outcome);
                 }
             }
             Message::Ended(call, ending) => {

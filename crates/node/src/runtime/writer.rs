@@ -17,11 +17,11 @@ use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
 use super::health::Chart;
-use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
-use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, Step, SubmitError, Tidings, Waiter};
+use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, Work};
+use super::{Answer, BackupJob, Doer, Message, Step, SubmitError, Tidings, Waiter};
 use crate::happening::{Happening, What};
 use crate::store::door::Deed;
-use crate::store::letter::{GivenOrder, Ordered};
+use crate::store::letter::GivenCommand;
 use crate::store::{
     Batch, Keep, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
 };
@@ -48,8 +48,6 @@ struct Digest {
     inputs: Vec<Input>,
     /// Who hears that it is done, once the engine has.
     done: Vec<Doer>,
-    /// Who hears what an order came to, then.
-    ordered: Vec<(Orderer, Result<Ordered, OrderError>)>,
 }
 
 /// Tells those who wait for their notes that it cannot be; what nobody waits for is kept, but for refused
@@ -67,10 +65,10 @@ fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
     kept
 }
 
-/// Tells those who wait for their orders that it cannot be.
-fn refuse_orders(orderers: Vec<Orderer>, why: &SubmitError) {
-    for orderer in orderers {
-        let _ = orderer.send(Err(OrderError::NotWritten(why.clone())));
+/// Refuses commands.
+fn refuse_commands(doers: Vec<Doer>, why: &SubmitError) {
+    for doer in doers {
+        let _ = doer.send(Err(why.clone()));
     }
 }
 
@@ -208,13 +206,11 @@ impl Writer {
                 let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
             }
             let (adding, others): (Vec<_>, Vec<_>) =
-                work.orders.into_iter().partition(|job| job.given.order.adds_events());
-            work.orders = others;
+                work.commands.into_iter().partition(|job| job.given.command.adds_events());
+            work.commands = others;
             work.notes.retain(|job| !job.is_refused_body());
-            for job in adding {
-                let no_room = SubmitError::NoRoom { free_bytes, needed_bytes };
-                let _ = job.reply.send(Err(OrderError::NotWritten(no_room)));
-            }
+            let no_room = SubmitError::NoRoom { free_bytes, needed_bytes };
+            refuse_commands(adding.into_iter().map(|job| job.reply).collect(), &no_room);
         }
         let (mut submissions, mut waiters): (Vec<Submission>, Vec<_>) =
             work.submissions.into_iter().map(|SubmitJob { submission, reply }| (submission, reply)).unzip();
@@ -225,10 +221,10 @@ impl Writer {
             work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
         }
         let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
-        let (orders, orderers): (Vec<GivenOrder>, Vec<Orderer>) =
-            work.orders.into_iter().map(|OrderJob { given, reply }| (given, reply)).unzip();
+        let (commands, doers): (Vec<GivenCommand>, Vec<Doer>) =
+            work.commands.into_iter().map(|CommandJob { given, reply }| (given, reply)).unzip();
         let batch =
-            Batch { settlements: work.settlements, submissions, notes, orders, advances: work.advances };
+            Batch { settlements: work.settlements, submissions, notes, commands, advances: work.advances };
         self.state.backups.append(&mut work.backups);
         if batch.is_empty() {
             let mut inputs = Vec::new();
@@ -242,7 +238,7 @@ impl Writer {
             Ok(written) => {
                 self.state.written_at = Instant::now();
                 self.chart.wrote(now, began.elapsed());
-                let mut digest = self.digest(&batch, written, work.notes, orderers, now);
+                let mut digest = self.digest(&batch, written, work.notes, doers, now);
                 self.load(&work.loads, &mut digest.inputs);
                 // Waking them all from here, one by one, would cost more than writing did.
                 self.tell(waiters, digest);
@@ -253,7 +249,7 @@ impl Writer {
                     self.tidings.trail.refused();
                     let _ = reply.send(Err(why.clone()));
                 }
-                refuse_orders(orderers, &why);
+                refuse_commands(doers, &why);
                 self.fail(
                     &error,
                     Unwritten { settlements: batch.settlements, emissions: work.emissions },
@@ -271,10 +267,10 @@ impl Writer {
         batch: &Batch,
         written: Written,
         notes: Vec<NoteJob>,
-        orderers: Vec<Orderer>,
+        mut done: Vec<Doer>,
         now: Timestamp,
     ) -> Digest {
-        let (mut inputs, mut done) = (Vec::new(), Vec::new());
+        let mut inputs = Vec::new();
         for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
             let (fate, promoted) = match settled {
                 Settled::Written { promoted } => (Fate::Written, promoted),
@@ -289,21 +285,15 @@ impl Writer {
             inputs.extend(job.then);
             done.extend(job.reply);
         }
-        for ordered in written.ordered.iter().flatten() {
-            if let Ordered::Replay(view) = ordered {
-                inputs.push(Input::Replay(view.job()));
-            }
-        }
+        inputs.extend(batch.commands.iter().filter_map(|given| given.command.replay()).map(Input::Replay));
         inputs
             .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
-        let ordered = written.ordered.into_iter().map(|ordered| ordered.map_err(OrderError::Refused));
-        let ordered = orderers.into_iter().zip(ordered).collect();
         for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
             self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
         }
         let answers =
             written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
-        Digest { answers, inputs, done, ordered }
+        Digest { answers, inputs, done }
     }
 
     fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
@@ -330,21 +320,18 @@ impl Writer {
     }
 
     fn tell_engine(&self, inputs: Vec<Input>) {
-        let nobody = Digest { answers: Vec::new(), inputs, done: Vec::new(), ordered: Vec::new() };
+        let nobody = Digest { answers: Vec::new(), inputs, done: Vec::new() };
         self.tell(Vec::new(), nobody);
     }
 
-    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done, ordered }: Digest) {
-        if answers.is_empty() && inputs.is_empty() && done.is_empty() && ordered.is_empty() {
+    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done }: Digest) {
+        if answers.is_empty() && inputs.is_empty() && done.is_empty() {
             return;
         }
         let answers = waiters.into_iter().zip(answers).collect();
-        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done, ordered });
+        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done });
         // The engine has stopped, and the store has not: who waits hears it from here.
-        if let Err(mpsc::error::SendError(Message::Batch { answers, done, ordered, .. })) = sent {
-            for (orderer, outcome) in ordered {
-                let _ = orderer.send(outcome);
-            }
+        if let Err(mpsc::error::SendError(Message::Batch { answers, done, .. })) = sent {
             for (waiter, answer) in answers {
                 let _ = waiter.send(answer);
             }
@@ -376,8 +363,8 @@ impl Writer {
             self.tidings.trail.refused();
             let _ = job.reply.send(Err(still_failing()));
         }
-        let orderers = work.orders.drain(..).map(|job| job.reply).collect();
-        refuse_orders(orderers, &still_failing());
+        let doers = work.commands.drain(..).map(|job| job.reply).collect();
+        refuse_commands(doers, &still_failing());
         self.state.backups.append(&mut work.backups);
         let mut failing = self.state.failing.take().expect("it is called while the store fails");
         failing.settlements.append(&mut work.settlements);

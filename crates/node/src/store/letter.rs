@@ -7,7 +7,7 @@
 mod reassign;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::story::Story;
@@ -22,7 +22,7 @@ use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::reassign::Whole;
-pub use self::reassign::{Reassign, ReassignCursor, ReassignScope, Reassignment};
+pub use self::reassign::{Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment};
 use super::DeliveryView;
 use super::door::By;
 
@@ -230,39 +230,72 @@ pub struct Survey {
     pub holding: u64,
 }
 
-/// The most letters of a session that are let go in one order.
+/// The most letters of a session that are let go by one command.
 pub(super) const LET_GO_MAX: usize = 500;
 
 /// A step that hands over, or looks through, so many bytes of events ends there.
 pub(super) const STEP_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// An order and who gave it.
+/// A command and who gave it.
 #[derive(Clone, Debug)]
-pub struct GivenOrder {
+pub struct GivenCommand {
     /// What is to be done.
-    pub order: Order,
+    pub command: LetterCommand,
     /// By whom, for the record.
     pub by: By,
 }
 
-impl From<Order> for GivenOrder {
-    /// An order of the rule book, or of somebody who is not known by name.
-    fn from(order: Order) -> Self {
-        Self { order, by: By::nobody() }
+impl From<LetterCommand> for GivenCommand {
+    /// A command of the rule book, or of a caller without a name.
+    fn from(command: LetterCommand) -> Self {
+        Self { command, by: By::nobody() }
     }
 }
 
-/// What an operator wants done with dead letters; each is one transaction.
+/// Where the store puts the result of one command. It holds only if the batch of the command was written.
+#[derive(Debug)]
+pub struct CommandAnswer<T>(Arc<Mutex<Option<Result<T, OrderRefusal>>>>);
+
+impl<T> CommandAnswer<T> {
+    pub(super) fn set(&self, result: Result<T, OrderRefusal>) {
+        *self.lock() = Some(result);
+    }
+
+    /// The result of a command whose batch was written; it can be taken once.
+    pub fn take(&self) -> Result<T, OrderRefusal> {
+        self.lock().take().expect("a store answers every command of a batch that it has written")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Result<T, OrderRefusal>>> {
+        self.0.lock().expect("no panic while an answer is moved")
+    }
+}
+
+impl<T> Default for CommandAnswer<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Clone for CommandAnswer<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// What the store is asked to do with dead letters, each with a result of its own type; each is one transaction.
 #[derive(Clone, Debug)]
-pub enum Order {
+pub enum LetterCommand {
     /// Send them again.
-    Replay(Box<NewReplay>),
+    Replay(Box<NewReplay>, CommandAnswer<ReplayView>),
     /// Halt a replay, let it go on, or end it.
     Change {
         /// Which.
         replay: ReplayId,
         /// How.
         act: ReplayAct,
+        /// The replay as it is now.
+        answer: CommandAnswer<ReplayView>,
     },
     /// Give up a letter: it is done with, and those behind it go on.
     Skip {
@@ -270,35 +303,39 @@ pub enum Order {
         letter: DeliveryId,
         /// Why.
         note: Option<String>,
+        /// How many deliveries go on; 0 if the next of the session holds it too.
+        answer: CommandAnswer<u64>,
     },
     /// Let those behind a dead letter go on, since the rule book does not hold them any more; the letter stays,
     /// and so do those that would hold the session next, some hundreds at a time.
     LetGo {
         /// The letter.
         letter: DeliveryId,
+        /// How many deliveries go on; 0 if the next of the session holds it too.
+        answer: CommandAnswer<u64>,
     },
     /// Delete letters, a few at a time.
-    Purge(Box<Purge>),
-    /// Send a letter again with other content, as an event of its own.
-    Edit(Box<Edit>),
+    Purge(Box<Purge>, CommandAnswer<PurgeStep>),
+    /// Send a letter again with other content, as an event of its own: the receipt and the delivery of that.
+    Edit(Box<Edit>, CommandAnswer<(Receipt, DeliveryId)>),
     /// Take letters from elsewhere.
-    Import(Vec<ImportedLetter>),
+    Import(Vec<ImportedLetter>, CommandAnswer<ImportCounts>),
     /// Take what waits out of a queue that the rule book has no more, a few at a time.
-    Reassign(Box<Reassign>),
+    Reassign(Box<Reassign>, CommandAnswer<ReassignStep>),
 }
 
-impl Order {
+impl LetterCommand {
     /// Whether it writes events, which takes room.
     #[must_use]
     pub const fn adds_events(&self) -> bool {
         match self {
-            Self::Import(_) | Self::Edit(_) => true,
-            Self::Replay(_)
+            Self::Import(..) | Self::Edit(..) => true,
+            Self::Replay(..)
             | Self::Change { .. }
             | Self::Skip { .. }
             | Self::LetGo { .. }
-            | Self::Purge(_)
-            | Self::Reassign(_) => false,
+            | Self::Purge(..)
+            | Self::Reassign(..) => false,
         }
     }
 
@@ -306,10 +343,12 @@ impl Order {
     #[must_use]
     pub const fn is_large(&self) -> bool {
         match self {
-            Self::Import(_) | Self::Replay(_) | Self::Purge(_) | Self::LetGo { .. } | Self::Reassign(_) => {
-                true
-            }
-            Self::Edit(_) | Self::Change { .. } | Self::Skip { .. } => false,
+            Self::Import(..)
+            | Self::Replay(..)
+            | Self::Purge(..)
+            | Self::LetGo { .. }
+            | Self::Reassign(..) => true,
+            Self::Edit(..) | Self::Change { .. } | Self::Skip { .. } => false,
         }
     }
 
@@ -317,15 +356,22 @@ impl Order {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Import(letters) => letters.iter().map(|letter| letter.event.data.len()).sum(),
-            Self::Edit(edit) => edit.event.data.len(),
-            Self::Replay(_)
+            Self::Import(letters, _) => letters.iter().map(|letter| letter.event.data.len()).sum(),
+            Self::Edit(edit, _) => edit.event.data.len(),
+            Self::Replay(..)
             | Self::Change { .. }
             | Self::Skip { .. }
             | Self::LetGo { .. }
-            | Self::Purge(_)
-            | Self::Reassign(_) => 0,
+            | Self::Purge(..)
+            | Self::Reassign(..) => 0,
         }
+    }
+
+    /// The replay that it has begun or changed.
+    #[must_use]
+    pub fn replay(&self) -> Option<ReplayJob> {
+        let (Self::Replay(_, answer) | Self::Change { answer, .. }) = self else { return None };
+        answer.lock().as_ref()?.as_ref().ok().map(ReplayView::job)
     }
 }
 
@@ -426,55 +472,27 @@ pub struct ImportedLetter {
     pub replays: u32,
 }
 
-/// What an order came to.
-#[derive(Clone, Debug)]
-pub enum Ordered {
-    /// The replay as it is now.
-    Replay(Box<ReplayView>),
-    /// The letter is skipped, or lets go, and those behind it go on.
-    Released {
-        /// So many; none if the next of the session holds it too.
-        behind: u64,
-    },
-    /// A step of a purge.
-    Purged {
-        /// Letters deleted in this step.
-        deleted: u64,
-        /// Letters left alone since a replay has claimed them.
-        claimed: u64,
-        /// To go on with; none when all is done.
-        next: Option<PurgeCursor>,
-    },
-    /// The new event is on its way.
-    Edited {
-        /// The event's receipt.
-        receipt: Receipt,
-        /// Its delivery.
-        delivery: DeliveryId,
-    },
-    /// Letters were taken.
-    Imported {
-        /// New ones.
-        new: u64,
-        /// Those that were there already.
-        known: u64,
-    },
-    /// A step of taking what waits out of a queue.
-    Reassigned {
-        /// Deliveries taken in this step.
-        done: u64,
-        /// Those left that the other queue takes no events of.
-        unwanted: u64,
-        /// Those left whose attempts are running, or that an open replay sends.
-        busy: u64,
-        /// To go on with; none when all have been looked at.
-        next: Option<ReassignCursor>,
-        /// The record of it.
-        audit: Option<u64>,
-    },
+/// What a step of a purge did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurgeStep {
+    /// Letters deleted in this step.
+    pub deleted: u64,
+    /// Letters left alone since a replay has claimed them.
+    pub claimed: u64,
+    /// To go on with; none when all is done.
+    pub next: Option<PurgeCursor>,
 }
 
-/// Why an order was refused; nothing has changed.
+/// How many letters an import took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportCounts {
+    /// New ones.
+    pub new: u64,
+    /// Those that were there already.
+    pub known: u64,
+}
+
+/// Why a command was refused; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderRefusal {
     /// No such letter.

@@ -15,7 +15,7 @@ use redrive_node::letter::import;
 use redrive_node::runtime::Node;
 use redrive_node::runtime::Purged;
 use redrive_node::store::door::By;
-use redrive_node::store::letter::{LetterNumber, Selection};
+use redrive_node::store::letter::{ImportCounts, LetterNumber, Selection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -202,7 +202,7 @@ pub(super) async fn import(
     }
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();
-    let (imported, known) = app.node.import(letters, &caller.by()).await?;
+    let ImportCounts { new: imported, known } = app.node.import(letters, &caller.by()).await?;
     Ok(events::json(StatusCode::OK, &Imported { imported, known }))
 }
 

@@ -31,6 +31,21 @@ pub struct Reassign {
     pub note: Option<String>,
 }
 
+/// What a step of taking what waits out of a queue did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReassignStep {
+    /// Deliveries taken in this step.
+    pub done: u64,
+    /// Those left that the other queue takes no events of.
+    pub unwanted: u64,
+    /// Those left whose attempts are running, or that an open replay sends.
+    pub busy: u64,
+    /// To go on with; none when all have been looked at.
+    pub next: Option<ReassignCursor>,
+    /// The record of it.
+    pub audit: Option<u64>,
+}
+
 /// Which deliveries of a queue are taken out.
 #[derive(Clone, Debug)]
 pub enum ReassignScope {

@@ -14,45 +14,34 @@ use super::world::{Held, Kept, Row, World};
 use crate::store::admit::Ledger;
 use crate::store::door::By;
 use crate::store::letter::{
-    AuditRecord, Edit, GivenOrder, ImportedLetter, LET_GO_MAX, LetterNumber, Order, OrderRefusal, Ordered,
-    Purge, PurgeCursor, STEP_BYTES_MAX,
+    AuditRecord, Edit, GivenCommand, ImportCounts, ImportedLetter, LET_GO_MAX, LetterCommand, LetterNumber,
+    OrderRefusal, Purge, PurgeCursor, PurgeStep, STEP_BYTES_MAX,
 };
 use crate::store::{Closed, DeliveryState, derive};
 
 impl World {
-    pub(super) fn order(
-        &mut self,
-        given: &GivenOrder,
-        now: Timestamp,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Ordered, OrderRefusal> {
+    pub(super) fn command(&mut self, given: &GivenCommand, now: Timestamp, waiting: &mut Vec<Waiting>) {
         self.acting = given.by.clone();
-        let ordered = self.carry_out(&given.order, now, waiting);
-        self.acting = By::nobody();
-        ordered
-    }
-
-    fn carry_out(
-        &mut self,
-        order: &Order,
-        now: Timestamp,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Ordered, OrderRefusal> {
-        match order {
-            Order::Replay(new) => Ok(Ordered::Replay(Box::new(self.begin_replay(new, now)?))),
-            Order::Change { replay, act } => {
-                Ok(Ordered::Replay(Box::new(self.change_replay(*replay, *act, now)?)))
+        match &given.command {
+            LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new, now)),
+            LetterCommand::Change { replay, act, answer } => {
+                answer.set(self.change_replay(*replay, *act, now));
             }
-            Order::Skip { letter, note } => self.skip(*letter, note.clone(), now, waiting),
-            Order::LetGo { letter } => self.let_go(*letter, now, waiting),
-            Order::Purge(purge) => Ok(self.purge(purge, now, waiting)),
-            Order::Edit(edit) => self.edit(edit, now, waiting),
-            Order::Import(letters) => Ok(self.import(letters, now)),
-            Order::Reassign(reassign) => Ok(self.reassign(reassign, now, waiting)),
+            LetterCommand::Skip { letter, note, answer } => {
+                answer.set(self.skip(*letter, note.clone(), now, waiting));
+            }
+            LetterCommand::LetGo { letter, answer } => answer.set(self.let_go(*letter, now, waiting)),
+            LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, now, waiting))),
+            LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, now, waiting)),
+            LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters, now))),
+            LetterCommand::Reassign(reassign, answer) => {
+                answer.set(Ok(self.reassign(reassign, now, waiting)));
+            }
         }
+        self.acting = By::nobody();
     }
 
-    /// Puts an act on record, by who gave the order; gives the record's number.
+    /// Puts an act on record, by who gave the command; gives the record's number.
     pub(super) fn record(
         &mut self,
         act: &str,
@@ -74,13 +63,13 @@ impl World {
         note: Option<String>,
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Ordered, OrderRefusal> {
+    ) -> Result<u64, OrderRefusal> {
         let number = self.free_letter(letter)?;
         let held = self.held_by(letter.seq()).map(|lane| (lane, self.behind(lane)));
         let promoted = self.close_letter(number, Closed::Skipped, now);
         waiting.extend(promoted.map(|seq| self.waiting_at(seq)));
         self.record("skip", letter.to_string(), 1, note, now);
-        Ok(Ordered::Released { behind: held.map_or(0, |(lane, behind)| self.released(lane, behind)) })
+        Ok(held.map_or(0, |(lane, behind)| self.released(lane, behind)))
     }
 
     /// How many go on now that a letter holds its session no more; none if the next of it does.
@@ -93,7 +82,7 @@ impl World {
         letter: DeliveryId,
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Ordered, OrderRefusal> {
+    ) -> Result<u64, OrderRefusal> {
         let seq = letter.seq();
         let row = self.rows.get(&seq).filter(|row| row.id == letter);
         let row = row.ok_or(OrderRefusal::NoSuchLetter(letter))?;
@@ -113,10 +102,10 @@ impl World {
         }
         waiting.extend(self.move_on(lane, now).map(|seq| self.waiting_at(seq)));
         self.record("let-go", letter.to_string(), holding.len() as u64, None, now);
-        Ok(Ordered::Released { behind: self.released(lane, behind) })
+        Ok(self.released(lane, behind))
     }
 
-    fn purge(&mut self, purge: &Purge, now: Timestamp, waiting: &mut Vec<Waiting>) -> Ordered {
+    fn purge(&mut self, purge: &Purge, now: Timestamp, waiting: &mut Vec<Waiting>) -> PurgeStep {
         let Purge { selection, what, rows_max, after, note } = purge;
         let beyond = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.number));
         let until = Bound::Included(LetterNumber(selection.died_until.as_nanos()));
@@ -145,7 +134,7 @@ impl World {
             None => {}
         }
         let last = last.filter(|_| !rest.is_empty());
-        Ordered::Purged { deleted, claimed, next: last.map(|number| PurgeCursor { number, audit }) }
+        PurgeStep { deleted, claimed, next: last.map(|number| PurgeCursor { number, audit }) }
     }
 
     fn edit(
@@ -153,7 +142,7 @@ impl World {
         edit: &Edit,
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Ordered, OrderRefusal> {
+    ) -> Result<(Receipt, DeliveryId), OrderRefusal> {
         let Edit { letter, event, note } = edit;
         let number = self.free_letter(*letter)?;
         let Ok(earlier) = self.find(event, derive::content_hash(event));
@@ -188,10 +177,10 @@ impl World {
         }
         waiting.extend(self.rows[&new].is_head().then(|| self.waiting_at(new)));
         self.record("edit", letter.to_string(), 1, note.clone(), now);
-        Ok(Ordered::Edited { receipt: Receipt::of(event_seq), delivery: id })
+        Ok((Receipt::of(event_seq), id))
     }
 
-    fn import(&mut self, letters: &[ImportedLetter], now: Timestamp) -> Ordered {
+    fn import(&mut self, letters: &[ImportedLetter], now: Timestamp) -> ImportCounts {
         let (mut new, mut known) = (0, 0);
         for letter in letters {
             if self.is_known(letter) {
@@ -204,7 +193,7 @@ impl World {
         if new > 0 {
             self.record("import", "letters from elsewhere".to_owned(), new, None, now);
         }
-        Ordered::Imported { new, known }
+        ImportCounts { new, known }
     }
 
     /// Whether it came before, or is one of our own that came back; what was purged is not known any more.

@@ -9,7 +9,7 @@ use redrive_core::time::Timestamp;
 
 use super::world::World;
 use crate::store::letter::{
-    Ordered, Reassign, ReassignCursor, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
+    Reassign, ReassignCursor, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
 };
 use crate::store::{DeliveryState, derive};
 
@@ -30,7 +30,7 @@ impl World {
         order: &Reassign,
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
-    ) -> Ordered {
+    ) -> ReassignStep {
         let heads = self.heads(order);
         let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
         let (mut done, mut unwanted, mut busy, mut bytes) = (0, 0, 0, 0);
@@ -76,7 +76,7 @@ impl World {
                 audit = Some(self.record(verb, what, done, order.note.clone(), now));
             }
         }
-        Ordered::Reassigned { done, unwanted, busy, next: order.next(last, whole), audit }
+        ReassignStep { done, unwanted, busy, next: order.next(last, whole), audit }
     }
 
     /// The engine has not heard yet that it is the first of its session; without a rule it need not.

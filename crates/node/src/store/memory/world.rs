@@ -301,9 +301,8 @@ impl World {
         for note in &batch.notes {
             self.note(note, now, &mut written.waiting);
         }
-        for order in &batch.orders {
-            let ordered = self.order(order, now, &mut written.waiting);
-            written.ordered.push(ordered);
+        for given in &batch.commands {
+            self.command(given, now, &mut written.waiting);
         }
         for advance in &batch.advances {
             let advanced = self.advance(advance, now, &mut written.waiting);

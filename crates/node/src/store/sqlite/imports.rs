@@ -11,7 +11,7 @@ use super::letters::{Body, Grave};
 use super::schema::{state, whole};
 use super::write::{Keeping, Work};
 use crate::store::derive;
-use crate::store::letter::{ImportedLetter, Ordered};
+use crate::store::letter::{ImportCounts, ImportedLetter};
 
 const INSERT: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, 0, NULL, NULL, ?11, NULL, ?12, NULL, NULL)";
@@ -23,7 +23,7 @@ pub(super) const KNOWN: &str = "SELECT 1 FROM imported i CROSS JOIN deliveries d
     WHERE i.key IN (?1, ?2) AND d.state <> 7 AND (i.key = ?1 OR q.service = ?3 OR d.replays IS NOT NULL)";
 
 impl Work<'_> {
-    pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> Result<Ordered, Fault> {
+    pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> Result<ImportCounts, Fault> {
         let (mut new, mut known) = (0, 0);
         for letter in letters {
             if self.is_known(&letter.queue.service, &letter.key)? {
@@ -37,7 +37,7 @@ impl Work<'_> {
             let what = "letters from elsewhere";
             self.record(&Act { verb: "import", what, letters: new, note: None })?;
         }
-        Ok(Ordered::Imported { new, known })
+        Ok(ImportCounts { new, known })
     }
 
     /// Whether it came before, or is one of our own that came back; what was purged is not known any more.

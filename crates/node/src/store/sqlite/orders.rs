@@ -1,4 +1,4 @@
-//! Carries out what people want done with dead letters; each order is done whole, or refused and nothing of it.
+//! Carries out what people want done with dead letters; each command is done whole, or refused and nothing of it.
 
 use redrive_core::engine::{QueueName, Waiting};
 use redrive_core::event::idempotency;
@@ -14,7 +14,7 @@ use super::select::{self, Letter};
 use super::write::{Keeping, Work};
 use crate::store::admit::Ledger;
 use crate::store::derive;
-use crate::store::letter::{Edit, Order, OrderRefusal, Ordered};
+use crate::store::letter::{Edit, LetterCommand, OrderRefusal};
 
 const CLOSE: &str =
     "UPDATE deliveries SET state = ?2, written_at = ?3, linked = coalesce(?4, linked) WHERE seq = ?1";
@@ -33,22 +33,24 @@ struct Place {
 }
 
 impl Work<'_> {
-    pub(super) fn order(
+    pub(super) fn command(
         &mut self,
-        order: &Order,
+        command: &LetterCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<Ordered, OrderRefusal>, Fault> {
-        let shown = |view| Ordered::Replay(Box::new(view));
-        match order {
-            Order::Replay(new) => Ok(self.begin_replay(new)?.map(shown)),
-            Order::Change { replay, act } => Ok(self.change_replay(*replay, *act)?.map(shown)),
-            Order::Skip { letter, note } => self.skip(*letter, note.as_deref(), waiting),
-            Order::LetGo { letter } => self.let_go(*letter, waiting),
-            Order::Purge(purge) => self.purge(purge, waiting).map(Ok),
-            Order::Edit(edit) => self.edit(edit, waiting),
-            Order::Import(letters) => self.import(letters).map(Ok),
-            Order::Reassign(reassign) => self.reassign(reassign, waiting).map(Ok),
+    ) -> Result<(), Fault> {
+        match command {
+            LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new)?),
+            LetterCommand::Change { replay, act, answer } => answer.set(self.change_replay(*replay, *act)?),
+            LetterCommand::Skip { letter, note, answer } => {
+                answer.set(self.skip(*letter, note.as_deref(), waiting)?);
+            }
+            LetterCommand::LetGo { letter, answer } => answer.set(self.let_go(*letter, waiting)?),
+            LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, waiting)?)),
+            LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, waiting)?),
+            LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters)?)),
+            LetterCommand::Reassign(reassign, answer) => answer.set(Ok(self.reassign(reassign, waiting)?)),
         }
+        Ok(())
     }
 
     fn skip(
@@ -56,7 +58,7 @@ impl Work<'_> {
         id: DeliveryId,
         note: Option<&str>,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<Ordered, OrderRefusal>, Fault> {
+    ) -> Result<Result<u64, OrderRefusal>, Fault> {
         let letter = match self.free_letter(id)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
@@ -66,7 +68,7 @@ impl Work<'_> {
         waiting.extend(self.close(&letter, state::SKIPPED)?);
         let behind = held.map_or(Ok(0), |(lane, held)| self.released(lane, held))?;
         self.record(&Act { verb: "skip", what: &id.to_string(), letters: 1, note })?;
-        Ok(Ok(Ordered::Released { behind }))
+        Ok(Ok(behind))
     }
 
     /// Does with a letter for good; those that it held go on.
@@ -117,7 +119,7 @@ impl Work<'_> {
         &mut self,
         id: DeliveryId,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<Ordered, OrderRefusal>, Fault> {
+    ) -> Result<Result<u64, OrderRefusal>, Fault> {
         let Some(letter) = select::find(self.connection, id)? else {
             let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
             let key = (id.seq().get().cast_signed(), id.content().cast_signed());
@@ -138,7 +140,7 @@ impl Work<'_> {
         waiting.extend(self.move_on(lane)?);
         let letters = letters.len() as u64;
         self.record(&Act { verb: "let-go", what: &id.to_string(), letters, note: None })?;
-        Ok(Ok(Ordered::Released { behind: self.released(lane, held)? }))
+        Ok(Ok(self.released(lane, held)?))
     }
 
     /// How many go on now that a letter holds its session no more; none if the next of it does.
@@ -150,7 +152,7 @@ impl Work<'_> {
         &mut self,
         edit: &Edit,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<Ordered, OrderRefusal>, Fault> {
+    ) -> Result<Result<(Receipt, DeliveryId), OrderRefusal>, Fault> {
         let letter = match self.free_letter(edit.letter)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
@@ -184,7 +186,7 @@ impl Work<'_> {
         }
         let what = edit.letter.to_string();
         self.record(&Act { verb: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;
-        Ok(Ok(Ordered::Edited { receipt: Receipt::of(event_seq), delivery: id }))
+        Ok(Ok((Receipt::of(event_seq), id)))
     }
 
     /// Writes a delivery in the place of a dead letter; gives its id and state.

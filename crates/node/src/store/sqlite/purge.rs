@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::schema::state;
 use super::select::{Finder, Letter};
 use super::write::Work;
-use crate::store::letter::{LetterNumber, Ordered, Purge, PurgeCursor, STEP_BYTES_MAX};
+use crate::store::letter::{LetterNumber, Purge, PurgeCursor, PurgeStep, STEP_BYTES_MAX};
 
 /// Whether every delivery of an event is purged.
 pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e CROSS JOIN deliveries d
@@ -18,7 +18,7 @@ pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e C
 
 impl Work<'_> {
     /// Does a step of a purge.
-    pub(super) fn purge(&mut self, purge: &Purge, waiting: &mut Vec<Waiting>) -> Result<Ordered, Fault> {
+    pub(super) fn purge(&mut self, purge: &Purge, waiting: &mut Vec<Waiting>) -> Result<PurgeStep, Fault> {
         let Purge { selection, what, rows_max, after, note } = purge;
         let beyond = after.map_or(i64::MIN, |after| after.number.0.cast_signed());
         let looked = Finder::new(self.connection, self.state, selection)?.look(beyond, *rows_max)?;
@@ -48,7 +48,7 @@ impl Work<'_> {
             number: LetterNumber(number.cast_unsigned()),
             audit: audit.cast_unsigned(),
         });
-        Ok(Ordered::Purged { deleted, claimed, next })
+        Ok(PurgeStep { deleted, claimed, next })
     }
 
     /// Deletes a letter and its stories; those that it held go on.

@@ -20,7 +20,7 @@ use super::settle::{Came, DYING, Found};
 use super::write::Work;
 use crate::store::derive;
 use crate::store::letter::{
-    Ordered, Reassign, ReassignCursor, ReassignScope, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
+    Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
 };
 
 pub(super) const READY_HEADS: &str =
@@ -53,10 +53,10 @@ impl Work<'_> {
         &mut self,
         order: &Reassign,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Ordered, Fault> {
+    ) -> Result<ReassignStep, Fault> {
         let Some(queue) = self.state.names.find(&order.queue).map(|queue| queue.id) else {
             let next = order.next(None, Whole::Yes);
-            return Ok(Ordered::Reassigned { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
+            return Ok(ReassignStep { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
         };
         let heads = self.heads(queue, order)?;
         let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
@@ -97,7 +97,7 @@ impl Work<'_> {
             }
         }
         let audit = self.record_reassigned(order, done)?;
-        Ok(Ordered::Reassigned { done, unwanted, busy, next: order.next(last, whole), audit })
+        Ok(ReassignStep { done, unwanted, busy, next: order.next(last, whole), audit })
     }
 
     /// The engine has not heard yet that it is the first of its session; without a rule it need not.

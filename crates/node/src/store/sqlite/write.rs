@@ -1,4 +1,4 @@
-//! Writes a batch, within a transaction: settlements, then submissions, then notes, orders and steps of
+//! Writes a batch, within a transaction: settlements, then submissions, then notes, commands and steps of
 //! replays.
 //!
 //! An event that goes well costs two rows and one change of a row: itself, its delivery, and that it was
@@ -24,7 +24,7 @@ use super::state::State;
 use super::{rows, settle};
 use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger, NewKey};
 use crate::store::door::By;
-use crate::store::letter::GivenOrder;
+use crate::store::letter::GivenCommand;
 use crate::store::{Addressee, Batch, Refusal, Submission, Submitted, Taken, Written, derive};
 
 const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at, whole FROM events
@@ -51,9 +51,9 @@ pub(super) fn write(
     for note in &batch.notes {
         work.note(note, &mut written.waiting)?;
     }
-    for GivenOrder { order, by } in &batch.orders {
+    for GivenCommand { command, by } in &batch.commands {
         work.acting = by.clone();
-        written.ordered.push(work.order(order, &mut written.waiting)?);
+        work.command(command, &mut written.waiting)?;
     }
     work.acting = By::nobody();
     for advance in &batch.advances {
@@ -79,7 +79,7 @@ pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
     pub(super) state: &'a mut State,
     pub(super) now: Timestamp,
-    /// Who gave the order that is being carried out.
+    /// Who gave the command that is being carried out.
     pub(super) acting: By,
     // Kept at hand, since finding a statement by its text costs as much as running some.
     find_event: CachedStatement<'a>,

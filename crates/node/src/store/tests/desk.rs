@@ -13,8 +13,8 @@ use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, at, service, to};
 use crate::store::letter::{
-    ImportedLetter, LetterFilter, LetterQuery, LetterView, NewReplay, Order, OrderRefusal, Ordered, Poison,
-    Purge, ReplayAct, ReplayView, Selection,
+    CommandAnswer, ImportedLetter, LetterCommand, LetterFilter, LetterQuery, LetterView, NewReplay,
+    OrderRefusal, Poison, Purge, PurgeStep, ReplayAct, ReplayView, Selection,
 };
 use crate::store::{Batch, DeliveryView, Keep};
 
@@ -127,14 +127,22 @@ impl Bench {
         letters
     }
 
-    pub(super) fn order(&mut self, order: Order) -> Result<Ordered, OrderRefusal> {
-        self.order_and_see(order).0
+    pub(super) fn order<T>(
+        &mut self,
+        command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
+    ) -> Result<T, OrderRefusal> {
+        self.order_and_see(command).0
     }
 
-    /// Orders something; gives what may start because of it too.
-    pub(super) fn order_and_see(&mut self, order: Order) -> (Result<Ordered, OrderRefusal>, Vec<Waiting>) {
-        let mut written = self.write(&Batch { orders: vec![order.into()], ..Batch::default() });
-        (written.ordered.pop().expect("one answer for one order"), written.waiting)
+    /// Carries out a command; gives what may start because of it too.
+    pub(super) fn order_and_see<T>(
+        &mut self,
+        command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
+    ) -> (Result<T, OrderRefusal>, Vec<Waiting>) {
+        let answer = CommandAnswer::default();
+        let commands = vec![command(answer.clone()).into()];
+        let written = self.write(&Batch { commands, ..Batch::default() });
+        (answer.take(), written.waiting)
     }
 
     /// Begins a replay.
@@ -143,17 +151,11 @@ impl Bench {
     }
 
     pub(super) fn try_replay(&mut self, new: NewReplay) -> Result<ReplayView, OrderRefusal> {
-        match self.order(Order::Replay(Box::new(new)))? {
-            Ordered::Replay(view) => Ok(*view),
-            other => panic!("a replay was ordered, not {other:?}"),
-        }
+        self.order(|answer| LetterCommand::Replay(Box::new(new), answer))
     }
 
     pub(super) fn change(&mut self, replay: ReplayId, act: ReplayAct) -> Result<ReplayView, OrderRefusal> {
-        match self.order(Order::Change { replay, act })? {
-            Ordered::Replay(view) => Ok(*view),
-            other => panic!("a change was ordered, not {other:?}"),
-        }
+        self.order(|answer| LetterCommand::Change { replay, act, answer })
     }
 
     /// Brings a replay forward by a step.
@@ -211,14 +213,11 @@ impl Bench {
             let (selection, what) = (selection.clone(), "some letters".to_owned());
             let note = Some("tidying up".to_owned());
             let step = Purge { selection, what, rows_max, after, note };
-            match self.order(Order::Purge(Box::new(step))).expect("a purge is never refused") {
-                Ordered::Purged { deleted, claimed, next } => {
-                    assert!(deleted + claimed <= rows_max as u64, "a step is small");
-                    sum = (sum.0 + deleted, sum.1 + claimed);
-                    after = next;
-                }
-                other => panic!("a purge was ordered, not {other:?}"),
-            }
+            let done = self.order(|answer| LetterCommand::Purge(Box::new(step), answer));
+            let PurgeStep { deleted, claimed, next } = done.expect("a purge is never refused");
+            assert!(deleted + claimed <= rows_max as u64, "a step is small");
+            sum = (sum.0 + deleted, sum.1 + claimed);
+            after = next;
             if after.is_none() {
                 return sum;
             }

@@ -14,7 +14,7 @@ use super::{Scenario, folder};
 use crate::store::door::{
     By, Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody,
 };
-use crate::store::letter::{Edit, GivenOrder, Order, Ordered, Purge, ReplayAct};
+use crate::store::letter::{CommandAnswer, Edit, GivenCommand, LetterCommand, Purge, ReplayAct};
 use crate::store::sqlite::{Sqlite, write_once};
 use crate::store::{Batch, Note, StoreError};
 
@@ -234,7 +234,7 @@ fn deeds(bench: &mut Bench) {
 
 fn orders_by(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..4);
-    let by = |name: &str, order: Order| GivenOrder { order, by: By::somebody(name) };
+    let by = |name: &str, command| GivenCommand { command, by: By::somebody(name) };
     let purge = Purge {
         selection: named(&letters[1..2]),
         what: "one".to_owned(),
@@ -243,18 +243,20 @@ fn orders_by(bench: &mut Bench) {
         note: None,
     };
     let edit = Edit { letter: letters[2], event: event("new").into(), note: None };
-    let orders = vec![
-        by("ann", Order::Skip { letter: letters[0], note: None }),
-        by("ben", Order::Purge(Box::new(purge))),
-        by("cem", Order::Edit(Box::new(edit))),
-        Order::Import(vec![foreign("svc", event("theirs"), at(0))]).into(),
-        by("dan", Order::Skip { letter: letters[0], note: None }),
-        by("eve", Order::Replay(Box::new(straight(named(&letters[3..]))))),
+    let skip = || LetterCommand::Skip { letter: letters[0], note: None, answer: CommandAnswer::default() };
+    let replay = CommandAnswer::default();
+    let commands = vec![
+        by("ann", skip()),
+        by("ben", LetterCommand::Purge(Box::new(purge), CommandAnswer::default())),
+        by("cem", LetterCommand::Edit(Box::new(edit), CommandAnswer::default())),
+        LetterCommand::Import(vec![foreign("svc", event("theirs"), at(0))], CommandAnswer::default()).into(),
+        by("dan", skip()),
+        by("eve", LetterCommand::Replay(Box::new(straight(named(&letters[3..]))), replay.clone())),
     ];
-    let written = bench.write(&Batch { orders, ..Batch::default() });
-    let Some(Ok(Ordered::Replay(replay))) = written.ordered.last() else { panic!("{:?}", written.ordered) };
-    let change = by("flo", Order::Change { replay: replay.id, act: ReplayAct::Cancel });
-    bench.write(&Batch { orders: vec![change], ..Batch::default() });
+    bench.write(&Batch { commands, ..Batch::default() });
+    let (replay, act) = (replay.take().expect("it begins").id, ReplayAct::Cancel);
+    let change = by("flo", LetterCommand::Change { replay, act, answer: CommandAnswer::default() });
+    bench.write(&Batch { commands: vec![change], ..Batch::default() });
     #[rustfmt::skip]
     let expected = [
         ("skip", Some("ann")), ("purge", Some("ben")), ("edit", Some("cem")), ("import", None),
@@ -265,9 +267,9 @@ fn orders_by(bench: &mut Bench) {
 
 fn automatic(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..2);
-    let order = Order::Skip { letter: letters[0], note: None };
-    let orders = vec![GivenOrder { order, by: By::somebody("ann") }];
-    bench.write(&Batch { orders, ..Batch::default() });
+    let command = LetterCommand::Skip { letter: letters[0], note: None, answer: CommandAnswer::default() };
+    let commands = vec![GivenCommand { command, by: By::somebody("ann") }];
+    bench.write(&Batch { commands, ..Batch::default() });
     bench.note(deed("pause", "svc", By::somebody("ben"), None));
     bench.wait(7_200);
     let keep = crate::store::Keep {
@@ -344,8 +346,9 @@ fn accepted_stable(bench: &mut Bench) {
 fn accepted_all(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..1);
     let edit = Edit { letter: letters[0], event: event("edited").into(), note: None };
-    bench.order(Order::Import(vec![foreign("svc", event("theirs"), at(0))])).expect("it is done");
-    bench.order(Order::Edit(Box::new(edit))).expect("it is done");
+    let theirs = vec![foreign("svc", event("theirs"), at(0))];
+    bench.order(|answer| LetterCommand::Import(theirs, answer)).expect("it is done");
+    bench.order(|answer| LetterCommand::Edit(Box::new(edit), answer)).expect("it is done");
     assert_eq!(accepted(bench, 9, 99), [vec!["0", "theirs", "edited"]]);
 }
 

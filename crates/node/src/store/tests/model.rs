@@ -19,7 +19,7 @@ use super::door::{self, key, refused};
 use super::wishes::{self, Step, Wish, any_step, any_wish};
 use super::{file, memory};
 use crate::store::door::{By, Deed};
-use crate::store::letter::GivenOrder;
+use crate::store::letter::GivenCommand;
 use crate::store::{
     Batch, DeliveryState, EventKey, Filter, Keep, Note, StateName, Submission, Submitted, WaitingBound,
     WhenFull,
@@ -275,14 +275,16 @@ fn act(bench: &mut Bench, act: &Act) -> String {
             let ended = settlements.iter().filter_map(|ended| ended.settlement(bench)).map(Arc::new);
             let submission =
                 |sent: &Vec<Sent>| Submission { events: sent.iter().map(Sent::submitted).collect() };
+            let commands = wishes.iter().filter_map(|wish| wish.command(bench));
             let batch = Batch {
                 settlements: ended.collect(),
                 submissions: submissions.iter().map(submission).collect(),
                 notes: notes.iter().map(|noted| noted.note(bench.now)).collect(),
-                orders: wishes.iter().filter_map(|wish| wish.order(bench)).map(GivenOrder::from).collect(),
+                commands: commands.map(GivenCommand::from).collect(),
                 advances: steps.iter().map(|step| step.advance(bench)).collect(),
             };
-            format!("{:?}", bench.write(&batch))
+            // Writing answers the commands.
+            format!("{:?} {:?}", bench.write(&batch), batch.commands)
         }
         Act::Load { queue: index, wanted, rows_max, bytes_max } => {
             let wanted = match *wanted {

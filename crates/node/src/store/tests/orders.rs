@@ -12,8 +12,8 @@ use super::Scenario;
 use super::bench::{BOOK, Bench, at, event, ids, in_session, keep, queue, story, to};
 use super::desk::{death_of, events_of, everything, fails, foreign, holds, named, poison, straight};
 use crate::store::letter::{
-    Edit, GivenOrder, ImportedLetter, LetterFilter, LetterKey, LetterNumber, Order, OrderRefusal, Ordered,
-    Poison, ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
+    CommandAnswer, Edit, ImportCounts, ImportedLetter, LetterCommand, LetterFilter, LetterKey, LetterNumber,
+    OrderRefusal, Poison, ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
 };
 use crate::store::{Batch, Closed, DeliveryState, EventKey, Keep, Note, Refusal, Seen, StateName, Taken};
 
@@ -51,16 +51,22 @@ fn letters_for(letters: Duration) -> Keep {
     Keep { letters: Arc::new(move |_, _| letters), ..keep(1_000 * HOUR, 1_000 * HOUR) }
 }
 
+fn skip_command(letter: DeliveryId) -> impl FnOnce(CommandAnswer<u64>) -> LetterCommand {
+    move |answer| LetterCommand::Skip { letter, note: None, answer }
+}
+
 fn skip(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..2);
-    let order = |letter| Order::Skip { letter, note: None };
     let unknown = DeliveryId::new(Seq::new(99), 1);
     let delivered = bench.settled("svc", event("9"), Next::Delivered);
     for stranger in [unknown, delivered, DeliveryId::new(letters[0].seq(), 0)] {
-        assert_eq!(bench.order(order(stranger)).expect_err("none"), OrderRefusal::NoSuchLetter(stranger));
+        assert_eq!(
+            bench.order(skip_command(stranger)).expect_err("none"),
+            OrderRefusal::NoSuchLetter(stranger)
+        );
     }
-    let answer = bench.order_and_see(order(letters[0]));
-    assert!(matches!(answer, (Ok(Ordered::Released { behind: 0 }), ref waiting) if waiting.is_empty()));
+    let answer = bench.order_and_see(skip_command(letters[0]));
+    assert!(matches!(answer, (Ok(0), ref waiting) if waiting.is_empty()));
     assert_eq!(events_of(&bench.letters(&LetterFilter::default())), ["1"]);
     assert_eq!(bench.now_at(letters[0]).state, DeliveryState::Closed { at: bench.now, how: Closed::Skipped });
     let counts = bench.counts().queues[&*queue("svc")];
@@ -151,8 +157,12 @@ fn purge_claimed(bench: &mut Bench) {
     bench.audit();
 }
 
-fn edit_order(letter: DeliveryId, event: Event) -> Order {
-    Order::Edit(Box::new(Edit { letter, event: Arc::new(event), note: Some("a typo".to_owned()) }))
+fn edit_command(
+    letter: DeliveryId,
+    event: Event,
+) -> impl FnOnce(CommandAnswer<(Receipt, DeliveryId)>) -> LetterCommand {
+    let edit = Edit { letter, event: Arc::new(event), note: Some("a typo".to_owned()) };
+    move |answer| LetterCommand::Edit(Box::new(edit), answer)
 }
 
 fn edit(bench: &mut Bench) {
@@ -160,8 +170,8 @@ fn edit(bench: &mut Bench) {
     let old_receipt = bench.now_at(old).receipt;
     bench.wait(4);
     let changed = Event { data: "corrected".into(), ..event("new") };
-    let (answer, waiting) = bench.order_and_see(edit_order(old, changed.clone()));
-    let Ok(Ordered::Edited { receipt, delivery }) = answer else { panic!("{answer:?}") };
+    let (answer, waiting) = bench.order_and_see(edit_command(old, changed.clone()));
+    let (receipt, delivery) = answer.expect("it is free");
     let [sent] = &waiting[..] else { panic!("{waiting:?}") };
     assert_eq!((sent.id, &*sent.event, &sent.queue), (delivery, &changed, &queue("svc/x")));
     assert_eq!((sent.attempts, sent.replaying, sent.sequence, sent.written_at), (0, None, None, bench.now));
@@ -183,7 +193,7 @@ fn edit(bench: &mut Bench) {
     bench.crash();
     bench.end(delivery, fails("boom"));
     assert_eq!(bench.now_at(delivery).supersedes, Some(old_receipt));
-    let (answer, _) = bench.order_and_see(edit_order(delivery, event("newer")));
+    let (answer, _) = bench.order_and_see(edit_command(delivery, event("newer")));
     assert!(answer.is_ok(), "an edited one can be edited");
     let twice = bench.now_at(delivery);
     assert!(matches!(twice.state, DeliveryState::Closed { how: Closed::Superseded { .. }, .. }));
@@ -192,17 +202,17 @@ fn edit(bench: &mut Bench) {
 fn edit_refused(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..3);
     let unknown = DeliveryId::new(Seq::new(99), 1);
-    let refused = bench.order(edit_order(unknown, event("new"))).expect_err("none");
+    let refused = bench.order(edit_command(unknown, event("new"))).expect_err("none");
     assert_eq!(refused, OrderRefusal::NoSuchLetter(unknown));
     let first = bench.now_at(letters[1]).receipt;
-    let refused = bench.order(edit_order(letters[0], event("1"))).expect_err("it is known");
+    let refused = bench.order(edit_command(letters[0], event("1"))).expect_err("it is known");
     assert_eq!(refused, OrderRefusal::EventExists(first));
     let replay = bench.replay(straight(named(&letters[2..]))).id;
-    let refused = bench.order(edit_order(letters[2], event("new"))).expect_err("it is claimed");
+    let refused = bench.order(edit_command(letters[2], event("new"))).expect_err("it is claimed");
     assert_eq!(refused, OrderRefusal::Claimed { letter: letters[2], replay });
     assert_eq!((bench.counts().events, bench.acts().len()), (3, 1), "nothing has changed");
     bench.step(replay, 1);
-    let refused = bench.order(edit_order(letters[2], event("new"))).expect_err("it is on its way");
+    let refused = bench.order(edit_command(letters[2], event("new"))).expect_err("it is on its way");
     assert_eq!(refused, OrderRefusal::NoSuchLetter(letters[2]));
     assert_eq!(bench.take(&[to("svc", event("new"))])[0].seen, Seen::First, "the id is free");
 }
@@ -211,8 +221,8 @@ fn edit_in_session(bench: &mut Bench) {
     let old = bench.settled("ord", in_session("old", "s"), fails("boom"));
     let live = bench.accept(to("ord", in_session("1", "s"))).remove(0).id;
     bench.accept(to("ord", in_session("2", "s")));
-    let (answer, waiting) = bench.order_and_see(edit_order(old, in_session("new", "s")));
-    let Ok(Ordered::Edited { delivery, .. }) = answer else { panic!("{answer:?}") };
+    let (answer, waiting) = bench.order_and_see(edit_command(old, in_session("new", "s")));
+    let (_, delivery) = answer.expect("it is free");
     assert!(waiting.is_empty(), "it waits for the one in flight");
     bench.audit();
     bench.crash();
@@ -226,15 +236,10 @@ fn edit_in_session(bench: &mut Bench) {
     assert_eq!(bench.end(two, Next::Delivered).expect("it goes on").id, delivery, "it keeps the old place");
 }
 
-fn import_order(letters: &[ImportedLetter]) -> Order {
-    Order::Import(letters.to_vec())
-}
-
 fn imported(bench: &mut Bench, letters: &[ImportedLetter]) -> (u64, u64) {
-    match bench.order(import_order(letters)).expect("it is taken") {
-        Ordered::Imported { new, known } => (new, known),
-        other => panic!("an import was ordered, not {other:?}"),
-    }
+    let done = bench.order(|answer| LetterCommand::Import(letters.to_vec(), answer));
+    let ImportCounts { new, known } = done.expect("it is taken");
+    (new, known)
 }
 
 fn import(bench: &mut Bench) {
@@ -500,7 +505,7 @@ fn retention_spares(bench: &mut Bench) {
     assert_eq!(bench.letters_deleted(&keep), 0, "and it comes to an end");
     bench.change(replay, ReplayAct::Cancel).expect("it runs");
     assert_eq!(bench.letters_deleted(&keep), 2);
-    bench.order(Order::LetGo { letter: holder }).expect("it holds");
+    bench.order(|answer| LetterCommand::LetGo { letter: holder, answer }).expect("it holds");
     assert_eq!(bench.letters_deleted(&keep), 1);
     bench.audit();
 }
@@ -525,9 +530,9 @@ fn retention_many(bench: &mut Bench) {
 
 fn closed_go(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..3);
-    bench.order(Order::Skip { letter: letters[0], note: None }).expect("it is free");
+    bench.order(skip_command(letters[0])).expect("it is free");
     bench.purge(&named(&letters[1..2]), 9);
-    bench.order(edit_order(letters[2], event("new"))).expect("it is free");
+    bench.order(edit_command(letters[2], event("new"))).expect("it is free");
     let new = bench.ready("svc")[0].id;
     bench.wait(3_599);
     let an_hour = Keep { letters: letters_for(HOUR).letters, ..keep(HOUR, 24 * HOUR) };
@@ -549,13 +554,13 @@ fn closed_go(bench: &mut Bench) {
 
 fn kinds_go(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..2);
-    bench.order(Order::Skip { letter: letters[0], note: None }).expect("it is free");
+    bench.order(skip_command(letters[0])).expect("it is free");
     let day = TREND_SPAN.as_secs() * TREND_POINTS as u64;
     bench.wait(day + TREND_SPAN.as_secs());
     bench.housekeep(&letters_for(1_000 * HOUR));
     let kinds = bench.reader().kinds(&LetterFilter::default()).expect("it answers");
     assert_eq!(kinds.len(), 1, "it has a letter still");
-    bench.order(Order::Skip { letter: letters[1], note: None }).expect("it is free");
+    bench.order(skip_command(letters[1])).expect("it is free");
     bench.housekeep(&letters_for(1_000 * HOUR));
     bench.settled("svc", event("9"), fails("bang"));
     let kinds = bench.reader().kinds(&LetterFilter::default()).expect("it answers");
@@ -567,7 +572,7 @@ fn records(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..4);
     for letter in &letters {
         bench.wait(1);
-        bench.order(Order::Skip { letter: *letter, note: None }).expect("it is free");
+        bench.order(skip_command(*letter)).expect("it is free");
     }
     let shown = |bench: &Bench, before: Option<u64>, rows_max| {
         let records = bench.reader().audit(before, rows_max).expect("it answers");
@@ -583,11 +588,13 @@ fn records(bench: &mut Bench) {
 
 fn one_batch(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..3);
-    let orders = vec![
-        Order::Replay(Box::new(straight(named(&letters[..1])))),
-        Order::Skip { letter: letters[0], note: None },
-        Order::Skip { letter: letters[1], note: None },
-        Order::Replay(Box::new(straight(everything()))),
+    let (replays, skips) =
+        ([(); 2].map(|()| CommandAnswer::default()), [(); 2].map(|()| CommandAnswer::default()));
+    let commands = [
+        LetterCommand::Replay(Box::new(straight(named(&letters[..1]))), replays[0].clone()),
+        skip_command(letters[0])(skips[0].clone()),
+        skip_command(letters[1])(skips[1].clone()),
+        LetterCommand::Replay(Box::new(straight(everything())), replays[1].clone()),
     ];
     let dying = bench.accept(to("svc", event("9"))).remove(0).id;
     let settled = super::bench::settlement(dying, 0, fails("boom"), bench.now);
@@ -599,13 +606,13 @@ fn one_batch(bench: &mut Bench) {
     };
     let batch = Batch {
         settlements: vec![Arc::new(settled)],
-        orders: orders.into_iter().map(GivenOrder::from).collect(),
+        commands: commands.map(Into::into).into(),
         advances: vec![advance],
         ..Batch::default()
     };
     let written = bench.write(&batch);
-    let refused: Vec<bool> = written.ordered.iter().map(Result::is_err).collect();
-    assert_eq!(refused, [false, true, false, false]);
+    assert_eq!(replays.map(|answer| answer.take().is_err()), [false, false]);
+    assert_eq!(skips.map(|answer| answer.take().is_err()), [true, false]);
     assert_eq!(ids(&written.waiting), ["2", "9"], "one that died in the same batch is there too");
     assert_eq!(written.advanced[0].as_ref().map(|(job, sent)| (job.tally.total, *sent)), Some((2, 2)));
 }

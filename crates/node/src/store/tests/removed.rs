@@ -15,7 +15,8 @@ use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, order_of, queue, to};
 use super::desk::{events_of, named, straight};
 use crate::store::letter::{
-    LetterFilter, Order, Ordered, Reassign, ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct,
+    LetterCommand, LetterFilter, Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment,
+    Redirect, ReplayAct,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -47,8 +48,8 @@ struct Stepped {
 }
 
 fn step(bench: &mut Bench, order: Reassign) -> Stepped {
-    let (answer, started) = bench.order_and_see(Order::Reassign(Box::new(order)));
-    let Ok(Ordered::Reassigned { done, unwanted, busy, next, audit }) = answer else { panic!("{answer:?}") };
+    let (answer, started) = bench.order_and_see(|answer| LetterCommand::Reassign(Box::new(order), answer));
+    let ReassignStep { done, unwanted, busy, next, audit } = answer.expect("it is never refused");
     bench.audit();
     Stepped { counts: (done, unwanted, busy), next, audit, started }
 }

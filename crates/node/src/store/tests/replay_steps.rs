@@ -10,7 +10,7 @@ use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, queue, settlement, to};
 use super::desk::{canary, events_of, everything, fails, foreign, found_by, named, poison, straight};
 use super::replays::tally;
-use crate::store::letter::{LetterFilter, Order, Ordered, Purge, ReplayAct};
+use crate::store::letter::{LetterCommand, LetterFilter, Purge, PurgeStep, ReplayAct};
 use crate::store::{Batch, REPLAY_GATHER_MAX, REPLAY_WALK_MAX, StateName, Submission};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -78,10 +78,10 @@ fn gathering_text(bench: &mut Bench) {
         after,
         note: None,
     };
-    let answer = bench.order(Order::Purge(Box::new(step(None))));
-    let Ok(Ordered::Purged { deleted: 0, next: next @ Some(_), .. }) = answer else { panic!("{answer:?}") };
-    let answer = bench.order(Order::Purge(Box::new(step(next))));
-    assert!(matches!(answer, Ok(Ordered::Purged { deleted: 1, next: None, .. })), "{answer:?}");
+    let answer = bench.order(|answer| LetterCommand::Purge(Box::new(step(None)), answer));
+    let Ok(PurgeStep { deleted: 0, next: next @ Some(_), .. }) = answer else { panic!("{answer:?}") };
+    let answer = bench.order(|answer| LetterCommand::Purge(Box::new(step(next)), answer));
+    assert!(matches!(answer, Ok(PurgeStep { deleted: 1, next: None, .. })), "{answer:?}");
 }
 
 fn gathering_halted(bench: &mut Bench) {
@@ -114,7 +114,7 @@ fn gathering_halted(bench: &mut Bench) {
 /// So many letters of one session, and then one of another.
 fn long(bench: &mut Bench, count: usize) -> ReplayId {
     let letters = (0..count).map(|id| foreign("ord", in_session(&id.to_string(), "s"), at(1)));
-    bench.order(Order::Import(letters.collect())).expect("they are taken");
+    bench.order(|answer| LetterCommand::Import(letters.collect(), answer)).expect("they are taken");
     bench.wait(2);
     bench.settled("ord", in_session("other", "t"), fails("boom"));
     bench.wait(1);

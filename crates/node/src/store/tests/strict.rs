@@ -13,8 +13,8 @@ use super::Scenario;
 use super::bench::{Bench, ROOMY, at, bounded, event, ids, in_session, queue, to};
 use super::desk::{events_of, everything, fails, holds, named, straight};
 use crate::store::letter::{
-    Edit, HeldSession, LET_GO_MAX, LetterFilter, LetterKey, NewReplay, Order, OrderRefusal, Ordered,
-    Redirect, Selection,
+    CommandAnswer, Edit, HeldSession, LET_GO_MAX, LetterCommand, LetterFilter, LetterKey, NewReplay,
+    OrderRefusal, Purge, PurgeStep, Redirect, Selection,
 };
 use crate::store::{Closed, DeliveryState, EventKey, Note, StateName, Submitted, WaitingBound, WhenFull};
 
@@ -73,13 +73,16 @@ fn find(bench: &Bench, id: &str) -> DeliveryId {
     all.iter().find(|view| view.event_id == id).expect("it is there").id
 }
 
-fn released((answer, waiting): (Result<Ordered, OrderRefusal>, Vec<Waiting>)) -> (u64, Vec<String>) {
-    let Ok(Ordered::Released { behind }) = answer else { panic!("{answer:?}") };
-    (behind, waiting.into_iter().map(|one| one.event.id.to_string()).collect())
+fn released((answer, waiting): (Result<u64, OrderRefusal>, Vec<Waiting>)) -> (u64, Vec<String>) {
+    (answer.expect("it is free"), waiting.into_iter().map(|one| one.event.id.to_string()).collect())
 }
 
-fn skip(letter: DeliveryId) -> Order {
-    Order::Skip { letter, note: Some("never mind".to_owned()) }
+fn skip(letter: DeliveryId) -> impl FnOnce(CommandAnswer<u64>) -> LetterCommand {
+    move |answer| LetterCommand::Skip { letter, note: Some("never mind".to_owned()), answer }
+}
+
+fn release(letter: DeliveryId) -> impl FnOnce(CommandAnswer<u64>) -> LetterCommand {
+    move |answer| LetterCommand::LetGo { letter, answer }
 }
 
 fn holder(bench: &mut Bench) {
@@ -197,7 +200,7 @@ fn replayed(bench: &mut Bench) {
     bench.end(letter, Next::Due { at: at(30) });
     assert_eq!(held_now(bench), [(letter, 3)]);
     assert_eq!(
-        bench.order(Order::LetGo { letter }).expect_err("it is on its way"),
+        bench.order(release(letter)).expect_err("it is on its way"),
         OrderRefusal::HoldsNothing(letter)
     );
     let next = bench.end(letter, Next::Delivered).expect("the session goes on");
@@ -279,10 +282,10 @@ fn let_go(bench: &mut Bench) {
     bench.take(&[crowded("2", 1)]);
     let middle = find(bench, "2");
     let nothing = |letter| OrderRefusal::HoldsNothing(letter);
-    assert_eq!(bench.order(Order::LetGo { letter: middle }).expect_err("not yet"), nothing(middle));
-    let answer = bench.order_and_see(Order::LetGo { letter });
+    assert_eq!(bench.order(release(middle)).expect_err("not yet"), nothing(middle));
+    let answer = bench.order_and_see(release(letter));
     assert_eq!(released(answer), (1, vec!["1".to_owned()]));
-    assert_eq!(bench.order(Order::LetGo { letter }).expect_err("once"), nothing(letter));
+    assert_eq!(bench.order(release(letter)).expect_err("once"), nothing(letter));
     let shown = bench.reader().letter(&LetterKey::Delivery(letter)).expect("it answers").expect("it stays");
     assert_eq!(shown.holds, None);
     assert_eq!(bench.acts(), [("let-go".to_owned(), 1)]);
@@ -303,10 +306,10 @@ fn let_go_together(bench: &mut Bench) {
     bench.take(&more);
     bench.take(&[strict("live"), crowded("middle", 0)]);
     let last = find(bench, &(LET_GO_MAX - 1).to_string());
-    let answer = bench.order_and_see(Order::LetGo { letter });
+    let answer = bench.order_and_see(release(letter));
     assert_eq!(released(answer), (0, vec![]), "one is left, which holds");
     assert_eq!(held_now(bench), [(last, 1)]);
-    let answer = bench.order_and_see(Order::LetGo { letter: last });
+    let answer = bench.order_and_see(release(last));
     assert_eq!(released(answer), (1, vec!["live".to_owned()]));
     assert!(held_now(bench).is_empty());
     assert_eq!(bench.acts(), [("let-go".to_owned(), LET_GO_MAX as u64), ("let-go".to_owned(), 1)]);
@@ -322,9 +325,9 @@ fn purged(bench: &mut Bench) {
     assert_eq!(bench.purge(&everything(), 10), (0, 1), "not while a replay has it");
     bench.change(claimed, crate::store::letter::ReplayAct::Cancel).expect("it runs");
     let (selection, what) = (everything(), "all".to_owned());
-    let purge = crate::store::letter::Purge { selection, what, rows_max: 10, after: None, note: None };
-    let (answer, waiting) = bench.order_and_see(Order::Purge(Box::new(purge)));
-    assert!(matches!(answer, Ok(Ordered::Purged { deleted: 1, claimed: 0, next: None })), "{answer:?}");
+    let purge = Purge { selection, what, rows_max: 10, after: None, note: None };
+    let (answer, waiting) = bench.order_and_see(|answer| LetterCommand::Purge(Box::new(purge), answer));
+    assert_eq!(answer, Ok(PurgeStep { deleted: 1, claimed: 0, next: None }));
     assert_eq!(ids(&waiting), ["1"]);
     assert!(held_now(bench).is_empty());
     assert_eq!(bench.now_at(letter).state.name(), StateName::Closed);
@@ -340,9 +343,9 @@ fn purged_in_steps(bench: &mut Bench) {
     let mut after = None;
     for expected in [&["behind a", "behind b"][..], &["behind c"]] {
         let (selection, what) = (everything(), "all".to_owned());
-        let step = crate::store::letter::Purge { selection, what, rows_max: 10, after, note: None };
-        let (answer, waiting) = bench.order_and_see(Order::Purge(Box::new(step)));
-        let Ok(Ordered::Purged { deleted, next, .. }) = answer else { panic!("{answer:?}") };
+        let step = Purge { selection, what, rows_max: 10, after, note: None };
+        let (answer, waiting) = bench.order_and_see(|answer| LetterCommand::Purge(Box::new(step), answer));
+        let PurgeStep { deleted, next, .. } = answer.expect("a purge is never refused");
         assert_eq!((deleted, ids(&waiting)), (expected.len() as u64, expected.to_vec()));
         after = next;
     }
@@ -352,8 +355,8 @@ fn purged_in_steps(bench: &mut Bench) {
 
 fn edit(bench: &mut Bench, letter: DeliveryId, id: &str) -> (DeliveryId, Vec<Waiting>) {
     let edit = Edit { letter, event: Arc::new(in_session(id, "s")), note: None };
-    let (answer, waiting) = bench.order_and_see(Order::Edit(Box::new(edit)));
-    let Ok(Ordered::Edited { receipt, delivery }) = answer else { panic!("{answer:?}") };
+    let (answer, waiting) = bench.order_and_see(|answer| LetterCommand::Edit(Box::new(edit), answer));
+    let (receipt, delivery) = answer.expect("it is free");
     let events = bench.reader().events(&EventKey::Receipt(receipt)).expect("it answers");
     assert_eq!(events[0].deliveries[0].id, delivery);
     (delivery, waiting)

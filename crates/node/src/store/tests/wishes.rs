@@ -20,8 +20,8 @@ use super::bench::{Bench, event, order_of, queue, story};
 use super::desk::{canary, death_of, everything, foreign, straight};
 use super::model::QUEUES;
 use crate::store::letter::{
-    Edit, ImportedLetter, KindId, LetterFilter, LetterKey, NewReplay, Order, Poison, Purge, Reassign,
-    ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct, Selection,
+    CommandAnswer, Edit, ImportedLetter, KindId, LetterCommand, LetterFilter, LetterKey, NewReplay, Poison,
+    Purge, Reassign, ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct, Selection,
 };
 use crate::store::{DeliveryState, DeliveryView};
 
@@ -196,7 +196,7 @@ impl Theirs {
 }
 
 impl Wish {
-    pub(super) fn order(&self, bench: &Bench) -> Option<Order> {
+    pub(super) fn command(&self, bench: &Bench) -> Option<LetterCommand> {
         Some(match self {
             Self::Replay { choice, canary: is_canary, to } => {
                 let new = if *is_canary { canary } else { straight }(choice.selection(bench));
@@ -204,27 +204,37 @@ impl Wish {
                     let name = QUEUES[index];
                     Arc::new(Redirect { queue: queue(name), order: order_of(name) })
                 });
-                Order::Replay(Box::new(NewReplay { to, ..new }))
+                LetterCommand::Replay(Box::new(NewReplay { to, ..new }), CommandAnswer::default())
             }
-            Self::Change { replay, act } => Order::Change { replay: replay_of(bench, *replay), act: *act },
-            Self::Skip(which) => Order::Skip { letter: one_of(bench, *which)?.id, note: None },
-            Self::LetGo(which) => Order::LetGo { letter: one_of(bench, *which)?.id },
-            Self::Purge(choice) => Order::Purge(Box::new(Purge {
-                selection: choice.selection(bench),
-                what: "some".to_owned(),
-                rows_max: 1_000,
-                after: None,
-                note: None,
-            })),
+            Self::Change { replay, act } => {
+                let (replay, act) = (replay_of(bench, *replay), *act);
+                LetterCommand::Change { replay, act, answer: CommandAnswer::default() }
+            }
+            Self::Skip(which) => {
+                let letter = one_of(bench, *which)?.id;
+                LetterCommand::Skip { letter, note: None, answer: CommandAnswer::default() }
+            }
+            Self::LetGo(which) => {
+                LetterCommand::LetGo { letter: one_of(bench, *which)?.id, answer: CommandAnswer::default() }
+            }
+            Self::Purge(choice) => {
+                let (selection, what) = (choice.selection(bench), "some".to_owned());
+                let step = Purge { selection, what, rows_max: 1_000, after: None, note: None };
+                LetterCommand::Purge(Box::new(step), CommandAnswer::default())
+            }
             Self::Edit { letter, id } => {
                 let old = one_of(bench, *letter)?;
                 let session = old.session.as_deref().and_then(|key| SessionKey::new(key).ok());
                 let source = EventSource::new("/0").expect("a source");
                 let event = Arc::new(Event { session, source, ..event(&id.to_string()) });
-                Order::Edit(Box::new(Edit { letter: old.id, event, note: None }))
+                LetterCommand::Edit(
+                    Box::new(Edit { letter: old.id, event, note: None }),
+                    CommandAnswer::default(),
+                )
             }
             Self::Import(letters) => {
-                Order::Import(letters.iter().map(|theirs| theirs.letter(bench.now)).collect())
+                let letters = letters.iter().map(|theirs| theirs.letter(bench.now)).collect();
+                LetterCommand::Import(letters, CommandAnswer::default())
             }
             Self::Reassign { from, to, rows_max, running, due } => {
                 let to = match to.filter(|to| to != from) {
@@ -234,7 +244,7 @@ impl Wish {
                         takes: EventPattern::parse("order.*").into_iter().collect(),
                     },
                 };
-                Order::Reassign(Box::new(Reassign {
+                let step = Reassign {
                     queue: queue(QUEUES[*from]),
                     scope: ReassignScope::All,
                     to,
@@ -243,7 +253,8 @@ impl Wish {
                     after: due.then_some(ReassignCursor { due_at: Some(Timestamp::EPOCH), seq: Seq::NONE }),
                     audit: None,
                     note: None,
-                }))
+                };
+                LetterCommand::Reassign(Box::new(step), CommandAnswer::default())
             }
         })
     }

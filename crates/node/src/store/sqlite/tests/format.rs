@@ -15,7 +15,8 @@ use rusqlite::Connection;
 
 use crate::store::door::{By, Deed};
 use crate::store::letter::{
-    LetterFilter, LetterKey, LetterQuery, LetterView, NewReplay, Order, Ordered, Poison, Selection,
+    CommandAnswer, LetterCommand, LetterFilter, LetterKey, LetterQuery, LetterView, NewReplay, Poison,
+    Selection,
 };
 use crate::store::sqlite::{Options, Sqlite, letters};
 use crate::store::{
@@ -126,9 +127,10 @@ fn a_letter_of_the_first_format_can_be_replayed() {
         to: None,
         note: None,
     };
-    let batch = Batch { orders: vec![Order::Replay(Box::new(new)).into()], ..Batch::default() };
-    let written = store.write(&batch, NOW).expect("it is written");
-    let Ok(Ordered::Replay(view)) = &written.ordered[0] else { panic!("{:?}", written.ordered) };
+    let answer = CommandAnswer::default();
+    let commands = vec![LetterCommand::Replay(Box::new(new), answer.clone()).into()];
+    store.write(&Batch { commands, ..Batch::default() }, NOW).expect("it is written");
+    let view = answer.take().expect("it begins");
     assert_eq!(view.tally.total, 1);
     let advance = Advance { replay: view.id, sent_before: 0, letters_max: 9, wave: Wave::Rest };
     let batch = Batch { advances: vec![advance], ..Batch::default() };
