@@ -127,7 +127,7 @@ fn a_key_that_is_imported_for_one_service_is_new_for_another() {
         assert_eq!(answer.json(), *expected, "{service}");
     }
     let own = get(&server, "/v1/dead-letters/same-key", &bound).json();
-    assert_eq!(own["service"], "a", "another service's import hides nothing: {own}");
+    assert_eq!(own["consumerService"], "a", "another service's import hides nothing: {own}");
     let both = get(&server, "/v1/dead-letters/same-key", &admin);
     assert_eq!(both.error(), (409, "AMBIGUOUS_ID".to_owned()), "{both:?}");
     server.stop().assert_calm();
