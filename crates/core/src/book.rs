@@ -2,7 +2,7 @@
 //!
 //! A book is read in four steps, each in its own module: [`yaml`] makes nodes that know where they
 //! stand, [`validate`] holds them against the [`schema`], [`lower`] gives them types, and [`resolve`]
-//! says what holds for a service, a channel and an event type. [`lint`] looks for what is allowed and
+//! says what holds for a service, a channel and an event type. `redrive_lab::lint` looks for what is allowed and
 //! will hurt all the same.
 //!
 //! Invariants: a book with an error is no book; a book without one can be resolved for every row; any
