@@ -43,7 +43,7 @@ struct Length {
 const SHORT: Length = Length {
     scarce_for: Duration::from_secs(5),
     judged_after: Duration::from_secs(15),
-    pile: 150,
+    pile: 100,
     share_min: 0.7,
 };
 const FULL: Length = Length {
