@@ -25,13 +25,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::change::Change;
 pub use self::evidence::{
     Chart, DependencyState, Evidence, HeldLetter, LetterKind, Member, QueueState, SeenDelivery, SeenState,
     Turn, Unrouted, Ward,
 };
 pub use self::proof::{Gain, Proposed};
 use self::proof::{Prover, Weighed};
+use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
 /// Deliveries that are looked at, the latest ones.
@@ -226,10 +226,10 @@ fn rank(finding: &Finding) -> (Reverse<Harm>, bool, Reverse<u64>) {
 }
 
 /// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
-fn proven(chart: &Chart<'_>, found: Vec<(Finding, Option<Proposed>)>) -> (Vec<Finding>, Change) {
+fn proven(chart: &Chart<'_>, found: Vec<(Finding, Option<Proposed>)>) -> (Vec<Finding>, Patch) {
     let mut prover = Prover::new(chart);
     let mut findings: Vec<Finding> = Vec::new();
-    let mut changes: Vec<(usize, Change)> = Vec::new();
+    let mut changes: Vec<(usize, Patch)> = Vec::new();
     for (mut finding, proposed) in found {
         let weighed = proposed.map(|proposed| prover.weigh(finding.dependency.as_deref(), &proposed));
         match weighed {

@@ -66,7 +66,7 @@ fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
     for Sick { name, book, examined, .. } in SICK.iter() {
         for finding in &examined.findings {
             let Some(change) = &finding.change else { continue };
-            let merged = redrive_core::book::overlay::laid_over(book, change).expect("both are YAML");
+            let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
             let problems = check(merged.as_bytes()).problems;
             let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
             assert!(errors.is_empty(), "{name}: {}\n{change}\n{merged}\n{errors:#?}", finding.code);
@@ -197,7 +197,7 @@ fn no_two_findings_set_the_same_key_and_all_changes_are_one() {
         let together: Vec<String> = examined.change.iter().flat_map(|change| keys_of(change)).collect();
         assert_eq!(together.iter().collect::<BTreeSet<_>>(), apart, "{name}: {:?}", examined.change);
         let Some(change) = &examined.change else { continue };
-        let merged = redrive_core::book::overlay::laid_over(book, change).expect("both are YAML");
+        let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
         let problems = check(merged.as_bytes()).problems;
         assert!(problems.iter().all(|problem| problem.severity != Severity::Error), "{name}: {problems:#?}");
     }

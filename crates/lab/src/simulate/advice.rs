@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
 use crate::scenario::expectation::Value;
-use redrive_core::book::{self, RuleBook, overlay};
+use redrive_core::book::{self, RuleBook, patch};
 
 /// A finding and what would help.
 #[derive(Debug, Serialize)]
@@ -72,7 +72,7 @@ pub fn advised(
     let mut again = Again { plan, watch, first: report, others: Vec::new(), attempts: 0 };
     let mut proven: Vec<(&Candidate, Gain)> = Vec::new();
     for candidates in changes.into_iter().take(CHANGES_MAX) {
-        let book = overlay::laid_over(book_text, &candidates[0].change).ok();
+        let book = patch::laid_over(book_text, &candidates[0].change.to_string()).ok();
         // Some changes make no book.
         let book =
             book.and_then(|text| book::read_for(&text, plan.book.sections().machine).book).map(Arc::new);
@@ -104,7 +104,7 @@ impl Proven {
     fn new(candidate: &Candidate, gain: Gain) -> Self {
         Self {
             words: candidate.words(),
-            change: candidate.change.clone(),
+            change: candidate.change.to_string(),
             metric: candidate.measure.as_str(),
             before: gain.before,
             after: gain.after,
@@ -208,7 +208,8 @@ dependencies:
             let findings = verdict(&before, &plan.book);
             let candidates = findings.iter().flat_map(|finding| &finding.candidates);
             for candidate in candidates.filter(|candidate| candidate.words().contains("jitter")) {
-                let changed = overlay::laid_over(GUARDED, &candidate.change).expect("both are YAML");
+                let changed =
+                    patch::laid_over(GUARDED, &candidate.change.to_string()).expect("both are YAML");
                 let book = Arc::new(book::read(&changed).book.expect("a book"));
                 let after = play(&Plan { book, ..plan.clone() });
                 lucky += usize::from(candidate.gain(&before, &after).is_some());
@@ -240,10 +241,10 @@ services:
         let mut proven = told.iter().flat_map(|advised| &advised.advice).peekable();
         assert!(proven.peek().is_some(), "{told:#?}");
         for proven in proven {
-            let changed = overlay::laid_over(PROGRAMS, &proven.change).expect("both are YAML");
+            let changed = patch::laid_over(PROGRAMS, &proven.change).expect("both are YAML");
             let after = play(&Plan { book: read(&changed), ..plan.clone() });
             let candidates = told.iter().flat_map(|advised| &advised.finding.candidates);
-            let mut same = candidates.filter(|candidate| candidate.change == proven.change);
+            let mut same = candidates.filter(|candidate| candidate.change.to_string() == proven.change);
             let gains = same.find_map(|candidate| candidate.gain(&before, &after)).expect("it helps");
             assert_eq!(gains.after, proven.after, "{}", proven.words);
         }

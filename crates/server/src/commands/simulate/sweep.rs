@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use redrive_core::book::problem::Problems;
-use redrive_core::book::{RuleBook, overlay, read_bytes_for};
+use redrive_core::book::{RuleBook, patch, read_bytes_for};
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::Plan;
 use redrive_lab::simulate::figures::Measured;
@@ -52,7 +52,7 @@ fn changed(
     };
     let mut text = text.to_owned();
     for (sweep, value) in sweeps.iter().zip(values) {
-        text = overlay::laid_over(&text, &sweep.change(book, value)).map_err(refused)?;
+        text = patch::laid_over(&text, &sweep.change(book, value).to_string()).map_err(refused)?;
     }
     let reading = read_bytes_for(text.as_bytes(), machine());
     let Some(changed) = reading.book else { return Err(refused(reading.problems)) };
