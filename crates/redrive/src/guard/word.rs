@@ -14,6 +14,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use redrive_core::policy::breaker::Generation;
+
 /// What lies in the word, from the lowest bit up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
@@ -52,12 +54,13 @@ impl Stamp {
 }
 
 /// Which life of the breaker it is: another after each change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Epoch(pub(super) u16);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Epoch(u16);
 
 impl Epoch {
-    pub(super) const fn next(self) -> Self {
-        Self(self.0.wrapping_add(1))
+    /// Changes with every generation, and is the same again after 65,536 of them.
+    pub(super) const fn of(generation: Generation) -> Self {
+        Self(generation.0 as u16)
     }
 }
 
