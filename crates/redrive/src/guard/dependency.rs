@@ -128,7 +128,13 @@ impl Dependency {
             state.control.set_breaker(&named.settings);
         }
         let wants = match rule.breaker.as_ref().map(|named| named.settings.trip()) {
-            Some(trip) => Wants::Breaker(state.stamp(trip)),
+            Some(trip) => {
+                let successes = match trip {
+                    Trip::FailureRate { .. } => Successes::Counted,
+                    Trip::Consecutive(_) | Trip::Failures { .. } => Successes::Ignored,
+                };
+                Wants::Breaker { stamp: state.stamp(trip), successes }
+            }
             None => Wants::NoBreaker,
         };
         drop(state);
@@ -139,27 +145,25 @@ impl Dependency {
     /// Lets an attempt in that need not ask.
     #[inline]
     pub(super) fn start(&self, wants: Wants, now: Timestamp) -> Option<Pass> {
-        if now.as_nanos() >= self.asks_from.load(Ordering::Relaxed) {
+        let nanos = now.as_nanos();
+        if nanos >= self.asks_from.load(Ordering::Relaxed) {
             return None;
         }
         let epoch = self.gate.start(wants, self.in_flight_max.load(Ordering::Relaxed))?;
-        self.last_start.store(now.as_nanos(), Ordering::Relaxed);
+        self.last_start.store(nanos, Ordering::Relaxed);
         Some(Pass(Kind::Quick(epoch)))
     }
 
     /// An attempt has ended well.
     #[inline]
     pub(super) fn end_well(&self, pass: Pass, wants: Wants, rule: &Rule, now: Timestamp) {
-        let successes = match rule.breaker.as_ref().map(|named| named.settings.trip()) {
-            Some(Trip::FailureRate { .. }) => Successes::Counted,
-            Some(Trip::Consecutive(_) | Trip::Failures { .. }) | None => Successes::Ignored,
-        };
+        let nanos = now.as_nanos();
         if let Kind::Quick(epoch) = pass.0
-            && now.as_nanos() < self.asks_from.load(Ordering::Relaxed)
-            && self.gate.end_well(wants, epoch, successes).is_ok()
+            && nanos < self.asks_from.load(Ordering::Relaxed)
+            && self.gate.end_well(wants, epoch).is_ok()
         {
-            if wants != Wants::NoBreaker {
-                self.last_success.store(now.as_nanos(), Ordering::Relaxed);
+            if let Wants::Breaker { .. } = wants {
+                self.last_success.store(nanos, Ordering::Relaxed);
             }
             return;
         }

@@ -94,7 +94,7 @@ pub(super) enum Closed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// A breaker, by this trip.
-    Breaker(Stamp),
+    Breaker { stamp: Stamp, successes: Successes },
     /// None.
     NoBreaker,
 }
@@ -168,7 +168,7 @@ impl Word {
     }
 
     fn may_end(self, wants: Wants, epoch: Epoch) -> bool {
-        let Wants::Breaker(stamp) = wants else { return self.flows() };
+        let Wants::Breaker { stamp, .. } = wants else { return self.flows() };
         self.flows()
             && self.is_closed()
             && stamp != Stamp::NONE
@@ -214,10 +214,10 @@ impl Gatekeeper {
 
     /// Lets a call out that ended well, if that need not be told.
     #[inline]
-    pub(super) fn end_well(&self, wants: Wants, epoch: Epoch, successes: Successes) -> Result<(), MustTell> {
-        let counted = match successes {
-            Successes::Counted => ONE_SUCCESS,
-            Successes::Ignored => 0,
+    pub(super) fn end_well(&self, wants: Wants, epoch: Epoch) -> Result<(), MustTell> {
+        let counted = match wants {
+            Wants::Breaker { successes: Successes::Counted, .. } => ONE_SUCCESS,
+            Wants::Breaker { successes: Successes::Ignored, .. } | Wants::NoBreaker => 0,
         };
         let mut bits = self.0.load(Ordering::Acquire);
         loop {
