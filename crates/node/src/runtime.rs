@@ -19,8 +19,6 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
-mod tidings;
-mod trail;
 mod trend;
 mod writer;
 
@@ -57,11 +55,9 @@ pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
-use self::tidings::Tidings;
-pub use self::trail::Step;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
-use crate::happening::{Happening, What};
+use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
 use crate::store::door::{By, Deed};
 use crate::store::{
     Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Keep, Note, Reader, Recovered, Refusal,
@@ -103,7 +99,7 @@ struct Shared {
     clock: Clock,
     inbox: Arc<Inbox>,
     engine: mpsc::Sender<Message>,
-    tidings: Tidings,
+    feed: ActivityFeed,
     chart: Chart,
     knell: Knell,
     routes: Arc<RwLock<Arc<Routes>>>,
@@ -241,7 +237,7 @@ impl Node {
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
-        let tidings = Tidings::new(Seed(recovered.seed));
+        let feed = ActivityFeed::new(Seed(recovered.seed));
         let chart = Chart::default();
         let keep = Arc::new(RwLock::new(keep(&book)));
         let (reprocess, well_again) = reprocessing(recovered.owed.clone());
@@ -253,7 +249,7 @@ impl Node {
             inbox: Arc::clone(&inbox),
             engine: engine_sender.clone(),
             clock,
-            tidings: tidings.clone(),
+            feed: feed.clone(),
             chart: chart.clone(),
             keep: Arc::clone(&keep),
             state: WriterState::new(),
@@ -270,7 +266,7 @@ impl Node {
             Arc::clone(&inbox),
             engine_sender.clone(),
             clock,
-            tidings.clone(),
+            feed.clone(),
             shell::Onward { reprocess, turns: breakers.news(), routes: Arc::clone(&routes) },
         );
         start_engine(shell, engine_receiver, knell.clone());
@@ -280,7 +276,7 @@ impl Node {
             clock,
             inbox,
             engine: engine_sender,
-            tidings,
+            feed,
             chart,
             knell,
             routes,
@@ -321,7 +317,7 @@ impl Node {
 
     /// Gives the writer something to take, unless there is too much already.
     fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
-        self.shared.inbox.submit(job).inspect_err(|_| self.shared.tidings.trail.refused())
+        self.shared.inbox.submit(job).inspect_err(|_| self.shared.feed.refused())
     }
 
     /// Nothing of the service starts from now on.
@@ -329,7 +325,7 @@ impl Node {
         let then = Input::Operator(Command::Pause(service.clone()));
         let deed = Deed { act: "pause", what: service.to_string(), by: by.clone(), note: None };
         self.do_and_record(Note::Pause(service.clone()), Some(then), deed).await?;
-        self.tell_service(What::Paused, &service);
+        self.publish(Activity::Paused(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
 
@@ -338,14 +334,18 @@ impl Node {
         let then = Input::Operator(Command::Resume(service.clone()));
         let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
         self.do_and_record(Note::Resume(service.clone()), Some(then), deed).await?;
-        self.tell_service(What::Resumed, &service);
+        self.publish(Activity::Resumed(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
 
-    fn tell_service(&self, what: What, service: &ServiceName) {
-        let now = self.now();
-        let happening = || Happening { service: Some(service.to_string()), ..Happening::new(what, now) };
-        self.shared.tidings.tell(what, happening);
+    /// Logs an activity and publishes it to all listeners.
+    pub fn publish(&self, activity: Activity) {
+        self.shared.feed.publish(self.now(), activity);
+    }
+
+    /// The same for one that was logged already, with more detail than it has.
+    pub fn publish_logged(&self, activity: Activity) {
+        self.shared.feed.publish_logged(ActivityLine { at: self.now(), activity });
     }
 
     /// A new rule book holds from now on.
@@ -366,8 +366,7 @@ impl Node {
         self.shared.chart.book_read();
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         self.shared.book_changed.notify_one();
-        let now = self.now();
-        self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
+        self.publish(Activity::BookRead);
         sent.map_err(|_| SubmitError::Stopping)
     }
 
@@ -375,8 +374,7 @@ impl Node {
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
         self.shared.chart.book_refused(now, &reason);
-        let refused = || Happening::told(What::BookRefused, now, reason);
-        self.shared.tidings.tell(What::BookRefused, refused);
+        self.shared.feed.publish(now, Activity::BookRefused(reason.into()));
     }
 
     /// Routes events that nobody wanted by the current book; says how many were looked at and how many
@@ -444,20 +442,20 @@ impl Node {
     }
 
     /// How often each kind of thing has happened since the start.
-    pub fn happened(&self) -> impl Iterator<Item = (What, u64)> {
-        self.shared.tidings.counts()
+    pub fn happened(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.shared.feed.counts()
     }
 
-    /// Everything that happens from now on.
+    /// All activities from now on.
     #[must_use]
-    pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
-        self.shared.tidings.listeners.subscribe()
+    pub fn activities(&self) -> broadcast::Receiver<Arc<ActivityLine>> {
+        self.shared.feed.subscribe()
     }
 
     /// Every step of every event from now on; it costs something as long as somebody follows.
     #[must_use]
     pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
-        self.shared.tidings.trail.follow()
+        self.shared.feed.follow()
     }
 
     /// Asks the store a question, beside the thread that writes.

@@ -31,7 +31,7 @@ use self::ledger::Ledger;
 pub use self::ledger::Told;
 use super::inbox::SubmitJob;
 use super::{Node, Shared, SubmitError};
-use crate::happening::What;
+use crate::activity::Activity;
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Refusal, Submission, Submitted};
 
@@ -267,12 +267,12 @@ fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
         let AlertView { name, severity, covers, value, .. } = alert;
         let value = value.as_deref().unwrap_or_default();
         tracing::warn!(alert = name, severity, covers, value, "an alert fires");
-        node.pass_on(What::Alert, format!("the {severity} alert {name} fires: {value}"));
+        node.publish_logged(Activity::alert(format!("the {severity} alert {name} fires: {value}")));
     }
     for alert in before.iter().filter(|alert| !is_in(now, alert)) {
         let AlertView { name, severity, covers, .. } = alert;
         tracing::info!(alert = name, severity, covers, "an alert is over");
-        node.pass_on(What::Alert, format!("the {severity} alert {name} is over"));
+        node.publish_logged(Activity::alert(format!("the {severity} alert {name} is over")));
     }
 }
 

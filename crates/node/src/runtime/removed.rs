@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::letters::order_of;
 use super::{Message, Node, OrderError, ReadError, SelectError, Shared, SubmitError};
-use crate::happening::{Happening, What};
+use crate::activity::{Activity, AlertFacts};
 use crate::store::door::By;
 use crate::store::letter::{LetterCommand, Reassign, ReassignScope, ReassignStep, Reassignment, Redirect};
 
@@ -210,10 +210,8 @@ impl Node {
             // The log has it too, as a warning.
             let message =
                 format!("configuration: {what} ({waiting} waiting); put it back, or use `redrive removed`");
-            self.shared.tidings.tell(What::Alert, || Happening {
-                service: Some(queue.to_string()),
-                ..Happening::told(What::Alert, now, message)
-            });
+            let facts = AlertFacts { service: Some(queue.to_string()), message, ..AlertFacts::default() };
+            self.shared.feed.publish(now, Activity::Alert(facts));
         }
         Ok(())
     }

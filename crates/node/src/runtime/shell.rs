@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Settlement, Signal};
+use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Settlement, Signal};
 use redrive_core::figures::Figures;
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::breakers::News;
 use super::inbox::{Inbox, NoteJob, Work};
 use super::routes::Routes;
-use super::{Answer, Message, Snapshot, Step, Stopped, Tidings};
-use crate::happening::{Happening, What};
+use super::{Answer, Message, Snapshot, Stopped};
+use crate::activity::{Activity, ActivityFeed};
 use crate::store::{self, Note, Submission, Submitted, WhenFull};
 use crate::target::registry::Targets;
 use redrive::clock::{Clock, STEP_MIN, wall_clock};
@@ -36,7 +36,7 @@ pub(super) struct Shell {
     outbox: Work,
     own: mpsc::Sender<Message>,
     clock: Clock,
-    tidings: Tidings,
+    feed: ActivityFeed,
     onward: Onward,
     calls: HashMap<CallId, AbortHandle>,
     /// Calls that ended because we stop.
@@ -71,7 +71,7 @@ impl Shell {
         inbox: Arc<Inbox>,
         own: mpsc::Sender<Message>,
         clock: Clock,
-        tidings: Tidings,
+        feed: ActivityFeed,
         onward: Onward,
     ) -> Self {
         let drift = drift(&clock);
@@ -82,7 +82,7 @@ impl Shell {
             outbox: Work::default(),
             own,
             clock,
-            tidings,
+            feed,
             onward,
             calls: HashMap::new(),
             interrupted: 0,
@@ -173,7 +173,7 @@ impl Shell {
 
     /// Counts what came in, and how it was answered.
     fn count(&mut self, answer: &Answer) {
-        let Ok(taken) = answer else { return self.tidings.trail.refused() };
+        let Ok(taken) = answer else { return self.feed.refused() };
         let now = self.clock.now();
         let intake = &mut Arc::make_mut(&mut self.figures).intake;
         for taken in taken {
@@ -193,11 +193,11 @@ impl Shell {
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        let intake = self.tidings.trail.intake(&self.figures.intake);
+        let intake = self.feed.intake(&self.figures.intake);
         if intake != self.figures.intake {
             let figures = Arc::make_mut(&mut self.figures);
             figures.intake = intake;
-            figures.turned_away = self.tidings.trail.turned_away();
+            figures.turned_away = self.feed.turned_away();
         }
         let now = self.clock.now();
         Snapshot {
@@ -276,24 +276,10 @@ impl Shell {
             // One that finds no place is missed on the record, and nowhere else.
             let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
         }
-        self.announce(&signal);
-        self.tidings.trail.tell(|| Step::Signal(signal));
-    }
-
-    fn announce(&self, signal: &Signal) {
-        if let Signal::Stale(delivery) = signal {
+        if let Signal::Stale(delivery) = &*signal {
             tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
         }
-        // Most of what happens is that something was delivered, and mostly nobody asks.
-        let is_delivery =
-            matches!(signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
-        if is_delivery && !self.tidings.is_wanted(What::Delivered) {
-            return self.tidings.count(What::Delivered);
-        }
-        self.tidings.raise(signal, || self.clock.now());
-        if let Some(happening) = Happening::of(signal, self.clock.now()) {
-            self.tidings.tell(happening.what, || happening);
-        }
+        self.feed.publish_signal(signal, || self.clock.now());
     }
 
     fn start(&mut self, call: Arc<Call>) {
@@ -350,7 +336,7 @@ impl Shell {
             let seconds = step / 1_000_000_000;
             let now = self.clock.now();
             let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
-            self.tidings.tell(What::ClockStepped, || Happening::told(What::ClockStepped, now, message));
+            self.feed.publish(now, Activity::ClockStepped(message.into()));
         }
     }
 }
