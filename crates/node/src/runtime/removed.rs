@@ -219,17 +219,17 @@ impl Node {
 
 /// Looks at removed queues at the start, after each reload and now and then, for as long as the node lives.
 pub(super) async fn watch(node: Weak<Shared>) {
+    let Some(mut books) = node.upgrade().map(|shared| shared.books.subscribe()) else { return };
     let (mut told, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
     loop {
         let Some(shared) = node.upgrade() else { return };
-        let changed = Arc::clone(&shared.book_changed);
-        let reloaded = changed.notified();
+        books.mark_unchanged();
         if let Err(error) = (Node { shared }).look_at_removed(&mut told).await {
             tracing::debug!(%error, "removed services could not be looked at");
         }
         // Whichever comes first.
-        wait = match tokio::time::timeout(wait, reloaded).await {
-            Ok(()) => LOOK_AGAIN_AFTER,
+        wait = match tokio::time::timeout(wait, books.changed()).await {
+            Ok(_) => LOOK_AGAIN_AFTER,
             Err(_) => WATCH_EVERY,
         };
     }

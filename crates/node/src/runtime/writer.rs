@@ -16,6 +16,7 @@ use redrive_core::engine::{Fate, Input, Settlement};
 use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
+use super::active_book::ActiveBooks;
 use super::health::Chart;
 use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, Work};
 use super::{Answer, BackupJob, Doer, Message, SubmitError, Waiter};
@@ -23,7 +24,7 @@ use crate::activity::{Activity, ActivityFeed};
 use crate::store::door::Deed;
 use crate::store::letter::GivenCommand;
 use crate::store::{
-    Batch, Keep, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
+    Batch, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
 };
 use redrive::clock::Clock;
 
@@ -91,7 +92,7 @@ pub(super) struct Writer {
     pub clock: Clock,
     pub feed: ActivityFeed,
     pub chart: Chart,
-    pub keep: Arc<std::sync::RwLock<Keep>>,
+    pub books: ActiveBooks,
     pub state: WriterState,
 }
 
@@ -415,7 +416,7 @@ impl Writer {
             return;
         }
         self.state.housekept_at = Instant::now();
-        let keep = self.keep.read().expect("nobody panics while swapping").clone();
+        let keep = self.books.borrow().keep.clone();
         match self.store.housekeep(&keep, self.clock.now()) {
             Ok(chores) => self.state.more_to_keep = chores.more,
             Err(error) => {

@@ -32,7 +32,7 @@ use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use redrive_node::activity::Activity;
 use redrive_node::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
-use redrive_node::runtime::SubmitError;
+use redrive_node::runtime::{SubmitError, Switch};
 use redrive_node::secret::{SecretValues, Secrets};
 use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive_node::store::{Refusal, Seen};
@@ -93,9 +93,9 @@ impl Webhooks {
         }
     }
 
-    /// Another book holds from now on.
-    pub(crate) fn change(&self, book: &Arc<RuleBook>) {
-        self.hooks.change(book);
+    /// Builds the sources of another book.
+    pub(crate) fn prepare(&self, book: &Arc<RuleBook>) -> Switch {
+        self.hooks.prepare(book)
     }
 
     /// The secrets that cannot be fetched, whatever they are for.
