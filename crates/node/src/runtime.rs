@@ -56,6 +56,7 @@ use self::readers::Readers;
 pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+use self::trend::Trends;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
@@ -107,7 +108,7 @@ struct Shared {
     schedules: Schedules,
     alerting: Alerting,
     breakers: breakers::Desk,
-    trend: trend::Desk,
+    trends: Trends,
     readers: Arc<Readers>,
     /// A book does not bring a queue back while what waits for it is taken out.
     changing_book: tokio::sync::Mutex<()>,
@@ -255,7 +256,6 @@ impl Node {
         let knell = Knell::new(Arc::clone(&inbox), chart.clone());
         start_writer(writer, knell.clone())?;
         let (breakers, keeper) = breakers::desk();
-        let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
             Arc::clone(&inbox),
@@ -284,7 +284,7 @@ impl Node {
             schedules,
             alerting,
             breakers,
-            trend,
+            trends: Trends::new(now),
             readers,
             changing_book: tokio::sync::Mutex::new(()),
             changing_keys: tokio::sync::Mutex::new(()),
@@ -293,7 +293,7 @@ impl Node {
         let weak = || Arc::downgrade(&shared);
         tokio::spawn(letters::bring_back(weak(), well_again));
         tokio::spawn(breakers::keep(weak(), keeper));
-        tokio::spawn(trend::watch(weak(), questions_of_trend));
+        tokio::spawn(trend::watch(weak()));
         tokio::spawn(schedules::run(weak(), runner));
         tokio::spawn(alerting::run(weak(), watching));
         watch_waiting(&shared);
