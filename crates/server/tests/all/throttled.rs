@@ -2,7 +2,7 @@
 //! at nine tenths of what the target allows at least, without a burst, and the breaker stays out of it.
 //!
 //! Shortened, so that it takes about a minute: the limit is low for eight seconds instead of thirty, so some of what
-//! waits is sent at once then; it is judged from fifteen seconds after it rose instead of sixty, and `Retry-After` is
+//! waits is sent at once then; it is judged from twenty seconds after it rose instead of sixty, and `Retry-After` is
 //! one second. `scripts/soak throttle` plays two buckets in full length; `simulate/throttling_test.rs` of the lab plays
 //! all shapes in virtual time.
 //!
@@ -46,7 +46,7 @@ struct Length {
 }
 
 const SHORT: Length =
-    Length { scarce_for: 8, judged_after: 15, pile: 100, burst: 30, retry_after: "retry-after: 1\r\n" };
+    Length { scarce_for: 8, judged_after: 20, pile: 80, burst: 30, retry_after: "retry-after: 1\r\n" };
 const FULL: Length =
     Length { scarce_for: 30, judged_after: 60, pile: 0, burst: 30, retry_after: "retry-after: 10\r\n" };
 const FULL_OF_TEN: Length = Length { burst: 10, retry_after: "retry-after: 1\r\n", ..FULL };
