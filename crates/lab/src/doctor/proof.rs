@@ -328,6 +328,9 @@ impl<'a> Prover<'a> {
 
     fn play(&mut self, played: &Played, book: &Arc<RuleBook>, seed: u64) -> Option<Came> {
         let plan = Plan { scenario: &played.scenario, book: Arc::clone(book), seed: seed + 1 };
+        if self.looks_left == 0 {
+            return None;
+        }
         let looks_left = &mut self.looks_left;
         let report = run(&plan, &mut |_| {
             *looks_left = looks_left.saturating_sub(1);

@@ -146,7 +146,7 @@ fn a_budget_of_simulations_that_is_spent_is_reported() {
         let findings = super::examine_within(&sketch.evidence(), looks_max).findings;
         findings.into_iter().find(|finding| finding.code == "retries-exhausted").expect("it is found")
     };
-    let spent = exhausted(1);
+    let spent = exhausted(0);
     assert!(spent.advice.contains("the budget of simulations is spent"), "{spent:#?}");
     assert_eq!((spent.change, spent.gain), (None, None));
     let simulated = exhausted(super::proof::LOOKS_MAX);
