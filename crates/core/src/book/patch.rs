@@ -127,8 +127,7 @@ impl Part {
             [] => Self::Map(vec![(key.to_owned(), part)]),
             [Step::Key(name), rest @ ..] => Self::Map(vec![(name.clone(), Self::at(rest, key, part))]),
             [Step::Row(pattern), rest @ ..] => {
-                let kind = Self::Map(vec![("type".to_owned(), Self::Value(scalar(pattern)))]);
-                let mut row = kind;
+                let mut row = Self::Map(vec![("type".to_owned(), Self::Value(scalar(pattern)))]);
                 row.merge(Self::at(rest, key, part), Clash::Replace).expect("what clashes is replaced");
                 Self::List(vec![row])
             }
@@ -150,8 +149,8 @@ impl Part {
             }
             (Self::List(items), Self::List(changes)) => {
                 for change in changes {
-                    match items.iter_mut().find(|item| change.is_row_of(item)) {
-                        Some(known) => known.merge(change, clash)?,
+                    match items.iter().position(|item| change.is_row_of(item)) {
+                        Some(place) => items[place].merge(change, clash)?,
                         None if items.contains(&change) => {}
                         None => items.push(change),
                     }
