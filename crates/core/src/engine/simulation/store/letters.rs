@@ -62,7 +62,9 @@ impl Store {
                 let Some((let_go, next)) = self.model.let_go(letter.seq(), now) else {
                     return Ordered::Refused;
                 };
-                let_go.iter().for_each(|seq| checker.let_go(self.row(*seq).waiting.id));
+                for seq in let_go {
+                    checker.let_go(self.row(seq).waiting.id);
+                }
                 may_start.extend(next);
                 Ordered::Done
             }
@@ -230,7 +232,7 @@ impl Store {
         };
         match self.sabotage {
             Some(Sabotage::ReplaysThroughPause) if halted.is_some() => {
-                replay.job.state = ReplayState::Running
+                replay.job.state = ReplayState::Running;
             }
             Some(Sabotage::RepeatsSteps) => advance.sent_before = replay.job.tally.sent,
             Some(Sabotage::SkipsWaves) => replay.job.wave = advance.wave,

@@ -204,7 +204,7 @@ pub(in super::super) fn look(
 ) -> Result<Looked, Fault> {
     let look = Look::new(connection)?;
     let Selection { filter, letters, poison, died_until } = selection;
-    let search = Search::new(&look, filter, Way::Forth, numbers_until(filter, *died_until))?;
+    let search = Search::for_step(&look, filter, numbers_until(filter, *died_until))?;
     let (mut looked, mut poisons) = (Looked::default(), Map::default());
     let mut add = |letter: Found| -> Result<ControlFlow<()>, Fault> {
         let is_poison = match poisons.get(&letter.kind) {
@@ -265,12 +265,34 @@ impl<'a> Search<'a> {
         way: Way,
         numbers: Range<i64>,
     ) -> Result<Self, Fault> {
+        let (kinds, merged) =
+            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
+        Self::of_kinds(look, filter, way, numbers, (kinds, merged))
+    }
+
+    /// One for a single step forth, which does not pay to look which kinds there are if they are many.
+    fn for_step(look: &Look<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> Result<Self, Fault> {
+        let many = i64::try_from(KINDS_MERGED_MAX).expect("a few thousand");
+        let select = "SELECT 1 FROM kinds LIMIT 1 OFFSET ?1";
+        let are_many = look.connection.prepare_cached(select)?.exists([many])?;
+        if !are_many || filter.kinds.is_some() || takes_all(filter) {
+            return Self::new(look, filter, Way::Forth, numbers);
+        }
+        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
+        Self::of_kinds(look, filter, Way::Forth, numbers, (kinds, None))
+    }
+
+    fn of_kinds(
+        look: &Look<'_>,
+        filter: &'a LetterFilter,
+        way: Way,
+        numbers: Range<i64>,
+        (kinds, merged): (Kinds<'a>, Option<Vec<i64>>),
+    ) -> Result<Self, Fault> {
         let seed = Meta::load(look.connection)?.seed;
         let hash = |text: &String| derive::text_hash(seed, text);
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
-        let (kinds, merged) =
-            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
         let source = match (session, correlation, merged) {
             (Some(session), _, _) => Source::Session(session),
             (None, Some(correlation), _) => Source::Correlation(correlation),
@@ -293,16 +315,8 @@ impl<'a> Search<'a> {
         if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
             return Ok(None);
         }
-        Ok(Some(Self {
-            filter,
-            way: Way::Back,
-            numbers,
-            session: None,
-            correlation: None,
-            text: filter.text.as_ref().map(|text| text.to_lowercase()),
-            kinds: Kinds::Asked(AskedKinds::new(look, filter)?),
-            source: Source::All,
-        }))
+        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
+        Self::of_kinds(look, filter, Way::Back, numbers, (kinds, None)).map(Some)
     }
 
     /// Shows the next letters that fit, until told to stop or for so many steps; says after which number to go

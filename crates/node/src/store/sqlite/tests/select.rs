@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
@@ -81,6 +82,24 @@ fn letters_are_found_in_order_of_few_kinds_and_of_many() {
         let expected: Vec<i64> = (from..until).filter(fits).collect();
         assert_eq!(found(&connection, &selection, rows_max), (expected, 0), "{name}, with poison");
     }
+}
+
+#[test]
+fn letters_are_found_among_thousands_of_kinds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let connection = filled(folder.path());
+    let transaction = connection.unchecked_transaction().expect("it begins");
+    for kind in KINDS + 1..5_000 {
+        let insert =
+            "INSERT INTO kinds VALUES (?1, ?1, 1, 1, 'a', 'transient', 'C', 'F', 'dead', 'n', 'g', 1, 1, 1)";
+        transaction.execute(insert, [kind]).expect("it is SQL");
+    }
+    transaction.commit().expect("it ends");
+    let filter = LetterFilter { tier: Some(Tier::Dead), ..LetterFilter::default() };
+    let died_until = Timestamp::from_nanos(LETTERS.cast_unsigned());
+    let selection = Selection { filter, letters: None, poison: Poison::Left, died_until };
+    let expected = (1..=LETTERS).filter(|number| kind_of(*number) % 10 != 0).collect();
+    assert_eq!(found(&connection, &selection, 33), (expected, 0));
 }
 
 #[test]
