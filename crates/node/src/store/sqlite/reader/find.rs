@@ -16,7 +16,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::Look;
-use super::kinds::{AskedKinds, Detail, takes_all};
+use super::kinds::{AskedKinds, Detail, Kind, takes_all};
 use crate::store::derive;
 use crate::store::letter::{LetterFilter, Poison, STEP_BYTES_MAX, Selection};
 use crate::store::sqlite::encode::nanos;
@@ -207,12 +207,12 @@ pub(in super::super) fn look(
     let search = Search::for_step(&look, filter, numbers_until(filter, *died_until))?;
     let (mut looked, mut poisons) = (Looked::default(), Map::default());
     let mut add = |letter: Found| -> Result<ControlFlow<()>, Fault> {
-        let is_poison = match poisons.get(&letter.kind) {
+        let of_poison = match poisons.get(&letter.kind) {
             Some(known) => *known,
-            None => look.kind(letter.kind, |kind| kind.is_poison())?.unwrap_or_default(),
+            None => look.kind(letter.kind, is_poison)?.unwrap_or_default(),
         };
-        poisons.insert(letter.kind, is_poison);
-        if is_poison && *poison == Poison::Left {
+        poisons.insert(letter.kind, of_poison);
+        if of_poison && *poison == Poison::Left {
             looked.poison += 1;
         } else {
             let Found { number, delivery, kind, claim, .. } = letter;
@@ -243,6 +243,10 @@ pub(in super::super) fn look(
         }
     }
     Ok(Looked { upto, ..looked })
+}
+
+fn is_poison(kind: Kind<'_, '_>) -> Result<bool, Fault> {
+    kind.is_poison()
 }
 
 /// A filter, made ready to look at letters.

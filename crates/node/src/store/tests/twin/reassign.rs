@@ -12,6 +12,7 @@ use crate::store::derive;
 use crate::store::letter::{Reassign, ReassignCursor, ReassignStep, Reassignment, STEP_BYTES_MAX, Whole};
 
 /// What became of one.
+#[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum Taken {
     /// It is gone from the queue, and this one of its session is next.
     Gone(Option<Waiting>),
