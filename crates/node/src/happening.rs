@@ -19,6 +19,7 @@ pub(crate) use self::log::{Log, is_logged};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Happening {
     /// When.
     pub at: Timestamp,
@@ -82,6 +83,7 @@ pub struct Happening {
 
 /// The kinds of happening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     /// An event is durable.

@@ -49,6 +49,7 @@ pub enum Manner {
 
 /// How far a canary has come. A replay that goes straight is in the rest from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Wave {
     /// Nothing has been sent.
@@ -86,6 +87,7 @@ impl Wave {
 
 /// Where a replay stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplayState {
     /// Its letters are still being listed.

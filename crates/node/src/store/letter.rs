@@ -403,6 +403,7 @@ pub struct Redirect {
 
 /// What may be done to a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(rename_all = "lowercase"))]
 pub enum ReplayAct {
     /// It sends nothing more for now.
     Pause,
@@ -618,6 +619,7 @@ pub struct HeldCursor(pub(super) i64);
 
 /// One act on record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AuditRecord {
     /// Its number; later acts have larger ones.
     pub number: u64,
