@@ -31,7 +31,7 @@ pub(crate) mod live;
 mod metrics;
 pub(crate) mod openapi;
 mod operate;
-mod page;
+pub(crate) mod page;
 mod queries;
 mod rate;
 mod refusal;

@@ -47,7 +47,7 @@ const ALIKE_APART: Duration = Duration::from_secs(1);
 /// For how long it is played on after all has arrived.
 const SETTLE: Duration = Duration::from_hours(24);
 /// How often a run says how far it is, over all runs: so much is played for one examination.
-const LOOKS_MAX: u64 = 150;
+pub(super) const LOOKS_MAX: u64 = 150;
 
 /// What should become less by a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +185,8 @@ pub(super) enum Weighed {
     HardlyHelps(Gain),
     /// It could not be played.
     Unknown,
+    /// It was not played: as much has been played as one examination may.
+    OutOfBudget,
 }
 
 /// What a run came to, of the deliveries that a finding is about.
@@ -215,14 +217,15 @@ impl Came {
 /// Plays changes.
 pub(super) struct Prover<'a> {
     chart: &'a Chart<'a>,
-    looks: u64,
+    /// How often runs may still say how far they are.
+    looks_left: u64,
     /// Everything that is proposed so far.
     patch: Change,
 }
 
 impl<'a> Prover<'a> {
-    pub(super) fn new(chart: &'a Chart<'a>) -> Self {
-        Self { chart, looks: 0, patch: Change::new() }
+    pub(super) fn new(chart: &'a Chart<'a>, looks_max: u64) -> Self {
+        Self { chart, looks_left: looks_max, patch: Change::new() }
     }
 
     /// Everything that is proposed so far.
@@ -251,7 +254,9 @@ impl<'a> Prover<'a> {
         }
         let played = dependency.and_then(|name| Played::of(self.chart, name, &proposed.world));
         let Some(played) = played else { return Weighed::Unknown };
-        let Some(best) = self.best(&played, proposed) else { return Weighed::Unknown };
+        let Some(best) = self.best(&played, proposed) else {
+            return if self.looks_left == 0 { Weighed::OutOfBudget } else { Weighed::Unknown };
+        };
         let (change, advice, gain) = best;
         if gain.is_some() {
             return Weighed::Helps { change, advice, gain: Some(gain) };
@@ -323,10 +328,13 @@ impl<'a> Prover<'a> {
 
     fn play(&mut self, played: &Played, book: &Arc<RuleBook>, seed: u64) -> Option<Came> {
         let plan = Plan { scenario: &played.scenario, book: Arc::clone(book), seed: seed + 1 };
-        let looks = &mut self.looks;
+        if self.looks_left == 0 {
+            return None;
+        }
+        let looks_left = &mut self.looks_left;
         let report = run(&plan, &mut |_| {
-            *looks += 1;
-            if *looks > LOOKS_MAX { Go::Stop } else { Go::On }
+            *looks_left = looks_left.saturating_sub(1);
+            if *looks_left == 0 { Go::Stop } else { Go::On }
         });
         let report = report.ok()?;
         let mut came = Came::default();

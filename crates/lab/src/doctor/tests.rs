@@ -139,6 +139,21 @@ fn the_worst_comes_first() {
 }
 
 #[test]
+fn a_budget_of_simulations_that_is_spent_is_reported() {
+    let policy = "retry_policies: { short: { initial: 1s, max: 6s, retries: 5 } }\n";
+    let sketch = cases::outage(Sketch::new(policy, "retry: short\n| breaker: none"), 90);
+    let exhausted = |looks_max| {
+        let findings = super::examine_within(&sketch.evidence(), looks_max).findings;
+        findings.into_iter().find(|finding| finding.code == "retries-exhausted").expect("it is found")
+    };
+    let spent = exhausted(0);
+    assert!(spent.advice.contains("the budget of simulations is spent"), "{spent:#?}");
+    assert_eq!((spent.change, spent.gain), (None, None));
+    let simulated = exhausted(super::proof::LOOKS_MAX);
+    assert!(!simulated.advice.contains("budget of simulations"), "{simulated:#?}");
+}
+
+#[test]
 fn explanations_are_sentences() {
     for diagnosis in all() {
         assert!(diagnosis.explanation.ends_with('.'), "{}", diagnosis.code);

@@ -15,7 +15,7 @@ use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
 use bytes::Bytes;
 use redrive_core::access::Role;
-use redrive_node::happening::Happening;
+use redrive_node::activity::ActivityLine;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
@@ -57,7 +57,7 @@ const WITH_BODY: [Code; 4] =
         (name = "replays", description = "dead letters are sent again"),
         (name = "operating", description = "services and the server itself"),
     ),
-    components(schemas(ErrorBody, BackupStep, Pulse, Happening))
+    components(schemas(ErrorBody, BackupStep, Pulse, ActivityLine))
 )]
 struct Frame;
 

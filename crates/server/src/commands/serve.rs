@@ -18,7 +18,7 @@ use redrive_core::engine::Bounds;
 use redrive_lab::lint;
 use redrive_node::archive::archivist::Archivist;
 use redrive_node::hook::Hook;
-use redrive_node::runtime::{Config, Node, ReadError, SubmitError};
+use redrive_node::runtime::{ChangeError, Config, Node, ReadError, SubmitError, SwitchAt};
 use redrive_node::secret::Secrets;
 use redrive_node::store::sqlite::{Loss, Options, Sqlite};
 use redrive_node::target::http::Pool;
@@ -483,7 +483,31 @@ impl Doors {
         // Before anybody can send anything: an archive that is new begins here.
         let archivist = Archivist::start(node).await;
         let hooks = Webhooks::new(book, secrets.clone(), limiter);
-        Ok(Self { secrets, hooks, access, archivist, spans: None })
+        let doors = Self { secrets, hooks, access, archivist, spans: None };
+        doors.follow_book(node);
+        Ok(doors)
+    }
+
+    /// Has every part follow the active rule book.
+    fn follow_book(&self, node: &Node) {
+        let Self { secrets, hooks, access, archivist, .. } = self;
+        let secrets = secrets.clone();
+        // The new targets ask for the new book's secrets from their first call on.
+        node.follow_book("secrets", SwitchAt::BeforeNode, move |book| {
+            let (secrets, book) = (secrets.clone(), Arc::clone(book));
+            Ok(Box::new(move || {
+                secrets.change(&book);
+                secrets.warm(&book);
+            }))
+        });
+        // What comes in by a new source is routed by the book that has it.
+        let (access, hooks, archivist) = (access.clone(), hooks.clone(), archivist.clone());
+        node.follow_book("access", SwitchAt::AfterNode, move |book| access.prepare(book));
+        node.follow_book("webhooks", SwitchAt::AfterNode, move |book| Ok(hooks.prepare(book)));
+        node.follow_book("archive", SwitchAt::AfterNode, move |book| {
+            let (archivist, book) = (archivist.clone(), Arc::clone(book));
+            Ok(Box::new(move || archivist.change(&book)))
+        });
     }
 
     fn parts(
@@ -558,41 +582,30 @@ impl Serving {
             Ok((opened, targets)) => {
                 // Where it is the same, nothing has changed but, perhaps, a secret.
                 let is_new = opened.book.hash() != self.node.book().hash();
-                match self.change(opened, targets).await {
+                let changed = self.node.change_book(opened.book, opened.text, targets.clone()).await;
+                if changed.is_ok() {
+                    self.putting_off = false;
+                    self.targets = targets;
+                }
+                match changed {
                     Ok(()) if is_new => {
                         let read = style::good("rule book read:");
                         // The node has logged it.
                         logging::say(format_args!("{read} {} holds from now on", path.display()), || {});
                     }
                     Ok(()) => {}
-                    Err(error) => self.put_off(&error),
+                    Err(ChangeError::NotWritten(error)) => self.put_off(&error),
+                    Err(error @ ChangeError::NotBuilt { .. }) => self.refuse(&error.into()),
                 }
             }
-            Err(error) => {
-                let refused = style::error("rule book refused");
-                logging::say(format_args!("{refused}: {error:#}: the old rule book stays"), || {});
-                self.node.book_refused(error.to_string());
-            }
+            Err(error) => self.refuse(&error),
         }
     }
 
-    /// Goes by a new book in everything, or in nothing.
-    async fn change(&mut self, opened: Opened, targets: Targets) -> Result<(), SubmitError> {
-        let Opened { book, text, .. } = opened;
-        // The new targets ask for the new book's secrets from their first call on.
-        self.doors.secrets.change(&book);
-        self.doors.secrets.warm(&book);
-        if let Err(error) = self.node.change_book(Arc::clone(&book), text, targets.clone()).await {
-            self.doors.secrets.change(&self.node.book());
-            return Err(error);
-        }
-        self.putting_off = false;
-        self.targets = targets;
-        // What comes in by a new source is routed by the book that has it.
-        self.doors.access.change(&book);
-        self.doors.hooks.change(&book);
-        self.doors.archivist.change(&book);
-        Ok(())
+    fn refuse(&self, error: &anyhow::Error) {
+        let refused = style::error("rule book refused");
+        logging::say(format_args!("{refused}: {error:#}: the old rule book stays"), || {});
+        self.node.book_refused(error.to_string());
     }
 
     /// The store takes no book at the moment: the old one stays until it does, which is said once.

@@ -245,6 +245,29 @@ fn commits_that_a_damaged_log_would_lose_are_not_lost_by_opening_anew() {
     assert!(fs::read(&path).expect("a log") == log, "nothing was changed");
 }
 
+/// A commit that failed may leave its frames behind, and a shorter one that fails after it leaves both.
+#[test]
+fn leftovers_of_two_failed_commits_are_no_loss() {
+    let home = folder();
+    let path = home.path().join("redrive.db-wal");
+    let mut store = open(home.path());
+    let _reader = store.reader().expect("it reads, and keeps the log where it is");
+    let first = usize::try_from(fs::metadata(&path).expect("a log").len()).expect("a size");
+    write(&mut store, &[to("svc", event("1"))]);
+    let mut log = fs::read(&path).expect("a log");
+    let transaction = log[first..].to_vec();
+    for _ in 0..2 {
+        log.extend(&transaction);
+    }
+    fs::write(&path, &log).expect("it is ours");
+    for id in ["2", "3"] {
+        store.reopen().expect("all that was committed is there");
+        write(&mut store, &[to("svc", event(id))]);
+    }
+    let counts = store.reader().and_then(|reader| reader.counts()).expect("it reads");
+    assert_eq!(counts.events, 3);
+}
+
 #[test]
 fn a_copy_that_was_not_finished_is_no_store() {
     let home = folder();
