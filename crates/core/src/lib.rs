@@ -23,6 +23,7 @@ pub mod position;
 pub mod quota;
 pub mod redact;
 pub mod schedule;
+pub mod store_model;
 pub mod text;
 pub mod time;
 pub mod trace;

@@ -391,7 +391,7 @@ impl Node {
     #[must_use]
     pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
-        let backup = Backup { folder, pages_per_step: BACKUP_PAGES, state: None };
+        let backup = Backup::new(folder, BACKUP_PAGES);
         let job = BackupJob { backup, by: by.clone(), progress };
         self.shared.inbox.add(|work| work.backups.push(job));
         watch

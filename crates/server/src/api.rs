@@ -30,7 +30,7 @@ pub(crate) mod live;
 mod metrics;
 pub(crate) mod openapi;
 mod operate;
-mod page;
+pub(crate) mod page;
 mod patient;
 mod polite;
 mod queries;

@@ -36,6 +36,8 @@ pub struct Proven {
     pub before: Value,
     /// What it is with the change.
     pub after: Value,
+    /// Both as people read them.
+    pub shown: [String; 2],
     /// What gets clearly worse by it, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub price: String,
@@ -108,6 +110,7 @@ impl Proven {
             metric: candidate.measure.as_str(),
             before: gain.before,
             after: gain.after,
+            shown: [gain.before.to_string(), gain.after.to_string()],
             price: gain.price.to_string(),
             seeds: SEEDS,
         }

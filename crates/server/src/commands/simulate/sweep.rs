@@ -10,8 +10,9 @@ use redrive_lab::simulate::Plan;
 use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::sweep::{Sweep, Swept, grid, swept};
 
-use super::{Expectations, Refused, html_file, many, print, print_json, read_book, read_scenario};
-use crate::cli::{Format, SimulateArgs};
+use super::document::Played;
+use super::{Expectations, Refused, many, put_out, read_book, read_scenario};
+use crate::cli::SimulateArgs;
 use crate::commands::machine;
 use crate::show;
 
@@ -25,14 +26,9 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let books = rows.iter().map(|values| changed(&args.sweep, values, &book, &text, &scenario));
     let books: Vec<Arc<RuleBook>> = books.collect::<Result<_, Refused>>()?;
     let swept = play(&scenario, &books, &rows, args);
-    html_file::write(args, |rules| {
-        let head = show::html::sweep::head(&scenario, &swept, rules);
-        show::html::document(&head, &show::html::sweep::body(&swept))
+    put_out(args, &Played::new("sweep", &scenario, args, &swept), || {
+        show::simulate::sweep::page(&scenario, args.runs, args.seed, &swept)
     })?;
-    match args.format {
-        Format::Text => print(&show::simulate::sweep::page(&scenario, args.runs, args.seed, &swept))?,
-        Format::Json => print_json(&swept)?,
-    }
     Ok(Expectations::of(swept.rows.iter().map(|row| row.as_expected)).code(args))
 }
 
