@@ -25,6 +25,7 @@ pub mod redact;
 pub mod schedule;
 #[cfg(feature = "schema")]
 mod schema;
+pub mod store_model;
 pub mod text;
 pub mod time;
 pub mod trace;

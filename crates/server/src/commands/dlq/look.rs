@@ -7,8 +7,7 @@ use std::time::SystemTime;
 use redrive_core::letters::envelope::Envelope;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterQuery};
-use redrive_node::store::sqlite::Sqlite;
-use redrive_node::store::{Reader, StoreError};
+use redrive_node::store::{self, Reader, StoreError};
 use serde_json::Value;
 
 use super::query;
@@ -30,7 +29,7 @@ struct Folder<'a> {
 
 impl<'a> Folder<'a> {
     fn open(path: &'a Path) -> anyhow::Result<Self> {
-        let reader = Sqlite::open_reader(path).map_err(|error| refused(&error))?;
+        let reader = store::open_reader(path).map_err(|error| refused(&error))?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Self { path, reader, now: Timestamp::EPOCH + since })
     }
