@@ -49,6 +49,7 @@ pub enum Manner {
 
 /// How far a canary has come. A replay that goes straight is in the rest from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Wave {
     /// Nothing has been sent.
@@ -95,6 +96,7 @@ impl Wave {
 
 /// Where a replay stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplayState {
     /// Its letters are still being listed.
@@ -240,6 +242,7 @@ pub enum Listing {
 
 /// What may be done to a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(rename_all = "lowercase"))]
 pub enum ReplayAct {
     /// It sends nothing more for now.
     Pause,

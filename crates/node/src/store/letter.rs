@@ -604,6 +604,7 @@ pub struct HeldCursor(pub(super) i64);
 
 /// One act on record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AuditRecord {
     /// Its number; later acts have larger ones.
     pub number: u64,

@@ -353,10 +353,9 @@ impl Store for Sqlite {
         // A commit that failed may have left its frames.
         if let Writer::Here(_, connection) = &writer
             && walk != Walk::Whole
+            && empty_log(connection) == Some(Emptied::Whole)
         {
-            if empty_log(connection) == Some(Emptied::Whole) {
-                self.durable = Durable::Frames(0);
-            }
+            self.durable = Durable::Frames(0);
         }
         if let (Writer::Here(core, _), Some(was)) = (&writer, &self.was)
             && core.identity() != *was

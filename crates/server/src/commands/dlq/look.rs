@@ -194,7 +194,7 @@ pub(super) fn show(args: &DlqShowArgs) -> anyhow::Result<ExitCode> {
     // People see the whole story; programs may ask for the short one.
     let form = match args.format {
         Format::Text => Some(Form::Envelope),
-        Format::Json => args.form.map(Form::from),
+        Format::Json => args.form,
     };
     let (letter, now) = one(&args.from, &args.letter, form)?;
     match args.format {
@@ -229,7 +229,7 @@ fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value
 }
 
 pub(super) fn export(args: &DlqExportArgs) -> anyhow::Result<ExitCode> {
-    let form = args.form.map(Form::from);
+    let form = args.form;
     match &args.from.data {
         Some(folder) => exported_there(&Folder::open(folder)?, args, form.unwrap_or(Form::Envelope))?,
         None => wait_for(async {
