@@ -21,6 +21,7 @@ pub use self::feed::Step;
 
 /// An activity and its time: one line of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Happening))]
 pub struct ActivityLine {
     /// When it happened.
     pub at: Timestamp,
@@ -31,6 +32,7 @@ pub struct ActivityLine {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Activity {
     /// An event is durable.
@@ -99,6 +101,7 @@ pub enum Activity {
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EventFacts {
     /// Its id.
     pub event_id: String,
@@ -117,6 +120,7 @@ pub struct EventFacts {
 
 /// A delivery after an attempt, or one that is held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DeliveryFacts {
     /// The service, with its channel if it has one.
     pub service: String,
@@ -152,6 +156,7 @@ pub struct DeliveryFacts {
 
 /// A service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ServiceFacts {
     /// Its name.
     pub service: String,
@@ -162,6 +167,7 @@ pub struct ServiceFacts {
 
 /// A circuit breaker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BreakerFacts {
     /// In words.
     pub message: String,
@@ -175,6 +181,7 @@ pub struct BreakerFacts {
 
 /// Something that needs a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AlertFacts {
     /// The service, with its channel if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,6 +198,7 @@ pub struct AlertFacts {
 
 /// A replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ReplayFacts {
     /// In words.
     pub message: String,
@@ -200,6 +208,7 @@ pub struct ReplayFacts {
 
 /// Something that words alone describe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Words {
     /// The words.
     #[serde(default)]

@@ -237,9 +237,9 @@ impl Node {
         let chart = Chart::default();
         let followers = Arc::new(Followers::default());
         inbox.record_book(&book, &book_text);
-        let active = Arc::new(ActiveBook::new(1, Arc::clone(&book), book_text, targets, now));
-        let (books, active_books) = watch::channel(active);
-        let (reprocess, well_again) = reprocessing(recovered.owed.clone());
+        let first = ActiveBook::new(1, Arc::clone(&book), book_text, targets, now);
+        let (books, active_books) = watch::channel(Arc::new(first));
+        let (reprocess, well_again) = reprocessing(&recovered.owed);
         let engine = engine(recovered, book, bounds);
         let readers = Readers::new(store.as_ref())?;
         let mut writer = Writer {
@@ -256,19 +256,14 @@ impl Node {
         let knell = Knell::new(Arc::clone(&inbox), chart.clone());
         start_writer(writer, knell.clone())?;
         let (breakers, keeper) = breakers::desk();
-        let shell = shell::Shell::new(
-            engine,
-            Arc::clone(&inbox),
-            engine_sender.clone(),
-            clock,
-            feed.clone(),
-            shell::Onward {
-                reprocess,
-                turns: breakers.news(),
-                books: active_books.clone(),
-                followers: Arc::clone(&followers),
-            },
-        );
+        let onward = shell::Onward {
+            reprocess,
+            turns: breakers.news(),
+            books: active_books.clone(),
+            followers: Arc::clone(&followers),
+        };
+        let own = engine_sender.clone();
+        let shell = shell::Shell::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
         start_engine(shell, engine_receiver, knell.clone());
         let (schedules, runner) = Schedules::new(active_books.clone(), wall);
         let (alerting, watching) = Alerting::new(active_books);
@@ -293,10 +288,9 @@ impl Node {
         let weak = || Arc::downgrade(&shared);
         tokio::spawn(letters::bring_back(weak(), well_again));
         tokio::spawn(breakers::keep(weak(), keeper));
-        tokio::spawn(trend::watch(weak()));
         tokio::spawn(schedules::run(weak(), runner));
         tokio::spawn(alerting::run(weak(), watching));
-        watch_waiting(&shared);
+        start_watching(&shared);
         Ok(Self { shared })
     }
 
@@ -397,7 +391,7 @@ impl Node {
     #[must_use]
     pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
-        let backup = Backup { folder, pages_per_step: BACKUP_PAGES, state: None };
+        let backup = Backup::new(folder, BACKUP_PAGES);
         let job = BackupJob { backup, by: by.clone(), progress };
         self.shared.inbox.add(|work| work.backups.push(job));
         watch
@@ -577,20 +571,21 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     })
 }
 
-/// Looks after sessions that a dead letter holds, and services that left the rule book.
-fn watch_waiting(shared: &Arc<Shared>) {
+/// Looks after sessions that a dead letter holds, services that left the rule book, and the trend.
+fn start_watching(shared: &Arc<Shared>) {
+    tokio::spawn(trend::watch(Arc::downgrade(shared)));
     tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
     tokio::spawn(removed::watch(Arc::downgrade(shared)));
 }
 
 /// Where it is said which dependencies are well again, with those that are owed since an earlier run.
 fn reprocessing(
-    owed: BTreeSet<DependencyName>,
+    owed: &BTreeSet<DependencyName>,
 ) -> (mpsc::Sender<DependencyName>, mpsc::Receiver<DependencyName>) {
     let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
     for dependency in owed {
         // One that finds no place is still owed when the next run begins.
-        let _ = reprocess.try_send(dependency);
+        let _ = reprocess.try_send(dependency.clone());
     }
     (reprocess, well_again)
 }

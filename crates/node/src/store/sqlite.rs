@@ -50,6 +50,7 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::engine::{Load, Page};
@@ -57,7 +58,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use self::anchor::Pinned;
-use self::copy::{Copying, Stepped, Ticket};
+use self::copy::{Copying, Stepped};
 use self::core::{Core, Identity};
 use self::fault::Fault;
 use self::lock::{Lock, not_read};
@@ -213,9 +214,9 @@ impl Sqlite {
         let Writer::Here(core, connection) = std::mem::replace(&mut self.writer, Writer::Gone) else {
             return Err(self.gone());
         };
-        let (copying, ticket) = Copying::start(&step.folder, target, *core, connection);
+        let begun = step.begun.insert(Arc::new(()));
+        let copying = Copying::start(&step.folder, target, *core, connection, begun);
         self.writer = Writer::Copying(Box::new(copying));
-        step.state = Some(Box::new(ticket));
         Ok(())
     }
 }
@@ -298,16 +299,18 @@ impl Store for Sqlite {
     }
 
     fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError> {
-        if step.state.is_none() {
+        if step.begun.is_none() {
             self.end_copy();
             self.start_copy(step)?;
         }
-        let is_ours = step.state.as_ref().is_some_and(|state| state.is::<Ticket>());
-        let Writer::Copying(copying) = &self.writer else {
+        let copying = match &self.writer {
+            Writer::Copying(copying) if copying.is_of(step.begun.as_ref()) => Some(copying),
+            Writer::Copying(_) | Writer::Here(..) | Writer::Gone => None,
+        };
+        let Some(copying) = copying else {
             let reason = "the copy was given up, or is there already".to_owned();
             return Err(StoreError::NotWritten { path: step.folder.clone(), reason });
         };
-        assert!(is_ours, "a copy goes on with the state that this store gave it");
         match copying.step(step.pages_per_step)? {
             Stepped::More(progress) => {
                 Ok(BackupProgress { remaining: progress.remaining.max(1), ..progress })
@@ -350,10 +353,9 @@ impl Store for Sqlite {
         // A commit that failed may have left its frames.
         if let Writer::Here(_, connection) = &writer
             && walk != Walk::Whole
+            && empty_log(connection) == Some(Emptied::Whole)
         {
-            if empty_log(connection) == Some(Emptied::Whole) {
-                self.durable = Durable::Frames(0);
-            }
+            self.durable = Durable::Frames(0);
         }
         if let (Writer::Here(core, _), Some(was)) = (&writer, &self.was)
             && core.identity() != *was

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::code::Code;
-use super::polite::worded;
+use super::connection::worded;
 
 /// What a connection has to go through.
 #[derive(Clone)]

@@ -20,7 +20,7 @@ use redrive_node::archive::archivist::Archivist;
 use redrive_node::hook::Hook;
 use redrive_node::runtime::{ChangeError, Config, Node, ReadError, SubmitError, SwitchAt};
 use redrive_node::secret::Secrets;
-use redrive_node::store::sqlite::{Loss, Options, Sqlite};
+use redrive_node::store::{self, Loss, Options, Store};
 use redrive_node::target::http::Pool;
 use redrive_node::target::registry::Targets;
 use redrive_node::tls::Roots;
@@ -92,7 +92,7 @@ fn refuse_strangers(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
         return Ok(());
     }
     // A folder that cannot be read is told of when it is opened; it has no keys to speak of.
-    let keys = Sqlite::open_reader(&args.data).and_then(|reader| reader.keys()).unwrap_or_default();
+    let keys = store::open_reader(&args.data).and_then(|reader| reader.keys()).unwrap_or_default();
     if !keys.is_empty() {
         return Ok(());
     }
@@ -212,7 +212,7 @@ async fn serve(
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
         targets: targets.clone(),
-        store: Box::new(store),
+        store,
         bounds: Bounds::OF_A_SERVER,
     };
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
@@ -280,13 +280,13 @@ fn open_data(
     path: &Path,
     secrets: &Secrets,
     pool: Pool,
-) -> anyhow::Result<(Sqlite, Targets)> {
+) -> anyhow::Result<(Box<dyn Store>, Targets)> {
     let pool = Arc::new(pool);
     let connections = |supervisor| Targets::none(Arc::clone(&pool), supervisor);
     targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
     let loss = if args.accept_loss { Loss::Accepted } else { Loss::Refused };
     let options = Options { loss, ..Options::default() };
-    let store = Sqlite::open(&args.data, options).map_err(|error| Refused(error.to_string()))?;
+    let store = store::open(&args.data, options).map_err(|error| Refused(error.to_string()))?;
     let targets = targets(opened, path, secrets, Some(&connections(supervisor(&args.data)?)))?;
     Ok((store, targets))
 }

@@ -261,11 +261,11 @@ impl Learnt {
         }
         let rate = self.below_met(known, hold);
         // Where no wait is asked for, another try costs little.
-        let held = self.held.filter(|held| *held < rate && !hold.is_zero());
-        let rate =
-            held.filter(|held| rate < SAME_LIMIT * held).map_or(rate, |held| f64::midpoint(held, rate));
+        let lasted = self.held.filter(|lasted| *lasted < rate && !hold.is_zero());
+        let same = lasted.filter(|lasted| rate < SAME_LIMIT * lasted);
+        let rate = same.map_or(rate, |lasted| f64::midpoint(lasted, rate));
         if known.is_some() {
-            self.held = held;
+            self.held = lasted;
         }
         self.best = self.best.max(rate);
         let of_best = rate / self.best;

@@ -59,7 +59,7 @@ fn only_the_owner_can_read_a_store_and_its_copies() {
     let (data, copy) = (home.path().join("deep/data"), home.path().join("deep/copy"));
     let mut store = open(&data);
     write(&mut store, &[to("svc", event("a"))]);
-    let mut backup = Backup { folder: copy.clone(), pages_per_step: 1_000, state: None };
+    let mut backup = Backup::new(copy.clone(), 1_000);
     while store.back_up(&mut backup).expect("it is copied").remaining > 0 {}
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     for folder in [&data, &copy] {
@@ -382,7 +382,7 @@ fn back_up(
     folder: &Path,
     mut between: impl FnMut(&mut Sqlite, u32),
 ) -> Result<u32, StoreError> {
-    let mut backup = Backup { folder: folder.to_owned(), pages_per_step: 3, state: None };
+    let mut backup = Backup::new(folder.to_owned(), 3);
     for step in 1.. {
         let progress = store.back_up(&mut backup)?;
         if progress.remaining == 0 {
@@ -424,7 +424,7 @@ fn a_copy_that_nobody_wants_leaves_nothing() {
     let copies = folder();
     let mut store = open(home.path());
     write(&mut store, &(0..20).map(|n| large(&n.to_string())).collect::<Vec<_>>());
-    let backup = |name: &str| Backup { folder: copies.path().join(name), pages_per_step: 2, state: None };
+    let backup = |name: &str| Backup::new(copies.path().join(name), 2);
     let is_empty = |name: &str| fs::read_dir(copies.path().join(name)).expect("a folder").next().is_none();
 
     let mut dropped = backup("dropped");

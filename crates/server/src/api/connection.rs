@@ -1,43 +1,65 @@
-//! Says in our words what the HTTP library says in none.
+//! A client's connection: errors of the HTTP library become ours, and a client that reads nothing is cut off.
 //!
 //! What is no request never reaches a handler: the library answers it by itself, with a status and nothing
-//! else. Here such an answer is taken from it on its way out, and one in the form of all our errors goes
-//! instead.
+//! else. Here such an answer is replaced on its way out by one in the form of all our errors. A client that
+//! asks and never reads the answer would keep a connection, and what is on its way, for as long as it likes:
+//! one that reads nothing for a while is cut off.
 //!
-//! Invariant: what a handler says passes unchanged, whatever stands in it and wherever a write breaks off. An
+//! Invariants: what a handler says passes unchanged, whatever stands in it and wherever a write breaks off. An
 //! answer of the library's own is known by all of its lines and by what follows on them, which is nothing; no
-//! body of ours holds such lines, for JSON has no line ends of that kind.
+//! body of ours holds such lines, for JSON has no line ends of that kind. Only a write that waits is timed: a
+//! connection on which there is nothing to say waits for what the listener's other bounds allow.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 use super::CORRELATION_ID;
 use super::code::Code;
 use super::fresh::fresh_id;
 use super::shape::{ErrorBody, ErrorShown};
 
-/// A connection that is polite to everybody.
-pub(super) struct Polite<S> {
+pub(super) struct Connection<S> {
     stream: S,
     /// What is left to say in place of the library's words.
     instead: Bytes,
+    /// How long the client may read nothing of what is said.
+    unread_max: Duration,
+    /// Runs while a write waits; made once, when that first happens.
+    timer: Option<Pin<Box<Sleep>>>,
+    is_waiting: bool,
 }
 
-impl<S: AsyncWrite + Unpin> Polite<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, instead: Bytes::new() }
+impl<S: AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S, unread_max: Duration) -> Self {
+        Self { stream, instead: Bytes::new(), unread_max, timer: None, is_waiting: false }
     }
 
     fn say_instead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.instead.has_remaining() {
-            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.instead))?;
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.instead);
+            let count = ready!(self.timed(cx, written))?;
             self.instead.advance(count);
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// What came of a write, and whether that has been waited for too long.
+    fn timed<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.is_waiting = false;
+            return written;
+        }
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(self.unread_max)));
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            timer.as_mut().reset(tokio::time::Instant::now() + self.unread_max);
+        }
+        timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -73,7 +95,7 @@ pub(super) fn worded(code: Code, message: &str) -> Bytes {
     answer.into()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Polite<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -83,13 +105,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Polite<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Polite<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Some(instead) = in_our_words(bytes) {
             self.instead = instead;
             return Poll::Ready(Ok(bytes.len()));
         }
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.timed(cx, written)
     }
 
     fn poll_write_vectored(
@@ -103,7 +126,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Polite<S> {
             self.instead = instead;
             return Poll::Ready(Ok(head.len()));
         }
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.timed(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -112,20 +136,25 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Polite<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.say_instead(cx))?;
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.timed(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.say_instead(cx))?;
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.timed(cx, shut)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::Instant;
 
     use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(60);
 
     #[test]
     fn only_what_nobody_has_worded_is_worded_anew() {
@@ -158,15 +187,41 @@ mod tests {
         let body = r#"{"data":"HTTP/1.1 400 HTTP/1.1 431 HTTP/1.1 414 "}"#;
         for room in 1..body.len() {
             let (ours, mut theirs) = duplex(room);
-            let mut polite = Polite::new(ours);
+            let mut connection = Connection::new(ours, WITHIN);
             let writing = tokio::spawn(async move {
-                polite.write_all(body.as_bytes()).await.expect("somebody reads");
-                polite.shutdown().await.expect("somebody reads");
+                connection.write_all(body.as_bytes()).await.expect("somebody reads");
+                connection.shutdown().await.expect("somebody reads");
             });
             let mut heard = String::new();
             theirs.read_to_string(&mut heard).await.expect("it is text");
             writing.await.expect("it ends");
             assert_eq!(heard, body, "with {room} bytes at a time");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_nothing_is_cut_off_in_the_end() {
+        let (ours, _theirs) = duplex(4);
+        let mut connection = Connection::new(ours, WITHIN);
+        let started_at = Instant::now();
+        let error = connection.write_all(b"more than there is room for").await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(started_at.elapsed().as_secs(), WITHIN.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_slowly_gets_all_of_it() {
+        let (ours, mut theirs) = duplex(1);
+        let mut connection = Connection::new(ours, WITHIN);
+        let reading = tokio::spawn(async move {
+            let mut heard = Vec::new();
+            for _ in 0..5 {
+                sleep(WITHIN.mul_f64(0.9)).await;
+                heard.push(theirs.read_u8().await.expect("it is said"));
+            }
+            heard
+        });
+        connection.write_all(b"hello").await.expect("somebody reads");
+        assert_eq!(reading.await.expect("it ends"), b"hello");
     }
 }

@@ -1,4 +1,4 @@
-//! What a store in memory keeps for the doors: keys, refused bodies, memos, and what was done by whom.
+//! What the twin keeps for the doors: keys, refused bodies, memos, and what was done by whom.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use redrive_core::ids::{Receipt, Seq};
 use redrive_core::time::Timestamp;
 
 use super::world::{Kept, World};
+use crate::store::EventView;
 use crate::store::door::{By, Deed, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
-use crate::store::{Closed, DeliveryState, EventView};
 
 /// All of it.
 #[derive(Clone, Debug, Default)]
@@ -95,8 +95,6 @@ impl World {
 
     /// Whether its data are as they came, be they none.
     fn has_data(&self, kept: &Kept) -> bool {
-        let is_purged =
-            |seq: Seq| matches!(self.rows[&seq].state, DeliveryState::Closed { how: Closed::Purged, .. });
-        kept.whole && (kept.delivery_count == 0 || !kept.deliveries().all(is_purged))
+        kept.whole && (kept.delivery_count == 0 || !kept.deliveries().all(|seq| self.is_purged(seq)))
     }
 }

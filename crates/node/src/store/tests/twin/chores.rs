@@ -1,4 +1,4 @@
-//! How a store in memory forgets: old letters, what was delivered or done with, then its id, then books that
+//! How the twin forgets: old letters, what was delivered or done with, then its id, then books that
 //! no story names, and what is known of old replays.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,12 @@ use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 
-use super::letters::{Letter, span_of};
-use super::replays::Replay;
+use redrive_core::store_model::{Replay, State};
+
+use super::letters::span_of;
 use super::world::World;
 use crate::store::letter::{AuditRecord, LetterNumber, TREND_POINTS};
-use crate::store::{AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, Chores, DeliveryState, Keep, REPLAYS_KEPT_MAX};
+use crate::store::{AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, Chores, Keep, REPLAYS_KEPT_MAX};
 
 /// How many places one step looks at.
 const PLACES_PER_STEP: usize = 256;
@@ -55,24 +56,20 @@ impl World {
 
     /// Deletes the event of that place if nothing about it is of use any more.
     fn delete_if_over(&mut self, place: Seq, keep: &Keep, now: Timestamp) -> bool {
-        let seq = self.rows.get(&place).map_or(place, |row| row.event);
+        let seq = self.model.row(place).map_or(place, |row| row.extra.event);
         let Some(kept) = self.events.get(&seq).filter(|kept| kept.whole).cloned() else { return false };
-        let over = |place: Seq| match &self.rows[&place] {
-            row if row.written_at + keep.delivered > now => false,
-            row => matches!(row.state, DeliveryState::Delivered { .. } | DeliveryState::Closed { .. }),
+        let over = |place: Seq| {
+            let row = self.row(place);
+            let has_ended = matches!(row.state, State::Delivered | State::Closed);
+            has_ended && row.waiting.written_at + keep.delivered <= now
         };
         if !kept.deliveries().all(over) {
             return false;
         }
-        if kept.is_unrouted() {
-            self.counts.unrouted -= 1;
-        }
-        self.counts.events -= 1;
         for place in kept.deliveries() {
-            self.unlist(place);
-            let row = self.rows.remove(&place).expect("an event that is kept whole has its deliveries");
+            let row = self.model.forget(place).expect("an event that is kept whole has its deliveries");
             self.imported.retain(|_, imported| *imported != place);
-            for story in &row.stories {
+            for story in &row.extra.stories {
                 self.books.entry(story.book).and_modify(|book| book.stories -= 1);
             }
         }
@@ -118,23 +115,25 @@ impl World {
 
     /// Deletes letters that are too old; says how many, and whether there are more.
     fn purge_old(&mut self, keep: &Keep, now: Timestamp) -> (u64, bool) {
-        let is_old = |letter: &Letter| {
-            let key = &self.kinds[&letter.kind].key;
+        let is_old = |number: &LetterNumber| {
+            let key = self.kind(*number);
             // A letter from elsewhere has been here only since its event came.
-            let since = letter.died_at.max(self.events[&self.rows[&letter.delivery].event].received_at);
+            let received_at = self.events[&self.dead_row(*number).extra.event].received_at;
+            let since = self.letter_of(*number).died_at.max(received_at);
             since + (keep.letters)(&key.queue, &key.event_type) <= now
         };
-        let is_free =
-            |letter: &Letter| !self.rows[&letter.delivery].holds() && self.claimed_by(letter).is_none();
-        let old = self.letters.iter().filter(|(_, letter)| is_old(letter) && is_free(letter));
-        let mut old: Vec<LetterNumber> = old.map(|(number, _)| *number).take(LETTERS_PER_STEP + 1).collect();
+        let is_free = |number: &LetterNumber| {
+            !self.dead_row(*number).state.holds() && self.claimed_by(*number).is_none()
+        };
+        let old = self.numbers().into_iter().filter(|number| is_old(number) && is_free(number));
+        let mut old: Vec<LetterNumber> = old.take(LETTERS_PER_STEP + 1).collect();
         let more = old.len() > LETTERS_PER_STEP;
         old.truncate(LETTERS_PER_STEP);
         for number in &old {
-            let queue = Arc::clone(&self.rows[&self.letters[number].delivery].queue);
+            let queue = self.dead_row(*number).waiting.queue.to_string();
             let promoted = self.purge_letter(*number, now);
             assert!(promoted.is_none(), "a letter that holds nobody lets nobody go on");
-            self.record_retention(queue.to_string(), now);
+            self.record_retention(queue, now);
         }
         (old.len() as u64, more)
     }
@@ -164,17 +163,17 @@ impl World {
 
     /// Forgets the letters of replays that are long over, the oldest replays and the oldest acts on record.
     fn forget_replays(&mut self, now: Timestamp) {
-        let is_over = |replay: &Replay| !replay.state.is_open() && replay.tally.in_flight() == 0;
-        for replay in self.replays.values_mut() {
+        let is_over = |replay: &Replay| !replay.job.state.is_open() && replay.job.tally.in_flight() == 0;
+        let replays = self.model.replays_mut();
+        for replay in replays.values_mut() {
             if is_over(replay) && replay.changed_at + LETTERS_OF_REPLAYS_KEPT <= now {
-                replay.letters.clear();
-                replay.lanes.clear();
+                replay.forget_letters();
             }
         }
-        let too_many = self.replays.len().saturating_sub(REPLAYS_KEPT_MAX);
-        let oldest = self.replays.iter().filter(|(_, replay)| is_over(replay)).take(too_many);
+        let too_many = replays.len().saturating_sub(REPLAYS_KEPT_MAX);
+        let oldest = replays.iter().filter(|(_, replay)| is_over(replay)).take(too_many);
         for id in oldest.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.replays.remove(&id);
+            replays.remove(&id);
         }
         while self.audit.len() > AUDIT_RECORDS_MAX {
             self.audit.pop_first();

@@ -1,22 +1,21 @@
-//! Takes what waits out of a queue that the rule book has no more, or what no row of it takes, in a store in memory.
+//! Takes what waits out of a queue that the rule book has no more, or what no row of it takes.
 
 use std::sync::Arc;
 
-use redrive_core::engine::Waiting;
+use redrive_core::engine::{Load, Waiting, Wanted};
 use redrive_core::ids::Seq;
-use redrive_core::policy::decide::History;
+use redrive_core::store_model::{Lane, State};
 use redrive_core::time::Timestamp;
 
 use super::world::World;
-use crate::store::letter::{
-    Reassign, ReassignCursor, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
-};
-use crate::store::{DeliveryState, derive};
+use crate::store::derive;
+use crate::store::letter::{Reassign, ReassignCursor, ReassignStep, Reassignment, STEP_BYTES_MAX, Whole};
 
 /// What became of one.
+#[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum Taken {
     /// It is gone from the queue, and this one of its session is next.
-    Gone(Option<Seq>),
+    Gone(Option<Waiting>),
     Unwanted,
     Busy,
     /// A row takes it.
@@ -44,11 +43,11 @@ impl World {
                     Taken::Gone(next) => {
                         done += 1;
                         bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
-                        bytes += next.map_or(0, |next| self.waiting_at(next).bytes());
+                        bytes += next.as_ref().map_or(0, Waiting::bytes);
                         let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
                         match next {
-                            Some(next) if !is_full => (seq, may_start) = (next, Some(next)),
-                            Some(_) | None => {
+                            Some(next) if !is_full => (seq, may_start) = (next.id.seq(), Some(next)),
+                            next => {
                                 self.first_now(next, order, waiting);
                                 break;
                             }
@@ -80,10 +79,10 @@ impl World {
     }
 
     /// The engine has not heard yet that it is the first of its session; without a rule it need not.
-    fn first_now(&mut self, first: Option<Seq>, order: &Reassign, waiting: &mut Vec<Waiting>) {
-        let Some(row) = first.map(|first| self.waiting_at(first)) else { return };
+    fn first_now(&mut self, first: Option<Waiting>, order: &Reassign, waiting: &mut Vec<Waiting>) {
+        let Some(row) = first else { return };
         if order.scope.parks(&row) {
-            self.change(row.id.seq(), DeliveryState::Due { at: Timestamp::NEVER });
+            self.model.put(row.id.seq(), State::Due(Timestamp::NEVER));
         } else {
             waiting.push(row);
         }
@@ -92,66 +91,43 @@ impl World {
     fn heads(&self, order: &Reassign) -> Vec<ReassignCursor> {
         let Reassign { queue, rows_max, .. } = order;
         let after = order.from();
-        if let Some(ReassignCursor { due_at: Some(due_at), seq }) = after {
-            let later =
-                self.due.iter().filter(|(of, at, place)| of == queue && (*at, *place) > (due_at, seq));
-            let head = |(_, at, seq): &(_, Timestamp, Seq)| ReassignCursor { due_at: Some(*at), seq: *seq };
-            later.map(head).take(*rows_max).collect()
-        } else {
-            let after = after.map_or(Seq::NONE, |after| after.seq);
-            let later = self.ready.iter().filter(|(of, place)| of == queue && *place > after);
-            let head = |(_, seq): &(_, Seq)| ReassignCursor { due_at: None, seq: *seq };
-            later.map(head).take(*rows_max).collect()
-        }
+        let wanted = match after {
+            Some(ReassignCursor { due_at: Some(_), .. }) => Wanted::Due { until: Timestamp::NEVER },
+            Some(ReassignCursor { due_at: None, seq }) => Wanted::Ready { after: seq },
+            None => Wanted::Ready { after: Seq::NONE },
+        };
+        let load = Load { queue: Arc::clone(queue), wanted, rows_max: u32::MAX, bytes_max: usize::MAX };
+        let heads = self.model.load(&load).rows.into_iter();
+        let heads = heads.map(|row| ReassignCursor { due_at: row.due_at, seq: row.id.seq() });
+        heads.filter(|head| Some(*head) > after).take(*rows_max).collect()
     }
 
     fn take_out(&mut self, seq: Seq, order: &Reassign, now: Timestamp, waiting: &mut Vec<Waiting>) -> Taken {
-        let row = &self.rows[&seq];
-        let replay = row.replaying.and_then(|replaying| self.replays.get(&replaying.replay));
-        if order.running.contains(&seq) || replay.is_some_and(|replay| replay.state.is_open()) {
+        let row = self.row(seq);
+        let replay = row.waiting.replaying.and_then(|sent| self.model.replays().get(&sent.replay));
+        if order.running.contains(&seq) || replay.is_some_and(|replay| replay.job.state.is_open()) {
             return Taken::Busy;
         }
-        let event_type = self.events[&row.event].event.event_type.as_str();
-        if order.scope.leaves(event_type) {
+        let event = &row.waiting.event;
+        if order.scope.leaves(event.event_type.as_str()) {
             return Taken::Wanted;
         }
-        let lane = row.lane;
         match &order.to {
             Reassignment::DeadLetters => {
                 let death = derive::removed(&order.queue, &order.scope);
-                let row = self.rows.get_mut(&seq).expect("it was seen");
-                row.written_at = now;
-                row.start_recorded = false;
-                self.leave_replay(seq, now);
-                self.bury(seq, &death, now);
-                Taken::Gone(lane.and_then(|lane| self.move_on(lane, now)))
+                let next = self.model.give_up(seq, &death, now);
+                self.count_kinds();
+                Taken::Gone(next)
             }
             Reassignment::Queue { to, takes } => {
-                if !takes.iter().any(|pattern| pattern.matches(event_type)) {
+                if !takes.iter().any(|pattern| pattern.matches(event.event_type.as_str())) {
                     return Taken::Unwanted;
                 }
-                self.move_to(to, seq, now);
-                let next = lane.and_then(|lane| self.move_on(lane, now));
-                waiting.extend(self.rows[&seq].is_head().then(|| self.waiting_at(seq)));
+                let lane = derive::lane_in(self.seed, &to.queue, to.order, event).map(Lane);
+                let (next, itself) = self.model.redirect(seq, &to.queue, lane, now);
+                waiting.extend(itself);
                 Taken::Gone(next)
             }
         }
-    }
-
-    fn move_to(&mut self, to: &Redirect, seq: Seq, now: Timestamp) {
-        self.unlist(seq);
-        let event = &self.events[&self.rows[&seq].event].event;
-        let lane = derive::lane_in(self.seed, &to.queue, to.order, event);
-        let state = self.state_in(lane, self.rows[&seq].turn());
-        let row = self.rows.get_mut(&seq).expect("it was seen");
-        row.queue = Arc::clone(&to.queue);
-        row.lane = lane;
-        row.state = state;
-        row.history = History::new();
-        row.book = None;
-        row.start_recorded = false;
-        row.written_at = now;
-        self.leave_replay(seq, now);
-        self.list_again(seq);
     }
 }

@@ -1,8 +1,5 @@
-//! A store that forgets everything when it is dropped: for tests and simulations, and the plainest reading
-//! of what a store does.
-//!
-//! A clone is a snapshot: it goes its own way from then on. `Memory::opened_again` is the opposite, a
-//! second hand on the same store, as if a folder were opened again after its owner had gone.
+//! The model of core as a [`Store`]: with duplicates, retention, kinds of letters and records around it, each in
+//! the plainest way, so that a store that ships can be compared with it.
 
 mod chores;
 mod deliveries;
@@ -26,24 +23,24 @@ use redrive_core::time::Timestamp;
 
 use self::questions::Stories;
 use self::world::World;
-use super::{
-    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Listed,
-    Oldest, Reader, Recovered, Room, Store, StoreError, Written,
-};
 use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
+use crate::store::{
+    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Listed,
+    Oldest, Reader, Recovered, Room, Store, StoreError, Written,
+};
 
 /// A store in memory.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct Twin {
     // Readers look at the same world from other threads; nobody holds the lock for longer than one verb.
     world: Arc<Mutex<World>>,
 }
 
-impl Memory {
+impl Twin {
     /// An empty one, whose hashes and jitter depend on the seed.
     #[must_use]
     pub(super) fn new(seed: u64) -> Self {
@@ -65,14 +62,7 @@ fn locked(world: &Mutex<World>) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A snapshot.
-impl Clone for Memory {
-    fn clone(&self) -> Self {
-        Self { world: Arc::new(Mutex::new(self.world().clone())) }
-    }
-}
-
-impl Store for Memory {
+impl Store for Twin {
     fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
         Ok(self.world().recover(now))
     }
@@ -82,7 +72,7 @@ impl Store for Memory {
     }
 
     fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
-        Ok(self.world().load(load))
+        Ok(self.world().model.load(load))
     }
 
     fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
@@ -95,7 +85,7 @@ impl Store for Memory {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
-        Ok(Box::new(MemoryReader { world: Arc::clone(&self.world) }))
+        Ok(Box::new(TwinReader { world: Arc::clone(&self.world) }))
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
@@ -112,12 +102,12 @@ impl Store for Memory {
     }
 }
 
-/// Looks at a store in memory from elsewhere.
-struct MemoryReader {
+/// Looks at it from elsewhere.
+struct TwinReader {
     world: Arc<Mutex<World>>,
 }
 
-impl Reader for MemoryReader {
+impl Reader for TwinReader {
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError> {
         Ok(locked(&self.world).events(key))
     }
@@ -189,7 +179,7 @@ impl Reader for MemoryReader {
     }
 
     fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
-        Ok(locked(&self.world).replay(id))
+        Ok(locked(&self.world).replay_view(id))
     }
 
     fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
@@ -229,7 +219,7 @@ impl Reader for MemoryReader {
     }
 
     fn last_place(&self) -> Result<Seq, StoreError> {
-        Ok(locked(&self.world).last)
+        Ok(locked(&self.world).model.last())
     }
 
     fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
