@@ -1,5 +1,6 @@
 //! The JSON Schemas of both formats have every key of their tables.
 
+use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 
 use crate::json_schema::{definition_name, schema};
@@ -10,7 +11,7 @@ use crate::scenario::schema::SCENARIO;
 
 /// Both formats.
 fn roots() -> [(&'static Object, Value); 2] {
-    [(&BOOK, schema()), (&SCENARIO, crate::scenario::json_schema())]
+    [(&BOOK, schema(built_in())), (&SCENARIO, crate::scenario::json_schema())]
 }
 
 /// Every map of the format, by its name in the schema.

@@ -4,6 +4,7 @@
 //! What decides is run here, in virtual time. What only a running server shows is in `served_keys.txt`, and the
 //! server's own test (`tests/all/inert.rs`) has a scenario for each line of it. A key in neither fails.
 
+use redrive_core::book::connectors::built_in;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -52,10 +53,10 @@ enum By {
 /// An error of a book, or what was seen.
 fn observed(book: &str, by: By) -> String {
     if let Check = by {
-        let codes = check(book.as_bytes()).problems.into_iter().map(|problem| problem.code);
+        let codes = check(book.as_bytes(), built_in()).problems.into_iter().map(|problem| problem.code);
         return codes.collect::<Vec<_>>().join(" ");
     }
-    let reading = redrive_core::book::read(book);
+    let reading = redrive_core::book::read(book, built_in());
     let book = reading.book.unwrap_or_else(|| panic!("{:?}\n{book}", reading.problems));
     match by {
         Try(answers) => tried(&book, answers),

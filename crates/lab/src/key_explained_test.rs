@@ -4,6 +4,7 @@
 //! The books are made from the tables, so a new key is covered as soon as it is there. What cannot be
 //! made, since a key only has a meaning beside another, is in [`beside`].
 
+use redrive_core::book::connectors::built_in;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -102,7 +103,7 @@ fn below_rule(takes: &'static Type, path: &str, place: &dyn Fn(Value) -> Value, 
 /// What holds for the rows of the book, without where it came from.
 fn resolved(book: &Value) -> Result<String, String> {
     let text = book.to_string();
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     let book = reading.book.ok_or_else(|| format!("{:?}\n    {text}", reading.problems))?;
     let rows = book.sections().rows().map(|(service, channel, row)| {
         let resolved = book.sections().resolve(service, channel, row);
@@ -162,7 +163,7 @@ static PLACES: LazyLock<Regex> = LazyLock::new(|| {
 fn carried(book: &Value) -> Result<String, String> {
     // JSON is YAML in its flow style.
     let text = book.to_string();
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     let book = reading.book.ok_or_else(|| format!("{:?}\n    {text}", reading.problems))?;
     let shown = format!("{:?}", book.sections());
     Ok(PLACES.replace_all(&shown, "_").into_owned())

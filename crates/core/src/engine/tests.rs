@@ -1,5 +1,6 @@
 //! The engine step by step: what it asks for after each input. The simulation next door found most of these.
 
+use crate::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,7 @@ fn bench() -> Bench {
 }
 
 fn bench_with_suspects(suspects_until: Option<Seq>) -> Bench {
-    let book = book::read(BOOK).book.expect("the book is sound");
+    let book = book::read(BOOK, built_in()).book.expect("the book is sound");
     let engine = Engine::new(Setup {
         seed: Seed(1),
         book: Arc::new(book),

@@ -1,6 +1,7 @@
 //! What the engine signals is what is counted: deliveries are played through a real engine, and every signal
 //! that it gives is counted as a node counts it.
 
+use crate::book::connectors::built_in;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -57,7 +58,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let book = book::read(BOOK).book.expect("the book is sound");
+        let book = book::read(BOOK, built_in()).book.expect("the book is sound");
         let engine = Engine::new(Setup {
             seed: Seed(1),
             book: Arc::new(book),

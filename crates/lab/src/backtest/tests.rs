@@ -3,6 +3,7 @@
 mod odd;
 mod played;
 
+use redrive_core::book::connectors::built_in;
 use std::time::Duration;
 
 use super::report::{Change, EndName};
@@ -19,7 +20,7 @@ const SEED: Seed = Seed(7);
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
 pub(super) fn read(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems))
 }
 

@@ -1,5 +1,6 @@
 //! Both ways and round: what one way says, the other understands.
 
+use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ mod exporting;
 mod importing;
 
 fn book(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     let problems = reading.problems.into_sorted();
     reading.book.unwrap_or_else(|| panic!("{problems:#?}\nin\n{text}"))
 }
@@ -248,7 +249,7 @@ proptest! {
     fn any_resource_is_imported_as_a_book_or_refused(spec in hostile_specs()) {
         let file = format!("apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {spec}\n");
         if let Ok(imported) = import(file.as_bytes()) {
-            let reading = book::read(&imported.book);
+            let reading = book::read(&imported.book, built_in());
             let problems = reading.problems.into_sorted();
             prop_assert!(reading.book.is_some(), "{}\nbecame\n{}\n{problems:#?}", file, imported.book);
             let _ = exported(&imported.book);

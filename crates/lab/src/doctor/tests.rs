@@ -5,6 +5,7 @@ mod cases;
 mod laws;
 mod sketch;
 
+use redrive_core::book::connectors::built_in;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -67,7 +68,7 @@ fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
         for finding in &examined.findings {
             let Some(change) = &finding.change else { continue };
             let merged = redrive_core::book::overlay::laid_over(book, change).expect("both are YAML");
-            let problems = check(merged.as_bytes()).problems;
+            let problems = check(merged.as_bytes(), built_in()).problems;
             let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
             assert!(errors.is_empty(), "{name}: {}\n{change}\n{merged}\n{errors:#?}", finding.code);
         }
@@ -198,7 +199,7 @@ fn no_two_findings_set_the_same_key_and_all_changes_are_one() {
         assert_eq!(together.iter().collect::<BTreeSet<_>>(), apart, "{name}: {:?}", examined.change);
         let Some(change) = &examined.change else { continue };
         let merged = redrive_core::book::overlay::laid_over(book, change).expect("both are YAML");
-        let problems = check(merged.as_bytes()).problems;
+        let problems = check(merged.as_bytes(), built_in()).problems;
         assert!(problems.iter().all(|problem| problem.severity != Severity::Error), "{name}: {problems:#?}");
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
 use crate::scenario::expectation::Value;
-use redrive_core::book::{self, RuleBook, overlay};
+use redrive_core::book::{RuleBook, overlay};
 
 /// A finding and what would help.
 #[derive(Debug, Serialize)]
@@ -74,8 +74,7 @@ pub fn advised(
     for candidates in changes.into_iter().take(CHANGES_MAX) {
         let book = overlay::laid_over(book_text, &candidates[0].change).ok();
         // Some changes make no book.
-        let book =
-            book.and_then(|text| book::read_for(&text, plan.book.sections().machine).book).map(Arc::new);
+        let book = book.and_then(|text| plan.book.read_changed(&text).book).map(Arc::new);
         proven.extend(book.and_then(|book| again.proven(&book, candidates)).into_iter().flatten());
     }
     let gain =

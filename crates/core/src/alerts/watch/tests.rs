@@ -6,6 +6,7 @@ mod scope;
 mod silence;
 mod troubles;
 
+use crate::book::connectors::built_in;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ struct World {
 }
 
 fn book(text: &str) -> RuleBook {
-    let reading = crate::book::read(&format!("version: 1\n{text}"));
+    let reading = crate::book::read(&format!("version: 1\n{text}"), built_in());
     reading.book.unwrap_or_else(|| panic!("no book: {:?}\n{text}", reading.problems))
 }
 

@@ -4,6 +4,7 @@
 //! A seed has one book that knows everybody. Others are made of it by leaving out services or rows and by
 //! other numbers, so that in the end, when the first book is back, nobody is missing.
 
+use crate::book::connectors::built_in;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,7 +166,7 @@ impl Book {
     /// Has the real reader read it.
     pub(super) fn of(spec: Spec) -> Self {
         let text = spec.to_yaml();
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         let rules = reading.book.unwrap_or_else(|| panic!("{:?} in\n{text}", reading.problems));
         Self { rules: Arc::new(rules), spec, text }
     }

@@ -1,5 +1,6 @@
 //! Draws the life of a server in a few words: a book with one service, and what became of its deliveries.
 
+use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl Sketch {
 
     fn of(sections: &str) -> Self {
         let text = format!("version: 1\n{sections}");
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems));
         let queue = QueueState {
             name: queue(),

@@ -1,5 +1,6 @@
 //! Paths into a book, values over it, and what is traded.
 
+use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use super::*;
@@ -11,7 +12,7 @@ use redrive_core::book::{self, overlay};
 const BOOK: &str = "version: 1\nretry_policies:\n  steps: { initial: 1s, max: 4s, retries: 3, jitter: none }\ndependencies:\n  api: { kind: webhook, breaker: none }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: api\n    retry: steps\n    events: [\"orders.*\", { type: mail.sent, timeout: 3s }]\n  bare:\n    target: { http: \"http://127.0.0.1:9001/\" }\n    events: [bare.one]\n";
 
 fn book() -> RuleBook {
-    book::read(BOOK).book.expect("a book")
+    book::read(BOOK, built_in()).book.expect("a book")
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn each_value_is_laid_over_the_book() {
         assert_eq!(change, expected, "{name}");
         let laid =
             overlay::laid_over(BOOK, &change).unwrap_or_else(|problems| panic!("{name}: {problems:?}"));
-        let read = book::read(&laid);
+        let read = book::read(&laid, built_in());
         assert!(read.book.is_some(), "{name}: {laid}\n{:?}", read.problems);
     }
 }
@@ -111,7 +112,7 @@ fn played(text: &str, seeds: u64) -> Swept {
     let grid = grid(std::slice::from_ref(&sweep)).expect("few");
     let runs = grid.iter().map(|values| {
         let laid = overlay::laid_over(BOOK, &sweep.change(&book(), &values[0])).expect("both are YAML");
-        let book = Arc::new(book::read(&laid).book.unwrap_or_else(|| panic!("{laid}")));
+        let book = Arc::new(book::read(&laid, built_in()).book.unwrap_or_else(|| panic!("{laid}")));
         let play = |seed| run(&Plan { scenario: &scenario, book: Arc::clone(&book), seed }, &mut |_| Go::On);
         (1..=seeds).map(|seed| Measured::of(&play(seed).expect("nobody stops it"))).collect()
     });
