@@ -26,7 +26,6 @@ mod dispatch;
 mod paging;
 mod port;
 mod queue;
-mod ramp;
 mod replays;
 mod settle;
 mod share;
@@ -44,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::absence::Absences;
-use self::dependency::{Dependency, Ticket};
+use self::dependency::Dependency;
 pub use self::port::{
     Advance, Bounds, Call, CallId, Command, Death, Effect, Ending, Fate, Followers, Input, Load, Made, Next,
     Page, QueueName, Settlement, Setup, Signal, Waiting, Wanted,
@@ -59,6 +58,7 @@ use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, Seed, Seq, ServiceName};
 use crate::letters::replay::ReplayId;
 use crate::limits;
+use crate::policy::admission::Ticket;
 use crate::policy::breaker::Record;
 use crate::policy::decide::History;
 use crate::policy::rule::Rule;
@@ -390,17 +390,18 @@ impl Engine {
     }
 
     fn turn_breaker(&mut self, name: &DependencyName, now: Timestamp, turn: Turn) {
-        let place = self.dependency(name);
+        let place = self.dependency(name, now);
         if let Some(rule) = self.rule_with_breaker(name) {
             self.meet_breaker(place, &rule, now);
         }
-        let dependency = &mut self.dependencies[place.0];
-        let Some(settings) = dependency.breaker_settings.clone() else { return };
+        let control = &mut self.dependencies[place.0].control;
         let transition = match turn {
-            Turn::Trip => dependency.breaker.trip_by_hand(&settings, now),
-            Turn::Reset => dependency.breaker.reset_by_hand(now),
+            Turn::Trip => control.trip_by_hand(now),
+            Turn::Reset => control.reset_by_hand(now),
         };
-        self.breaker_changed(place, transition, None, now);
+        if let Some(transition) = transition {
+            self.breaker_changed(place, transition, None, now);
+        }
     }
 
     /// A rule of the book that guards the dependency by a breaker: perhaps no delivery has brought one yet.
@@ -417,7 +418,7 @@ impl Engine {
             self.remembered_breakers.iter().map(|record| record.service_name.clone()).collect();
         for name in names {
             if let Some(rule) = self.rule_with_breaker(&name) {
-                let place = self.dependency(&name);
+                let place = self.dependency(&name, now);
                 self.meet_breaker(place, &rule, now);
             }
         }
@@ -447,9 +448,7 @@ impl Engine {
         self.open_queues();
         for place in 0..self.dependencies.len() {
             let dependency = &mut self.dependencies[place];
-            dependency.settings = self.book.throttle(&dependency.name);
-            dependency.budget_settings = self.book.retry_budget(&dependency.name);
-            dependency.ramp_doubles_after = self.book.ramp(&dependency.name);
+            dependency.control.set(self.book.admission(&dependency.name));
             dependency.waiters.clear();
             dependency.retriers.clear();
         }
@@ -522,13 +521,12 @@ impl Engine {
         }
     }
 
-    fn dependency(&mut self, name: &DependencyName) -> DependencyPlace {
+    fn dependency(&mut self, name: &DependencyName, now: Timestamp) -> DependencyPlace {
         if let Some(place) = self.dependency_places.get(name) {
             return *place;
         }
         let place = DependencyPlace(self.dependencies.len());
-        let (throttle, budget) = (self.book.throttle(name), self.book.retry_budget(name));
-        self.dependencies.push(Dependency::new(name.clone(), throttle, budget, self.book.ramp(name)));
+        self.dependencies.push(Dependency::new(name.clone(), self.book.admission(name), now));
         self.dependency_places.insert(name.clone(), place);
         place
     }

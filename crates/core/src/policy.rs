@@ -1,5 +1,6 @@
 //! The policy of one call: what an answer means, what follows from it, and when the next attempt may start.
 
+pub mod admission;
 pub mod answer;
 pub mod backoff;
 pub mod breaker;

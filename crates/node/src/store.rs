@@ -22,10 +22,11 @@ pub mod door;
 mod error;
 pub mod letter;
 mod list;
-pub mod memory;
+#[cfg(test)]
+mod memory;
 pub mod sqlite;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

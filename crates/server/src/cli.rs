@@ -3,7 +3,6 @@
 mod alerts;
 mod archive;
 mod backtest;
-mod bench;
 mod breakers;
 mod dlq;
 mod doctor;
@@ -29,7 +28,6 @@ pub(crate) use remote::{
 pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::backtest::BacktestArgs;
-pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
@@ -107,9 +105,6 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     Openapi(OpenapiArgs),
     Sink(SinkArgs),
-    Bench(BenchArgs),
-    #[command(hide = true)]
-    BenchRole(BenchRoleArgs),
     Completions(CompletionsArgs),
 }
 

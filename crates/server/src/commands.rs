@@ -5,7 +5,6 @@ mod archive;
 mod audit;
 mod backtest;
 mod backup;
-mod bench;
 mod breakers;
 mod check;
 mod compact;
@@ -102,8 +101,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::BenchRole(args) => bench::role::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }
@@ -204,7 +201,7 @@ pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Resul
 }
 
 /// Prints a text that may be long; a reader that goes away is an error of its own kind.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("could not write the output")
 }

@@ -12,6 +12,7 @@ use crate::event::attribute::EventType;
 use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
+use crate::policy::admission::AdmissionSettings;
 use crate::policy::budget::BudgetSettings;
 use crate::policy::catalog::Kind;
 use crate::policy::throttle::ThrottleSettings;
@@ -143,6 +144,16 @@ impl RuleBook {
     #[must_use]
     pub fn retry_budget(&self, dependency: &DependencyName) -> Option<BudgetSettings> {
         self.sections.retry_budget(dependency).map(|known| known.value)
+    }
+
+    /// What the book says of admission to a dependency.
+    #[must_use]
+    pub fn admission(&self, dependency: &DependencyName) -> AdmissionSettings {
+        AdmissionSettings {
+            throttle: self.throttle(dependency),
+            budget: self.retry_budget(dependency),
+            ramp: self.ramp(dependency),
+        }
     }
 
     /// How long after an outage twice as many calls to a dependency may start as usual.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::dependency::{Asks, Gate, Ticket};
 use super::port::{Call, CallId, Effect, Next, Settlement, Signal, Waiting};
 use super::queue::{LineStatus, Presence, PushAt, Ready, Starts};
 use super::{Company, DependencyPlace, Engine, InFlight, LinePlace, QueuePlace, Running, Stage, Start};
 use crate::ids::DeliveryId;
+use crate::policy::admission::{BudgetClaim, Gate, Request, Ticket};
 use crate::policy::breaker::{Phase, State, Transition};
 use crate::policy::decide::{Ended, History, HoldCause, Moment, Verdict, decide};
 use crate::policy::rule::Rule;
@@ -117,8 +117,11 @@ impl Engine {
             return Turn::AwaitQuiet;
         }
         let (rule, dependency, delivery) = (Arc::clone(&first.rule), line.dependency, first.waiting.id);
-        let asks = Asks::of(&first.waiting, &rule);
-        let (gate, transition) = self.dependencies[dependency.0].admit(&rule, asks, now);
+        let request = Request {
+            limit: rule.timeouts.whole.limit(first.waiting.next_attempt()),
+            claim: if first.waiting.is_retry() { BudgetClaim::Retry } else { BudgetClaim::First },
+        };
+        let (gate, transition) = self.dependencies[dependency.0].control.admit(&rule, request, now);
         if let Some(transition) = transition {
             self.breaker_changed(dependency, transition, Some(delivery), now);
         }
@@ -149,12 +152,12 @@ impl Engine {
     fn whose_turn(&self, place: LinePlace, now: Timestamp) -> usize {
         let line = &self.queues[place.queue.0].lines[place.line];
         let dependency = &self.dependencies[line.dependency.0];
-        if dependency.retries_from(now).is_some() {
+        if dependency.control.retries_from(now).is_some() {
             let first = line.ready.iter().position(|ready| !ready.waiting.is_retry());
             return first.unwrap_or(0);
         }
         let Some(opened_by) = dependency.opened_by else { return 0 };
-        match dependency.breaker.state(now) {
+        match dependency.control.breaker().state(now) {
             State::Closed { .. } => 0,
             State::Open { .. } | State::HalfOpen { .. } => {
                 let other = line.ready.iter().position(|ready| ready.waiting.id.seq() != opened_by);
@@ -205,7 +208,7 @@ impl Engine {
             batch.push(ready);
         }
         if batch.is_empty() {
-            self.dependencies[dependency.0].unused(ticket);
+            self.dependencies[dependency.0].control.unused(ticket);
         } else {
             self.begin_call(place.queue, dependency, ticket, batch, Starts::AtOnce, now);
         }
@@ -231,7 +234,7 @@ impl Engine {
         let service = self.queues[place.0].service;
         let may_start = self.store_failing_since.is_none() && self.running == Running::Yes;
         let has_same_rule = self.rule(&row).is_some_and(|rule| Arc::ptr_eq(rule, &ready.rule));
-        let is_held = self.dependencies[dependency.0].barrier(&ready.rule, now).is_some();
+        let is_held = self.dependencies[dependency.0].control.barrier(&ready.rule, now).is_some();
         // Its deadline may have passed while its start was being written.
         let may_start = may_start && !self.is_past_deadline(&ready, now);
         if may_start && has_same_rule && !is_held && !self.services[service.0].is_paused() {
@@ -250,7 +253,7 @@ impl Engine {
     /// Gives back what a call was to have that is not made.
     pub(super) fn not_begun(&mut self, place: QueuePlace, start: Start) {
         let Start { dependency, ticket, company, .. } = start;
-        self.dependencies[dependency.0].unused(ticket);
+        self.dependencies[dependency.0].control.unused(ticket);
         match company {
             Company::Nobody => self.caution.alone = None,
             Company::Others => {
@@ -288,7 +291,7 @@ impl Engine {
             started_at: now,
         });
         self.effects.push_back(Effect::Start(Arc::clone(&call)));
-        let beside = self.dependencies[dependency.0].throttle.in_flight();
+        let beside = self.dependencies[dependency.0].control.in_flight();
         self.calls.insert(call.id, InFlight { call, queue, dependency, ticket, beside, starts });
     }
 
@@ -308,7 +311,7 @@ impl Engine {
     /// The dependency lets nobody through: those who have waited too long end here.
     fn hold_line(&mut self, place: LinePlace, cause: HoldCause, until: Timestamp, now: Timestamp) {
         let dependency = self.queues[place.queue.0].lines[place.line].dependency;
-        let breaker = &self.dependencies[dependency.0].breaker;
+        let breaker = self.dependencies[dependency.0].control.breaker();
         // Calls that probes keep waiting are over as soon as the probes are.
         if cause == HoldCause::BreakerOpen && !matches!(breaker.state(now), State::Open { .. }) {
             return;
@@ -337,7 +340,7 @@ impl Engine {
         let row = &ready.waiting;
         let since = ready.blocked_since.unwrap_or_else(|| match cause {
             HoldCause::BreakerOpen => {
-                let began = self.dependencies[dependency.0].breaker.not_closed_since();
+                let began = self.dependencies[dependency.0].control.breaker().not_closed_since();
                 began.map_or(now, |began| began.max(ready_since(row)))
             }
             HoldCause::AskedToWait => now,
@@ -406,14 +409,11 @@ impl Engine {
     pub(super) fn meet_breaker(&mut self, place: DependencyPlace, rule: &Rule, now: Timestamp) {
         let Some(named) = &rule.breaker else { return };
         let dependency = &mut self.dependencies[place.0];
-        if dependency.breaker_settings.as_ref() == Some(&named.settings) {
-            return;
-        }
-        if dependency.breaker_settings.replace(named.settings.clone()).is_none() {
+        if dependency.control.set_breaker(&named.settings) {
             let remembered =
                 self.remembered_breakers.iter().find(|record| record.service_name == dependency.name);
             if let Some(record) = remembered {
-                dependency.breaker.adopt(record, &named.settings, now);
+                dependency.control.adopt(record, now);
             }
         }
     }
@@ -428,13 +428,10 @@ impl Engine {
         let dependency = &mut self.dependencies[place.0];
         match transition.to {
             Phase::Open => dependency.opened_by = by.map(DeliveryId::seq),
-            Phase::Closed => {
-                dependency.opened_by = None;
-                dependency.ramp_up(now);
-            }
+            Phase::Closed => dependency.opened_by = None,
             Phase::HalfOpen => {}
         }
-        let record = dependency.breaker.record(&dependency.name, now);
+        let record = dependency.control.record(&dependency.name, now);
         let name = dependency.name.clone();
         self.effects.push_back(Effect::Keep(Box::new(record)));
         if transition.to == Phase::Closed && self.book.reprocesses(&name) {

@@ -119,9 +119,9 @@ impl Engine {
         if row.start_recorded {
             return self.went_down_with(place, row, &rule, now);
         }
-        let dependency = self.dependency(&rule.dependency);
+        let dependency = self.dependency(&rule.dependency, now);
         self.meet_breaker(dependency, &rule, now);
-        let barrier = self.dependencies[dependency.0].barrier(&rule, now);
+        let barrier = self.dependencies[dependency.0].control.barrier(&rule, now);
         let queue = &mut self.queues[place.0];
         let line = queue.line(dependency);
         queue.push(line, Ready { waiting: row, rule, blocked_since: None }, at);
@@ -175,7 +175,7 @@ impl Engine {
             if self.queues[place.0].service == service {
                 for line in 0..self.queues[place.0].lines.len() {
                     let dependency = self.queues[place.0].lines[line].dependency;
-                    self.dependencies[dependency.0].ramp_up(now);
+                    self.dependencies[dependency.0].control.ramp_up(now);
                 }
                 self.wake_lines(place);
                 self.look_for_more(place, now);

@@ -70,7 +70,8 @@ impl Engine {
         }
         let seen = observation.expect("a call carries something");
         let first = call.deliveries[0].id;
-        if let Some(transition) = self.dependencies[dependency.0].back(ticket, seen, &call.rule, now) {
+        if let Some(transition) = self.dependencies[dependency.0].control.back(ticket, seen, &call.rule, now)
+        {
             self.breaker_changed(dependency, transition, Some(first), now);
         }
         self.wake_some(dependency);
@@ -78,9 +79,7 @@ impl Engine {
 
     fn throttled(&mut self, place: super::DependencyPlace, failure: &Failure, now: Timestamp) {
         let dependency = &mut self.dependencies[place.0];
-        let settings = dependency.settings;
-        dependency.throttle.throttled(&settings, failure.retry_after, now);
-        if let Some(until) = dependency.throttle.hold_until().filter(|_| failure.retry_after.is_some()) {
+        if let Some(until) = dependency.control.throttled(failure.retry_after, now) {
             let signal = Signal::DependencyHeld { dependency: dependency.name.clone(), until };
             self.effects.push_back(Effect::Signal(Box::new(signal)));
         }
@@ -89,7 +88,7 @@ impl Engine {
     /// Our own shutdown: it burns nothing, and the next run finds the delivery as it was.
     fn interrupted(&mut self, in_flight: InFlight, now: Timestamp) {
         let InFlight { call, queue, dependency, ticket, starts, .. } = in_flight;
-        self.dependencies[dependency.0].unused(ticket);
+        self.dependencies[dependency.0].control.unused(ticket);
         for row in &call.deliveries {
             self.shares.give_back(self.queues[queue.0].service.0);
             if starts == Starts::OnRecord {

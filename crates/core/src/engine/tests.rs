@@ -326,10 +326,7 @@ fn neither_a_pause_nor_an_absence_uses_up_the_time_that_a_delivery_may_be_held()
         // Open all the time, whatever happens in between.
         bench.operator(trip());
         bench.engine.dependencies.iter_mut().for_each(|dependency| {
-            let settings = dependency.breaker_settings.clone();
-            if let Some(settings) = settings {
-                dependency.breaker.trip_by_hand(&settings, START + secs(200));
-            }
+            dependency.control.trip_by_hand(START + secs(200));
         });
         assert_eq!(meanwhile(&mut bench), expected, "{name}");
     }

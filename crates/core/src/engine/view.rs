@@ -130,12 +130,12 @@ impl Engine {
     pub fn dependency_views(&self, now: Timestamp) -> impl Iterator<Item = DependencyView> {
         self.dependencies.iter().map(move |dependency| DependencyView {
             name: dependency.name.clone(),
-            breaker: dependency.breaker.state(now),
-            failures: dependency.breaker.failures(now),
-            not_closed_since: dependency.breaker.not_closed_since(),
-            in_flight: dependency.throttle.in_flight(),
-            rate: dependency.current_rate(now),
-            held_until: dependency.throttle.hold_until().filter(|until| now < *until),
+            breaker: dependency.control.breaker().state(now),
+            failures: dependency.control.breaker().failures(now),
+            not_closed_since: dependency.control.breaker().not_closed_since(),
+            in_flight: dependency.control.in_flight(),
+            rate: dependency.control.current_rate(now),
+            held_until: dependency.control.asked_to_wait(now),
         })
     }
 }

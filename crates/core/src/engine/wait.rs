@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::dependency::{Dependency, Pressure};
+use super::dependency::Dependency;
 use super::port::QueueName;
 use super::queue::{LineStatus, Presence, Queue};
 use super::{Engine, QueuePlace, Running};
 use crate::ids::{ChannelName, DeliveryId, DependencyName, Seq};
+use crate::policy::admission::Pressure;
 use crate::policy::breaker::State;
 use crate::policy::decide::HoldCause;
 use crate::policy::rule::Rule;
@@ -230,10 +231,10 @@ impl Engine {
     fn hold_of_dependency(&self, rule: &Rule, now: Timestamp) -> Option<Wait> {
         let dependency = self.dependency_of(rule)?;
         let name = || dependency.name.clone();
-        match dependency.barrier(rule, now) {
+        match dependency.control.barrier(rule, now) {
             Some((HoldCause::AskedToWait, until)) => Some(Wait::RetryAfter { dependency: name(), until }),
             Some((HoldCause::BreakerOpen, until)) => Some(Wait::BreakerOpen { dependency: name(), until }),
-            None => match dependency.breaker.state(now) {
+            None => match dependency.control.breaker().state(now) {
                 State::HalfOpen { .. } if rule.breaker.is_some() => Some(Wait::Probes { dependency: name() }),
                 State::HalfOpen { .. } | State::Open { .. } | State::Closed { .. } => None,
             },
@@ -255,8 +256,9 @@ impl Engine {
             return Wait::Turn;
         };
         let name = || dependency.name.clone();
-        let over_budget =
-            || dependency.retries_from(now).map(|until| Wait::RetryBudget { dependency: name(), until });
+        let over_budget = || {
+            dependency.control.retries_from(now).map(|until| Wait::RetryBudget { dependency: name(), until })
+        };
         if is_retry(queue, seq)
             && let Some(wait) = over_budget()
         {
@@ -265,7 +267,7 @@ impl Engine {
         match line.status {
             LineStatus::AwaitsShare => Wait::Share,
             LineStatus::AwaitsBudget => over_budget().unwrap_or(Wait::Turn),
-            LineStatus::AwaitsDependency => match dependency.pressure(now) {
+            LineStatus::AwaitsDependency => match dependency.control.pressure(now) {
                 Some(Pressure::RampUp) => Wait::RampUp { dependency: name() },
                 Some(Pressure::Full { most }) => Wait::InFlight { dependency: name(), most },
                 Some(Pressure::Paced { rate }) => Wait::Rate { dependency: name(), rate },

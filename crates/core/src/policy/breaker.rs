@@ -319,6 +319,26 @@ impl Breaker {
         }
     }
 
+    /// Until when it lets no call through; none if the next one that asks gets a permit.
+    #[must_use]
+    pub fn refuses_until(&self, settings: &BreakerSettings, now: Timestamp) -> Option<Timestamp> {
+        match &self.mode {
+            Mode::Closed(_) => None,
+            Mode::Open { until, .. } => (now < *until).then_some(*until),
+            Mode::HalfOpen { leases, .. } => {
+                let out = leases.iter().filter(|out| now < out.ends_at);
+                let is_full = out.clone().count() >= settings.probes().get() as usize;
+                out.map(|out| out.ends_at).min().filter(|_| is_full)
+            }
+        }
+    }
+
+    /// Whether calls flow.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.mode, Mode::Closed(_))
+    }
+
     /// What the success of a call does that was let through while it was closed.
     ///
     /// A shell that is in a hurry need not ask for a permit while the breaker is closed, nor settle a success
@@ -335,16 +355,17 @@ impl Breaker {
     /// The permit that it gives to everybody while it is closed; none if it is not.
     #[must_use]
     pub fn closed_permit(&self) -> Option<Permit> {
-        let is_closed = matches!(self.mode, Mode::Closed(_));
-        is_closed.then_some(Permit { generation: self.generation, kind: PermitKind::Call })
+        self.is_closed().then_some(Permit { generation: self.generation, kind: PermitKind::Call })
     }
 
-    /// Counts successes that [`OnSuccess::Counts`] together.
-    pub fn count_successes(&mut self, count: u32, trip: Trip, at: Timestamp) {
-        if let Mode::Closed(tally) = &mut self.mode
-            && count > 0
-        {
-            tally.successes(count, trip, at);
+    /// Counts successes of calls that were let through while it was closed: together those that
+    /// [`OnSuccess::Counts`], the last of all at that time.
+    pub fn count_successes(&mut self, count: u32, trip: Trip, last_at: Timestamp) {
+        if let Mode::Closed(tally) = &mut self.mode {
+            if count > 0 {
+                tally.successes(count, trip, last_at);
+            }
+            self.last_success_at = self.last_success_at.max(Some(last_at));
         }
     }
 

@@ -20,7 +20,8 @@ use tokio::sync::Semaphore;
 
 use super::{Config, Fatal, Node, ReadError, SubmitError, stranded};
 use crate::store::door::By;
-use crate::store::memory::Memory;
+use crate::store::sqlite::Sqlite;
+use crate::store::tests::DataFolder;
 use crate::store::{
     Backup, BackupProgress, Batch, Chores, DeliveryState, EventKey, Keep, Reader, Recovered, Room,
     Seen as Came, Store, StoreError, Written,
@@ -51,7 +52,7 @@ enum Mood {
 }
 
 struct Flaky {
-    inner: Memory,
+    inner: Sqlite,
     mood: Arc<Mutex<Mood>>,
     reopened: Arc<AtomicUsize>,
     is_unknown: bool,
@@ -148,23 +149,23 @@ struct Bench {
     mood: Arc<Mutex<Mood>>,
     reopened: Arc<AtomicUsize>,
     gate: Arc<Gate>,
-    store: Memory,
+    store: DataFolder,
 }
 
 impl Bench {
     fn start(open: usize) -> Self {
-        Self::on(&Memory::new(7), open)
+        Self::on(&DataFolder::default(), open)
     }
 
-    fn on(store: &Memory, open: usize) -> Self {
+    fn on(store: &DataFolder, open: usize) -> Self {
         Self::feeling(Mood::Well, store, open)
     }
 
     /// Its store feels like that from the start.
-    fn feeling(mood: Mood, store: &Memory, open: usize) -> Self {
+    fn feeling(mood: Mood, store: &DataFolder, open: usize) -> Self {
         let (mood, reopened) = (Arc::new(Mutex::new(mood)), Arc::new(AtomicUsize::new(0)));
         let gate = Arc::new(Gate { open: Semaphore::new(open), calls: Mutex::default() });
-        let inner = store.opened_again();
+        let inner = store.open();
         let flaky =
             Flaky { inner, mood: Arc::clone(&mood), reopened: Arc::clone(&reopened), is_unknown: false };
         let book = Arc::new(book());
@@ -175,7 +176,7 @@ impl Bench {
             store: Box::new(flaky),
             bounds: Bounds { window: 8, window_bytes: 1 << 20, calls: 8 },
         });
-        Self { node: node.expect("a store that is well"), mood, reopened, gate, store: store.opened_again() }
+        Self { node: node.expect("a store that is well"), mood, reopened, gate, store: store.clone() }
     }
 
     fn feels(&self, mood: Mood) {
@@ -197,7 +198,7 @@ impl Bench {
     }
 
     fn states(&self) -> BTreeMap<String, DeliveryState> {
-        let reader = self.store.reader().expect("in memory");
+        let reader = self.store.reader();
         let filter = crate::store::Filter { rows_max: 100, ..crate::store::Filter::default() };
         let views = reader.list(&filter).expect("in memory").deliveries;
         views.into_iter().map(|view| (view.event_id, view.state)).collect()
@@ -243,7 +244,7 @@ async fn events_of_a_session_go_out_one_after_the_other() {
 
 #[tokio::test]
 async fn the_text_of_the_book_is_there_before_it_is_durable() {
-    let bench = Bench::feeling(Mood::Refuses, &Memory::new(7), 0);
+    let bench = Bench::feeling(Mood::Refuses, &DataFolder::default(), 0);
     let (book, text) = bench.node.book_and_text();
     let hash = book.hash();
     let durable = bench.node.read(move |reader| reader.book(hash)).await.expect("in memory");
@@ -318,7 +319,7 @@ async fn healing_that_ends_without_an_answer_is_tried_on_a_store_opened_anew() {
 
 #[tokio::test]
 async fn a_stop_waits_for_calls_and_what_it_cuts_short_burns_nothing() {
-    let store = Memory::new(7);
+    let store = DataFolder::default();
     let bench = Bench::on(&store, 0);
     bench.node.submit(vec![event("a")]).await.expect("taken");
     bench.until("it is called", |bench| bench.calls().len() == 1).await;
@@ -332,7 +333,7 @@ async fn a_stop_waits_for_calls_and_what_it_cuts_short_burns_nothing() {
     assert_eq!(next.calls(), [("a".to_owned(), 1)], "the same attempt once more");
     let stopped = next.node.stop(PATIENCE).await;
     assert_eq!(stopped.interrupted, 0);
-    let found = store.reader().expect("in memory").events(&EventKey::Id("a".to_owned())).expect("in memory");
+    let found = store.reader().events(&EventKey::Id("a".to_owned())).expect("in memory");
     assert_eq!(found[0].deliveries[0].attempts, 1);
 }
 
@@ -351,7 +352,7 @@ async fn a_paused_service_waits_and_goes_on() {
 
 #[tokio::test]
 async fn with_too_little_room_nothing_is_taken_from_the_very_start() {
-    let bench = Bench::feeling(Mood::Full, &Memory::new(7), 100);
+    let bench = Bench::feeling(Mood::Full, &DataFolder::default(), 100);
     let refused = bench.node.submit(vec![event("a")]).await;
     assert_eq!(refused, Err(SubmitError::NoRoom { free_bytes: 1, needed_bytes: 2 }));
     assert!(bench.node.health().disk_short.is_some());

@@ -1,7 +1,7 @@
 //! A store that forgets everything when it is dropped: for tests and simulations, and the plainest reading
 //! of what a store does.
 //!
-//! A clone is a snapshot: it goes its own way from then on. [`Memory::opened_again`] is the opposite, a
+//! A clone is a snapshot: it goes its own way from then on. `Memory::opened_again` is the opposite, a
 //! second hand on the same store, as if a folder were opened again after its owner had gone.
 
 mod chores;
@@ -38,7 +38,7 @@ use crate::store::letter::{
 
 /// A store in memory.
 #[derive(Debug)]
-pub struct Memory {
+pub(super) struct Memory {
     // Readers look at the same world from other threads; nobody holds the lock for longer than one verb.
     world: Arc<Mutex<World>>,
 }
@@ -46,13 +46,13 @@ pub struct Memory {
 impl Memory {
     /// An empty one, whose hashes and jitter depend on the seed.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self { world: Arc::new(Mutex::new(World::new(seed))) }
     }
 
     /// The same store once more, as if it were opened from its folder: what one does, the other sees.
     #[must_use]
-    pub fn opened_again(&self) -> Self {
+    pub(super) fn opened_again(&self) -> Self {
         Self { world: Arc::clone(&self.world) }
     }
 

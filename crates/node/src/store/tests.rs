@@ -22,12 +22,13 @@ mod wishes;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::Store;
 use super::memory::Memory;
 use super::sqlite::{Options, Sqlite};
+use super::{Reader, Store};
 use bench::Bench;
 
 /// A scenario and what it shows.
@@ -65,6 +66,31 @@ fn file(run_length: usize) -> (TempDir, Bench) {
     let options = Options { run_length, seed: Some(7), ..Options::default() };
     let open = move || Box::new(Sqlite::open(&path, options).expect("it opens")) as Box<dyn Store>;
     (folder, Bench::new(Box::new(open)))
+}
+
+/// A data folder of its own that tests open as often as they like, one after the other.
+#[derive(Clone)]
+pub(crate) struct DataFolder(Arc<TempDir>);
+
+impl Default for DataFolder {
+    fn default() -> Self {
+        Self(Arc::new(folder()))
+    }
+}
+
+impl DataFolder {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn open(&self) -> Sqlite {
+        let options = Options { free_bytes_min: 0, seed: Some(7), ..Options::default() };
+        Sqlite::open(self.path(), options).expect("it opens")
+    }
+
+    pub(crate) fn reader(&self) -> Box<dyn Reader> {
+        Sqlite::open_reader(self.path()).expect("it opens")
+    }
 }
 
 /// A folder of its own; in memory where the system has such, since tests write much and often.
@@ -105,17 +131,4 @@ fn a_store_in_a_file_keeps_the_contract() {
 #[test]
 fn a_store_in_a_file_keeps_the_contract_while_hashes_are_sealed_all_the_time() {
     run_all(|| file(3));
-}
-
-#[test]
-fn a_clone_of_a_store_in_memory_is_a_snapshot() {
-    let disk = Memory::new(7);
-    let hand = disk.opened_again();
-    let mut bench = Bench::new(Box::new(move || Box::new(hand.opened_again())));
-    bench.take(&[bench::to("svc", bench::event("1"))]);
-    let snapshot = disk.clone();
-    bench.take(&[bench::to("svc", bench::event("2"))]);
-    let events =
-        |store: &Memory| store.reader().expect("memory has readers").counts().expect("and counts").events;
-    assert_eq!((events(&disk), events(&snapshot)), (2, 1));
 }

@@ -16,13 +16,14 @@ use arc_swap::{ArcSwap, Guard as Peeked};
 use redrive_core::book::problem::{Problem, Severity, suggest};
 use redrive_core::book::{Reading, RuleBook, read_bytes};
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::admission::AdmissionSettings;
 use redrive_core::policy::budget::BudgetSettings;
 use redrive_core::policy::rule::Rule;
 use tokio::runtime::Handle;
 
 use super::Guard;
 use super::clock::Clock;
-use super::dependency::{Dependency, Limits};
+use super::dependency::Dependency;
 use super::link::Link;
 use super::word::Wants;
 use crate::load::{LoadError, load};
@@ -422,18 +423,17 @@ impl Shelf {
 
 impl Contents {
     fn terms(&mut self, rule: Arc<Rule>, clock: Clock) -> Terms {
-        let limits = Limits {
-            throttle: self.book.throttle(&rule.dependency),
-            budget: self.book.retry_budget(&rule.dependency).unwrap_or_else(BudgetSettings::of_guards),
-        };
+        let stated = self.book.admission(&rule.dependency);
+        let budget = stated.budget.or_else(|| Some(BudgetSettings::of_guards()));
+        let settings = AdmissionSettings { budget, ..stated };
         let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
-            let dependency = Arc::new(Dependency::new(rule.dependency.clone(), limits));
+            let dependency = Arc::new(Dependency::new(rule.dependency.clone(), settings));
             if let Some(shared) = &self.shared {
                 shared.link(&dependency, clock);
             }
             dependency
         });
-        let wants = dependency.follow(limits, &rule);
+        let wants = dependency.follow(settings, &rule);
         Terms { dependency: Arc::clone(dependency), wants, rule }
     }
 }

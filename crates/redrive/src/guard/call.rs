@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redrive_core::ids::{self, Seed};
+use redrive_core::policy::admission::{BudgetClaim, Request};
 use redrive_core::policy::answer::{Answer, CallPart, TransportError, What};
 use redrive_core::policy::breaker::{CallEnd, Observation};
 use redrive_core::policy::category::{Category, Code, codes};
@@ -241,15 +242,14 @@ impl<'a, E> Call<'a, E> {
         loop {
             self.follow_book();
             let terms = Arc::clone(&self.terms);
-            let limit = terms.rule.timeouts.whole.limit(self.next_number());
+            let request = Request {
+                limit: terms.rule.timeouts.whole.limit(self.next_number()),
+                claim: if self.attempts == 0 { BudgetClaim::First } else { BudgetClaim::Granted },
+            };
             let mut changed = pin!(terms.dependency.changed());
-            match enter(&terms, limit, &self.clock, deadline).await {
+            match enter(&terms, request, &self.clock, deadline).await {
                 Entry::In(ticket) => {
-                    let now = self.clock.now();
-                    if self.attempts == 0 {
-                        terms.dependency.count_call(now);
-                    }
-                    return Ok(self.started(ticket, now));
+                    return Ok(self.started(ticket, self.clock.now()));
                 }
                 Entry::TooLate => return Err(self.too_late()),
                 Entry::Held(cause, until) => {
@@ -338,7 +338,7 @@ impl<'a, E> Call<'a, E> {
         let decision = decide(&terms.rule, &self.history, &ended, &moment);
         self.history = self.history.after(&decision, now);
         if last.failure.category == Category::RateLimited {
-            terms.dependency.throttled(&last.failure, now);
+            terms.dependency.throttled(last.failure.retry_after, now);
         }
         let next = self.next(&decision, &last, now);
         let seen = match (&next, decision.observation) {

@@ -4,15 +4,15 @@
 //! pace allows; whoever leaves the line, by getting in or by giving up, makes way for the next.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use redrive_core::policy::admission::{Gate, Request};
 use redrive_core::policy::decide::HoldCause;
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::book::Terms;
 use super::clock::Clock;
-use super::dependency::{Asker, Gate, Ticket};
+use super::dependency::{Asker, Pass, Ticket};
 
 /// What came of waiting to get in.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub(super) enum Entry {
     TooLate,
 }
 
-/// Waits for room for an attempt that takes at most `limit`.
+/// Waits for room for an attempt.
 pub(super) async fn enter(
     terms: &Arc<Terms>,
-    limit: Duration,
+    request: Request,
     clock: &Clock,
     deadline: Option<Instant>,
 ) -> Entry {
@@ -39,13 +39,13 @@ pub(super) async fn enter(
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         link.refresh(dependency, clock, left).await;
     }
-    match ask(terms, limit, Asker::Newcomer, clock) {
+    match ask(terms, request, Asker::Newcomer, clock) {
         Ok(entry) => entry,
         Err(_) => match deadline {
             Some(deadline) => {
-                timeout_at(deadline, line_up(terms, limit, clock)).await.unwrap_or(Entry::TooLate)
+                timeout_at(deadline, line_up(terms, request, clock)).await.unwrap_or(Entry::TooLate)
             }
-            None => line_up(terms, limit, clock).await,
+            None => line_up(terms, request, clock).await,
         },
     }
 }
@@ -53,21 +53,21 @@ pub(super) async fn enter(
 /// Until when the pace keeps it out; none if it waits for others to be done.
 struct NotYet(Option<Timestamp>);
 
-fn ask(terms: &Arc<Terms>, limit: Duration, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {
-    match terms.dependency.admit(&terms.rule, limit, asker, clock.now()) {
-        Gate::Open(pass) => Ok(Entry::In(Ticket::new(Arc::clone(terms), pass))),
+fn ask(terms: &Arc<Terms>, request: Request, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {
+    match terms.dependency.admit(&terms.rule, request, asker, clock.now()) {
+        Gate::Open(ticket) => Ok(Entry::In(Ticket::new(Arc::clone(terms), Pass::asked(ticket)))),
         Gate::Held(cause, until) => Ok(Entry::Held(cause, until)),
-        Gate::Paced(until) => Err(NotYet(Some(until))),
+        Gate::Paced(until) | Gate::OverBudget(until) => Err(NotYet(Some(until))),
         Gate::Busy => Err(NotYet(None)),
     }
 }
 
-async fn line_up(terms: &Arc<Terms>, limit: Duration, clock: &Clock) -> Entry {
+async fn line_up(terms: &Arc<Terms>, request: Request, clock: &Clock) -> Entry {
     let dependency = Arc::clone(&terms.dependency);
     let _waiting = dependency.wait();
     let _turn = dependency.turn.acquire().await.expect("nobody closes it");
     loop {
-        match ask(terms, limit, Asker::First, clock) {
+        match ask(terms, request, Asker::First, clock) {
             Ok(entry) => return entry,
             Err(NotYet(None)) => dependency.room().await,
             Err(NotYet(Some(until))) => {

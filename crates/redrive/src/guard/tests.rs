@@ -4,6 +4,7 @@ mod books;
 mod calls;
 mod endings;
 mod engine;
+mod ramp;
 mod same;
 mod words;
 

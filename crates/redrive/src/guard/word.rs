@@ -14,6 +14,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use redrive_core::policy::breaker::Generation;
+
 /// What lies in the word, from the lowest bit up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
@@ -52,12 +54,13 @@ impl Stamp {
 }
 
 /// Which life of the breaker it is: another after each change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Epoch(pub(super) u16);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Epoch(u16);
 
 impl Epoch {
-    pub(super) const fn next(self) -> Self {
-        Self(self.0.wrapping_add(1))
+    /// Changes with every generation, and is the same again after 65,536 of them.
+    pub(super) const fn of(generation: Generation) -> Self {
+        Self(generation.0 as u16)
     }
 }
 
@@ -91,7 +94,7 @@ pub(super) enum Closed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// A breaker, by this trip.
-    Breaker(Stamp),
+    Breaker { stamp: Stamp, successes: Successes },
     /// None.
     NoBreaker,
 }
@@ -165,7 +168,7 @@ impl Word {
     }
 
     fn may_end(self, wants: Wants, epoch: Epoch) -> bool {
-        let Wants::Breaker(stamp) = wants else { return self.flows() };
+        let Wants::Breaker { stamp, .. } = wants else { return self.flows() };
         self.flows()
             && self.is_closed()
             && stamp != Stamp::NONE
@@ -211,10 +214,10 @@ impl Gatekeeper {
 
     /// Lets a call out that ended well, if that need not be told.
     #[inline]
-    pub(super) fn end_well(&self, wants: Wants, epoch: Epoch, successes: Successes) -> Result<(), MustTell> {
-        let counted = match successes {
-            Successes::Counted => ONE_SUCCESS,
-            Successes::Ignored => 0,
+    pub(super) fn end_well(&self, wants: Wants, epoch: Epoch) -> Result<(), MustTell> {
+        let counted = match wants {
+            Wants::Breaker { successes: Successes::Counted, .. } => ONE_SUCCESS,
+            Wants::Breaker { successes: Successes::Ignored, .. } | Wants::NoBreaker => 0,
         };
         let mut bits = self.0.load(Ordering::Acquire);
         loop {

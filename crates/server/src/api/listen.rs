@@ -119,15 +119,6 @@ impl Listening {
     }
 }
 
-/// Serves the API at that address in the clear.
-pub(crate) async fn listen(
-    address: SocketAddr,
-    routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
-    limits: Limits,
-) -> std::io::Result<Listening> {
-    listen_behind(Door::Plain, TcpListener::bind(address).await?, routers, limits)
-}
-
 /// Serves the API to those who come to an address that is ours already; the routers are made with what turns
 /// true when the door closes.
 pub(crate) fn listen_behind(
@@ -141,6 +132,14 @@ pub(crate) fn listen_behind(
     let routers = Arc::new(routers(closing.clone()));
     let task = tokio::spawn(accept_all(listener, door, routers, limits, closing));
     Ok(Listening { address, close, task })
+}
+
+/// Serves `router` on the stack of the API, to this machine, for as long as it is polled: the bare limit that
+/// measurements compare with. An answer may take forever.
+pub async fn serve_bare(listener: TcpListener, router: Router, body_bytes_max: usize) -> std::io::Result<()> {
+    let limits = Limits { answer_time: Duration::MAX, ..Limits::with_body(body_bytes_max) };
+    let _listening = listen_behind(Door::Plain, listener, |_| Routers::open(router), limits)?;
+    std::future::pending().await
 }
 
 async fn accept_all(
@@ -305,6 +304,11 @@ mod tests {
 
     use super::*;
 
+    async fn listening(router: Router, limits: Limits) -> Listening {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free");
+        listen_behind(Door::Plain, listener, |_| Routers::open(router), limits).expect("a port is free")
+    }
+
     /// All that the server says to those bytes until it hangs up.
     async fn say(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
@@ -326,8 +330,7 @@ mod tests {
         let router = Router::new().route("/endless", get(endless)).route("/", get(|| async { "here" }));
         let unread_time = Duration::from_millis(100);
         let limits = Limits { unread_time, connections_max: 1, ..Limits::with_body(1_000) };
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
+        let listening = listening(router, limits).await;
         let mut deaf = TcpStream::connect(listening.address).await.expect("it listens");
         deaf.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");
         let next = say(listening.address, "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
@@ -349,8 +352,7 @@ mod tests {
         let router =
             Router::new().route("/never", get(std::future::pending::<Response>)).route("/late", get(late));
         let limits = Limits { answer_time: limit, ..Limits::with_body(1_000) };
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
+        let listening = listening(router, limits).await;
         let ask = |path: &str| {
             format!(
                 "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-correlation-id: c-1\r\n\r\n"
@@ -375,8 +377,7 @@ mod tests {
     async fn closing_cuts_off_what_does_not_end_in_time() {
         let router = Router::new().route("/never", get(std::future::pending::<Response>));
         let limits = Limits { connections_max: 2, ..Limits::with_body(1_000) };
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
+        let listening = listening(router, limits).await;
         let mut waiting = TcpStream::connect(listening.address).await.expect("it listens");
         waiting.write_all(b"GET /never HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");
         listening.close(Duration::from_millis(50)).await;

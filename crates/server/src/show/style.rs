@@ -9,31 +9,31 @@ fn paint(style: Style, text: impl Display) -> String {
 }
 
 /// Something is wrong.
-pub(crate) fn error(text: impl Display) -> String {
+pub fn error(text: impl Display) -> String {
     paint(AnsiColor::Red.on_default().bold(), text)
 }
 
 /// Something may go wrong.
-pub(crate) fn warning(text: impl Display) -> String {
+pub fn warning(text: impl Display) -> String {
     paint(AnsiColor::Yellow.on_default().bold(), text)
 }
 
 /// Worth knowing.
-pub(crate) fn info(text: impl Display) -> String {
+pub fn info(text: impl Display) -> String {
     paint(AnsiColor::Cyan.on_default().bold(), text)
 }
 
 /// All is well.
-pub(crate) fn good(text: impl Display) -> String {
+pub fn good(text: impl Display) -> String {
     paint(AnsiColor::Green.on_default().bold(), text)
 }
 
 /// What the eye should find first.
-pub(crate) fn bold(text: impl Display) -> String {
+pub fn bold(text: impl Display) -> String {
     paint(Style::new().bold(), text)
 }
 
 /// What the eye may skip.
-pub(crate) fn dim(text: impl Display) -> String {
+pub fn dim(text: impl Display) -> String {
     paint(Style::new().dimmed(), text)
 }

@@ -13,7 +13,7 @@ const TEXT_COLUMNS_MIN: usize = 8;
 
 /// On which side of its column a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     Left,
     /// Left too, and never cut: people copy it.
     Whole,
@@ -22,54 +22,56 @@ pub(crate) enum Side {
 
 /// A text and how it looks.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     paint: fn(String) -> String,
 }
 
 impl Cell {
-    pub(crate) fn plain(text: impl Into<String>) -> Self {
+    pub fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), paint: |text| text }
     }
 
-    pub(crate) fn bold(text: impl Into<String>) -> Self {
+    pub fn bold(text: impl Into<String>) -> Self {
         Self { text: text.into(), paint: |text| style::bold(text) }
     }
 
     /// In a colour that means something.
-    pub(crate) fn painted(text: impl Into<String>, paint: fn(String) -> String) -> Self {
+    pub fn painted(text: impl Into<String>, paint: fn(String) -> String) -> Self {
         Self { text: text.into(), paint }
     }
 
-    pub(crate) fn dim(text: impl Into<String>) -> Self {
+    pub fn dim(text: impl Into<String>) -> Self {
         Self { text: text.into(), paint: |text| style::dim(text) }
     }
 }
 
 /// Rows under each other.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     sides: Vec<Side>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    pub(crate) fn new(sides: &[Side]) -> Self {
+    #[must_use]
+    pub fn new(sides: &[Side]) -> Self {
         Self { sides: sides.to_vec(), rows: Vec::new() }
     }
 
     /// The line of titles.
-    pub(crate) fn head(&mut self, titles: &[&str]) {
+    pub fn head(&mut self, titles: &[&str]) {
         self.push(titles.iter().copied().map(Cell::dim).collect());
     }
 
-    pub(crate) fn push(&mut self, row: Vec<Cell>) {
+    pub fn push(&mut self, row: Vec<Cell>) {
         assert!(row.len() <= self.sides.len(), "a row has no more cells than the table has columns");
         self.rows.push(row);
     }
 
     /// The same with texts cut, the longest first, until its lines fit.
-    pub(crate) fn within(mut self, columns: Option<usize>) -> Self {
+    #[must_use]
+    pub fn within(mut self, columns: Option<usize>) -> Self {
         let Some(columns) = columns else { return self };
         let mut widths = self.widths();
         let gaps = GAP.len() * widths.len().saturating_sub(1);
@@ -98,7 +100,8 @@ impl Table {
     }
 
     /// One line for each row, without the end of the line and without blanks at it.
-    pub(crate) fn lines(self) -> Vec<String> {
+    #[must_use]
+    pub fn lines(self) -> Vec<String> {
         let widths = self.widths();
         let line = |row: Vec<Cell>| {
             let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);

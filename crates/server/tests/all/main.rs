@@ -5,7 +5,6 @@ mod alerts;
 mod answers;
 mod archive;
 mod backtest;
-mod bench;
 mod breakers;
 mod check;
 mod cli;

@@ -32,12 +32,13 @@ const PURE_MAY_USE: [&str; 10] = [
 ];
 
 /// The crates, and which of the others each may use: one direction, never back.
-const MAY_USE: [(&str, &[&str]); 5] = [
+const MAY_USE: [(&str, &[&str]); 6] = [
     ("redrive-core", &[]),
     ("redrive-lab", &["redrive-core"]),
     ("redrive", &["redrive-core"]),
     ("redrive-node", &["redrive", "redrive-core"]),
     ("redrive-server", &["redrive", "redrive-core", "redrive-lab", "redrive-node"]),
+    ("redrive-bench", &["redrive", "redrive-core", "redrive-node", "redrive-server"]),
 ];
 
 /// Crates that decide: pure, with few dependencies.

@@ -232,7 +232,7 @@ impl SabotagedEngine {
 
     /// Takes the breaker out of the rules of all that waits behind one in such a state.
     fn pass_breakers(&mut self, now: Timestamp, is_meant: fn(State) -> bool) {
-        let open_to_all = |dependency: &Dependency| is_meant(dependency.breaker.state(now));
+        let open_to_all = |dependency: &Dependency| is_meant(dependency.control.breaker().state(now));
         let passed: Vec<bool> = self.engine.dependencies.iter().map(open_to_all).collect();
         let lines = self.engine.queues.iter_mut().flat_map(|queue| &mut queue.lines);
         for line in lines.filter(|line| passed[line.dependency.0]) {

@@ -15,8 +15,7 @@ use super::*;
 use crate::happening::Happening;
 use crate::runtime::Config;
 use crate::secret::Secrets;
-use crate::store::Store;
-use crate::store::memory::Memory;
+use crate::store::tests::DataFolder;
 use crate::target::registry::Targets;
 
 /// Long enough for any machine; a test that waits so long has failed.
@@ -36,12 +35,12 @@ fn in_folder(folder: &Path) -> Arc<RuleBook> {
     book(&format!("archive: {{ folder: {} }}\n", folder.display()))
 }
 
-fn node_on(store: &Memory, book: Arc<RuleBook>) -> Node {
+fn node_on(store: &DataFolder, book: Arc<RuleBook>) -> Node {
     let config = Config {
         targets: Targets::new(&book, &Secrets::new(&book), None).expect("it logs"),
         book,
         book_text: "".into(),
-        store: Box::new(store.opened_again()),
+        store: Box::new(store.open()),
         bounds: Bounds { window: 8, window_bytes: 1 << 20, calls: 8 },
     };
     Node::start(config).expect("a store that is well")
@@ -77,8 +76,8 @@ fn is_in(folder: &Path, id: &str) -> bool {
     find(folder, &ArchiveKey::Id(id.to_owned())).is_ok_and(|found| !found.kept.is_empty())
 }
 
-fn memo(store: &Memory) -> Option<String> {
-    store.reader().expect("in memory").memo(UPTO).expect("in memory")
+fn memo(store: &DataFolder) -> Option<String> {
+    store.reader().memo(UPTO).expect("in memory")
 }
 
 /// An archive that does as it is told, and then well.
@@ -87,6 +86,7 @@ struct Scripted {
     puts: Mutex<VecDeque<Told>>,
     syncs: Mutex<VecDeque<ArchiveFailure>>,
     kept: Mutex<Vec<String>>,
+    data: DataFolder,
 }
 
 #[derive(Clone)]
@@ -137,7 +137,7 @@ impl Archive for Scripted {
 
 /// A node whose archive follows a script.
 async fn scripted(archive: &Arc<Scripted>, keys: &str) -> (Node, Archivist) {
-    let node = node_on(&Memory::new(7), book(&format!("archive: {{ folder: /none{keys} }}\n")));
+    let node = node_on(&archive.data, book(&format!("archive: {{ folder: /none{keys} }}\n")));
     let archive = Arc::clone(archive);
     let archivist = Archivist::with(&node, Box::new(move |_| Ok(Arc::clone(&archive) as Arc<dyn Archive>)));
     let archivist = archivist.await;
@@ -163,7 +163,7 @@ fn alerts(happenings: &mut broadcast::Receiver<Arc<Happening>>) -> Vec<String> {
 
 #[tokio::test]
 async fn an_archive_begins_with_what_is_accepted_from_then_on() {
-    let (store, folder) = (Memory::new(7), tempfile::tempdir().expect("a folder"));
+    let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, book(""));
     let archivist = Archivist::start(&node).await;
     submit(&node, &["before"]).await;
@@ -182,7 +182,7 @@ async fn an_archive_begins_with_what_is_accepted_from_then_on() {
 
 #[tokio::test]
 async fn what_came_in_while_nobody_archived_is_caught_up_with() {
-    let (store, folder) = (Memory::new(7), tempfile::tempdir().expect("a folder"));
+    let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, in_folder(folder.path()));
     let archivist = Archivist::start(&node).await;
     submit(&node, &["1", "2"]).await;
@@ -203,7 +203,7 @@ async fn what_came_in_while_nobody_archived_is_caught_up_with() {
 
 #[tokio::test]
 async fn a_page_whose_place_was_not_noted_is_written_again_and_is_the_same() {
-    let (store, folder) = (Memory::new(7), tempfile::tempdir().expect("a folder"));
+    let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, in_folder(folder.path()));
     let first = Archivist::start(&node).await;
     let begun = memo(&store);
@@ -221,7 +221,7 @@ async fn a_page_whose_place_was_not_noted_is_written_again_and_is_the_same() {
 
 #[tokio::test]
 async fn an_archive_that_goes_from_the_book_and_comes_back_begins_anew() {
-    let (store, folder) = (Memory::new(7), tempfile::tempdir().expect("a folder"));
+    let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, in_folder(folder.path()));
     let archivist = Archivist::start(&node).await;
     archivist.change(&book(""));
@@ -337,7 +337,8 @@ async fn old_days_are_deleted_and_the_rest_stays() {
             std::fs::create_dir(folder.path().join(name)).expect("it is made");
         }
         let rule = format!("archive: {{ folder: {}{retention} }}\n", folder.path().display());
-        let node = node_on(&Memory::new(7), book(&rule));
+        let store = DataFolder::default();
+        let node = node_on(&store, book(&rule));
         let archivist = Archivist::start(&node).await;
         submit(&node, &["1"]).await;
         until("it is at work", || status(&node, &archivist).archived == 1).await;

@@ -8,7 +8,7 @@ use super::*;
 use crate::runtime::{KeyError, REROUTE_PAGE};
 use crate::store::Note;
 use crate::store::door::{Deed, KEYS_MAX, KeyRecord, RefusedBody};
-use crate::store::sqlite::{Options, Sqlite};
+use crate::store::sqlite::{Options, Sqlite, write_once};
 
 fn key(id: &str) -> KeyRecord {
     KeyRecord {
@@ -71,10 +71,10 @@ async fn a_key_is_durable_with_the_record_of_it() {
 
 #[tokio::test]
 async fn one_key_too_many_is_refused_with_a_word() {
-    let mut store = Memory::new(7);
+    let store = DataFolder::default();
     let notes = (0..KEYS_MAX).map(|number| Note::Key(Box::new(key(&number.to_string()))));
     let batch = Batch { notes: notes.collect(), ..Batch::default() };
-    store.write(&batch, Timestamp::EPOCH).expect("in memory");
+    write_once(store.path(), &batch, Timestamp::EPOCH).expect("it is written");
     let bench = Bench::on(&store, 0);
     let refused = bench.node.put_key(key("new"), created("new")).await;
     assert!(matches!(refused, Err(KeyError::TooMany)), "{refused:?}");
@@ -84,10 +84,10 @@ async fn one_key_too_many_is_refused_with_a_word() {
 
 #[tokio::test]
 async fn of_two_keys_for_one_place_one_is_refused_even_if_nobody_waits_for_the_other() {
-    let mut store = Memory::new(7);
+    let store = DataFolder::default();
     let notes = (1..KEYS_MAX).map(|number| Note::Key(Box::new(key(&number.to_string()))));
     let batch = Batch { notes: notes.collect(), ..Batch::default() };
-    store.write(&batch, Timestamp::EPOCH).expect("in memory");
+    write_once(store.path(), &batch, Timestamp::EPOCH).expect("it is written");
     let bench = Bench::on(&store, 0);
     let put = |id: &'static str| {
         let node = bench.node.clone();

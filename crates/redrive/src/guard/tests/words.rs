@@ -1,20 +1,15 @@
-//! The word in front of a dependency against breaker, throttle and budget alone: whoever passes by it leaves them as
-//! if they had been asked.
+//! The word in front of a dependency against the admission control alone, which the engine asks every time: a call
+//! that passes by the word leaves it as if it had been asked.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{Admission, Breaker, CallEnd, Observation, Permit, Record};
-use redrive_core::policy::budget::Budget;
-use redrive_core::policy::category::{Category, Code};
-use redrive_core::policy::classify::{Connection, Failure};
-use redrive_core::policy::rule::Rule;
-use redrive_core::policy::throttle::{self, Slot, Throttle, ThrottleSettings};
+use redrive_core::policy::admission::{BudgetClaim, Gate, Request, Ticket};
+use redrive_core::policy::breaker::{CallEnd, Observation};
 use redrive_core::time::Timestamp;
 
 use super::super::book::Terms;
-use super::super::dependency::{Asker, Gate, Pass};
+use super::super::dependency::{Asker, Pass};
 use super::Book;
 
 const START: Timestamp = Timestamp::from_millis(1_000_000_000);
@@ -66,15 +61,6 @@ fn terms(trips: [&str; 2], in_flight: u32) -> [std::sync::Arc<Terms>; 2] {
     ["a", "b"].map(|service| book.guard_for(service, None, "t").expect("the row").seat.terms())
 }
 
-/// Breaker, throttle and budget, asked every time.
-struct Model {
-    breaker: Breaker,
-    throttle: Throttle,
-    budget: Budget,
-    limits: ThrottleSettings,
-    name: DependencyName,
-}
-
 #[derive(Debug, PartialEq)]
 enum Answer {
     In,
@@ -82,31 +68,14 @@ enum Answer {
     NotYet(Option<Timestamp>),
 }
 
-impl Model {
-    fn start(&mut self, rule: &Rule, now: Timestamp) -> (Answer, Option<(Permit, Slot)>) {
-        if let Some(until) = self.throttle.hold_until().filter(|until| now < *until) {
-            return (Answer::Held(until), None);
-        }
-        let settings = &rule.breaker.as_ref().expect("the rules have one").settings;
-        let permit = match self.breaker.admit(settings, LIMIT, now) {
-            Admission::WaitUntil(until) => return (Answer::Held(until), None),
-            Admission::Allowed(permit) => permit,
-        };
-        let until = match self.throttle.admit(&self.limits, now) {
-            throttle::Pass::Go(slot) => {
-                self.budget.count_calls(1, now);
-                return (Answer::In, Some((permit, slot)));
-            }
-            throttle::Pass::Full => None,
-            throttle::Pass::WaitUntil(until) => Some(until),
-        };
-        self.breaker.cancel(permit);
-        (Answer::NotYet(until), None)
-    }
+const REQUEST: Request = Request { limit: LIMIT, claim: BudgetClaim::First };
 
-    /// All that can be seen, but for when the last success was: that is noted now and then.
-    fn record(&self, now: Timestamp) -> Record {
-        Record { last_success_at: None, ..self.breaker.record(&self.name, now) }
+fn answer(gate: Gate) -> (Answer, Option<Ticket>) {
+    match gate {
+        Gate::Open(ticket) => (Answer::In, Some(ticket)),
+        Gate::Held(_, until) => (Answer::Held(until), None),
+        Gate::Paced(until) | Gate::OverBudget(until) => (Answer::NotYet(Some(until)), None),
+        Gate::Busy => (Answer::NotYet(None), None),
     }
 }
 
@@ -114,96 +83,57 @@ fn start(terms: &Terms, now: Timestamp) -> (Answer, Option<Pass>) {
     if let Some(pass) = terms.dependency.start(terms.wants, now) {
         return (Answer::In, Some(pass));
     }
-    match terms.dependency.admit(&terms.rule, LIMIT, Asker::Newcomer, now) {
-        Gate::Open(pass) => {
-            terms.dependency.count_call(now);
-            (Answer::In, Some(pass))
-        }
-        Gate::Held(_, until) => (Answer::Held(until), None),
-        Gate::Paced(until) => (Answer::NotYet(Some(until)), None),
-        Gate::Busy => (Answer::NotYet(None), None),
-    }
+    let (answer, ticket) = answer(terms.dependency.admit(&terms.rule, REQUEST, Asker::Newcomer, now));
+    (answer, ticket.map(Pass::asked))
 }
 
-fn too_many(retry_after: Option<Duration>) -> Failure {
-    Failure {
-        category: Category::RateLimited,
-        code: Code::of("RATE_LIMITED"),
-        status: Some(429),
-        message: String::new(),
-        retry_after,
-        matched: None,
-        default_category: None,
-        connection: Connection::Made,
-    }
-}
-
-fn play(terms: &[std::sync::Arc<Terms>; 2], acts: &[Act], in_flight: u32) -> Result<u32, TestCaseError> {
+fn play(terms: &[std::sync::Arc<Terms>; 2], acts: &[Act]) -> Result<u32, TestCaseError> {
     let dependency = &terms[0].dependency;
-    let limits = ThrottleSettings {
-        in_flight: in_flight.try_into().expect("not 0"),
-        rate: None,
-        growth: redrive_core::limits::RATE_GROWTH_DEFAULT,
-        memory: redrive_core::limits::RATE_MEMORY_DEFAULT,
-    };
-    let mut model = Model {
-        breaker: Breaker::new(),
-        throttle: Throttle::new(),
-        budget: Budget::new(),
-        limits,
-        name: dependency.name.clone(),
-    };
+    // The same as the engine has, asked every time.
+    let mut model = dependency.control();
     let (mut now, mut out, mut quick) = (START, Vec::new(), 0);
     for act in acts {
         match *act {
             Act::Start(by) => {
-                let (expected, theirs) = model.start(&terms[by].rule, now);
-                let (told, ours) = start(&terms[by], now);
-                prop_assert_eq!(told, expected);
+                let (expected, theirs) = answer(model.admit(&terms[by].rule, REQUEST, now).0);
+                let (given, ours) = start(&terms[by], now);
+                prop_assert_eq!(given, expected);
                 quick += u32::from(ours.as_ref().is_some_and(Pass::is_quick));
                 out.extend(ours.zip(theirs).map(|(ours, theirs)| (by, ours, theirs)));
             }
             Act::EndWell(at) | Act::Fail(at) | Act::GiveUp(at) if at < out.len() => {
-                let (by, ours, (permit, slot)) = out.swap_remove(at);
+                let (by, ours, theirs) = out.swap_remove(at);
                 let rule = &terms[by].rule;
-                let settings = &rule.breaker.as_ref().expect("the rules have one").settings;
-                model.throttle.release(slot);
                 match act {
                     Act::EndWell(_) => {
                         dependency.end_well(ours, terms[by].wants, rule, now);
-                        model.breaker.settle(permit, Observation::Success, settings, now);
+                        model.back(theirs, Observation::Success, rule, now);
                     }
                     Act::Fail(_) => {
                         let seen = Observation::Failure(CallEnd::Final);
                         dependency.settle(ours, seen, rule, now);
-                        model.breaker.settle(permit, seen, settings, now);
+                        model.back(theirs, seen, rule, now);
                     }
                     _ => {
                         dependency.unused(ours);
-                        model.breaker.cancel(permit);
+                        model.unused(theirs);
                     }
                 }
             }
             Act::EndWell(_) | Act::Fail(_) | Act::GiveUp(_) => {}
             Act::Throttled(seconds) => {
                 let retry_after = seconds.map(Duration::from_secs);
-                dependency.throttled(&too_many(retry_after), now);
-                model.throttle.throttled(&limits, retry_after, now);
+                dependency.throttled(retry_after, now);
+                model.throttled(retry_after, now);
             }
             Act::Pass(ms) => now = now + Duration::from_millis(ms),
         }
         // Looking asks the breaker, so it is done now and then: else nobody would ever pass by the word.
         if now.as_millis().is_multiple_of(7) {
-            let (breaker, throttle, budget) = dependency.seen();
-            let seen = Record { last_success_at: None, ..breaker.record(&dependency.name, now) };
-            prop_assert_eq!(seen, model.record(now));
-            prop_assert_eq!(&throttle, &model.throttle);
-            prop_assert_eq!(&budget, &model.budget);
+            prop_assert_eq!(&dependency.control(), &model);
         }
     }
-    let (breaker, throttle, budget) = dependency.seen();
-    prop_assert_eq!(breaker.state(now), model.breaker.state(now));
-    prop_assert_eq!((&throttle, &budget), (&model.throttle, &model.budget));
+    prop_assert_eq!(&dependency.control(), &model);
     Ok(quick)
 }
 
@@ -217,7 +147,7 @@ proptest! {
         in_flight in 1_u32..6,
         acts in prop::collection::vec(any_act(), 1..200),
     ) {
-        play(&terms([one, other], in_flight), &acts, in_flight)?;
+        play(&terms([one, other], in_flight), &acts)?;
     }
 }
 
@@ -227,7 +157,7 @@ fn most_calls_pass_by_the_word() {
     {
         let acts: Vec<Act> =
             (0..1_000).flat_map(|_| [Act::Start(0), Act::EndWell(0), Act::Pass(1)]).collect();
-        let quick = play(&terms([trip; 2], 4), &acts, 4).expect("all alike");
+        let quick = play(&terms([trip; 2], 4), &acts).expect("all alike");
         assert!(quick > 800, "{trip}: {quick} of 1000");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::commands::bench::book::{Order, Service};
-use crate::commands::bench::report::{Budget, Quantity, Row};
-use crate::commands::bench::role::load::{LoadPlan, Sessions, Until};
-use crate::commands::bench::stage::{Stage, closed, say};
+use crate::book::{Order, Service};
+use crate::report::{Budget, Quantity, Row};
+use crate::role::load::{LoadPlan, Sessions, Until};
+use crate::stage::{Stage, closed, say};
 
 /// How many times more wait in the second measurement than in the first.
 const TIMES: u64 = 10;

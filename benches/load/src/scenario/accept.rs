@@ -1,9 +1,9 @@
 //! `accept`: how fast events become durable, beside a handler that keeps nothing.
 
-use crate::commands::bench::book::{Order, Service};
-use crate::commands::bench::report::{Budget, Quantity, Row, median};
-use crate::commands::bench::role::load::Until;
-use crate::commands::bench::stage::{Burst, Stage, Timed, closed, say};
+use crate::book::{Order, Service};
+use crate::report::{Budget, Quantity, Row, median};
+use crate::role::load::Until;
+use crate::stage::{Burst, Stage, Timed, closed, say};
 
 /// Of the highest rate: a server that is always full tells how long its queue is, not how long it takes.
 const SHARE_OF_PEAK: f64 = 0.5;

@@ -1,11 +1,11 @@
 //! `deliver`: from the sender to the target and all the way through the store, beside a relay without one.
 
-use crate::commands::bench::book::{Order, Service};
-use crate::commands::bench::process::Listener;
-use crate::commands::bench::report::{Budget, Quantity, Row, median};
-use crate::commands::bench::role::load::{LoadPlan, LoadResult, Pace, Until};
-use crate::commands::bench::role::sink::Counts;
-use crate::commands::bench::stage::{Sink, Stage, Timed, closed, micros_each, queued_ms_each_second, say};
+use crate::book::{Order, Service};
+use crate::process::Listener;
+use crate::report::{Budget, Quantity, Row, median};
+use crate::role::load::{LoadPlan, LoadResult, Pace, Until};
+use crate::role::sink::Counts;
+use crate::stage::{Sink, Stage, Timed, closed, micros_each, queued_ms_each_second, say};
 
 /// The rate at which the way to the target is timed.
 const TIMED_PER_SECOND: f64 = 200.0;

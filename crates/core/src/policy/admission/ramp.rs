@@ -1,4 +1,4 @@
-//! A gentle start after a dependency was away: what has waited comes back by and by, and not all at once.
+//! Ramp-up after an outage: calls that have waited start gradually, not all at once.
 //!
 //! - **In flight.** At first [`limits::RAMP_START`] calls may be under way; each success allows one more. Calls
 //!   that take 40 ms make that 64 within a fifth of a second, so by itself it spares only what is slow.
@@ -6,8 +6,8 @@
 //!   twice that time three times. So what has waited for ten minutes is gone within two, at twelve times
 //!   the usual rate at worst, and a dependency that cannot take that says so before the most of it has come.
 //!
-//! The pace is over when nobody needs it: when for [`limits::RAMP_UNUSED_FOR`] fewer calls were made than it
-//! allows. After a start of Redrive nobody knows what is usual, so then there is none.
+//! The pace ends when it is not needed: when for [`limits::RAMP_UNUSED_FOR`] fewer calls were made than it
+//! allows. After a start the usual rate is not known, so then there is no pace.
 //!
 //! Invariants:
 //! - calls while a breaker is not closed, or a pace is kept, say nothing about what is usual
@@ -20,7 +20,7 @@ use crate::policy::window::CallWindow;
 use crate::time::Timestamp;
 
 /// How calls to one dependency come back.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ramp {
     /// The most calls in flight; none once that is no limit any more.
     in_flight: Option<u32>,
@@ -31,14 +31,14 @@ pub(super) struct Ramp {
     usual: Option<f64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Well {
     calls: CallWindow,
     last_call_at: Timestamp,
 }
 
 /// A rate that grows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
     /// Calls in a second at first.
     usual: f64,
@@ -50,13 +50,13 @@ struct Pace {
 }
 
 impl Ramp {
-    /// At a start: nothing is known of the dependency.
+    /// Nothing is known of the dependency, and nothing limits calls.
     pub(super) const fn new() -> Self {
-        Self { in_flight: Some(limits::RAMP_START), pace: None, well: None, usual: None }
+        Self { in_flight: None, pace: None, well: None, usual: None }
     }
 
-    /// The dependency is back, or may be called again: those who have waited come by and by. The time is that
-    /// after which they may come twice as often as usual; none at all is no pace.
+    /// The dependency is back, or may be called again. The time is that after which calls may start twice as often
+    /// as usual; zero is no pace.
     pub(super) fn begin(&mut self, doubles_after: Duration, now: Timestamp) {
         self.in_flight = Some(limits::RAMP_START);
         let measured = self.well.take().map(|well| well.usual(self.usual));
@@ -83,16 +83,22 @@ impl Ramp {
         (now < ready_at).then_some(ready_at)
     }
 
-    /// A call is made while the dependency is well.
-    pub(super) fn count(&mut self, now: Timestamp) {
+    /// Calls are made while the dependency is well; several only where [`Self::flows_until`] allows it.
+    pub(super) fn count(&mut self, calls: u32, now: Timestamp) {
         if let Some(pace) = &mut self.pace {
             pace.next_at = pace.next_at.max(now) + Duration::from_secs_f64(1.0 / pace.rate(now));
             return;
         }
         let fresh = || Well { calls: CallWindow::new(limits::RAMP_MEASURED_OVER, now), last_call_at: now };
         let well = self.well.get_or_insert_with(fresh);
-        well.calls.count_call(now);
+        well.calls.count_calls(calls, now);
         well.last_call_at = now;
+    }
+
+    /// Until when calls are counted alike and nothing here limits them; none if something does, or none was counted.
+    pub(super) fn flows_until(&self) -> Option<Timestamp> {
+        let is_over = self.in_flight.is_none() && self.pace.is_none();
+        self.well.as_ref().filter(|_| is_over).map(|well| well.calls.counts_alike_until())
     }
 
     /// A call has succeeded, of as many as may be in flight when all is well.
@@ -145,7 +151,7 @@ mod tests {
     fn called(per_second: u64, seconds: u64) -> Ramp {
         let mut ramp = Ramp::new();
         for call in 0..per_second * seconds {
-            ramp.count(after(call * 1_000 / per_second));
+            ramp.count(1, after(call * 1_000 / per_second));
         }
         ramp
     }
@@ -157,7 +163,7 @@ mod tests {
             let made = millis.filter(|now| {
                 let goes = ramp.waits_until(*now).is_none();
                 if goes {
-                    ramp.count(*now);
+                    ramp.count(1, *now);
                 }
                 goes
             });
@@ -219,7 +225,7 @@ mod tests {
         }
         // It is over, and after it there was little time to learn better.
         assert_eq!(ramp.waits_until(after(2_100_000)), None);
-        ramp.count(after(2_100_000));
+        ramp.count(1, after(2_100_000));
         ramp.begin(TEN, after(2_200_000));
         assert_eq!(ramp.rate(after(2_200_000)).map(f64::round), Some(20.0));
     }
@@ -227,6 +233,7 @@ mod tests {
     #[test]
     fn each_success_allows_one_more_in_flight() {
         let mut ramp = Ramp::new();
+        ramp.begin(TEN, START);
         let mut full_from = Vec::new();
         for _ in 0..5 {
             full_from.push((0..100).find(|in_flight| ramp.is_full(*in_flight)));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::commands::bench::book::{Manner, Order, Service};
-use crate::commands::bench::report::{Budget, Quantity, Row, median};
-use crate::commands::bench::role::load::{LoadPlan, Pace, Until};
-use crate::commands::bench::stage::{Stage, closed, say};
+use crate::book::{Manner, Order, Service};
+use crate::report::{Budget, Quantity, Row, median};
+use crate::role::load::{LoadPlan, Pace, Until};
+use crate::stage::{Stage, closed, say};
 
 /// Services, the first of which is healthy.
 const SERVICES: u64 = 10;
@@ -82,7 +82,7 @@ fn play_round(stage: &Stage, manner: Manner) -> anyhow::Result<Round> {
     let mut load = stage.start(&plan)?;
     let mut round = Round::default();
     while load.is_running() {
-        round.calls_peak = round.calls_peak.max(server.status()?.calls_in_flight as u64);
+        round.calls_peak = round.calls_peak.max(server.status()?.calls_in_flight);
         std::thread::sleep(LOOK_EVERY);
     }
     let sent = load.finish()?;

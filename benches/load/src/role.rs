@@ -1,7 +1,8 @@
 //! The other sides of a measurement, each a process of its own: where events go, where they come from, and
 //! what the same machine does when nothing is stored.
 //!
-//! Invariant: a role ends when whoever started it does, since its standard input ends then.
+//! Invariant: a role ends with the process that started it: its standard input ends then, and the system kills the
+//! server.
 
 mod handler;
 pub(super) mod load;
@@ -10,20 +11,22 @@ mod relay;
 pub(super) mod sink;
 mod tally;
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 use axum::Router;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
+use redrive_server::terminal::print;
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use crate::api::{Limits, Routers, listen};
-use crate::cli::{BenchRole, BenchRoleArgs};
-use crate::commands::{print, serve};
+use crate::arguments::Role;
 
 /// The largest body that a bare limit reads; ours take a kibibyte.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -31,17 +34,26 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// What a role that listens says first, followed by where.
 pub(super) const LISTENS: &str = "listening on ";
 
-pub(in crate::commands) fn run(args: &BenchRoleArgs) -> anyhow::Result<ExitCode> {
-    end_with_parent();
-    match &args.role {
-        BenchRole::Serve(args) => serve::run(args),
-        BenchRole::Sink => sink::run(),
-        BenchRole::Handler => handler::run(),
-        BenchRole::Relay { to } => relay::run(*to),
-        BenchRole::Load { plan } => {
-            load::run(serde_json::from_str(plan).context("the plan is not one of ours")?)
-        }
+pub(super) fn run(role: &Role) -> anyhow::Result<ExitCode> {
+    if !matches!(role, Role::Serve { .. }) {
+        end_with_parent();
     }
+    match role {
+        Role::Serve { redrive, arguments } => become_server(redrive, arguments),
+        Role::Sink => sink::run(),
+        Role::Handler => handler::run(),
+        Role::Relay { to } => relay::run(*to),
+        Role::Load { plan } => load::run(serde_json::from_str(plan).context("the plan is not one of ours")?),
+    }
+}
+
+/// The process keeps its id, so that its figures are the server's alone; what starts it asks the system to end it.
+fn become_server(redrive: &Path, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .context("could not tie the server to this run")?;
+    let error = Command::new(redrive).args(arguments).exec();
+    Err(error).with_context(|| format!("could not start {}", redrive.display()))
 }
 
 /// Standard input is a pipe from whoever started us.
@@ -69,14 +81,10 @@ fn say_where(address: SocketAddr) -> anyhow::Result<()> {
 fn serve_routes(router: Router) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("could not start")?.block_on(async {
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        // A sink that hangs does so until its caller gives up.
-        let limits = Limits { answer_time: Duration::MAX, ..Limits::with_body(BODY_BYTES_MAX) };
-        let listening = listen(any, |_| Routers::open(router), limits).await;
-        // It closes when it is let go of.
-        let listening = listening.context("could not listen")?;
-        say_where(listening.address)?;
-        std::future::pending().await
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("could not listen")?;
+        say_where(listener.local_addr().context("could not listen")?)?;
+        redrive_server::serve_bare(listener, router, BODY_BYTES_MAX).await.context("could not serve")?;
+        Ok(ExitCode::SUCCESS)
     })
 }
 

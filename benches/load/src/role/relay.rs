@@ -26,7 +26,7 @@ use redrive_node::secret::Secrets;
 use redrive_node::target::Target;
 use redrive_node::target::registry::Targets;
 
-use crate::commands::bench::book::{self, Order, Service};
+use crate::book::{self, Order, Service};
 
 pub(super) fn run(to: SocketAddr) -> anyhow::Result<ExitCode> {
     let relay = Relay::new(to)?;

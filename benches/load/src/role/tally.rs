@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::message::Message;
-use crate::commands::bench::latency::{Latencies, Latency};
+use crate::latency::{Latencies, Latency};
 use serde::{Deserialize, Serialize};
 
 /// Numbers beyond this are none of ours; the marks of those below take at most 128 MiB.

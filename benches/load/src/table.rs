@@ -1,8 +1,9 @@
 //! A report as text: the machine, then a line for each thing that was measured.
 
+use redrive_server::terminal::style;
+use redrive_server::terminal::table::{Cell, Side, Table};
+
 use super::report::{Budget, Noise, Quantity, Report, Row, Unit, Verdict};
-use crate::show::style;
-use crate::show::table::{Cell, Side, Table};
 
 pub(super) fn text(report: &Report) -> String {
     let Report { length, machine, bare, rows } = report;

@@ -1,10 +1,10 @@
 //! `sessions`: how fast a backlog is delivered in order, of one session and of many, and that it is in order.
 
-use crate::commands::bench::book::{Order, Service};
-use crate::commands::bench::report::{Quantity, Row};
-use crate::commands::bench::role::load::{LoadPlan, Sessions, Until};
-use crate::commands::bench::role::sink::{Counts, now_ns};
-use crate::commands::bench::stage::{Stage, closed, say};
+use crate::book::{Order, Service};
+use crate::report::{Quantity, Row};
+use crate::role::load::{LoadPlan, Sessions, Until};
+use crate::role::sink::{Counts, now_ns};
+use crate::stage::{Stage, closed, say};
 
 /// What many sessions are.
 pub(super) const MANY: u64 = 1_000;

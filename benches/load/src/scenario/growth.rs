@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::commands::bench::book::{Keep, Order, Service};
-use crate::commands::bench::process::folder_bytes;
-use crate::commands::bench::report::{Budget, Quantity, Row, median};
-use crate::commands::bench::role::load::{LoadPlan, Pace, Until};
-use crate::commands::bench::stage::{Stage, closed, say};
+use crate::book::{Keep, Order, Service};
+use crate::process::folder_bytes;
+use crate::report::{Budget, Quantity, Row, median};
+use crate::role::load::{LoadPlan, Pace, Until};
+use crate::stage::{Stage, closed, say};
 
 /// In a shorter run, files are still growing to their usual size.
 const RETAINED_MIN: Duration = Duration::from_secs(30);

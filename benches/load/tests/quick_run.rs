@@ -1,10 +1,26 @@
-//! `redrive bench`: that it measures what it says, keeps its promises while it does, and cleans up.
+//! `redrive-bench`: that it measures what it says, keeps its promises while it does, and cleans up.
 //!
 //! No figure is asserted: what a machine can do is no property of the program.
 
+use std::path::Path;
+use std::process::{Command, Output};
+
 use serde_json::Value;
 
-use crate::run::{Folder, redrive};
+const BENCH: &str = env!("CARGO_BIN_EXE_redrive-bench");
+
+fn bench(folder: &Path, arguments: &[&str]) -> Output {
+    let server = Path::new(BENCH).with_file_name("redrive");
+    assert!(
+        server.exists(),
+        "the tests of the workspace build it; alone, `cargo build -p redrive-server` does"
+    );
+    Command::new(BENCH).args(arguments).current_dir(folder).output().expect("it was built for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
 
 /// Every row of the scenarios below, in the order of their names.
 const ROWS: [&str; 26] = [
@@ -38,12 +54,12 @@ const ROWS: [&str; 26] = [
 
 #[test]
 fn a_quick_run_measures_everything_and_loses_nothing() {
-    let folder = Folder::new();
+    let folder = tempfile::tempdir().expect("a folder for the test can be made");
     let scenarios = ["kill", "accept", "deliver", "hooks"];
     let flags = ["--quick", "--format", "json", "--data", "."];
-    let run = folder.run(&[&["bench"], scenarios.as_slice(), flags.as_slice()].concat());
-    let report: Value = serde_json::from_str(&run.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr));
+    let run = bench(folder.path(), &[scenarios.as_slice(), flags.as_slice()].concat());
+    let report: Value = serde_json::from_slice(&run.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&run.stdout), text(&run.stderr)));
 
     let rows = report["rows"].as_array().expect("a list");
     let mut keys: Vec<&str> = rows.iter().map(|row| row["key"].as_str().expect("a name")).collect();
@@ -77,22 +93,22 @@ fn a_quick_run_measures_everything_and_loses_nothing() {
     assert_eq!(report["length"], "quick");
     assert!(report["machine"]["sync"]["count"].as_u64().is_some_and(|count| count > 0), "{report}");
     assert!(report["bare_handler"]["per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    let left = std::fs::read_dir(folder.path("")).expect("the folder is there").count();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let left = std::fs::read_dir(folder.path()).expect("the folder is there").count();
     assert_eq!(left, 0, "what was made for the run goes with it");
 }
 
 #[test]
 fn what_cannot_be_is_refused() {
-    for wrong in [["bench", "everything"], ["bench", "--format=xml"]] {
-        assert_eq!(redrive(&wrong).code, 2, "{wrong:?}");
+    let here = Path::new(".");
+    for wrong in [&["everything"][..], &["--format=xml"], &["--quick", "--full"], &["--redrive", "nowhere"]] {
+        assert_eq!(bench(here, wrong).status.code(), Some(2), "{wrong:?}");
     }
-    assert_eq!(redrive(&["bench", "--quick", "--full"]).code, 2);
 }
 
 #[test]
-fn its_other_processes_are_nobody_elses_business() {
-    let help = redrive(&["--help"]).printed();
-    assert!(help.contains("  bench "), "{help}");
-    assert!(!help.contains("bench-role"), "{help}");
+fn its_other_processes_are_not_in_the_help() {
+    let help = text(&bench(Path::new("."), &["--help"]).stdout);
+    assert!(help.contains("[SCENARIO]"), "{help}");
+    assert!(!help.contains("role") && !help.contains("COMMAND"), "{help}");
 }

@@ -8,6 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use redrive_server::terminal::style;
+use serde::Deserialize;
 
 use super::ask;
 use super::book::{self, Hook, Keep, Service};
@@ -16,8 +18,6 @@ use super::plan::Plan;
 use super::process::{Listener, Usage, Worker};
 use super::role::load::{Door, LoadPlan, LoadResult, OnFailure, Pace, Sessions, Until};
 use super::role::sink::{Counts, Seen};
-use crate::api::shape::Status;
-use crate::show::style;
 
 /// The connections that events come by.
 pub(super) const CONNECTIONS: u32 = 64;
@@ -30,7 +30,9 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Where a run takes place.
 pub(super) struct Stage {
     pub plan: Plan,
+    /// This program, which plays the other sides.
     program: PathBuf,
+    redrive: PathBuf,
     folder: PathBuf,
     started: Cell<u32>,
     /// What each request cost the bare handler, every time it was measured.
@@ -41,7 +43,20 @@ pub(super) struct Stage {
 pub(super) struct Server {
     listener: Listener,
     program: PathBuf,
+    redrive: PathBuf,
     folder: PathBuf,
+}
+
+/// The part of `/v1/status` that scenarios look at.
+#[derive(Debug, Deserialize)]
+pub(super) struct Status {
+    pub services: Vec<ServiceStatus>,
+    pub calls_in_flight: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ServiceStatus {
+    pub dead: u64,
 }
 
 /// Where its deliveries go.
@@ -66,9 +81,13 @@ pub(super) struct Timed {
 }
 
 impl Stage {
-    pub(super) fn new(plan: Plan, folder: PathBuf) -> anyhow::Result<Self> {
+    pub(super) fn new(plan: Plan, redrive: PathBuf, folder: PathBuf) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("could not find the program itself")?;
-        Ok(Self { plan, program, folder, started: Cell::new(0), bare_micros: RefCell::default() })
+        Ok(Self { plan, program, redrive, folder, started: Cell::new(0), bare_micros: RefCell::default() })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(super) fn sink(&self) -> anyhow::Result<Sink> {
@@ -109,13 +128,14 @@ impl Stage {
         fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
         fs::write(folder.join("redrive.yaml"), book).context("could not write a rule book")?;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = serve(&self.program, &folder, any)?;
-        Ok(Server { listener, program: self.program.clone(), folder })
+        let (program, redrive) = (self.program.clone(), self.redrive.clone());
+        let listener = serve(&program, &redrive, &folder, any)?;
+        Ok(Server { listener, program, redrive, folder })
     }
 
     fn role(&self, words: &[&str]) -> anyhow::Result<Listener> {
         let mut command = Command::new(&self.program);
-        command.arg("bench-role").args(words);
+        command.arg("role").args(words);
         Listener::start(command, &self.log(words[0]))
     }
 
@@ -136,7 +156,7 @@ impl Stage {
     pub(super) fn start(&self, plan: &LoadPlan) -> anyhow::Result<Load> {
         let mut command = Command::new(&self.program);
         let plan = serde_json::to_string(plan).context("the plan is no JSON")?;
-        command.args(["bench-role", "load", &plan]);
+        command.args(["role", "load", &plan]);
         Worker::start(command, self.log("load")).map(Load)
     }
 
@@ -267,9 +287,10 @@ impl Sink {
     }
 }
 
-fn serve(program: &Path, folder: &Path, listen: SocketAddr) -> anyhow::Result<Listener> {
+fn serve(program: &Path, redrive: &Path, folder: &Path, listen: SocketAddr) -> anyhow::Result<Listener> {
     let mut command = Command::new(program);
-    command.env("REDRIVE_LOG", "error").args(["bench-role", "serve", "--listen", &listen.to_string()]);
+    command.env("REDRIVE_LOG", "error").args(["role", "serve"]).arg(redrive);
+    command.args(["serve", "--listen", &listen.to_string()]);
     command.arg("--rules").arg(folder.join("redrive.yaml")).arg("--data").arg(folder.join("data"));
     Listener::start(command, &folder.join("server.log"))
 }
@@ -311,7 +332,7 @@ impl Server {
     /// Starts it again at the same address, after a kill; says how long that took until it answered.
     pub(super) fn restart(&mut self) -> anyhow::Result<Duration> {
         let address = self.address();
-        self.listener = serve(&self.program, &self.folder, address)?;
+        self.listener = serve(&self.program, &self.redrive, &self.folder, address)?;
         let listening = self.listener.ready_after;
         let asked = Instant::now();
         self.status()?;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::neighbours::CALLS_MAX;
-use crate::commands::bench::book::{Order, Service};
-use crate::commands::bench::report::{Budget, Nature, Quantity, Row, median};
-use crate::commands::bench::role::load::{LoadPlan, OnFailure, Sessions, Until};
-use crate::commands::bench::role::sink::now_ns;
-use crate::commands::bench::stage::{Stage, closed, say};
+use crate::book::{Order, Service};
+use crate::report::{Budget, Nature, Quantity, Row, median};
+use crate::role::load::{LoadPlan, OnFailure, Sessions, Until};
+use crate::role::sink::now_ns;
+use crate::stage::{Stage, closed, say};
 
 /// The sessions that events stand in, so that their order is looked at too.
 const SESSIONS: u64 = 1_000;

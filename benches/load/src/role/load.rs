@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use redrive_server::terminal::print;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,8 +23,7 @@ use tokio::task::JoinSet;
 
 use super::message::{Message, PAYLOAD_BYTES};
 use super::sink::now_ns;
-use crate::commands::bench::latency::{Latencies, Latency};
-use crate::commands::print;
+use crate::latency::{Latencies, Latency};
 
 /// A server that answers nothing for so long will not do so any more.
 const SILENCE_MAX: Duration = Duration::from_secs(60);

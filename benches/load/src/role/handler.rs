@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 
-use crate::api::shape::Accepted;
+use serde::Serialize;
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     super::serve_routes(Router::new().route("/v1/events", post(accept)))
@@ -21,10 +21,19 @@ async fn accept(headers: HeaderMap, body: Body) -> Response {
     }
 }
 
+/// The fields of the API's answer.
+#[derive(Serialize)]
+struct Accepted<'a> {
+    id: &'a str,
+    receipt: &'a str,
+    duplicate: bool,
+    deliveries: u64,
+}
+
 /// What the API would answer.
 pub(super) fn accepted(headers: &HeaderMap) -> Response {
     let id = headers.get("ce-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let accepted = Accepted { id: id.to_owned(), receipt: id.to_owned(), duplicate: false, deliveries: 1 };
+    let accepted = Accepted { id, receipt: id, duplicate: false, deliveries: 1 };
     let json = serde_json::to_vec(&accepted).expect("texts and numbers are always JSON");
     (StatusCode::ACCEPTED, [(header::CONTENT_TYPE, "application/json")], json).into_response()
 }

@@ -6,12 +6,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sessions::{self, MANY};
-use crate::commands::bench::ask;
-use crate::commands::bench::book::{Manner, Order, Service};
-use crate::commands::bench::report::{Budget, Quantity, Row};
-use crate::commands::bench::role::load::{LoadPlan, Sessions, Until};
-use crate::commands::bench::role::sink::Counts;
-use crate::commands::bench::stage::{Server, Stage, closed, micros_each, say};
+use crate::ask;
+use crate::book::{Manner, Order, Service};
+use crate::report::{Budget, Quantity, Row};
+use crate::role::load::{LoadPlan, Sessions, Until};
+use crate::role::sink::Counts;
+use crate::stage::{Server, Stage, closed, micros_each, say};
 
 /// Deliveries that are timed on their first way, to hold the replay against.
 const FIRST_TIME_MAX: u64 = 100_000;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use crate::commands::bench::book::{Hook, Manner, Order, Service};
-use crate::commands::bench::latency::Latency;
-use crate::commands::bench::report::{Budget, Quantity, Row, median};
-use crate::commands::bench::role::load::{Door, LoadPlan, Pace, Until};
-use crate::commands::bench::stage::{Stage, closed, say};
+use crate::book::{Hook, Manner, Order, Service};
+use crate::latency::Latency;
+use crate::report::{Budget, Quantity, Row, median};
+use crate::role::load::{Door, LoadPlan, Pace, Until};
+use crate::stage::{Stage, closed, say};
 
 /// Services, each with a type of its own.
 const SERVICES: u64 = 10;

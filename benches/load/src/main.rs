@@ -1,8 +1,9 @@
-//! `redrive bench`: measures this program on this machine, beside what the machine does without it.
+//! `redrive-bench`: measures a Redrive server on this machine, beside what the machine does without it.
 //!
 //! Every process that is measured, and every one that measures, is a child of its own. Figures stand beside
 //! a bare limit of the same run, taken in turns, since machines differ and change while one looks.
 
+mod arguments;
 mod ask;
 mod book;
 mod latency;
@@ -10,7 +11,7 @@ mod machine;
 mod plan;
 mod process;
 mod report;
-pub(super) mod role;
+mod role;
 mod scenario;
 mod stage;
 mod table;
@@ -19,27 +20,52 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::ValueEnum;
+use anyhow::{Context, bail};
+use clap::{Parser, ValueEnum};
+use redrive_server::terminal::{print, style};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::arguments::{Arguments, Format, Hidden, Scenario};
 use self::machine::{Machine, others_busy};
 use self::plan::Length;
 use self::report::{BARE_MICROS_MAX, Bare, Noise, OTHERS_BUSY_MAX, Report, median};
 use self::stage::{Stage, say};
-use super::{Refused, print};
-use crate::cli::{BenchArgs, BenchFormat, BenchScenario};
 
-/// Where the data lie unless somebody says otherwise: on the disk that one stands on, not in memory.
+/// The default folder for data: on the disk that one stands on, not in memory.
 const DATA_DEFAULT: &str = ".";
 
 /// What a shell takes for "interrupted".
 const INTERRUPTED: i32 = 130;
 
-pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+/// What a shell takes for "could not be measured".
+const NOT_MEASURED: u8 = 2;
+
+/// The bare limits allocate as the server does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.role {
+        Some(Hidden::Role { role }) => role::run(role),
+        None => run(&arguments),
+    };
+    done.unwrap_or_else(|error| {
+        anstream::eprintln!("{}: {error:#}", style::error("error"));
+        ExitCode::from(NOT_MEASURED)
+    })
+}
+
+fn run(args: &Arguments) -> anyhow::Result<ExitCode> {
     if !Path::new("/proc/self/stat").exists() {
-        let refusal = "CPU time and memory are read from /proc, which this system does not have";
-        return Err(Refused(refusal.to_owned()).into());
+        bail!("CPU time and memory are read from /proc, which this system does not have");
+    }
+    let redrive = match &args.redrive {
+        Some(path) => path.clone(),
+        None => std::env::current_exe().context("could not find this program")?.with_file_name("redrive"),
+    };
+    if !redrive.is_file() {
+        bail!("{} is missing: build the server, or name it with --redrive", redrive.display());
     }
     let folder = Folder::new(args)?;
     let length = match (args.quick, args.full) {
@@ -48,10 +74,11 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         (false, false) => Length::Short,
     };
     clean_up_on_signals(folder.path.clone(), folder.after)?;
-    let (report, failure) = measure(&args.scenarios, length, &folder.path)?;
+    let stage = Stage::new(length.plan(), redrive, folder.path.clone())?;
+    let (report, failure) = measure(&args.scenarios, &stage, length)?;
     match args.format {
-        BenchFormat::Text => print(&table::text(&report))?,
-        BenchFormat::Json => print(&format!("{:#}\n", report.json()))?,
+        Format::Text => print(&table::text(&report))?,
+        Format::Json => print(&format!("{:#}\n", report.json()))?,
     }
     if let Some(failure) = failure {
         return Err(failure);
@@ -61,20 +88,19 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
 
 /// What was measured, and what kept the rest from it: minutes of work are not thrown away for that.
 fn measure(
-    asked: &[BenchScenario],
+    asked: &[Scenario],
+    stage: &Stage,
     length: Length,
-    folder: &Path,
 ) -> anyhow::Result<(Report, Option<anyhow::Error>)> {
-    let machine = Machine::look(folder)?;
+    let machine = Machine::look(stage.folder())?;
     let busy_before = others_busy();
-    let stage = Stage::new(length.plan(), folder.to_owned())?;
     say("bare handler");
     let first = stage.bare_handler()?;
     let (mut rows, mut failure) = (Vec::new(), None);
     // In the order of the help, whatever the order in which they were asked for.
-    for scenario in BenchScenario::value_variants() {
+    for scenario in Scenario::value_variants() {
         if asked.is_empty() || asked.contains(scenario) {
-            match scenario::play(*scenario, &stage) {
+            match scenario::play(*scenario, stage) {
                 Ok(played) => rows.extend(played),
                 Err(error) => {
                     failure = Some(error);
@@ -128,7 +154,7 @@ enum After {
 }
 
 impl Folder {
-    fn new(args: &BenchArgs) -> anyhow::Result<Self> {
+    fn new(args: &Arguments) -> anyhow::Result<Self> {
         let parent = args.data.as_deref().unwrap_or(Path::new(DATA_DEFAULT));
         let path = parent.join(format!("redrive-bench-{}", std::process::id()));
         fs::create_dir_all(&path).with_context(|| format!("could not create {}", path.display()))?;
