@@ -140,7 +140,7 @@ fn walk(
     for include in object.includes {
         walk(include, keys, seen);
     }
-    for field in object.fields {
+    for field in object.kind_fields(built_in()).into_iter().chain(object.fields) {
         keys.insert((object.name, field.key));
         if let Some(object) = map_in(&field.takes) {
             walk(object, keys, seen);

@@ -37,7 +37,7 @@ fn every_key_of_a_rule_reaches_the_row_it_is_meant_for() {
     let mut problems = Vec::new();
     let sections =
         ["defaults", "retry_policies", "breakers", "timeouts", "throttles", "dependencies", "services"];
-    for field in BOOK.all_fields().filter(|field| sections.contains(&field.key)) {
+    for field in BOOK.all_fields(built_in()).filter(|field| sections.contains(&field.key)) {
         let place = |value: Value| probed(&with_definitions(&json!({ field.key: value })));
         let path = format!(".{}", field.key);
         below_rule(&field.takes, &path, &place, &mut problems);
@@ -80,7 +80,7 @@ fn below_rule(takes: &'static Type, path: &str, place: &dyn Fn(Value) -> Value, 
         Type::MapOf(item) => below_rule(item, path, &|value| place(json!({ "x": value })), problems),
         Type::ListOf(item) => below_rule(item, path, &|value| place(json!([value])), problems),
         Type::Object(object) | Type::ShortOrLong(_, object) => {
-            let fields = object.all_fields().filter(|field| !NOT_OF_A_ROW.contains(&field.key));
+            let fields = object.all_fields(built_in()).filter(|field| !NOT_OF_A_ROW.contains(&field.key));
             for field in fields {
                 let path = format!("{path}.{}", field.key);
                 let place = |value: Value| place(with_key(object, field, value));
@@ -115,7 +115,7 @@ fn resolved(book: &Value) -> Result<String, String> {
 
 /// Looks at each key of the map and at those below it; `wrap` makes a book of such a map.
 fn walk(object: &'static Object, path: &str, wrap: &dyn Fn(Value) -> Value, problems: &mut Vec<String>) {
-    for field in object.all_fields() {
+    for field in object.all_fields(built_in()) {
         let path = format!("{path}.{}", field.key);
         if field.role == Role::Fact && !path.contains(".facts") {
             problems.push(format!("{path}: a fact that stands outside `facts`"));
@@ -172,7 +172,7 @@ fn carried(book: &Value) -> Result<String, String> {
 /// A map of that kind with that key; of keys that exclude each other, only this one.
 fn with_key(object: &Object, field: &Field, value: Value) -> Value {
     let mut map = least(object, Sample::First);
-    let kinds = object.one_of;
+    let kinds = object.one_of(built_in());
     if kinds.contains(&field.key) {
         map.retain(|key, _| !kinds.contains(&key.as_str()));
     }
@@ -221,10 +221,10 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
 /// The smallest map of that kind that makes sense.
 fn least(object: &Object, which: Sample) -> Map<String, Value> {
     let mut map = Map::new();
-    for field in object.all_fields().filter(|field| field.need == Need::Required) {
+    for field in object.all_fields(built_in()).filter(|field| field.need == Need::Required) {
         map.insert(field.key.to_owned(), sample(&field.takes, which));
     }
-    if let Some(field) = object.one_of.first().and_then(|key| object.field(key)) {
+    if let Some(field) = object.one_of(built_in()).first().and_then(|key| object.field(key, built_in())) {
         map.insert(field.key.to_owned(), sample(&field.takes, which));
     }
     let more = match object.name {
@@ -276,6 +276,7 @@ fn sample(takes: &Type, which: Sample) -> Value {
         Type::CopyKey => pick(json!("data.one"), json!("{type}/{data.two}")),
         Type::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
         Type::Bool => pick(json!(false), json!(true)),
+        Type::Any => pick(json!("https://one.test/"), json!("https://two.test/")),
         Type::Count { min, max } => pick(json!(min), json!((min + 1).min(*max))),
         Type::CountOrUnlimited => pick(json!(2), json!("unlimited")),
         Type::Number { min, .. } => pick(json!(min), json!(min + 2.0)),
@@ -297,7 +298,7 @@ fn sample(takes: &Type, which: Sample) -> Value {
         Type::Condition => pick(json!("dead_letters > 1"), json!("breaker_open for 10m")),
         Type::Object(object) => {
             let mut map = least(object, which);
-            if let (Sample::Second, Some(field)) = (which, object.all_fields().next()) {
+            if let (Sample::Second, Some(field)) = (which, object.all_fields(built_in()).next()) {
                 map.insert(field.key.to_owned(), sample(&field.takes, which));
             }
             map.into()

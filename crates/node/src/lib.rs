@@ -5,7 +5,7 @@
 
 #[cfg(unix)]
 pub mod archive;
-pub mod built_in;
+pub mod connectors;
 pub mod happening;
 pub mod hook;
 mod jwks;
@@ -14,6 +14,7 @@ mod outage;
 mod receiver;
 pub mod runtime;
 pub mod secret;
+pub mod source;
 pub mod store;
 pub mod target;
 pub mod tls;

@@ -5,6 +5,7 @@
 //! attempts once; `redrive backtest` runs as a process of its own, by the book that the record was made by and by two
 //! others. Time that grows as the store does, and memory that does not, are what to look for.
 
+use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -164,7 +165,7 @@ services:
 /// Makes a store of so many deliveries that have ended, as the book of three retries ends them.
 fn fill(data: &Path, deliveries: u64) {
     let text = text(3);
-    let book = book::read(&text).book.expect("a book without errors");
+    let book = book::read(&text, built_in()).book.expect("a book without errors");
     let options = Options { seed: Some(SEED.0), ..Options::default() };
     let mut store = Sqlite::open(data, options).expect("it opens");
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");

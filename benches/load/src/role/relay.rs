@@ -1,6 +1,7 @@
 //! The bare relay: accepts an event on the API's stack, forwards it with the client of the `http` target,
 //! and answers; it stores nothing and decides nothing.
 
+use redrive_core::book::connectors::built_in;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,7 +47,8 @@ impl Relay {
     fn new(to: SocketAddr) -> anyhow::Result<Self> {
         let service = Service::taking(0, Order::None);
         let text = book::text(to, std::slice::from_ref(&service), None);
-        let book = redrive_core::book::read(&text).book.context("the book of the bench is wrong")?;
+        let book =
+            redrive_core::book::read(&text, built_in()).book.context("the book of the bench is wrong")?;
         let name = ServiceName::new(&service.name).context("the service has no name")?;
         let queue = QueueName { service: name, channel: None };
         let targets = Targets::new(&book, &Secrets::default(), None);

@@ -11,7 +11,7 @@ pub mod email;
 pub mod exec;
 pub mod folder;
 pub mod http;
-mod log;
+pub mod log;
 pub mod notify;
 mod reader;
 pub mod schedule;
@@ -273,6 +273,19 @@ impl Connectors {
         Self(rows.into_iter().collect())
     }
 
+    /// These and more; a row of the same name is replaced.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = &'static Connector>) -> Self {
+        let mut rows = self.0.to_vec();
+        for one in more {
+            match rows.iter_mut().find(|row| (row.edge, row.key()) == (one.edge, one.key())) {
+                Some(row) => *row = one,
+                None => rows.push(one),
+            }
+        }
+        Self(rows.into())
+    }
+
     /// The connectors of an edge.
     pub fn of(&self, edge: Edge) -> impl Iterator<Item = &'static Connector> {
         self.0.iter().copied().filter(move |connector| connector.edge == edge)
@@ -394,7 +407,7 @@ services:
 
     #[test]
     fn a_build_says_which_kinds_it_lacks_and_what_brings_them() {
-        let table = Connectors::new(built_in().0.iter().copied().chain([&MAIL]));
+        let table = built_in().with([&MAIL]);
         let missing = read(BOOK, &table).book.expect("a book").missing();
         let shown = |one: &Problem| format!("{} {} {}", one.span.position.line, one.code, one.message);
         assert_eq!(

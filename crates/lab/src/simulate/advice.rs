@@ -165,6 +165,8 @@ impl Again<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::book;
+    use redrive_core::book::connectors::built_in;
     use std::num::NonZeroU32;
 
     use super::*;
@@ -189,7 +191,7 @@ dependencies:
 ";
 
     fn plan(scenario: &Scenario, seed: u64) -> Plan<'_> {
-        Plan { scenario, book: Arc::new(book::read(GUARDED).book.expect("a book")), seed }
+        Plan { scenario, book: Arc::new(book::read(GUARDED, built_in()).book.expect("a book")), seed }
     }
 
     fn play(plan: &Plan<'_>) -> Report {
@@ -208,7 +210,7 @@ dependencies:
             let candidates = findings.iter().flat_map(|finding| &finding.candidates);
             for candidate in candidates.filter(|candidate| candidate.words().contains("jitter")) {
                 let changed = overlay::laid_over(GUARDED, &candidate.change).expect("both are YAML");
-                let book = Arc::new(book::read(&changed).book.expect("a book"));
+                let book = Arc::new(book::read(&changed, built_in()).book.expect("a book"));
                 let after = play(&Plan { book, ..plan.clone() });
                 lucky += usize::from(candidate.gain(&before, &after).is_some());
             }
@@ -232,7 +234,7 @@ services:
         );
         let scenario = scenario.scenario.expect("a scenario");
         let machine = Machine { cores: NonZeroU32::MIN };
-        let read = |text: &str| Arc::new(book::read_for(text, machine).book.expect("a book"));
+        let read = |text: &str| Arc::new(book::read_for(text, built_in(), machine).book.expect("a book"));
         let plan = Plan { scenario: &scenario, book: read(PROGRAMS), seed: 1 };
         let before = play(&plan);
         let told = advised(&plan, &before, PROGRAMS, &mut |_| Go::On);
@@ -255,7 +257,7 @@ services:
             .replace("depends_on", "retry: aggressive, depends_on");
         // Long enough for somebody to look at it while it is played.
         let scenario = scenario::read(&OUTAGE.replace("2/s", "40/s")).scenario.expect("a scenario");
-        let book = Arc::new(book::read(&bare).book.expect("a book"));
+        let book = Arc::new(book::read(&bare, built_in()).book.expect("a book"));
         let plan = Plan { scenario: &scenario, book, seed: 1 };
         let report = play(&plan);
         let count = |watch: &mut dyn FnMut(Progress) -> Go| {

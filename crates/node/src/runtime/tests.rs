@@ -2,6 +2,7 @@
 
 mod doors;
 
+use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -210,7 +211,7 @@ impl Bench {
 }
 
 fn book() -> RuleBook {
-    let reading = redrive_core::book::read(BOOK);
+    let reading = redrive_core::book::read(BOOK, built_in());
     reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
 }
 

@@ -1,5 +1,6 @@
 //! Calls for the tests of targets.
 
+use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,7 +35,7 @@ pub(crate) fn call_retried(retry: &str, timeout: &str, deliveries: Vec<Waiting>)
 }
 
 pub(crate) fn book_of(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
 }
 

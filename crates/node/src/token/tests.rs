@@ -2,6 +2,7 @@
 
 mod issuer;
 
+use redrive_core::book::connectors::built_in;
 use std::sync::Mutex;
 
 use proptest::prelude::*;
@@ -24,7 +25,7 @@ fn book(keys: &str) -> Arc<RuleBook> {
     let text = format!(
         "version: 1\nsecrets: {{ shared: {{ env: UNSET }} }}\naccess: {{ jwt: {{ {keys}, issuer: \"https://id.test\", audience: redrive }} }}\n"
     );
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     Arc::new(reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)))
 }
 
@@ -43,7 +44,7 @@ fn shared_reader(secret: &[u8]) -> (Tokens, tempfile::NamedTempFile) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), secret).expect("written");
     let text = format!("version: 1\nsecrets: {{ shared: {{ file: \"{}\" }} }}\n", file.path().display());
-    let secrets = Secrets::new(&Arc::new(redrive_core::book::read(&text).book.expect("a book")));
+    let secrets = Secrets::new(&Arc::new(redrive_core::book::read(&text, built_in()).book.expect("a book")));
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     (Tokens::new(&rules("secret: shared"), secrets, pool).expect("no address is needed"), file)
 }

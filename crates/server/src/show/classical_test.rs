@@ -1,6 +1,7 @@
 //! Classical results about retries, played by the simulator: they hold over many seeds, and `docs/what-retries-do.md`
 //! shows them with their numbers and their pictures, which are made here.
 
+use redrive_core::book::connectors::built_in;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ fn played(scenario: &str, book: &str, seed: u64) -> Report {
     let reading = scenario::read(&text);
     let scenario = reading.scenario.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems));
     let text = read(&format!("examples/scenarios/classical/books/{book}.yaml"));
-    let reading = book::read(&text);
+    let reading = book::read(&text, built_in());
     let book = Arc::new(reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems)));
     assert!(!scenario.misfits(&book).has_errors(), "{:?}", scenario.misfits(&book));
     run(&Plan { scenario: &scenario, book, seed }, &mut |_| Go::On).expect("nobody stops it")

@@ -1,5 +1,6 @@
 //! `docs/reference.md` and `docs/scenario-reference.md` say what the schemas say.
 
+use redrive_core::book::connectors::built_in;
 use std::fs;
 use std::path::Path;
 
@@ -9,7 +10,7 @@ fn the_pages_of_all_keys_are_up_to_date() {
     let server = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = server.ancestors().nth(2).expect("crates/server lies two folders down").join("docs");
     let pages = [
-        ("reference.md", redrive_lab::report::reference::reference()),
+        ("reference.md", redrive_lab::report::reference::reference(built_in())),
         ("scenario-reference.md", redrive_lab::scenario::reference::reference()),
     ];
     for (name, made) in pages {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{Connector, Edge, Endpoint, Profile};
 use crate::book::schema::Type;
 
-pub(super) static TARGET: Connector = Connector::new(
+/// The connector; it has no settings.
+pub static TARGET: Connector = Connector::new(
     Edge::Target,
     "log",
     Type::Word(&["stdout"]),

@@ -1,5 +1,6 @@
 //! An archivist beside a real node: with a real folder, and with an archive that fails when it is asked to.
 
+use redrive_core::book::connectors::built_in;
 use std::collections::VecDeque;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ fn book(archive: &str) -> Arc<RuleBook> {
         "version: 1\nservices:\n  a:\n    target: {{ log: stdout }}\n    events: [x.y]\n\
          breakers:\n  quick: {{ trip: {{ consecutive: 3 }}, open: 100ms, probes: 1 }}\n{archive}"
     );
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     Arc::new(reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)))
 }
 

@@ -1,5 +1,6 @@
 //! Schedules of a node on a real file, by a clock that is set.
 
+use redrive_core::book::connectors::built_in;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -92,7 +93,7 @@ fn at(time: &str) -> Timestamp {
 
 fn book(sources: &str) -> Arc<RuleBook> {
     let text = format!("version: 1\nsources:\n{sources}");
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     Arc::new(reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems)))
 }
 

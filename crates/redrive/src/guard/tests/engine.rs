@@ -1,5 +1,6 @@
 //! A delivery of the engine itself, in virtual time, against a target that follows a script.
 
+use redrive_core::book::connectors::built_in;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -173,7 +174,7 @@ fn reply(answer: Result<(), Oops>) -> Option<Reply> {
 }
 
 fn book_of(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
 }
 

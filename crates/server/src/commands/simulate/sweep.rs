@@ -13,6 +13,7 @@ use redrive_lab::simulate::sweep::{Sweep, Swept, grid, swept};
 use super::{Expectations, Refused, html_file, many, print, print_json, read_book, read_scenario};
 use crate::cli::{Format, SimulateArgs};
 use crate::commands::machine;
+use crate::connectors;
 use crate::show;
 
 pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
@@ -54,7 +55,7 @@ fn changed(
     for (sweep, value) in sweeps.iter().zip(values) {
         text = overlay::laid_over(&text, &sweep.change(book, value)).map_err(refused)?;
     }
-    let reading = read_bytes_for(text.as_bytes(), machine());
+    let reading = read_bytes_for(text.as_bytes(), connectors::table(), machine());
     let Some(changed) = reading.book else { return Err(refused(reading.problems)) };
     let misfits = scenario.misfits(&changed);
     if misfits.has_errors() {

@@ -1,5 +1,6 @@
 //! Pages of played scenarios: well-formed, whole without anybody else, and text where names want to be more.
 
+use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use redrive_core::book;
@@ -39,7 +40,7 @@ fn played(book_text: &str) -> (Report, Vec<Advised>) {
 }
 
 fn played_by(scenario_text: &str, book_text: &str) -> (Report, Vec<Advised>) {
-    let book = book::read(book_text).book.expect("a book");
+    let book = book::read(book_text, built_in()).book.expect("a book");
     let scenario = scenario::read_bytes(scenario_text.as_bytes()).scenario.expect("a scenario");
     let plan = Plan { scenario: &scenario, book: Arc::new(book), seed: 1 };
     let report = run(&plan, &mut |_| Go::On).expect("nobody stops it");
