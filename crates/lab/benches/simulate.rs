@@ -3,12 +3,12 @@
 #[path = "../../core/benches/core/large_book.rs"]
 mod large_book;
 
-use redrive_core::book::connectors::built_in;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher, black_box};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_lab::lint;
 use redrive_lab::scenario::{self, Scenario};

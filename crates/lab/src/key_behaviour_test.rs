@@ -4,7 +4,6 @@
 //! What decides is run here, in virtual time. What only a running server shows is in `served_keys.txt`, and the
 //! server's own test (`tests/all/inert.rs`) has a scenario for each line of it. A key in neither fails.
 
-use redrive_core::book::connectors::built_in;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use crate::report::{markdown, matrix};
 use crate::scenario;
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::schema::{BOOK, Object, Type};
 use redrive_core::ids::Seed;
 

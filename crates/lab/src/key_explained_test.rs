@@ -4,13 +4,13 @@
 //! The books are made from the tables, so a new key is covered as soon as it is there. What cannot be
 //! made, since a key only has a meaning beside another, is in [`beside`].
 
-use redrive_core::book::connectors::built_in;
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, Role, Type};
+use redrive_core::book::connectors::built_in;
+use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, OneOf, Role, Type};
 
 use crate::report::explain::explain;
 
@@ -176,7 +176,7 @@ fn with_key(object: &Object, field: &Field, value: Value) -> Value {
     if kinds.contains(&field.key) {
         map.retain(|key, _| !kinds.contains(&key.as_str()));
     }
-    for (key, value) in beside(object, field.key) {
+    for (key, value) in owner(object, field).into_iter().chain(beside(object, field.key)) {
         if kinds.contains(&key) {
             map.retain(|key, _| !kinds.contains(&key.as_str()));
         }
@@ -184,6 +184,14 @@ fn with_key(object: &Object, field: &Field, value: Value) -> Value {
     }
     map.insert(field.key.to_owned(), value);
     map.into()
+}
+
+/// The key of the first connector that a key belongs to.
+fn owner(object: &Object, field: &Field) -> Option<(&'static str, Value)> {
+    let OneOf::Kinds(edge) = object.one_of else { return None };
+    let is_own = |own: &Field| (own.key, own.about) == (field.key, field.about);
+    let owner = built_in().of(edge).find(|connector| connector.beside.iter().any(is_own))?;
+    Some((owner.key(), sample(&owner.field.takes, Sample::First)))
 }
 
 /// The keys without which another has no meaning.
@@ -197,11 +205,6 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a dead-letter rule", "queue") => vec![("name", json!("{queue}:dlq"))],
         ("a dead-letter rule", "stage") => vec![("name", json!("_{service}-{stage}"))],
         ("a Dapr target", "direction") => vec![("component", json!("x"))],
-        (
-            "a target",
-            "time_limit" | "spawn_limit" | "on_timeout" | "output" | "grace" | "memory" | "output_max"
-            | "folder" | "env" | "inherit",
-        ) => vec![("exec", json!(["true"]))],
         ("a source", "depends_on") => {
             vec![("sqs", json!({ "queue": "https://one.test/" })), ("type", json!("a.b"))]
         }
@@ -210,9 +213,7 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
             vec![("scheme", json!("hmac"))]
         }
         ("a receiver", "email") => vec![("smtp", json!("smtp://one.test"))],
-        ("a receiver", "smtp" | "from") => {
-            vec![("email", json!("a@example.test")), ("smtp", json!("smtp://one.test"))]
-        }
+        ("a receiver", "smtp" | "from") => vec![("smtp", json!("smtp://one.test"))],
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }

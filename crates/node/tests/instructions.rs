@@ -10,7 +10,6 @@
 #[path = "../benches/stage/mod.rs"]
 mod stage;
 
-use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
@@ -19,6 +18,7 @@ use std::process::{Command, ExitCode};
 
 use redrive::Book;
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::policy::answer::{Answer, What};
 use redrive_core::policy::category::Category;

@@ -5,7 +5,6 @@
 //! attempts once; `redrive backtest` runs as a process of its own, by the book that the record was made by and by two
 //! others. Time that grows as the store does, and memory that does not, are what to look for.
 
-use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::model::Order;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story::{Facts, Story};

@@ -1,7 +1,6 @@
 //! The bare relay: accepts an event on the API's stack, forwards it with the client of the `http` target,
 //! and answers; it stores nothing and decides nothing.
 
-use redrive_core::book::connectors::built_in;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use redrive::clock::wall_clock;
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::{Call, CallId, Ending, QueueName, Waiting};
 use redrive_core::event::idempotency::delivery_id;
 use redrive_core::event::{Event, HeaderList, Incoming, parse};

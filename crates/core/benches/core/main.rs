@@ -5,11 +5,11 @@
 
 mod large_book;
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 use std::time::Duration;
 
 use divan::{AllocProfiler, Bencher, black_box};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story::{End, Story, Told};
 use redrive_core::engine::{Made, Next, QueueName, Settlement, Signal, Waiting};

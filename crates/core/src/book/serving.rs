@@ -175,11 +175,11 @@ impl RuleBook {
 
 #[cfg(test)]
 mod tests {
-    use crate::book::connectors::built_in;
     use std::time::Duration;
 
     use super::WhenFull::{DeadLetter, Refuse};
     use super::*;
+    use crate::book::connectors::built_in;
     use crate::book::read;
 
     fn book(text: &str) -> RuleBook {

@@ -353,12 +353,12 @@ pub(super) enum PushAt {
 
 #[cfg(test)]
 mod tests {
-    use crate::book::connectors::built_in;
     use std::collections::BTreeMap;
 
     use bytes::Bytes;
 
     use super::*;
+    use crate::book::connectors::built_in;
     use crate::event::Event;
     use crate::event::attribute::{EventId, EventSource, EventType};
     use crate::ids::{DeliveryId, ServiceName};

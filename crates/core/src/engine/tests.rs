@@ -1,6 +1,5 @@
 //! The engine step by step: what it asks for after each input. The simulation next door found most of these.
 
-use crate::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::book;
+use crate::book::connectors::built_in;
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType};
 use crate::event::idempotency;

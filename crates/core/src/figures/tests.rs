@@ -1,13 +1,13 @@
 //! What the engine signals is what is counted: deliveries are played through a real engine, and every signal
 //! that it gives is counted as a node counts it.
 
-use crate::book::connectors::built_in;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
 use super::*;
 use crate::book;
+use crate::book::connectors::built_in;
 use crate::engine::{Absences, Bounds, Command, Effect, Ending, Engine, Fate, Input, Setup};
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType, TraceParent};

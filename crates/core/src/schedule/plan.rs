@@ -127,10 +127,10 @@ pub fn plans(book: &RuleBook) -> Vec<Plan> {
 
 #[cfg(test)]
 mod tests {
-    use crate::book::connectors::built_in;
     use std::time::Duration;
 
     use super::*;
+    use crate::book::connectors::built_in;
 
     fn plans_of(text: &str) -> Vec<Plan> {
         let reading = crate::book::read(text, built_in());

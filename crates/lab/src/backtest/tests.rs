@@ -3,12 +3,12 @@
 mod odd;
 mod played;
 
-use redrive_core::book::connectors::built_in;
 use std::time::Duration;
 
 use super::report::{Change, EndName};
 use super::*;
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::story::Facts;
 use redrive_core::ids::Attempt;
 use redrive_core::policy::answer::{HeaderPairs, Reply, Seen as Saw};

@@ -1,6 +1,5 @@
 //! Both ways and round: what one way says, the other understands.
 
-use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use proptest::prelude::*;
 
 use super::model::{CircuitBreaker, Guards, Pace, Resiliency, Retry, TripOn};
 use super::{Exported, Matching, Remark, export, import, read, write};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::{self, RuleBook};
 use redrive_core::policy::rule::StatusRange;

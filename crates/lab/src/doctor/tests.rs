@@ -5,13 +5,13 @@ mod cases;
 mod laws;
 mod sketch;
 
-use redrive_core::book::connectors::built_in;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use self::sketch::Sketch;
 use super::{Examined, Finding, Harm, all, examine};
 use crate::lint::check;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Severity;
 
 /// The sick of all cases, and what came of examining them: changes are played, which takes a while.

@@ -1,10 +1,10 @@
 //! Reading scenarios: what they mean, and what is wrong with them.
 
-use redrive_core::book::connectors::built_in;
 use std::time::Duration;
 
 use super::*;
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 
 fn problems(text: &str) -> Vec<String> {
     listed(read(text).problems)

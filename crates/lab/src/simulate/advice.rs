@@ -166,11 +166,11 @@ impl Again<'_, '_> {
 #[cfg(test)]
 mod tests {
     use redrive_core::book;
-    use redrive_core::book::connectors::built_in;
     use std::num::NonZeroU32;
 
     use super::*;
     use crate::scenario::{self, Scenario};
+    use redrive_core::book::connectors::built_in;
     use redrive_core::book::model::Machine;
 
     const GUARDED: &str = "\

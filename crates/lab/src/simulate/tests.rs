@@ -1,12 +1,12 @@
 //! Laws of simulations, and results that are known.
 
-use redrive_core::book::connectors::built_in;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use super::*;
 use crate::scenario;
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_core::policy::breaker::Phase;
 
 /// One service with one row of events; `inside` says more of the service.

@@ -2,7 +2,6 @@
 
 mod doors;
 
-use redrive_core::book::connectors::built_in;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::{Bounds, Call, Ending, Load, Page};
 use redrive_core::event::easy::{Easy, parse_easy};
 use redrive_core::event::{Event, HeaderList};

@@ -1,8 +1,8 @@
 //! Secrets from real files and commands, and their outages in virtual time.
 
-use redrive_core::book::connectors::built_in;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use redrive_core::book::connectors::built_in;
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;

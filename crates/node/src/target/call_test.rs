@@ -1,9 +1,9 @@
 //! Calls for the tests of targets.
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::{Call, CallId, QueueName, Waiting};
 use redrive_core::event::idempotency::delivery_id;

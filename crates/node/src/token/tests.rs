@@ -2,11 +2,11 @@
 
 mod issuer;
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Mutex;
 
 use proptest::prelude::*;
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use serde_json::json;
 use tokio::time::{advance, pause, resume};
 

@@ -315,10 +315,10 @@ fn stand_back() {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book::connectors::built_in;
     use std::collections::BTreeSet;
 
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn every_scenario_of_the_examples_is_ready() {

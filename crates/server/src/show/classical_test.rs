@@ -1,13 +1,13 @@
 //! Classical results about retries, played by the simulator: they hold over many seeds, and `docs/what-retries-do.md`
 //! shows them with their numbers and their pictures, which are made here.
 
-use redrive_core::book::connectors::built_in;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_lab::scenario;
 use redrive_lab::simulate::report::DependencyReport;
 use redrive_lab::simulate::{Go, Plan, Report, run};

@@ -4,11 +4,11 @@
 //! Each test shows what a book resolves to as lines of text and holds them against the expected ones, in
 //! the order of the book; a row that is missing or too many fails as well.
 
-use redrive_core::book::connectors::built_in;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::connectors::exec::Exec;
 use redrive_core::book::connectors::webhook::Webhook;
 use redrive_core::book::model::{

@@ -1,8 +1,9 @@
 //! `docs/reference.md` and `docs/scenario-reference.md` say what the schemas say.
 
-use redrive_core::book::connectors::built_in;
 use std::fs;
 use std::path::Path;
+
+use redrive_core::book::connectors::built_in;
 
 /// Writes the pages instead of comparing them: `REDRIVE_UPDATE=1 cargo test -p redrive-server reference`.
 #[test]

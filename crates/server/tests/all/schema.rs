@@ -1,9 +1,9 @@
 //! `redrive schema`: a JSON Schema that takes good books and refuses bad ones.
 
-use redrive_core::book::connectors::built_in;
 use std::fs;
 use std::path::Path;
 
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Problems;
 use redrive_core::book::yaml::{self, Node, Quoted};
 use redrive_lab::lint;

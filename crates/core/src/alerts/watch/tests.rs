@@ -6,7 +6,6 @@ mod scope;
 mod silence;
 mod troubles;
 
-use crate::book::connectors::built_in;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use super::super::trouble::Troubles;
 use super::super::view::AlertState;
 use super::Watch;
 use crate::book::RuleBook;
+use crate::book::connectors::built_in;
 use crate::engine::{DependencyView, QueueName};
 use crate::figures::{Figures, Tally};
 use crate::ids::{ChannelName, DependencyName, ServiceName};

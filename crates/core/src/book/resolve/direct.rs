@@ -49,9 +49,9 @@ impl Sections {
 
 #[cfg(test)]
 mod tests {
-    use crate::book::connectors::built_in;
     use std::time::Duration;
 
+    use crate::book::connectors::built_in;
     use crate::book::read;
     use crate::ids::DependencyName;
     use crate::policy::category::Category;

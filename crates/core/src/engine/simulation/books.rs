@@ -4,11 +4,11 @@
 //! A seed has one book that knows everybody. Others are made of it by leaving out services or rows and by
 //! other numbers, so that in the end, when the first book is back, nobody is missing.
 
-use crate::book::connectors::built_in;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::dice::Dice;
+use crate::book::connectors::built_in;
 use crate::book::{self, RuleBook};
 use crate::engine::QueueName;
 use crate::ids::{ChannelName, DependencyName, ServiceName};

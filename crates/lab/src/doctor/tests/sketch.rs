@@ -1,12 +1,12 @@
 //! Draws the life of a server in a few words: a book with one service, and what became of its deliveries.
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::doctor::{
     DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
 };
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story::{End, HeldBy, Place, Story, Told, Used, Weighed};
 use redrive_core::engine::{HeldQueue, QueueName};

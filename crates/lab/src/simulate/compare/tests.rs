@@ -1,12 +1,12 @@
 //! Two books against each other: who is better at what, and who is only lucky.
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use super::*;
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 
 const STEPS: &str = "steps: { delays: [1s, 2s, 4s], retries: 3, jitter: none }";
 const LONG: &str = "steps: { initial: 1s, max: 30s, retries: 20, jitter: full }";

@@ -1,12 +1,12 @@
 //! Paths into a book, values over it, and what is traded.
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use super::*;
 use crate::scenario;
 use crate::simulate::figures::Measured;
 use crate::simulate::{Go, Plan, run};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, overlay};
 
 const BOOK: &str = "version: 1\nretry_policies:\n  steps: { initial: 1s, max: 4s, retries: 3, jitter: none }\ndependencies:\n  api: { kind: webhook, breaker: none }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: api\n    retry: steps\n    events: [\"orders.*\", { type: mail.sent, timeout: 3s }]\n  bare:\n    target: { http: \"http://127.0.0.1:9001/\" }\n    events: [bare.one]\n";

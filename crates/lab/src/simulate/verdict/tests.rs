@@ -1,12 +1,12 @@
 //! What is found in which report, and that a change which is advised helps.
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use super::*;
 use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, overlay};
 
 fn text(inside: &str, more: &str) -> String {

@@ -98,13 +98,13 @@ pub(super) fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book::connectors::built_in;
     use std::sync::Arc;
 
     use super::*;
     use crate::scenario;
     use crate::simulate::{Go, Plan, run};
     use redrive_core::book;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn names_are_listed_as_a_person_would() {

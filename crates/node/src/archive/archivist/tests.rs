@@ -1,9 +1,9 @@
 //! An archivist beside a real node: with a real folder, and with an archive that fails when it is asked to.
 
-use redrive_core::book::connectors::built_in;
 use std::collections::VecDeque;
 use std::path::Path;
 
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::Bounds;
 use redrive_core::event::attribute::EventId;
 use redrive_core::event::easy::{Easy, parse_easy};

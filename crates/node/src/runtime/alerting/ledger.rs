@@ -149,10 +149,10 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book::connectors::built_in;
     use std::time::Duration;
 
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     const BOOK: &str = r#"version: 1
 services: { shop: { target: { log: stdout }, events: [a] } }

@@ -1,12 +1,12 @@
 //! Schedules of a node on a real file, by a clock that is set.
 
-use redrive_core::book::connectors::built_in;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::{Bounds, Load, Page};
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;

@@ -1,10 +1,10 @@
 //! A delivery of the engine itself, in virtual time, against a target that follows a script.
 
-use redrive_core::book::connectors::built_in;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story;
 use redrive_core::engine::{

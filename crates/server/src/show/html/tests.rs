@@ -1,9 +1,9 @@
 //! Pages of played scenarios: well-formed, whole without anybody else, and text where names want to be more.
 
-use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_lab::scenario;
 use redrive_lab::simulate::advice::advised;
 use redrive_lab::simulate::runs::Runs;
