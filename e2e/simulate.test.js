@@ -136,7 +136,9 @@ test("a page that was written stands alone: it asks nobody and says nothing to t
   const folder = await mkdtemp(join(tmpdir(), "redrive-e2e-"));
   try {
     await writeFile(join(folder, "scenario.yaml"), SCENARIO);
-    for (const [name, ...more] of [["one"], ["many", "--runs", "3"]]) {
+    await writeFile(join(folder, "other.yaml"), BOOK(stage.target.address).replace("retries: 3", "retries: 2"));
+    const kinds = [["one"], ["many", "--runs", "3"], ["against", "--against", "other.yaml"], ["sweep", "--sweep", "retries.steps.retries=1,3"]];
+    for (const [name, ...more] of kinds) {
       const args = ["simulate", "scenario.yaml", "--rules", join(stage.server.folder, "redrive.yaml"), "--html", `${name}.html`, ...more];
       await promisify(execFile)(binary, args, { cwd: folder });
       for (const [colour, width] of [["light", 1200], ["dark", 375]]) {
@@ -149,7 +151,11 @@ test("a page that was written stands alone: it asks nobody and says nothing to t
         page.on("request", (request) => request.url() !== file && troubles.push(`asked for ${request.url()}`));
         await page.goto(file);
         await page.getByRole("heading", { level: 1, name: "<img src=x onerror=alert(1)> & <script>alert(2)</script>" }).waitFor();
-        assert.equal(await page.locator("img, script, link, iframe").count(), 0);
+        assert.equal(await page.locator("img, link, iframe").count(), 0);
+        assert.equal(await page.locator("script").count(), 2, "the report and the page's own modules");
+        assert.ok((await page.locator("h2").count()) > 1, `${name}: it shows the report`);
+        if (name !== "many") assert.ok((await page.locator("figure.drawn .stroke").count()) > 0, `${name}: it has charts`);
+        assert.doesNotMatch(await page.locator("main").innerHTML(), /NaN|undefined|\[object/);
         assert.deepEqual(await barriers(page), []);
         assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name}: nothing runs off the side`);
         await picture(page, `document-${name}-${colour}`);

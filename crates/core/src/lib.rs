@@ -23,6 +23,9 @@ pub mod position;
 pub mod quota;
 pub mod redact;
 pub mod schedule;
+#[cfg(feature = "schema")]
+mod schema;
+pub mod store_model;
 pub mod text;
 pub mod time;
 pub mod trace;

@@ -25,13 +25,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::change::Change;
 pub use self::evidence::{
     Chart, DependencyState, Evidence, HeldLetter, LetterKind, Member, QueueState, SeenDelivery, SeenState,
     Turn, Unrouted, Ward,
 };
 pub use self::proof::{Gain, Proposed};
 use self::proof::{Prover, Weighed};
+use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
 /// Deliveries that are looked at, the latest ones.
@@ -208,13 +208,18 @@ pub fn find(code: &str) -> Option<&'static Diagnosis> {
 /// Holds all that is known against every diagnosis. No two findings say something of the same key of the book.
 #[must_use]
 pub fn examine(evidence: &Evidence) -> Examined {
+    examine_within(evidence, proof::LOOKS_MAX)
+}
+
+/// Plays no more changes than fit into so many looks of their runs.
+fn examine_within(evidence: &Evidence, looks_max: u64) -> Examined {
     let chart = Chart::of(evidence);
     let mut found = Vec::new();
     for diagnosis in all() {
         look(diagnosis, &chart, &mut found);
     }
     found.sort_by_key(|(finding, _)| rank(finding));
-    let (mut findings, change) = proven(&chart, found);
+    let (mut findings, change) = proven(&chart, found, looks_max);
     findings.sort_by_key(rank);
     let change = (!change.is_empty()).then(|| change.to_string());
     Examined { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
@@ -226,10 +231,14 @@ fn rank(finding: &Finding) -> (Reverse<Harm>, bool, Reverse<u64>) {
 }
 
 /// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
-fn proven(chart: &Chart<'_>, found: Vec<(Finding, Option<Proposed>)>) -> (Vec<Finding>, Change) {
-    let mut prover = Prover::new(chart);
+fn proven(
+    chart: &Chart<'_>,
+    found: Vec<(Finding, Option<Proposed>)>,
+    looks_max: u64,
+) -> (Vec<Finding>, Patch) {
+    let mut prover = Prover::new(chart, looks_max);
     let mut findings: Vec<Finding> = Vec::new();
-    let mut changes: Vec<(usize, Change)> = Vec::new();
+    let mut changes: Vec<(usize, Patch)> = Vec::new();
     for (mut finding, proposed) in found {
         let weighed = proposed.map(|proposed| prover.weigh(finding.dependency.as_deref(), &proposed));
         match weighed {
@@ -256,6 +265,11 @@ fn proven(chart: &Chart<'_>, found: Vec<(Finding, Option<Proposed>)>) -> (Vec<Fi
             Some(Weighed::Taken(key)) => {
                 let later = format!("make the other change of `{key}` first, and look again");
                 add(&mut finding.advice, &later);
+            }
+            Some(Weighed::OutOfBudget) => {
+                let why = "not simulated, so no change is proposed: the budget of simulations is spent; make \
+                           the other changes first, or look at one service";
+                add(&mut finding.advice, why);
             }
             Some(Weighed::HardlyHelps(gain)) => {
                 let why = format!("not proposed as a change, since simulated it hardly helps: {gain}");

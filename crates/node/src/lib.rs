@@ -4,9 +4,9 @@
 //! themselves, such as process supervision and caches, in [`redrive`].
 
 #[cfg(unix)]
+pub mod activity;
 pub mod archive;
 pub mod connectors;
-pub mod happening;
 pub mod hook;
 mod jwks;
 pub mod letter;

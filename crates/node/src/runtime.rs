@@ -4,6 +4,7 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod active_book;
 mod alerting;
 mod breakers;
 mod doors;
@@ -14,20 +15,17 @@ mod inbox;
 mod letters;
 mod readers;
 mod removed;
-mod routes;
 mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
-mod tidings;
-mod trail;
 mod trend;
 mod writer;
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
@@ -37,11 +35,13 @@ use redrive_core::engine::{
 };
 use redrive_core::event::Event;
 use redrive_core::figures::Figures;
-use redrive_core::ids::{ChannelName, DependencyName, Receipt, Seed, Seq, ServiceName};
+use redrive_core::ids::{DependencyName, Receipt, Seed, Seq, ServiceName};
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
-use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use self::active_book::{ActiveBook, Followers};
+pub use self::active_book::{ChangeError, Switch, SwitchAt};
 use self::alerting::Alerting;
 pub use self::alerting::{Alerts, TellError, Told};
 pub use self::breakers::{Hand, Turn, Turns};
@@ -54,26 +54,22 @@ use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
 use self::readers::Readers;
 pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
-use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
-use self::tidings::Tidings;
-pub use self::trail::Step;
+use self::trend::Trends;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
-use crate::happening::{Happening, What};
+use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
 use crate::store::door::{By, Deed};
 use crate::store::{
-    Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Keep, Note, Reader, Recovered, Refusal,
-    Store, StoreError, Submission, Submitted, Taken,
+    Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store,
+    StoreError, Submission, Submitted, Taken,
 };
 use crate::target::registry::Targets;
 use redrive::clock::{Clock, wall_clock};
 
 /// Messages that may wait for the engine.
 const MESSAGES_MAX: usize = 8_192;
-/// Readers, and so questions answered at once.
-const READERS_MAX: usize = 4;
 /// Dependencies that may wait for their letters to be brought back.
 const REPROCESS_MAX: usize = 64;
 /// Unrouted events looked at in one go.
@@ -103,22 +99,19 @@ struct Shared {
     clock: Clock,
     inbox: Arc<Inbox>,
     engine: mpsc::Sender<Message>,
-    tidings: Tidings,
+    feed: ActivityFeed,
     chart: Chart,
     knell: Knell,
-    routes: Arc<RwLock<Arc<Routes>>>,
-    keep: Arc<RwLock<Keep>>,
+    /// What every part goes by.
+    books: watch::Sender<Arc<ActiveBook>>,
+    followers: Arc<Followers>,
     schedules: Schedules,
     alerting: Alerting,
     breakers: breakers::Desk,
-    trend: trend::Desk,
-    readers: Readers,
-    /// As many as there are readers.
-    questions: Arc<Semaphore>,
+    trends: Trends,
+    readers: Arc<Readers>,
     /// A book does not bring a queue back while what waits for it is taken out.
     changing_book: tokio::sync::Mutex<()>,
-    /// Rung after each reload.
-    book_changed: Arc<Notify>,
     /// Keys come one after the other: each is counted before the next.
     changing_keys: tokio::sync::Mutex<()>,
     started_at: Timestamp,
@@ -133,7 +126,6 @@ enum Message {
         done: Vec<Doer>,
     },
     Ended(CallId, Ending),
-    Book(Arc<RuleBook>, Targets),
     Look(oneshot::Sender<Snapshot>),
     Waits(Vec<Asked>, oneshot::Sender<Vec<Wait>>),
     Removed(QueueName, oneshot::Sender<Option<RemovedQueue>>),
@@ -241,76 +233,72 @@ impl Node {
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
-        let tidings = Tidings::new(Seed(recovered.seed));
+        let feed = ActivityFeed::new(Seed(recovered.seed));
         let chart = Chart::default();
-        let keep = Arc::new(RwLock::new(keep(&book)));
-        let (reprocess, well_again) = reprocessing(recovered.owed.clone());
-        let engine = engine(recovered, Arc::clone(&book), bounds);
-        let readers = Readers::new(store.as_ref())?;
+        let followers = Arc::new(Followers::default());
         inbox.record_book(&book, &book_text);
+        let first = ActiveBook::new(1, Arc::clone(&book), book_text, targets, now);
+        let (books, active_books) = watch::channel(Arc::new(first));
+        let (reprocess, well_again) = reprocessing(&recovered.owed);
+        let engine = engine(recovered, book, bounds);
+        let readers = Readers::new(store.as_ref())?;
         let mut writer = Writer {
             store,
             inbox: Arc::clone(&inbox),
             engine: engine_sender.clone(),
             clock,
-            tidings: tidings.clone(),
+            feed: feed.clone(),
             chart: chart.clone(),
-            keep: Arc::clone(&keep),
+            books: active_books.clone(),
             state: WriterState::new(),
         };
         writer.found_room(room);
         let knell = Knell::new(Arc::clone(&inbox), chart.clone());
         start_writer(writer, knell.clone())?;
         let (breakers, keeper) = breakers::desk();
-        let routes = Arc::new(RwLock::new(Arc::new(Routes::new(Arc::clone(&book), book_text, now))));
-        let (trend, questions_of_trend) = trend::desk();
-        let shell = shell::Shell::new(
-            engine,
-            targets,
-            Arc::clone(&inbox),
-            engine_sender.clone(),
-            clock,
-            tidings.clone(),
-            shell::Onward { reprocess, turns: breakers.news(), routes: Arc::clone(&routes) },
-        );
+        let onward = shell::Onward {
+            reprocess,
+            turns: breakers.news(),
+            books: active_books.clone(),
+            followers: Arc::clone(&followers),
+        };
+        let own = engine_sender.clone();
+        let shell = shell::Shell::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
         start_engine(shell, engine_receiver, knell.clone());
-        let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let (alerting, watching) = Alerting::new(book);
+        let (schedules, runner) = Schedules::new(active_books.clone(), wall);
+        let (alerting, watching) = Alerting::new(active_books);
         let shared = Arc::new(Shared {
             clock,
             inbox,
             engine: engine_sender,
-            tidings,
+            feed,
             chart,
             knell,
-            routes,
-            keep,
+            books,
+            followers,
             schedules,
             alerting,
             breakers,
-            trend,
+            trends: Trends::new(now),
             readers,
-            questions: Arc::new(Semaphore::new(READERS_MAX)),
             changing_book: tokio::sync::Mutex::new(()),
-            book_changed: Arc::new(Notify::new()),
             changing_keys: tokio::sync::Mutex::new(()),
             started_at: now,
         });
         let weak = || Arc::downgrade(&shared);
         tokio::spawn(letters::bring_back(weak(), well_again));
         tokio::spawn(breakers::keep(weak(), keeper));
-        tokio::spawn(trend::watch(weak(), questions_of_trend));
         tokio::spawn(schedules::run(weak(), runner));
         tokio::spawn(alerting::run(weak(), watching));
-        watch_waiting(&shared);
+        start_watching(&shared);
         Ok(Self { shared })
     }
 
     /// Takes events, all or none; they are durable when this returns.
     pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
-        let routes = self.routes();
+        let active = self.active_book();
         let events = events.into_iter().map(|event| {
-            let routes = routes.of(event.event_type.as_str());
+            let routes = active.of(event.event_type.as_str());
             Submitted { event: Arc::new(event), routes: routes.to_vec() }
         });
         let submission = Submission { events: events.collect() };
@@ -321,7 +309,7 @@ impl Node {
 
     /// Gives the writer something to take, unless there is too much already.
     fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
-        self.shared.inbox.submit(job).inspect_err(|_| self.shared.tidings.trail.refused())
+        self.shared.inbox.submit(job).inspect_err(|_| self.shared.feed.refused())
     }
 
     /// Nothing of the service starts from now on.
@@ -329,7 +317,7 @@ impl Node {
         let then = Input::Operator(Command::Pause(service.clone()));
         let deed = Deed { act: "pause", what: service.to_string(), by: by.clone(), note: None };
         self.do_and_record(Note::Pause(service.clone()), Some(then), deed).await?;
-        self.tell_service(What::Paused, &service);
+        self.publish(Activity::Paused(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
 
@@ -338,51 +326,31 @@ impl Node {
         let then = Input::Operator(Command::Resume(service.clone()));
         let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
         self.do_and_record(Note::Resume(service.clone()), Some(then), deed).await?;
-        self.tell_service(What::Resumed, &service);
+        self.publish(Activity::Resumed(ServiceFacts { service: service.to_string(), message: None }));
         Ok(())
     }
 
-    fn tell_service(&self, what: What, service: &ServiceName) {
-        let now = self.now();
-        let happening = || Happening { service: Some(service.to_string()), ..Happening::new(what, now) };
-        self.shared.tidings.tell(what, happening);
+    /// Logs an activity and publishes it to all listeners.
+    pub fn publish(&self, activity: Activity) {
+        self.shared.feed.publish(self.now(), activity);
     }
 
-    /// A new rule book holds from now on.
-    pub async fn change_book(
-        &self,
-        book: Arc<RuleBook>,
-        text: Arc<str>,
-        targets: Targets,
-    ) -> Result<(), SubmitError> {
-        let _changing = self.shared.changing_book.lock().await;
-        let note = Note::Book { hash: book.hash(), text: Arc::clone(&text) };
-        self.note(note, None).await?;
-        *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
-        *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book), text, self.now()));
-        self.shared.schedules.change(Arc::clone(&book));
-        self.shared.alerting.change(Arc::clone(&book));
-        self.shared.chart.book_read();
-        let sent = self.shared.engine.send(Message::Book(book, targets)).await;
-        self.shared.book_changed.notify_one();
-        let now = self.now();
-        self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
-        sent.map_err(|_| SubmitError::Stopping)
+    /// The same for one that was logged already, with more detail than it has.
+    pub fn publish_logged(&self, activity: Activity) {
+        self.shared.feed.publish_logged(ActivityLine { at: self.now(), activity });
     }
 
     /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
         self.shared.chart.book_refused(now, &reason);
-        let refused = || Happening::told(What::BookRefused, now, reason);
-        self.shared.tidings.tell(What::BookRefused, refused);
+        self.shared.feed.publish(now, Activity::BookRefused(reason.into()));
     }
 
     /// Routes events that nobody wanted by the current book; says how many were looked at and how many
     /// found somebody.
     pub async fn route_unrouted(&self, by: &By) -> Result<Rerouted, RerouteError> {
-        let routes = self.routes();
+        let active = self.active_book();
         let (mut after, mut rerouted) = (Seq::NONE, Rerouted::default());
         loop {
             let page = self.read(move |reader| reader.unrouted(after, REROUTE_PAGE)).await?;
@@ -392,14 +360,14 @@ impl Node {
             };
             after = last.receipt.seq();
             rerouted.seen += page.len() as u64;
-            rerouted.routed += self.route_page(&routes, &page).await?;
+            rerouted.routed += self.route_page(&active, &page).await?;
         }
     }
 
     /// Routes some of them in one transaction; says how many found somebody.
-    async fn route_page(&self, routes: &Routes, page: &[EventView]) -> Result<u64, RerouteError> {
+    async fn route_page(&self, active: &ActiveBook, page: &[EventView]) -> Result<u64, RerouteError> {
         let wanted = page.iter().filter_map(|view| {
-            let addressees = routes.of(view.event.event_type.as_str());
+            let addressees = active.of(view.event.event_type.as_str());
             (!addressees.is_empty()).then(|| (view.receipt, addressees.to_vec()))
         });
         let (receipts, addressees): (Vec<_>, Vec<_>) = wanted.unzip();
@@ -423,7 +391,7 @@ impl Node {
     #[must_use]
     pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
-        let backup = Backup { folder, pages_per_step: BACKUP_PAGES, state: None };
+        let backup = Backup::new(folder, BACKUP_PAGES);
         let job = BackupJob { backup, by: by.clone(), progress };
         self.shared.inbox.add(|work| work.backups.push(job));
         watch
@@ -444,20 +412,20 @@ impl Node {
     }
 
     /// How often each kind of thing has happened since the start.
-    pub fn happened(&self) -> impl Iterator<Item = (What, u64)> {
-        self.shared.tidings.counts()
+    pub fn happened(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.shared.feed.counts()
     }
 
-    /// Everything that happens from now on.
+    /// All activities from now on.
     #[must_use]
-    pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
-        self.shared.tidings.listeners.subscribe()
+    pub fn activities(&self) -> broadcast::Receiver<Arc<ActivityLine>> {
+        self.shared.feed.subscribe()
     }
 
     /// Every step of every event from now on; it costs something as long as somebody follows.
     #[must_use]
     pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
-        self.shared.tidings.trail.follow()
+        self.shared.feed.follow()
     }
 
     /// Asks the store a question, beside the thread that writes.
@@ -466,34 +434,26 @@ impl Node {
         T: Send + 'static,
         F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
     {
-        // Questions wait here, and not on the threads that names of targets are looked up on.
-        let place = Arc::clone(&self.shared.questions).acquire_owned().await.expect("nobody closes it");
-        let shared = Arc::clone(&self.shared);
-        let asked = tokio::task::spawn_blocking(move || {
-            let answer = shared.readers.ask(question);
-            drop(place);
-            answer
-        });
-        asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        Arc::clone(&self.shared.readers).ask(question).await
     }
 
     /// The rule book that holds now.
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
-        Arc::clone(self.routes().book())
+        Arc::clone(&self.active_book().book)
     }
 
     /// The same with the text that it was read from, whether or not that is durable yet.
     #[must_use]
     pub fn book_and_text(&self) -> (Arc<RuleBook>, Arc<str>) {
-        let routes = self.routes();
-        (Arc::clone(routes.book()), Arc::clone(routes.text()))
+        let active = self.active_book();
+        (Arc::clone(&active.book), Arc::clone(&active.text))
     }
 
     /// Since when it holds.
     #[must_use]
     pub fn book_read_at(&self) -> Timestamp {
-        self.routes().read_at()
+        self.active_book().read_at
     }
 
     /// The time.
@@ -523,10 +483,6 @@ impl Node {
         // The writer answers when the store is closed.
         let _ = answer.await;
         stopped
-    }
-
-    fn routes(&self) -> Arc<Routes> {
-        Arc::clone(&self.shared.routes.read().expect("nobody panics while swapping"))
     }
 
     async fn note(&self, note: Note, then: Option<Input>) -> Result<(), SubmitError> {
@@ -617,20 +573,21 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     })
 }
 
-/// Looks after sessions that a dead letter holds, and services that left the rule book.
-fn watch_waiting(shared: &Arc<Shared>) {
+/// Looks after sessions that a dead letter holds, services that left the rule book, and the trend.
+fn start_watching(shared: &Arc<Shared>) {
+    tokio::spawn(trend::watch(Arc::downgrade(shared)));
     tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
     tokio::spawn(removed::watch(Arc::downgrade(shared)));
 }
 
 /// Where it is said which dependencies are well again, with those that are owed since an earlier run.
 fn reprocessing(
-    owed: BTreeSet<DependencyName>,
+    owed: &BTreeSet<DependencyName>,
 ) -> (mpsc::Sender<DependencyName>, mpsc::Receiver<DependencyName>) {
     let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
     for dependency in owed {
         // One that finds no place is still owed when the next run begins.
-        let _ = reprocess.try_send(dependency);
+        let _ = reprocess.try_send(dependency.clone());
     }
     (reprocess, well_again)
 }
@@ -659,21 +616,6 @@ fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>, knell: K
             knell.panicked("the engine", &*error.into_panic());
         }
     });
-}
-
-/// How long things are kept by that book.
-fn keep(book: &Arc<RuleBook>) -> Keep {
-    let rules = Arc::clone(book);
-    let letters = move |queue: &QueueName, event_type: &str| {
-        let channel = queue.channel.as_ref().map(ChannelName::as_str);
-        let rule = rules.letter_rule(queue.service.as_str(), channel, event_type);
-        rule.map_or(rules.letter_retention(), |rule| rule.retention)
-    };
-    Keep {
-        delivered: book.keep_delivered(),
-        ids: book.dedup_ttl_max().max(book.keep_delivered()),
-        letters: Arc::new(letters),
-    }
 }
 
 /// The last place that was given before the first of so many crashes in so short a time.

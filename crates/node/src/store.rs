@@ -22,14 +22,12 @@ pub mod door;
 mod error;
 pub mod letter;
 mod list;
-#[cfg(test)]
-mod memory;
 pub mod sqlite;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +48,7 @@ use self::letter::{
     LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
 pub use self::list::{Filter, LOOKED_AT_MAX, Listed};
+pub use self::sqlite::{Compacted, Loss, Options, WalBounds, compact, write_once};
 
 /// The most rule books that a recovery brings back.
 pub const BOOKS_RECOVERED_MAX: usize = 8;
@@ -63,6 +62,16 @@ const REPLAY_WALK_MAX: usize = 1_000;
 pub(crate) const REPLAYS_KEPT_MAX: usize = 1_000;
 /// Acts that stay on record.
 const AUDIT_RECORDS_MAX: usize = 100_000;
+
+/// Opens the store of a data folder, and makes both if they are not there.
+pub fn open(data: &Path, options: Options) -> Result<Box<dyn Store>, StoreError> {
+    Ok(Box::new(sqlite::Sqlite::open(data, options)?))
+}
+
+/// Opens the store of a data folder to look at it, beside the process that owns it.
+pub fn open_reader(data: &Path) -> Result<Box<dyn Reader>, StoreError> {
+    sqlite::Sqlite::open_reader(data)
+}
 
 /// Keeps events and deliveries. One thread owns it; everyone else asks that thread, or a [`Reader`].
 pub trait Store: Send {
@@ -368,15 +377,23 @@ pub struct Chores {
     pub more: bool,
 }
 
-/// A copy in the making.
+/// A copy in the making, which is given up when this is dropped.
 #[derive(Debug)]
 pub struct Backup {
     /// The folder, which must not hold a store.
     pub folder: PathBuf,
     /// Pages to copy in one step.
     pub pages_per_step: u32,
-    /// The implementation's own state between steps.
-    pub state: Option<Box<dyn std::any::Any + Send>>,
+    /// Shared with the store that makes it, once it has begun.
+    begun: Option<Arc<()>>,
+}
+
+impl Backup {
+    /// One that has not begun.
+    #[must_use]
+    pub const fn new(folder: PathBuf, pages_per_step: u32) -> Self {
+        Self { folder, pages_per_step, begun: None }
+    }
 }
 
 /// How far a copy is.

@@ -32,9 +32,10 @@ export function rate(n) {
   return n < 100 ? few.format(n) : compact(n);
 }
 
-/** A share as percent; what is nearly all is not shown as all. */
+/** A share as percent; what is nearly all is not shown as all, nor what is next to nothing as nothing. */
 export function percent(share) {
   if (share === null || share === undefined) return "–";
+  if (share > 0 && share < 0.001) return "<0.1%";
   const rounded = share > 0.999 && share < 1 ? 99.9 : Math.round(share * 1000) / 10;
   return `${few.format(rounded)}%`;
 }

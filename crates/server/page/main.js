@@ -5,7 +5,7 @@
  * `VIEWS` below and one in the table of `src/api/page.rs`. It fills `place` with `fill(place, …)` from
  * `dom.js`, where `h("tag.class", { props }, …children)` makes elements: text goes in as text, and there is no
  * `innerHTML`, no inline style and no style attribute anywhere (the page's policy forbids them; `style: {}` of
- * `h` uses the object model; what the server has drawn comes in by `fragment.js`, element by element). An element that is held on to and filled later is a `slot`. `page` has:
+ * `h` uses the object model). An element that is held on to and filled later is a `slot`. `page` has:
  *   - `path`: what follows the view's name in the address, decoded: `#/services/orders` → `["orders"]`;
  *   - `query`: its `URLSearchParams`; `go(query)` changes them without leaving the view;
  *   - `signal`: aborts when the view is left; give it to `get`;

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redrive_core::trace::span::{self, Span};
-use redrive_node::runtime::{Node, Step};
+use redrive_node::activity::Step;
+use redrive_node::runtime::Node;
 use redrive_node::tls::Roots;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, watch};

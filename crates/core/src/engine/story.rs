@@ -19,6 +19,7 @@ use crate::time::Timestamp;
 
 /// One attempt, or one that could not start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Story {
     /// Its number; that of the attempt that could not start, if there was none.
     pub attempt: Attempt,
@@ -31,6 +32,7 @@ pub struct Story {
     pub end: End,
     /// The hash of the rule book that it was judged by.
     #[serde(with = "hex")]
+    #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^[0-9a-f]{16}$"))]
     pub book: u64,
     /// What followed.
     pub verdict: Told,
@@ -75,6 +77,7 @@ mod hex {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "end", rename_all = "kebab-case")]
 pub enum End {
     /// The target has the event.
@@ -107,6 +110,7 @@ pub enum End {
 
 /// What kept an attempt from starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HeldBy {
     /// The breaker is open.
@@ -125,6 +129,8 @@ pub enum HeldBy {
 
 /// A verdict in plain values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = Verdict))]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Told {
     /// It is delivered.
@@ -152,6 +158,7 @@ pub enum Told {
 
 /// A line and a column of the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Place {
     /// The line, from 1.
     pub line: u32,
@@ -167,15 +174,19 @@ impl From<Position> for Place {
 
 /// All that decided on a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Weighed {
     /// The policy's name.
     pub policy: String,
     /// Which retry by this policy, and how many there may be.
+    #[cfg_attr(feature = "schema", schema(value_type = [u32; 2]))]
     pub by_policy: (u32, u32),
     /// Which retry in all, and how many there may be.
+    #[cfg_attr(feature = "schema", schema(value_type = [u32; 2]))]
     pub in_total: (u32, u32),
     /// Which retry of this category, and how many there may be, where the book states no policy for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<[u32; 2]>))]
     pub by_category: Option<(u32, u32)>,
     /// The policy's delay with its jitter, in nanoseconds.
     pub backoff_nanos: u64,
@@ -192,6 +203,7 @@ pub struct Weighed {
 
 /// A time in nanoseconds, and how long it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Used {
     /// How much is used.
     pub used_nanos: u64,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::book::connectors::built_in;
 use bytes::Bytes;
 
 use super::*;
@@ -15,6 +16,7 @@ use crate::event::idempotency;
 use crate::ids::DeliveryId;
 use crate::letters::replay;
 use crate::policy::answer::{HeaderPairs, Reply, Seen};
+use crate::text::Rate;
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -30,7 +32,9 @@ dependencies:
   returning: { kind: webhook, breaker: touchy }
   stingy: { kind: webhook, breaker: none, retry_budget: { share: 0%, at_least: 1/m } }
   single: { kind: process, in_flight: 1 }
+  paced: { kind: webhook, breaker: none, rate: 1/s }
 services:
+  q: { target: { http: "http://q.test/" }, depends_on: paced, retry: thrice, events: [t] }
   w: { target: { exec: [work] }, depends_on: single, retry: thrice, events: [t] }
   a: { target: { http: "http://a.test/" }, depends_on: narrow, retry: thrice, on_failure: { fatal: pause }, events: [t] }
   b: { target: { http: "http://b.test/" }, depends_on: narrow, retry: thrice, events: [t] }
@@ -70,12 +74,17 @@ fn bench() -> Bench {
 }
 
 fn bench_with_suspects(suspects_until: Option<Seq>) -> Bench {
+    bench_of(suspects_until, 64)
+}
+
+/// One that makes so many calls at once.
+fn bench_of(suspects_until: Option<Seq>, calls: u32) -> Bench {
     let book = book::read(BOOK, built_in()).book.expect("the book is sound");
     let engine = Engine::new(Setup {
         seed: Seed(1),
         book: Arc::new(book),
         older_books: Vec::new(),
-        bounds: Bounds { window: 4, window_bytes: 1_000, calls: 64 },
+        bounds: Bounds { window: 4, window_bytes: 1_000, calls },
         now: START,
         queues: Vec::new(),
         paused: BTreeMap::new(),
@@ -541,6 +550,79 @@ fn a_retry_says_that_it_waits_for_its_budget() {
     }
     bench.accept("s", "t");
     assert_eq!(wait(&bench, 3, Stands::Ready), Wait::Running, "no retry");
+}
+
+#[test]
+fn a_delivery_says_that_its_dependency_asked_to_wait() {
+    let mut bench = bench();
+    bench.accept("g", "t");
+    bench.accept("g", "t");
+    let seen = Seen::Http { status: 429, headers: HeaderPairs::default(), body: String::new() };
+    let reply = Reply { seen, message: String::new(), retry_after: Some(secs(5)) };
+    bench.tell(Input::Ended { call: CallId(1), ending: Ending::Reply(reply) });
+    bench.settled(1);
+    bench.accept("g", "t");
+    let asked = Wait::RetryAfter { dependency: dependency("guarded"), until: START + secs(5) };
+    assert_eq!(wait(&bench, 3, Stands::Ready), asked);
+    assert_eq!(wait(&bench, 1, Stands::Due { at: START + secs(1) }), asked, "it lasts longer than the retry");
+    assert_eq!(wait(&bench, 2, Stands::Ready), Wait::Running, "it was called before");
+    bench.pass(secs(5));
+    assert_eq!(wait(&bench, 3, Stands::Ready), Wait::Running);
+}
+
+#[test]
+fn a_delivery_says_that_it_waits_for_the_rate() {
+    let mut bench = bench();
+    bench.accept("q", "t");
+    bench.accept("q", "t");
+    let rate = Rate::per_second(1.0).expect("a rate");
+    assert_eq!(wait(&bench, 2, Stands::Ready), Wait::Rate { dependency: dependency("paced"), rate });
+    bench.pass(secs(1));
+    assert_eq!(wait(&bench, 2, Stands::Ready), Wait::Running);
+}
+
+#[test]
+fn a_delivery_says_that_calls_come_back_gradually() {
+    let mut bench = bench();
+    bench.operator(Command::Trip(dependency("guarded")));
+    bench.accept("g", "t");
+    bench.pass(secs(10));
+    bench.end(1, 200);
+    bench.settled(1);
+    while bench.accept("g", "t") != NOTHING {
+        assert!(bench.last_seq < 64, "all come back at once");
+    }
+    let wanted = Wait::RampUp { dependency: dependency("guarded") };
+    assert_eq!(wait(&bench, bench.last_seq, Stands::Ready), wanted);
+}
+
+#[test]
+fn a_delivery_says_that_others_have_their_share() {
+    let mut bench = bench_of(None, 4);
+    while bench.accept("o", "t") != NOTHING {}
+    assert_eq!(wait(&bench, bench.last_seq, Stands::Ready), Wait::Share);
+    assert_eq!(bench.accept("s", "t").len(), 1, "another service has a share of its own");
+}
+
+#[test]
+fn a_delivery_says_that_it_waits_for_one_that_is_tried_alone() {
+    let mut bench = bench_with_suspects(Some(Seq::new(2)));
+    bench.accept("g", "t");
+    bench.accept("g", "t");
+    bench.accept("a", "t");
+    bench.settled(1);
+    assert_eq!(wait(&bench, 1, Stands::Ready), Wait::Running);
+    for seq in [2, 3] {
+        assert_eq!(wait(&bench, seq, Stands::Ready), Wait::Alone);
+    }
+}
+
+#[test]
+fn a_delivery_that_nothing_holds_waits_for_its_turn() {
+    let mut bench = bench();
+    // It is in the store, and has not been loaded.
+    bench.row("g", "t");
+    assert_eq!(wait(&bench, 1, Stands::Ready), Wait::Turn);
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl fmt::Display for LetterId {
 
 /// How much hope there is for a dead letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// It may be replayed with the rest.
@@ -75,43 +76,55 @@ impl fmt::Display for Tier {
 
 /// A dead letter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope {
     /// The letter's id, by which it is replayed.
     pub dlq_id: LetterId,
     /// The topic, queue or stream it came from, else the event's type.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub original_topic: Option<String>,
     /// The event's id.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub original_event_id: Option<String>,
     /// When the event happened.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub original_timestamp: Option<Timestamp>,
     /// The service that could not take it.
     pub consumer_service: String,
     /// The group from the rule, by default the service.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub consumer_group: Option<String>,
     /// What kind of failure ended it: written as `failureCategory` and `category`.
     #[serde(flatten, with = "category_words")]
+    #[cfg_attr(feature = "schema", schema(value_type = category_words::Written))]
     pub category: Category,
     /// Every attempt, the first one first.
     pub retry_attempts: Vec<AttemptRecord>,
     /// The attempts after the first.
     pub total_retries: u32,
     /// When it failed first.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub first_failure_at: Option<Timestamp>,
     /// When it failed last.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub last_failure_at: Option<Timestamp>,
     /// When it became a dead letter.
     pub routed_to_dlq_at: Timestamp,
     /// What ties it to other events.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub correlation_id: Option<String>,
     /// The key within which deliveries keep their order.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub session_id: Option<String>,
     /// The subscription that wanted the event.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub subscription_id: Option<String>,
     /// How much hope there is.
     #[serde(default)]
     pub tier: Tier,
     /// What it has in common with letters of the same cause; letters of other systems have none.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub fingerprint: Option<Fingerprint>,
     /// How often it has been replayed.
     #[serde(default)]
@@ -122,6 +135,7 @@ pub struct Envelope {
 
 /// One attempt as the envelope tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptRecord {
     /// Its number, from 1.
@@ -129,10 +143,13 @@ pub struct AttemptRecord {
     /// When it failed.
     pub timestamp: Timestamp,
     /// The message of the failure.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub error: Option<String>,
     /// The code for machines.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub error_code: Option<Code>,
     /// The status, where there was an answer.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub http_status: Option<u16>,
 }
 
@@ -143,8 +160,12 @@ mod category_words {
     use crate::policy::category::Category;
 
     #[derive(Serialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = CategoryWords))]
     #[serde(rename_all = "camelCase")]
-    struct Written {
+    pub(super) struct Written {
+        /// One of four words for readers that know only those.
+        #[cfg_attr(feature = "schema", schema(pattern = "^(transient|rate-limited|permanent|unknown)$"))]
         failure_category: &'static str,
         category: Category,
     }
@@ -171,6 +192,7 @@ mod category_words {
 
 /// A dead letter as Redis streams carry it: the message and a short account of the error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RedisLetter {
     /// The CloudEvent as JSON.
     pub original_message: Value,
@@ -180,8 +202,10 @@ pub struct RedisLetter {
 
 /// What went wrong, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ErrorContext {
     /// The message of the last failure.
+    #[cfg_attr(feature = "schema", schema(required))]
     pub error: Option<String>,
     /// When it failed last.
     pub timestamp: Timestamp,

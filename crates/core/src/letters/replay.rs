@@ -49,6 +49,7 @@ pub enum Manner {
 
 /// How far a canary has come. A replay that goes straight is in the rest from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Wave {
     /// Nothing has been sent.
@@ -62,6 +63,15 @@ pub enum Wave {
 }
 
 impl Wave {
+    /// The one that a replay begins with.
+    #[must_use]
+    pub const fn before_first(manner: Manner) -> Self {
+        match manner {
+            Manner::Straight => Self::Rest,
+            Manner::Canary => Self::None,
+        }
+    }
+
     /// How many letters are in it at most.
     #[must_use]
     pub const fn letters_max(self) -> Option<u32> {
@@ -86,6 +96,7 @@ impl Wave {
 
 /// Where a replay stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplayState {
     /// Its letters are still being listed.
@@ -218,6 +229,48 @@ pub struct ReplayJob {
     pub wave: Wave,
     /// What became of its letters.
     pub tally: Tally,
+}
+
+/// Whether the letters of a replay are all listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// There are more to look at.
+    InPart,
+    /// They are.
+    Whole,
+}
+
+/// What may be done to a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(rename_all = "lowercase"))]
+pub enum ReplayAct {
+    /// It sends nothing more for now.
+    Pause,
+    /// It goes on; a canary begins with one letter again.
+    Resume,
+    /// It ends; letters that were not sent stay dead, and free for others.
+    Cancel,
+}
+
+impl ReplayJob {
+    /// The state and the wave after an act; none if it is over, or already as wanted.
+    #[must_use]
+    pub const fn after(&self, act: ReplayAct, listing: Listing) -> Option<(ReplayState, Wave)> {
+        match (act, self.state) {
+            (ReplayAct::Pause, ReplayState::Gathering | ReplayState::Running) => {
+                Some((ReplayState::Paused, self.wave))
+            }
+            (ReplayAct::Resume, ReplayState::Paused | ReplayState::Stopped) => {
+                let state = match listing {
+                    Listing::InPart => ReplayState::Gathering,
+                    Listing::Whole => ReplayState::Running,
+                };
+                Some((state, Wave::before_first(self.pace.manner)))
+            }
+            (ReplayAct::Cancel, state) if state.is_open() => Some((ReplayState::Cancelled, self.wave)),
+            (ReplayAct::Pause | ReplayAct::Resume | ReplayAct::Cancel, _) => None,
+        }
+    }
 }
 
 /// A delivery that was dead and is tried again.

@@ -62,6 +62,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// The ticket of a call that was let in without asking; it has a permit if the breaker has stayed as it was.
+    pub const fn of_free_call(permit: Option<Permit>) -> Self {
+        Self { permit, slot: Slot::of_free_call() }
+    }
+
     /// Whether the call is a probe of a half-open breaker.
     #[must_use]
     pub fn is_probe(&self) -> bool {
@@ -392,11 +397,6 @@ impl AdmissionControl {
             self.budget.count_calls(let_in, last_at);
             self.ramp.count(let_in, last_at);
         }
-    }
-
-    /// The ticket of a call that was let in without asking; it has a permit if the breaker has stayed as it was.
-    pub fn ticket_of_free_call(&self, permit: Option<Permit>) -> Ticket {
-        Ticket { permit, slot: self.throttle.slot_of_free_call() }
     }
 
     /// What the success of a call does to the breaker that was let in without asking.

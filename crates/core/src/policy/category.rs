@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What kind of failure it was, and so what may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Category {
     /// Heals by itself.

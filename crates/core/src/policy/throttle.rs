@@ -78,6 +78,13 @@ pub struct Slot {
     _only_made_here: (),
 }
 
+impl Slot {
+    /// The slot of a call that was let in without asking, and counted by [`Throttle::take_stock`].
+    pub(crate) const fn of_free_call() -> Self {
+        Self { _only_made_here: () }
+    }
+}
+
 impl Throttle {
     /// Nothing is in flight and nobody has asked us to wait.
     #[must_use]
@@ -122,11 +129,6 @@ impl Throttle {
             recent.count_calls(let_in, at);
         }
         self.in_flight = in_flight;
-    }
-
-    /// The slot of a call that was let in without it.
-    pub(crate) const fn slot_of_free_call(&self) -> Slot {
-        Slot { _only_made_here: () }
     }
 
     /// Gives a slot back when its call has ended, however it ended.

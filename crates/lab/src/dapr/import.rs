@@ -12,9 +12,10 @@ use super::model::{
     CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn, UNLIMITED,
 };
 use super::read::{self, Reading};
-use super::write::{Lines, scalar};
+use super::write::Lines;
 use super::{Remark, Remarks, matching};
 use redrive_core::book::model::{DaprTarget, Direction};
+use redrive_core::book::patch::scalar;
 use redrive_core::book::problem::{Problem, Problems};
 use redrive_core::book::text_of;
 use redrive_core::book::validate::ACTS;

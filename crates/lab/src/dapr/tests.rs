@@ -9,6 +9,7 @@ use super::model::{CircuitBreaker, Guards, Pace, Resiliency, Retry, TripOn};
 use super::{Exported, Matching, Remark, export, import, read, write};
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::model::{DaprTarget, Direction};
+use redrive_core::book::patch::scalar;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::policy::rule::StatusRange;
 
@@ -355,7 +356,7 @@ fn hostile_specs() -> impl Strategy<Value = String> {
         "circuitBreakerScope",
     ];
     let word = prop_oneof![
-        "\\PC{0,6}".prop_map(|text| write::scalar(&text)),
+        "\\PC{0,6}".prop_map(|text| scalar(&text)),
         Just("5s".to_owned()),
         Just("-1".to_owned()),
         Just("99999999999999999999".to_owned()),
@@ -376,7 +377,7 @@ fn hostile_specs() -> impl Strategy<Value = String> {
         });
     let entry = prop_oneof![3 => fields, 1 => word.clone()];
     let name = prop_oneof![
-        "\\PC{0,5}".prop_map(|text| write::scalar(&text)),
+        "\\PC{0,5}".prop_map(|text| scalar(&text)),
         "[a-c]",
         Just("none".to_owned()),
         Just("10s".to_owned())

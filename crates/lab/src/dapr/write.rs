@@ -1,4 +1,4 @@
-//! Writes a Dapr resiliency file, and the scalars of any YAML that must survive every reader.
+//! Writes a Dapr resiliency file.
 //!
 //! Invariants: every duration has a unit; a text that a reader could take for a bool, a number or
 //! nothing stands in quotes; `spec.policies` and `spec.targets` are always there.
@@ -9,6 +9,7 @@ use super::matching;
 use super::model::{CircuitBreaker, Guards, Pace, Resiliency, Retry};
 use super::{duration, trip};
 use redrive_core::book::model::{DaprTarget, Direction};
+use redrive_core::book::patch::scalar;
 
 /// The file's text.
 pub(super) fn write(resiliency: &Resiliency) -> String {
@@ -161,70 +162,6 @@ impl Lines {
         }
         for (name, value) in entries {
             entry(self, name, value);
-        }
-    }
-}
-
-/// Words that one YAML or another reads as something else than a text.
-const WORDS: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan"];
-
-/// A text as a YAML scalar, plain where no reader could mistake it.
-pub(super) fn scalar(text: &str) -> String {
-    let begins_well = text.starts_with(|c: char| c.is_ascii_alphabetic());
-    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
-    if begins_well && is_plain && !WORDS.contains(&text.to_ascii_lowercase().as_str()) {
-        return text.to_owned();
-    }
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            ' '..='~' => quoted.push(c),
-            '\u{ffff}'.. => {
-                write!(quoted, "\\U{:08x}", u32::from(c)).expect("a string takes all that is written");
-            }
-            _ => write!(quoted, "\\u{:04x}", u32::from(c)).expect("a string takes all that is written"),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use redrive_core::book::problem::Problems;
-    use redrive_core::book::yaml;
-
-    #[test]
-    fn what_yaml_would_mistake_stands_in_quotes() {
-        #[rustfmt::skip]
-        let cases = [
-            ("a plain name",      "pubsub-kafka",          "pubsub-kafka"),
-            ("a bool",            "true",                  "\"true\""),
-            ("a bool of old",     "Yes",                   "\"Yes\""),
-            ("nothing",           "null",                  "\"null\""),
-            ("a number",          "1",                     "\"1\""),
-            ("an address",        "https://example.com/a", "\"https://example.com/a\""),
-            ("no text",           "",                      "\"\""),
-            ("a quote",           "a\"b\\",                "\"a\\\"b\\\\\""),
-            ("a line break",      "a\nb",                  "\"a\\u000ab\""),
-            ("far from ASCII",    "🦀",                    "\"\\U0001f980\""),
-        ];
-        for (name, text, expected) in cases {
-            assert_eq!(scalar(text), expected, "{name}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_read_back(text in any::<String>()) {
-            let mut problems = Problems::default();
-            let node = yaml::read(&format!("{}: {0}\n", scalar(&text)), &mut problems).expect("a map");
-            let [(key, value)] = node.entries() else { panic!("one entry") };
-            prop_assert_eq!(key.text(), Some(text.as_str()));
-            prop_assert_eq!(value.text(), Some(text.as_str()));
         }
     }
 }

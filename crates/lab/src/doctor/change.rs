@@ -1,12 +1,10 @@
-//! A change to a rule book as a part of one: only the keys that change, where they stand.
-//!
-//! Putting it into the book means the same for people and for programs: a key that is there gets the new
-//! value, one that is not is added; a row of `events` is found by its type, and all other lists grow.
+//! Where in a rule book a change for a row stands, so that it touches no other.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 
 use super::evidence::Evidence;
 use redrive_core::book::model::{At, BreakerEntry, Layer, ReactionName, Sections};
+pub(super) use redrive_core::book::patch::{Patch, Step, keys, scalar};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::ids::{BreakerName, DependencyName};
 use redrive_core::policy::breaker::{BreakerSettings, Trip};
@@ -14,44 +12,9 @@ use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::NamedPolicy;
 use redrive_core::text::show_duration;
 
-/// A part of a rule book.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    root: Vec<(String, Tree)>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Tree {
-    /// A value as it is written.
-    Value(String),
-    /// A value that stays as it is and must be said beside one that changes.
-    Kept(String),
-    Map(Vec<(String, Tree)>),
-    /// Rows of these event types, or new ones.
-    Rows(Vec<Vec<(String, Tree)>>),
-    /// Items that are added to a list, each as it is written.
-    Items(Vec<String>),
-}
-
-/// A place in the book, from its root.
-pub(super) type Path = Vec<Step>;
-
-/// One step of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Key(String),
-    /// The row of `events` with that pattern; the last step but for keys of the row.
-    Row(String),
-}
-
-/// Keys one below the other.
-pub(super) fn keys(keys: &[&str]) -> Path {
-    keys.iter().map(|key| Step::Key((*key).to_owned())).collect()
-}
-
 /// The place of a level as seen from a row. What stands above all services is stated anew for the one that
 /// suffers, so that no other is touched.
-pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Path {
+pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Vec<Step> {
     let mut path = keys(&["services", rule.service.name.as_str()]);
     let channel = rule.channel.map(|channel| channel.name.as_str());
     match level {
@@ -67,146 +30,92 @@ pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Path {
     path
 }
 
-impl Change {
-    /// Nothing yet.
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets a key at a place.
-    pub(super) fn set(mut self, place: &Path, key: &str, value: impl Display) -> Self {
-        put(&mut self.root, place, key, Tree::Value(value.to_string()));
-        self
-    }
-
-    /// Sets keys at a place.
-    fn set_all(self, place: &Path, values: &[(&str, String)]) -> Self {
-        values.iter().fold(self, |change, (key, value)| change.set(place, key, value))
-    }
-
-    /// Sets keys at a place to what they are: a thing that is stated anew must say them.
-    fn keep_all(mut self, place: &Path, values: &[(&str, String)]) -> Self {
-        for (key, value) in values {
-            put(&mut self.root, place, key, Tree::Kept(value.clone()));
+/// Gives a dependency a value, whether the book declares it or not.
+pub(super) fn of_dependency(
+    evidence: &Evidence,
+    rule: &Resolved<'_>,
+    key: &str,
+    value: impl Display,
+) -> Patch {
+    let name = &rule.dependency.value;
+    let declared = evidence.book.sections().dependencies.contains_key(name);
+    let (path, change) = match (declared, rule.channel) {
+        (false, Some(channel)) if name.as_str().contains('/') => {
+            // Such a name is the target's own, and cannot stand in a book.
+            let new = fit(name);
+            let place = keys(&["services", rule.service.name.as_str(), "channels", channel.name.as_str()]);
+            (keys(&["dependencies", &new]), Patch::new().set(&place, "depends_on", scalar(&new)))
         }
-        self
-    }
+        _ => (keys(&["dependencies", name.as_str()]), Patch::new()),
+    };
+    let change = if declared { change } else { change.set(&path, "kind", rule.kind) };
+    change.set(&path, key, value)
+}
 
-    /// Whether nothing changes.
-    pub(super) fn is_empty(&self) -> bool {
-        self.root.is_empty()
+/// Changes the policy that a row retries by: in place if it is the book's own, else as a new one of the
+/// service that extends it.
+pub(super) fn of_policy(
+    evidence: &Evidence,
+    rule: &Resolved<'_>,
+    policy: &NamedPolicy,
+    values: &[(&str, String)],
+) -> Patch {
+    let is_own = evidence.book.sections().policies.contains_key(&policy.name);
+    let name = if is_own { policy.name.to_string() } else { format!("{}-retry", rule.service.name) };
+    let place = keys(&["retry_policies", &name]);
+    let mut change = Patch::new();
+    if !is_own {
+        change = change.set(&place, "from", policy.name.as_str());
     }
+    change = set_all(change, &place, values);
+    if is_own {
+        return change;
+    }
+    let reaction = rule.reaction_to(Category::Transient);
+    let mut place = place_of(rule, reaction.origin.level);
+    let is_by_policy = matches!(reaction.value, ReactionName::Policy(_));
+    let span = reaction.origin.span.filter(|_| reaction.origin.level < Level::Kind);
+    let is_short = span.is_none_or(|span| is_written_as(evidence, span.start, "retry"));
+    if !is_by_policy || is_short {
+        return change.set(&place, "retry", scalar(&name));
+    }
+    place.extend(keys(&["on_failure"]));
+    change.set(&place, "transient", scalar(&name))
+}
 
-    /// Both changes in one; the key that they disagree about, if there is one.
-    pub(super) fn merged(&self, other: &Self) -> Result<Self, String> {
-        let mut root = self.root.clone();
-        merge(&mut root, &other.root)?;
-        Ok(Self { root })
+/// Changes the breaker of a row's dependency: in place if it is the book's own and nobody else's, else as
+/// a new one that differs by these.
+pub(super) fn of_breaker(evidence: &Evidence, rule: &Resolved<'_>, values: &[(&str, String)]) -> Patch {
+    if let Some((name, _)) = sole_breaker(evidence, rule) {
+        return set_all(Patch::new(), &keys(&["breakers", name.as_str()]), values);
     }
+    let sections = evidence.book.sections();
+    let name = new_breaker(sections, &rule.dependency.value);
+    let place = keys(&["breakers", &name]);
+    let base = rule.rule.breaker.as_ref();
+    let shared =
+        base.and_then(|base| base.name.as_ref()).filter(|name| sections.breakers.contains_key(*name));
+    let mut change = Patch::new();
+    if let Some(shared) = shared {
+        change = change.set(&place, "from", scalar(shared.as_str()));
+    } else if let Some(base) = base {
+        let kept = settings(&base.settings).into_iter();
+        let kept = kept.filter(|(key, _)| values.iter().all(|(changed, _)| changed != key));
+        change = kept.fold(change, |change, (key, value)| change.keep(&place, key, value));
+    }
+    let change = set_all(change, &place, values);
+    let declared = sections.dependencies.contains_key(&rule.dependency.value);
+    let level = match rule.breaker_origin.level {
+        Level::Row | Level::Channel | Level::Service => rule.breaker_origin.level,
+        _ if declared => Level::Dependency,
+        _ => Level::Service,
+    };
+    change.set(&place_of(rule, level), "breaker", scalar(&name))
+}
 
-    /// Whether there is a key of which both say something.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
-        overlap(&self.root, &other.root)
-    }
-
-    /// Adds an item to the list under a key at a place.
-    pub(super) fn add(mut self, place: &Path, key: &str, item: impl Display) -> Self {
-        put(&mut self.root, place, key, Tree::Items(vec![item.to_string()]));
-        self
-    }
-
-    /// Gives a dependency a value, whether the book declares it or not.
-    pub(super) fn of_dependency(
-        self,
-        evidence: &Evidence,
-        rule: &Resolved<'_>,
-        key: &str,
-        value: impl Display,
-    ) -> Self {
-        let name = &rule.dependency.value;
-        let declared = evidence.book.sections().dependencies.contains_key(name);
-        let (path, change) = match (declared, rule.channel) {
-            (false, Some(channel)) if name.as_str().contains('/') => {
-                // Such a name is the target's own, and cannot stand in a book.
-                let new = fit(name);
-                let place =
-                    keys(&["services", rule.service.name.as_str(), "channels", channel.name.as_str()]);
-                (keys(&["dependencies", &new]), self.set(&place, "depends_on", quoted(&new)))
-            }
-            _ => (keys(&["dependencies", name.as_str()]), self),
-        };
-        let change = if declared { change } else { change.set(&path, "kind", rule.kind) };
-        change.set(&path, key, value)
-    }
-
-    /// Changes the policy that a row retries by: in place if it is the book's own, else as a new one of the
-    /// service that extends it.
-    pub(super) fn of_policy(
-        self,
-        evidence: &Evidence,
-        rule: &Resolved<'_>,
-        policy: &NamedPolicy,
-        values: &[(&str, String)],
-    ) -> Self {
-        let is_own = evidence.book.sections().policies.contains_key(&policy.name);
-        let name = if is_own { policy.name.to_string() } else { format!("{}-retry", rule.service.name) };
-        let place = keys(&["retry_policies", &name]);
-        let mut change = self;
-        if !is_own {
-            change = change.set(&place, "from", policy.name.as_str());
-        }
-        for (key, value) in values {
-            change = change.set(&place, key, value);
-        }
-        if is_own {
-            return change;
-        }
-        let reaction = rule.reaction_to(Category::Transient);
-        let mut place = place_of(rule, reaction.origin.level);
-        let is_by_policy = matches!(reaction.value, ReactionName::Policy(_));
-        let span = reaction.origin.span.filter(|_| reaction.origin.level < Level::Kind);
-        let is_short = span.is_none_or(|span| is_written_as(evidence, span.start, "retry"));
-        if !is_by_policy || is_short {
-            return change.set(&place, "retry", quoted(&name));
-        }
-        place.extend(keys(&["on_failure"]));
-        change.set(&place, "transient", quoted(&name))
-    }
-
-    /// Changes the breaker of a row's dependency: in place if it is the book's own and nobody else's, else as
-    /// a new one that differs by these.
-    pub(super) fn of_breaker(
-        self,
-        evidence: &Evidence,
-        rule: &Resolved<'_>,
-        values: &[(&str, String)],
-    ) -> Self {
-        if let Some((name, _)) = sole_breaker(evidence, rule) {
-            return self.set_all(&keys(&["breakers", name.as_str()]), values);
-        }
-        let sections = evidence.book.sections();
-        let name = new_breaker(sections, &rule.dependency.value);
-        let place = keys(&["breakers", &name]);
-        let base = rule.rule.breaker.as_ref();
-        let shared =
-            base.and_then(|base| base.name.as_ref()).filter(|name| sections.breakers.contains_key(*name));
-        let mut change = self;
-        if let Some(shared) = shared {
-            change = change.set(&place, "from", quoted(shared.as_str()));
-        } else if let Some(base) = base {
-            let kept = settings(&base.settings).into_iter();
-            let kept = kept.filter(|(key, _)| values.iter().all(|(changed, _)| changed != key));
-            change = change.keep_all(&place, &kept.collect::<Vec<_>>());
-        }
-        let change = change.set_all(&place, values);
-        let declared = sections.dependencies.contains_key(&rule.dependency.value);
-        let level = match rule.breaker_origin.level {
-            Level::Row | Level::Channel | Level::Service => rule.breaker_origin.level,
-            _ if declared => Level::Dependency,
-            _ => Level::Service,
-        };
-        change.set(&place_of(rule, level), "breaker", quoted(&name))
-    }
+/// Sets keys at a place.
+fn set_all(patch: Patch, place: &[Step], values: &[(&str, String)]) -> Patch {
+    values.iter().fold(patch, |patch, (key, value)| patch.set(place, key, value))
 }
 
 /// The line that a change to the breaker of a row's dependency is about: where the breaker stands if it is
@@ -282,143 +191,4 @@ fn is_written_as(evidence: &Evidence, start: u32, key: &str) -> bool {
         let before = before.trim_end_matches([' ', '"', '\'']);
         before.strip_suffix(':').is_some_and(|before| before.trim_end().ends_with(key))
     })
-}
-
-/// A text as YAML has it: in quotes if it could be read as something else.
-pub(super) fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    let begins_well = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    let is_word = !matches!(text, "null" | "true" | "false");
-    if begins_well && is_word && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    serde_json::Value::from(text).to_string()
-}
-
-/// The same for a key, which is a text whatever it looks like.
-fn quoted_key(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    let begins_well = text.chars().next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
-    if begins_well && text.chars().all(is_plain) { text.to_owned() } else { quoted(text) }
-}
-
-fn put(map: &mut Vec<(String, Tree)>, place: &[Step], key: &str, value: Tree) {
-    let Some((first, rest)) = place.split_first() else {
-        match (map.iter_mut().find(|(name, _)| name == key), value) {
-            (Some((_, Tree::Items(items))), Tree::Items(more)) => items.extend(more),
-            (Some((_, known)), value) => *known = value,
-            (None, value) => map.push((key.to_owned(), value)),
-        }
-        return;
-    };
-    let Step::Key(name) = first else {
-        unreachable!("a row stands below `events`, which looks one step ahead")
-    };
-    let row = match rest.first() {
-        Some(Step::Row(pattern)) => Some(pattern),
-        Some(Step::Key(_)) | None => None,
-    };
-    if !map.iter().any(|(known, _)| known == name) {
-        let inside = match row {
-            Some(_) => Tree::Rows(Vec::new()),
-            None => Tree::Map(Vec::new()),
-        };
-        map.push((name.clone(), inside));
-    }
-    let inside = map.iter_mut().find(|(known, _)| known == name).map(|(_, inside)| inside);
-    match (inside, row, rest) {
-        (Some(Tree::Rows(rows)), Some(pattern), [_, rest @ ..]) => {
-            let own = ("type".to_owned(), Tree::Value(quoted(pattern)));
-            let place = rows.iter().position(|row| row.first() == Some(&own)).unwrap_or_else(|| {
-                rows.push(vec![own]);
-                rows.len() - 1
-            });
-            put(&mut rows[place], rest, key, value);
-        }
-        (Some(Tree::Map(inside)), _, rest) => put(inside, rest, key, value),
-        (Some(Tree::Rows(_) | Tree::Value(_) | Tree::Kept(_) | Tree::Items(_)) | None, ..) => {
-            unreachable!("a change says one thing of a place")
-        }
-    }
-}
-
-/// Puts what one map says into another; the key that they disagree about, if there is one.
-fn merge(into: &mut Vec<(String, Tree)>, from: &[(String, Tree)]) -> Result<(), String> {
-    for (key, more) in from {
-        let Some((_, known)) = into.iter_mut().find(|(known, _)| known == key) else {
-            into.push((key.clone(), more.clone()));
-            continue;
-        };
-        match (known, more) {
-            (Tree::Map(known), Tree::Map(more)) => merge(known, more)?,
-            (Tree::Rows(known), Tree::Rows(more)) => {
-                for row in more {
-                    match known.iter_mut().find(|known| known.first() == row.first()) {
-                        Some(known) => merge(known, row)?,
-                        None => known.push(row.clone()),
-                    }
-                }
-            }
-            (Tree::Items(known), Tree::Items(more)) => {
-                let new: Vec<_> = more.iter().filter(|item| !known.contains(item)).cloned().collect();
-                known.extend(new);
-            }
-            (Tree::Value(_), Tree::Kept(_)) => {}
-            (known @ Tree::Kept(_), Tree::Value(_)) => *known = more.clone(),
-            (known, more) if *known == *more => {}
-            _ => return Err(key.clone()),
-        }
-    }
-    Ok(())
-}
-
-/// Whether there is a key of which both maps say something.
-fn overlap(one: &[(String, Tree)], other: &[(String, Tree)]) -> bool {
-    let is_shared = |one: &Tree, other: &Tree| match (one, other) {
-        (Tree::Map(one), Tree::Map(other)) => overlap(one, other),
-        (Tree::Rows(one), Tree::Rows(other)) => one.iter().any(|row| {
-            let same = other.iter().find(|other| other.first() == row.first());
-            same.is_some_and(|same| overlap(&row[1..], &same[1..]))
-        }),
-        _ => true,
-    };
-    one.iter().any(|(key, tree)| other.iter().any(|(known, other)| known == key && is_shared(tree, other)))
-}
-
-/// YAML.
-impl Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_map(f, &self.root, 0)
-    }
-}
-
-fn write_map(f: &mut fmt::Formatter<'_>, map: &[(String, Tree)], depth: usize) -> fmt::Result {
-    for (key, value) in map {
-        write!(f, "{:depth$}{}:", "", quoted_key(key))?;
-        write_value(f, value, depth)?;
-    }
-    Ok(())
-}
-
-fn write_value(f: &mut fmt::Formatter<'_>, value: &Tree, depth: usize) -> fmt::Result {
-    match value {
-        Tree::Value(value) | Tree::Kept(value) => writeln!(f, " {value}"),
-        Tree::Map(inside) => {
-            writeln!(f)?;
-            write_map(f, inside, depth + 2)
-        }
-        Tree::Rows(rows) => {
-            writeln!(f)?;
-            for (place, (key, value)) in rows.iter().flat_map(|row| row.iter().enumerate()) {
-                let mark = if place == 0 { "- " } else { "  " };
-                write!(f, "{:depth$}  {mark}{}:", "", quoted_key(key))?;
-                write_value(f, value, depth + 4)?;
-            }
-            Ok(())
-        }
-        Tree::Items(items) => {
-            writeln!(f)?;
-            items.iter().try_for_each(|item| writeln!(f, "{:depth$}  - {item}", ""))
-        }
-    }
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::change::Change;
+use super::change::Patch;
 use super::evidence::{Chart, Member, SeenDelivery, Times};
 use super::rules::timeouts::is_of_another_limit;
 use super::words::counted;
@@ -22,7 +22,7 @@ use crate::scenario::{
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Span;
-use redrive_core::book::{RuleBook, overlay};
+use redrive_core::book::{RuleBook, patch};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
@@ -47,7 +47,7 @@ const ALIKE_APART: Duration = Duration::from_secs(1);
 /// For how long it is played on after all has arrived.
 const SETTLE: Duration = Duration::from_hours(24);
 /// How often a run says how far it is, over all runs: so much is played for one examination.
-const LOOKS_MAX: u64 = 150;
+pub(super) const LOOKS_MAX: u64 = 150;
 
 /// What should become less by a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,23 +99,23 @@ pub(super) enum World {
 /// A change that may help, and how to find out.
 #[derive(Clone, Debug)]
 pub struct Proposed {
-    tries: Vec<(Change, Option<String>)>,
+    tries: Vec<(Patch, Option<String>)>,
     measure: Measure,
     world: World,
 }
 
 impl Proposed {
-    pub(super) fn new(change: Change, measure: Measure, world: World) -> Self {
+    pub(super) fn new(change: Patch, measure: Measure, world: World) -> Self {
         Self { tries: vec![(change, None)], measure, world }
     }
 
     /// What changes nothing about how deliveries go.
-    pub(super) fn unplayed(change: Change) -> Self {
+    pub(super) fn unplayed(change: Patch) -> Self {
         Self::new(change, Measure::Undelivered, World::Unplayed)
     }
 
     /// Another change to try if those before it do not help enough, with the advice that goes with it.
-    pub(super) fn or(mut self, change: Change, advice: String) -> Self {
+    pub(super) fn or(mut self, change: Patch, advice: String) -> Self {
         self.tries.push((change, Some(advice)));
         self
     }
@@ -176,7 +176,7 @@ impl fmt::Display for Gain {
 #[derive(Clone, Debug)]
 pub(super) enum Weighed {
     /// It helps.
-    Helps { change: Change, advice: Option<String>, gain: Option<Gain> },
+    Helps { change: Patch, advice: Option<String>, gain: Option<Gain> },
     /// What is proposed already helps as much.
     HelpedAlready,
     /// It would set a key that is set already.
@@ -185,6 +185,8 @@ pub(super) enum Weighed {
     HardlyHelps(Gain),
     /// It could not be played.
     Unknown,
+    /// It was not played: as much has been played as one examination may.
+    OutOfBudget,
 }
 
 /// What a run came to, of the deliveries that a finding is about.
@@ -215,18 +217,19 @@ impl Came {
 /// Plays changes.
 pub(super) struct Prover<'a> {
     chart: &'a Chart<'a>,
-    looks: u64,
+    /// How often runs may still say how far they are.
+    looks_left: u64,
     /// Everything that is proposed so far.
-    patch: Change,
+    patch: Patch,
 }
 
 impl<'a> Prover<'a> {
-    pub(super) fn new(chart: &'a Chart<'a>) -> Self {
-        Self { chart, looks: 0, patch: Change::new() }
+    pub(super) fn new(chart: &'a Chart<'a>, looks_max: u64) -> Self {
+        Self { chart, looks_left: looks_max, patch: Patch::new() }
     }
 
     /// Everything that is proposed so far.
-    pub(super) fn patch(self) -> Change {
+    pub(super) fn patch(self) -> Patch {
         self.patch
     }
 
@@ -251,14 +254,16 @@ impl<'a> Prover<'a> {
         }
         let played = dependency.and_then(|name| Played::of(self.chart, name, &proposed.world));
         let Some(played) = played else { return Weighed::Unknown };
-        let Some(best) = self.best(&played, proposed) else { return Weighed::Unknown };
+        let Some(best) = self.best(&played, proposed) else {
+            return if self.looks_left == 0 { Weighed::OutOfBudget } else { Weighed::Unknown };
+        };
         let (change, advice, gain) = best;
         if gain.is_some() {
             return Weighed::Helps { change, advice, gain: Some(gain) };
         }
         // Without what is proposed already it may have been worth it.
-        let alone = (!self.patch.is_empty())
-            .then(|| self.gain(&played, &Change::new(), &change, proposed.measure, 0));
+        let alone =
+            (!self.patch.is_empty()).then(|| self.gain(&played, &Patch::new(), &change, proposed.measure, 0));
         match alone.flatten() {
             Some(alone) if alone.is_some() => Weighed::HelpedAlready,
             Some(_) | None => Weighed::HardlyHelps(gain),
@@ -266,9 +271,9 @@ impl<'a> Prover<'a> {
     }
 
     /// The first change that is enough, or the one that gains most.
-    fn best(&mut self, played: &Played, proposed: &Proposed) -> Option<(Change, Option<String>, Gain)> {
+    fn best(&mut self, played: &Played, proposed: &Proposed) -> Option<(Patch, Option<String>, Gain)> {
         let patch = self.patch.clone();
-        let mut best: Option<(Change, Option<String>, Gain)> = None;
+        let mut best: Option<(Patch, Option<String>, Gain)> = None;
         for (change, advice) in &proposed.tries {
             if patch.merged(change).is_err() {
                 continue;
@@ -298,8 +303,8 @@ impl<'a> Prover<'a> {
     fn gain(
         &mut self,
         played: &Played,
-        made: &Change,
-        change: &Change,
+        made: &Patch,
+        change: &Patch,
         measure: Measure,
         seed: u64,
     ) -> Option<Gain> {
@@ -312,21 +317,24 @@ impl<'a> Prover<'a> {
     }
 
     /// The book with a change.
-    fn changed(&self, change: &Change) -> Option<Arc<RuleBook>> {
+    fn changed(&self, change: &Patch) -> Option<Arc<RuleBook>> {
         let evidence = self.chart.evidence;
         if change.is_empty() {
             return Some(Arc::clone(&evidence.book));
         }
-        let text = overlay::laid_over(evidence.text.as_deref()?, &change.to_string()).ok()?;
+        let text = patch::laid_over(evidence.text.as_deref()?, &change.to_string()).ok()?;
         evidence.book.read_changed(&text).book.map(Arc::new)
     }
 
     fn play(&mut self, played: &Played, book: &Arc<RuleBook>, seed: u64) -> Option<Came> {
         let plan = Plan { scenario: &played.scenario, book: Arc::clone(book), seed: seed + 1 };
-        let looks = &mut self.looks;
+        if self.looks_left == 0 {
+            return None;
+        }
+        let looks_left = &mut self.looks_left;
         let report = run(&plan, &mut |_| {
-            *looks += 1;
-            if *looks > LOOKS_MAX { Go::Stop } else { Go::On }
+            *looks_left = looks_left.saturating_sub(1);
+            if *looks_left == 0 { Go::Stop } else { Go::On }
         });
         let report = report.ok()?;
         let mut came = Came::default();

@@ -67,7 +67,7 @@ fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
     for Sick { name, book, examined, .. } in SICK.iter() {
         for finding in &examined.findings {
             let Some(change) = &finding.change else { continue };
-            let merged = redrive_core::book::overlay::laid_over(book, change).expect("both are YAML");
+            let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
             let problems = check(merged.as_bytes(), built_in()).problems;
             let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
             assert!(errors.is_empty(), "{name}: {}\n{change}\n{merged}\n{errors:#?}", finding.code);
@@ -140,6 +140,21 @@ fn the_worst_comes_first() {
 }
 
 #[test]
+fn a_budget_of_simulations_that_is_spent_is_reported() {
+    let policy = "retry_policies: { short: { initial: 1s, max: 6s, retries: 5 } }\n";
+    let sketch = cases::outage(Sketch::new(policy, "retry: short\n| breaker: none"), 90);
+    let exhausted = |looks_max| {
+        let findings = super::examine_within(&sketch.evidence(), looks_max).findings;
+        findings.into_iter().find(|finding| finding.code == "retries-exhausted").expect("it is found")
+    };
+    let spent = exhausted(0);
+    assert!(spent.advice.contains("the budget of simulations is spent"), "{spent:#?}");
+    assert_eq!((spent.change, spent.gain), (None, None));
+    let simulated = exhausted(super::proof::LOOKS_MAX);
+    assert!(!simulated.advice.contains("budget of simulations"), "{simulated:#?}");
+}
+
+#[test]
 fn explanations_are_sentences() {
     for diagnosis in all() {
         assert!(diagnosis.explanation.ends_with('.'), "{}", diagnosis.code);
@@ -198,7 +213,7 @@ fn no_two_findings_set_the_same_key_and_all_changes_are_one() {
         let together: Vec<String> = examined.change.iter().flat_map(|change| keys_of(change)).collect();
         assert_eq!(together.iter().collect::<BTreeSet<_>>(), apart, "{name}: {:?}", examined.change);
         let Some(change) = &examined.change else { continue };
-        let merged = redrive_core::book::overlay::laid_over(book, change).expect("both are YAML");
+        let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
         let problems = check(merged.as_bytes(), built_in()).problems;
         assert!(problems.iter().all(|problem| problem.severity != Severity::Error), "{name}: {problems:#?}");
     }

@@ -72,7 +72,7 @@ pub(super) const LINTS: &[Lint] = &[
                       traffic helps: the lint reckons how many calls come, by `facts.rate`, in the time that \
                       the attempts take at the least, and speaks only if they are fewer than the trip; without \
                       the fact, or where a service's rate is shared out among several dependencies and none \
-                      states its own, it cannot tell. Raise the trip above the attempts, count whole calls with \
+                      states its own, it cannot tell, and warns only of a breaker that the book chose itself. Raise the trip above the attempts, count whole calls with \
                       `count: call`, or use a failure rate.",
         bad: "version: 1\n\
               services:\n  \
@@ -270,7 +270,7 @@ fn single_request_trips<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
                              where little else is called"
                         );
                         let help = "state `facts.rate`, raise the trip, or count whole calls with `count: call`";
-                        findings.report_as(Severity::Info, place, message, help);
+                        findings.report(place, message, help);
                     }
                     findings.cannot_tell(place, "facts.rate");
                 }
@@ -440,7 +440,7 @@ mod tests {
         let cases = [
             ("little traffic",              book(ROW, "retry: standard, facts: { rate: 10/m }"), vec!["warning single-request-trips 5:75"]),
             ("much traffic",                book(ROW, "retry: standard, facts: { rate: 50/s }"), vec![]),
-            ("unknown traffic",             book(ROW, "retry: standard"), vec!["info single-request-trips 5:75", "untold single-request-trips facts.rate 5:75"]),
+            ("unknown traffic",             book(ROW, "retry: standard"), vec!["warning single-request-trips 5:75", "untold single-request-trips facts.rate 5:75"]),
             ("fewer attempts than the trip", book(ROW, "retry: worker, facts: { rate: 10/m }"), vec![]),
             ("a whole call counts once",    book("trip: { consecutive: 5 }, open: 60s, count: call", "retry: standard, facts: { rate: 10/m }"), vec![]),
             ("no time for so many",         book("trip: { consecutive: 6 }, open: 60s", "retry: short, facts: { rate: 10/m }")

@@ -3,6 +3,7 @@
 //! A limit is judged against what the rules allow: no attempt outlives its timeout, no delivery its deadline, and
 //! none is held for longer than `hold_max`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::alerts::each_list;
@@ -23,7 +24,7 @@ pub(super) const LINTS: &[Lint] = &[
         summary: "an alert whose condition cannot be met",
         explanation: "The alert reads as if it guarded something and can never fire: no share is above 100 %, no \
                       count is below 0, no attempt takes longer than its timeout, no delivery waits beyond its \
-                      deadline, and no breaker opens where there is none. People rely on it and are not notified. \
+                      deadline, no more wait than `waiting.events` allows, and no breaker opens where there is none. People rely on it and are not notified. \
                       Choose a limit that can be reached, or leave the alert out.",
         bad: "version: 1
 alerts:
@@ -118,7 +119,7 @@ fn alert_never_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
             findings.report(alert.span, message, "give a service a breaker, or leave the alert out");
         }
         let Some(limit) = alert.when.limit else { return };
-        if let Some(reason) = out_of_reach(alert.when.metric, limit, rows) {
+        if let Some(reason) = out_of_reach(&alert.when, limit, rows) {
             let message = format!("`{}` never fires: {reason}", alert.when);
             findings.report(alert.span, message, "choose a limit that can be reached");
         }
@@ -134,7 +135,7 @@ fn has_no_breaker(book: &Sections, rows: &[&Resolved<'_>]) -> bool {
 }
 
 /// Why the figure never gets there.
-fn out_of_reach(metric: Metric, limit: Limit, rows: &[&Resolved<'_>]) -> Option<String> {
+fn out_of_reach(when: &Condition, limit: Limit, rows: &[&Resolved<'_>]) -> Option<String> {
     if limit.op == Op::Below && is_nothing(limit.value) {
         return Some("nothing is below 0".to_owned());
     }
@@ -142,11 +143,16 @@ fn out_of_reach(metric: Metric, limit: Limit, rows: &[&Resolved<'_>]) -> Option<
         (Op::Above, Quantity::Share(share)) if share.get() >= 1.0 => {
             return Some("no share is above 100%".to_owned());
         }
+        (Op::Above | Op::AtLeast, Quantity::Count(bound)) if when.metric == Metric::ConsumerLag => {
+            let most = most_waiting(when, rows)?;
+            let is_met = bound < most || (bound == most && limit.op == Op::AtLeast);
+            return (!is_met).then(|| format!("`waiting.events` lets no more than {most} wait"));
+        }
         (Op::Above | Op::AtLeast, Quantity::Duration(bound)) => bound,
         (Op::Above | Op::AtLeast, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_))
         | (Op::Below | Op::AtMost, _) => return None,
     };
-    let (longest, what) = match metric {
+    let (longest, what) = match when.metric {
         Metric::LatencyP99 => (longest_attempt(rows)?, "no attempt takes longer than its timeout of"),
         Metric::OldestWaiting => (longest_deadline(rows)?, "no delivery waits longer than its deadline of"),
         Metric::ErrorRate
@@ -165,6 +171,14 @@ fn out_of_reach(metric: Metric, limit: Limit, rows: &[&Resolved<'_>]) -> Option<
         | Metric::Trouble(_) => return None,
     };
     (bound > longest).then(|| format!("{what} {}", show_duration(longest)))
+}
+
+/// How many deliveries may wait for what the alert looks at; none where it covers no service.
+fn most_waiting(when: &Condition, rows: &[&Resolved<'_>]) -> Option<u64> {
+    let services: BTreeMap<_, _> =
+        rows.iter().map(|row| (row.service.name.as_str(), row.waiting.events.value)).collect();
+    let limits = services.into_values();
+    if when.by.is_some() { limits.max() } else { limits.reduce(u64::saturating_add) }
 }
 
 /// How long an attempt may take; none where a program runs, whose time has limits of its own.
@@ -258,7 +272,11 @@ mod tests {
             ("less than none",                 "dead_letters < 0",            "timeout: 2s", never.clone()),
             ("beyond every timeout",           "latency_p99 > 6s over 1m",    "timeout: 2s", never.clone()),
             ("within one timeout",             "latency_p99 > 4s over 1m",    "timeout: 2s", vec![]),
-            ("beyond every deadline",          "oldest_waiting > 5h",         "deadline: 1h, hold_max: 8h", never),
+            ("beyond every deadline",          "oldest_waiting > 5h",         "deadline: 1h, hold_max: 8h", never.clone()),
+            ("more than may wait for one",     "consumer_lag > 20000000 by service", "waiting: { events: 100 }", never.clone()),
+            ("as many as may wait for one",    "consumer_lag >= 20000000 by service", "waiting: { events: 100 }", vec![]),
+            ("more than may wait for all",     "consumer_lag > 20000100",     "waiting: { events: 100 }", never),
+            ("as many as may wait for all",    "consumer_lag > 20000099",     "waiting: { events: 100 }", vec![]),
             ("a row without a deadline",       "oldest_waiting > 5h",         "hold_max: 8h", vec![]),
             ("at least nothing",               "dead_letters >= 0",           "timeout: 2s", always.clone()),
             ("few failures",                   "error_rate < 5% over 5m",     "timeout: 2s", always.clone()),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
 use crate::scenario::expectation::Value;
-use redrive_core::book::{RuleBook, overlay};
+use redrive_core::book::{RuleBook, patch};
 
 /// A finding and what would help.
 #[derive(Debug, Serialize)]
@@ -36,6 +36,8 @@ pub struct Proven {
     pub before: Value,
     /// What it is with the change.
     pub after: Value,
+    /// Both as people read them.
+    pub shown: [String; 2],
     /// What gets clearly worse by it, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub price: String,
@@ -72,7 +74,7 @@ pub fn advised(
     let mut again = Again { plan, watch, first: report, others: Vec::new(), attempts: 0 };
     let mut proven: Vec<(&Candidate, Gain)> = Vec::new();
     for candidates in changes.into_iter().take(CHANGES_MAX) {
-        let book = overlay::laid_over(book_text, &candidates[0].change).ok();
+        let book = patch::laid_over(book_text, &candidates[0].change.to_string()).ok();
         // Some changes make no book.
         let book = book.and_then(|text| plan.book.read_changed(&text).book).map(Arc::new);
         proven.extend(book.and_then(|book| again.proven(&book, candidates)).into_iter().flatten());
@@ -103,10 +105,11 @@ impl Proven {
     fn new(candidate: &Candidate, gain: Gain) -> Self {
         Self {
             words: candidate.words(),
-            change: candidate.change.clone(),
+            change: candidate.change.to_string(),
             metric: candidate.measure.as_str(),
             before: gain.before,
             after: gain.after,
+            shown: [gain.before.to_string(), gain.after.to_string()],
             price: gain.price.to_string(),
             seeds: SEEDS,
         }
@@ -209,7 +212,8 @@ dependencies:
             let findings = verdict(&before, &plan.book);
             let candidates = findings.iter().flat_map(|finding| &finding.candidates);
             for candidate in candidates.filter(|candidate| candidate.words().contains("jitter")) {
-                let changed = overlay::laid_over(GUARDED, &candidate.change).expect("both are YAML");
+                let changed =
+                    patch::laid_over(GUARDED, &candidate.change.to_string()).expect("both are YAML");
                 let book = Arc::new(book::read(&changed, built_in()).book.expect("a book"));
                 let after = play(&Plan { book, ..plan.clone() });
                 lucky += usize::from(candidate.gain(&before, &after).is_some());
@@ -241,10 +245,10 @@ services:
         let mut proven = told.iter().flat_map(|advised| &advised.advice).peekable();
         assert!(proven.peek().is_some(), "{told:#?}");
         for proven in proven {
-            let changed = overlay::laid_over(PROGRAMS, &proven.change).expect("both are YAML");
+            let changed = patch::laid_over(PROGRAMS, &proven.change).expect("both are YAML");
             let after = play(&Plan { book: read(&changed), ..plan.clone() });
             let candidates = told.iter().flat_map(|advised| &advised.finding.candidates);
-            let mut same = candidates.filter(|candidate| candidate.change == proven.change);
+            let mut same = candidates.filter(|candidate| candidate.change.to_string() == proven.change);
             let gains = same.find_map(|candidate| candidate.gain(&before, &after)).expect("it helps");
             assert_eq!(gains.after, proven.after, "{}", proven.words);
         }

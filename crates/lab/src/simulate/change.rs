@@ -4,8 +4,11 @@
 use redrive_core::book::RuleBook;
 use redrive_core::policy::catalog::{self, Kind};
 
-/// The keys that go before a change of something with that name, such as `from: standard`.
-pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<String> {
+/// A key and its value.
+type Beside = (&'static str, String);
+
+/// The key that goes before a change of something with that name, such as `from: standard`.
+pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<Beside> {
     beside_change_of(book, section, name, || {
         let sections = book.sections();
         let mut rows = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
@@ -19,19 +22,19 @@ pub(super) fn beside_change_of(
     section: &str,
     name: &str,
     kind: impl FnOnce() -> Option<Kind>,
-) -> Option<String> {
+) -> Option<Beside> {
     let sections = book.sections();
     match section {
         "retry_policies" => {
             let is_from_catalog = !sections.policies.contains_key(name) && catalog::policy(name).is_some();
-            is_from_catalog.then(|| format!("from: {name}"))
+            is_from_catalog.then(|| ("from", name.to_owned()))
         }
         "breakers" => {
             let is_from_catalog = !sections.breakers.contains_key(name) && catalog::breaker(name).is_some();
-            is_from_catalog.then(|| format!("from: {name}"))
+            is_from_catalog.then(|| ("from", name.to_owned()))
         }
         "dependencies" if !sections.dependencies.contains_key(name) => {
-            kind().map(|kind| format!("kind: {kind}"))
+            kind().map(|kind| ("kind", kind.to_string()))
         }
         _ => None,
     }

@@ -62,7 +62,7 @@ impl Checker {
 mod tests {
     use super::*;
 
-    const LANE: Lane = Lane { queue: 0, session: 7 };
+    const LANE: Lane = Lane(0);
 
     #[derive(Clone, Copy)]
     enum Act {

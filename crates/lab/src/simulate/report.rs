@@ -230,6 +230,8 @@ pub struct Expected {
     pub met: bool,
     /// What came; shares are from 0 to 1, times in seconds, and what never came is none.
     pub value: Value,
+    /// The same as people read it.
+    pub shown: String,
 }
 
 impl Report {
@@ -277,7 +279,12 @@ impl Report {
     #[must_use]
     pub fn expected(&self, expectation: &Expectation) -> Expected {
         let value = self.value(expectation.metric, expectation.of.as_deref());
-        Expected { expectation: expectation.to_string(), met: expectation.is_met_by(value), value }
+        Expected {
+            expectation: expectation.to_string(),
+            met: expectation.is_met_by(value),
+            value,
+            shown: value.to_string(),
+        }
     }
 }
 

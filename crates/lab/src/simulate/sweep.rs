@@ -13,6 +13,7 @@ use std::str::FromStr;
 pub use self::outcome::{Column, Row, Swept, swept};
 use super::change::beside_change;
 use redrive_core::book::RuleBook;
+use redrive_core::book::patch::{Patch, Step};
 use redrive_core::book::problem::suggest;
 use redrive_core::limits;
 use redrive_core::policy::catalog;
@@ -162,33 +163,20 @@ impl Sweep {
         })
     }
 
-    /// The part of the book that changes, as [`laid_over`](redrive_core::book::overlay::laid_over) takes it.
+    /// The part of the book that changes.
     #[must_use]
-    pub fn change(&self, book: &RuleBook, value: &str) -> String {
-        let beside = beside_change(book, &self.keys[0], &self.keys[1]).filter(|_| self.keys.len() > 2);
-        let mut part = value.to_owned();
-        let mut at = self.keys.len();
-        while at > 0 {
-            at -= 1;
-            let key = &self.keys[at];
+    pub fn change(&self, book: &RuleBook, value: &str) -> Patch {
+        let (last, place) = self.keys.split_last().expect("a path has keys");
+        let step = |(at, key): (usize, &String)| {
             // A row of `events` is one of a list, and found by its type.
-            let is_row = at > 1 && at + 1 < self.keys.len() && self.keys[at - 1] == "events";
-            part = match &beside {
-                _ if is_row => {
-                    at -= 1;
-                    let inside = part.strip_prefix("{ ").unwrap_or(&part);
-                    format!("{{ \"events\": [{{ \"type\": {}, {inside}] }}", quoted(key))
-                }
-                Some(beside) if at == 2 => format!("{{ {beside}, {}: {part} }}", quoted(key)),
-                Some(_) | None => format!("{{ {}: {part} }}", quoted(key)),
-            };
-        }
-        part
+            let is_row = at > 1 && self.keys[at - 1] == "events";
+            if is_row { Step::Row(key.clone()) } else { Step::Key(key.clone()) }
+        };
+        let place: Vec<Step> = place.iter().enumerate().map(step).collect();
+        let beside = beside_change(book, &self.keys[0], &self.keys[1]).filter(|_| self.keys.len() > 2);
+        let patch = beside.map(|(key, value)| Patch::new().set(&place[..2], key, value)).unwrap_or_default();
+        patch.set(&place, last, value)
     }
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// The names under a section that has names; none of one that has keys.

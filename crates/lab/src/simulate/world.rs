@@ -319,7 +319,7 @@ impl<'a> World<'a> {
                 Health::Well | Health::Down { .. } => self.settle(node, &settlement),
             },
             Effect::Load(load) => {
-                let page = self.nodes[node].store.load(&load);
+                let page = self.nodes[node].store.model.load(&load);
                 self.nodes[node].inbox.push_back(Input::Loaded(page));
             }
             Effect::WakeAt(at) => {
@@ -328,7 +328,7 @@ impl<'a> World<'a> {
                 self.agenda.plan(nanos(at.since(START)), Happening::Wake { node, run });
             }
             Effect::Keep(record) => {
-                self.nodes[node].store.breakers.insert(record.service_name.clone(), *record);
+                self.nodes[node].store.model.breakers.insert(record.service_name.clone(), *record);
             }
             // Nothing waits for a rule: the book never changes.
             Effect::Release(queue) => self.nodes[node].inbox.push_back(Input::Released(queue)),
@@ -466,7 +466,8 @@ impl<'a> World<'a> {
     }
 
     fn settle(&mut self, node: usize, settlement: &Settlement) {
-        let settled = self.nodes[node].store.settle(settlement);
+        let clock = self.clock();
+        let settled = self.nodes[node].store.settle(settlement, clock);
         #[cfg(test)]
         super::record_test::settled(settlement, settled.fate);
         if settled.fate == Fate::Written
@@ -540,7 +541,7 @@ impl<'a> World<'a> {
         for node in self.struck_by(fault) {
             let well = &mut self.nodes[node];
             let (Health::Down { since } | Health::Stalled { since }) = well.health else { continue };
-            well.store.absences.add(since, now);
+            well.store.model.absences.add(since, now);
             let was_down = well.engine.is_none();
             well.health = Health::Well;
             if was_down {
@@ -565,9 +566,9 @@ impl<'a> World<'a> {
             bounds: Bounds::OF_A_SERVER,
             now: self.clock(),
             queues: store.open_queues(),
-            paused: store.paused.clone(),
-            absences: store.absences.clone(),
-            breakers: store.breakers.values().cloned().collect(),
+            paused: store.model.paused.clone(),
+            absences: store.model.absences.clone(),
+            breakers: store.model.breakers.values().cloned().collect(),
             replays: Vec::new(),
             suspects_until: None,
         });

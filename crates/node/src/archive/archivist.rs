@@ -21,8 +21,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Archive, ArchiveFailure, Day, Entry};
+use crate::activity::{Activity, BreakerFacts};
 use crate::connectors::Drivers;
-use crate::happening::What;
 use crate::runtime::{Node, ReadError, SubmitError};
 use crate::store::EventView;
 
@@ -373,7 +373,7 @@ impl Task {
             tracing::warn!(error, "the archive does not get on: it is tried again, and events wait for it");
             let message =
                 format!("the archive does not get on, and events wait in the store for it: {error}");
-            self.node.pass_on(What::Alert, message);
+            self.node.publish_logged(Activity::alert(message));
         }
     }
 
@@ -390,7 +390,7 @@ impl Task {
                 let message = format!("the archive needs somebody: {error}; events wait in the store for it");
                 tracing::warn!(error, "the archive lets nobody in: events wait in the store for it");
                 self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
-                self.node.pass_on(What::Alert, message);
+                self.node.publish_logged(Activity::alert(message));
             }
             News::LetIn => {
                 tracing::info!("the archive lets us in again");
@@ -400,18 +400,18 @@ impl Task {
                 tracing::warn!(error, "the breaker of the archive is open: events are left out of it");
                 let message = format!("the breaker of the archive: events are left out of it; {error}");
                 self.node.raise_trouble(Trouble::ArchiveIncomplete, "", error);
-                self.node.pass_on(What::BreakerOpened, message);
+                self.node.publish_logged(Activity::BreakerOpened(breaker(message)));
             }
             News::Closed { left_out } => {
                 tracing::warn!(left_out, "the breaker of the archive is closed again");
                 let message = format!("the breaker of the archive, which {left_out} events were left out of");
-                self.node.pass_on(What::BreakerClosed, message);
+                self.node.publish_logged(Activity::BreakerClosed(breaker(message)));
             }
             News::TooSlow => {
                 tracing::warn!(%receipt, error, "an event is left out of the archive");
                 let message = format!("the event {receipt} is left out of the archive: {error}, twice");
                 self.node.raise_trouble(Trouble::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
-                self.node.pass_on(What::Alert, message);
+                self.node.publish_logged(Activity::alert(message));
             }
         }
     }
@@ -463,6 +463,11 @@ impl Forgetting {
             }
         }));
     }
+}
+
+/// The archive's own breaker.
+fn breaker(message: String) -> BreakerFacts {
+    BreakerFacts { message, dependency: None, failures: None }
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! the book keeps its own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use redrive_core::book::RuleBook;
 
 use super::Hook;
 use super::tally::{Counts, Tally};
+use crate::runtime::Switch;
 
 /// A source and how its calls were answered.
 #[derive(Debug)]
@@ -24,35 +26,32 @@ type All = BTreeMap<String, Arc<Opened>>;
 
 /// The sources of the book that holds; clones are the same.
 #[derive(Clone, Debug)]
-pub struct Hooks(Arc<RwLock<Arc<All>>>);
+pub struct Hooks(Arc<ArcSwap<All>>);
 
 impl Hooks {
     /// The sources of a book.
     #[must_use]
     pub fn new(book: &Arc<RuleBook>) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(opened(book, &All::new())))))
+        Self(Arc::new(ArcSwap::from_pointee(opened(book, &All::new()))))
     }
 
-    /// Another book holds from now on.
-    pub fn change(&self, book: &Arc<RuleBook>) {
-        let next = opened(book, &self.all());
-        *self.0.write().expect("nobody panics while swapping") = Arc::new(next);
+    /// Builds the sources of another book; they are open once the switch is made.
+    #[must_use]
+    pub fn prepare(&self, book: &Arc<RuleBook>) -> Switch {
+        let (hooks, next) = (Arc::clone(&self.0), Arc::new(opened(book, &self.0.load())));
+        Box::new(move || hooks.store(next))
     }
 
     /// The source of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Opened>> {
-        self.all().get(name).cloned()
+        self.0.load().get(name).cloned()
     }
 
     /// Every source with its counts, by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(String, Counts)> {
-        self.all().iter().map(|(name, opened)| (name.clone(), opened.tally.counts())).collect()
-    }
-
-    fn all(&self) -> Arc<All> {
-        Arc::clone(&self.0.read().expect("nobody panics while swapping"))
+        self.0.load().iter().map(|(name, opened)| (name.clone(), opened.tally.counts())).collect()
     }
 }
 

@@ -388,8 +388,8 @@ fn counts_outlive_a_change_of_the_book() {
     };
     let hooks = Hooks::new(&book("a"));
     hooks.get("a").expect("it is there").tally.count(Answered::Accepted, at(1));
-    hooks.change(&book("a"));
+    hooks.prepare(&book("a"))();
     assert_eq!(hooks.counts()[0].1.accepted, 1);
-    hooks.change(&book("b"));
+    hooks.prepare(&book("b"))();
     assert!(hooks.get("a").is_none() && hooks.counts()[0].1.accepted == 0);
 }

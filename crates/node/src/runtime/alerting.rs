@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use redrive_core::alerts::notice::{Notice, Stage};
 use redrive_core::alerts::{AlertState, AlertView};
-use redrive_core::book::RuleBook;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey, Subject};
 use redrive_core::time::Timestamp;
@@ -29,9 +28,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 use self::eyes::Eyes;
 use self::ledger::Ledger;
 pub use self::ledger::Told;
+use super::active_book::ActiveBooks;
 use super::inbox::SubmitJob;
 use super::{Node, Shared, SubmitError};
-use crate::happening::What;
+use crate::activity::Activity;
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Refusal, Submission, Submitted};
 
@@ -60,27 +60,21 @@ pub struct Alerts {
     pub recent: Vec<Told>,
 }
 
-/// The node's side: tells of new books, and sees how alerts stand.
+/// The node's side: sees how alerts stand.
 pub(super) struct Alerting {
-    books: watch::Sender<Arc<RuleBook>>,
     alerts: watch::Receiver<Arc<Alerts>>,
 }
 
 /// The other side, which runs.
 pub(super) struct Runner {
-    books: watch::Receiver<Arc<RuleBook>>,
+    books: ActiveBooks,
     alerts: watch::Sender<Arc<Alerts>>,
 }
 
 impl Alerting {
-    pub(super) fn new(book: Arc<RuleBook>) -> (Self, Runner) {
-        let (books, books_seen) = watch::channel(book);
+    pub(super) fn new(books: ActiveBooks) -> (Self, Runner) {
         let (alerts, alerts_seen) = watch::channel(Arc::default());
-        (Self { books, alerts: alerts_seen }, Runner { books: books_seen, alerts })
-    }
-
-    pub(super) fn change(&self, book: Arc<RuleBook>) {
-        self.books.send_replace(book);
+        (Self { alerts: alerts_seen }, Runner { books, alerts })
     }
 }
 
@@ -132,7 +126,7 @@ impl Node {
 
     /// Has the engine deliver a notice; one that was sent before is not sent again.
     async fn tell(&self, receiver: &str, event: Event) -> Result<(), TellError> {
-        let addressee = self.routes().to_receiver(receiver, event.event_type.as_str());
+        let addressee = self.active_book().to_receiver(receiver, event.event_type.as_str());
         let addressee = addressee.ok_or_else(|| TellError::NoReceiver(receiver.to_owned()))?;
         let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
         let (reply, answer) = oneshot::channel();
@@ -194,9 +188,11 @@ fn event(notice: &Notice) -> Event {
 pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
     let Some(memo) = recall(&node).await else { return };
     let Some(shared) = node.upgrade() else { return };
+    let followers = Arc::clone(&shared.followers);
     let now = Node { shared }.now();
-    let book = Arc::clone(&runner.books.borrow_and_update());
-    let mut ledger = Ledger::new(book, memo.as_deref(), now);
+    let active = Arc::clone(&runner.books.borrow_and_update());
+    let mut ledger = Ledger::new(Arc::clone(&active.book), memo.as_deref(), now);
+    followers.reach("alerts", active.generation);
     let mut eyes = Eyes::default();
     let mut saved_at = Instant::now();
     let mut trouble = Trouble::default();
@@ -210,7 +206,9 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
                 if changed.is_err() {
                     return;
                 }
-                ledger.change(Arc::clone(&runner.books.borrow_and_update()));
+                let active = Arc::clone(&runner.books.borrow_and_update());
+                ledger.change(Arc::clone(&active.book));
+                followers.reach("alerts", active.generation);
                 continue;
             }
             _ = tick.tick() => {}
@@ -267,12 +265,12 @@ fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
         let AlertView { name, severity, covers, value, .. } = alert;
         let value = value.as_deref().unwrap_or_default();
         tracing::warn!(alert = name, severity, covers, value, "an alert fires");
-        node.pass_on(What::Alert, format!("the {severity} alert {name} fires: {value}"));
+        node.publish_logged(Activity::alert(format!("the {severity} alert {name} fires: {value}")));
     }
     for alert in before.iter().filter(|alert| !is_in(now, alert)) {
         let AlertView { name, severity, covers, .. } = alert;
         tracing::info!(alert = name, severity, covers, "an alert is over");
-        node.pass_on(What::Alert, format!("the {severity} alert {name} is over"));
+        node.publish_logged(Activity::alert(format!("the {severity} alert {name} is over")));
     }
 }
 

@@ -3,7 +3,6 @@
 use redrive_core::alerts::{Trouble, TroubleSample, Troubles};
 
 use super::{Node, ReadError, SubmitError};
-use crate::happening::{Happening, What};
 use crate::store::Note;
 use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, RefusedBody};
 
@@ -57,35 +56,24 @@ impl Node {
 
     /// Counts that somebody came to that door with a bad key, token or signature: `/v1/hooks/NAME`, or `api`.
     pub fn count_unauthorized(&self, door: &str) {
-        self.shared.tidings.trail.unauthorized(door);
+        self.shared.feed.unauthorized(door);
     }
 
     /// Has people told at once of something that concerns a secret or the process, as the rule book routes it. One
     /// that lasts is told of once, until [`Self::clear_trouble`].
     pub fn raise_trouble(&self, trouble: Trouble, about: &str, why: &str) {
         let raise = |troubles: &mut Troubles, now| troubles.raise(trouble, about, why, now);
-        self.shared.tidings.with_troubles(|| self.now(), raise);
+        self.shared.feed.with_troubles(|| self.now(), raise);
     }
 
     /// It is over.
     pub fn clear_trouble(&self, trouble: Trouble, about: &str) {
-        self.shared.tidings.troubles().clear(trouble, about);
+        self.shared.feed.troubles().clear(trouble, about);
     }
 
     /// All that people are told of at once, as it stands.
     pub(super) fn troubles(&self) -> Vec<TroubleSample> {
-        self.shared.tidings.with_troubles(|| self.now(), Troubles::samples)
-    }
-
-    /// Tells the log and all who listen of something that needs words.
-    pub fn announce(&self, what: What, message: String) {
-        let now = self.now();
-        self.shared.tidings.tell(what, || Happening::told(what, now, message));
-    }
-
-    /// The same for what was logged already, by one who has more to say of it than words.
-    pub fn pass_on(&self, what: What, message: String) {
-        self.shared.tidings.pass_on(Happening::told(what, self.now(), message));
+        self.shared.feed.with_troubles(|| self.now(), Troubles::samples)
     }
 
     /// What was last remembered under that name.

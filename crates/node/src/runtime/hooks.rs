@@ -13,10 +13,10 @@ impl Node {
     /// Takes an event of a webhook, whose sender may not send it again: it goes by the waiting limits for
     /// those. It is durable when this returns.
     pub async fn submit_hook(&self, event: Event) -> Result<Taken, SubmitError> {
-        let routes = self.routes();
-        let mut addressees = routes.of(event.event_type.as_str()).to_vec();
+        let active = self.active_book();
+        let mut addressees = active.of(event.event_type.as_str()).to_vec();
         for addressee in &mut addressees {
-            addressee.bound.when_full = routes.when_full_of_webhook(&addressee.queue.service);
+            addressee.bound.when_full = active.when_full_of_webhook(&addressee.queue.service);
         }
         let submission =
             Submission { events: vec![Submitted { event: Arc::new(event), routes: addressees }] };

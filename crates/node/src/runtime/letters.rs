@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::CommandJob;
 use super::{Node, ReadError, Shared, SubmitError};
-use crate::happening::{Happening, What};
+use crate::activity::{Activity, ReplayFacts};
 use crate::store::Note;
 use crate::store::door::By;
 use crate::store::letter::{
@@ -188,7 +188,7 @@ impl Node {
 
     async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, OrderError> {
         let view = self.command(by, |answer| LetterCommand::Replay(Box::new(new), answer)).await?;
-        self.tell_replay(What::ReplayBegan, &view);
+        self.publish(Activity::ReplayBegan(facts(&view)));
         Ok(view)
     }
 
@@ -200,15 +200,8 @@ impl Node {
         by: &By,
     ) -> Result<ReplayView, OrderError> {
         let view = self.command(by, |answer| LetterCommand::Change { replay, act, answer }).await?;
-        self.tell_replay(What::ReplayChanged, &view);
+        self.publish(Activity::ReplayChanged(facts(&view)));
         Ok(view)
-    }
-
-    fn tell_replay(&self, what: What, view: &ReplayView) {
-        let now = self.now();
-        let message = format!("replay {} is {}: {}", view.id, view.state, view.what);
-        let happening = || Happening { replay: Some(view.id.0), ..Happening::told(what, now, message) };
-        self.shared.tidings.tell(what, happening);
     }
 
     /// Gives up a letter; says how many waited behind it.
@@ -372,14 +365,20 @@ impl Node {
     fn tell_held(&self, session: &HeldSession, now: Timestamp) {
         let HeldSession { queue, session: key, letter, event_type, since: _, behind } = session;
         let message = format!("{behind} wait behind this dead letter; replay, edit, skip or purge it");
-        self.shared.tidings.tell(What::SessionHeld, || Happening {
-            service: Some(queue.to_string()),
-            delivery: Some(letter.to_string()),
-            event_type: Some(event_type.clone()),
-            session: Some(key.clone()),
-            ..Happening::told(What::SessionHeld, now, message)
-        });
+        let activity = Activity::SessionHeld {
+            service: queue.to_string(),
+            delivery: letter.to_string(),
+            event_type: event_type.clone(),
+            session: key.clone(),
+            message,
+        };
+        self.shared.feed.publish(now, activity);
     }
+}
+
+fn facts(view: &ReplayView) -> ReplayFacts {
+    let message = format!("replay {} is {}: {}", view.id, view.state, view.what);
+    ReplayFacts { message, replay: view.id.0 }
 }
 
 fn many(letters: u64) -> String {

@@ -1,56 +1,59 @@
-//! The store's readers: each answers one question at a time, and whoever finds none waits for one.
+//! The store's readers: each answers one question at a time, and a question that finds none waits for one.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{READERS_MAX, ReadError};
+use tokio::sync::Semaphore;
+
+use super::ReadError;
 use crate::store::{Reader, Store, StoreError};
 
-/// Readers, and who waits for one.
-pub(super) struct Readers {
-    idle: Mutex<Idle>,
-    returned: Condvar,
-}
+/// Readers, and so questions answered at once.
+const READERS_MAX: usize = 4;
 
-struct Idle {
-    readers: Vec<Box<dyn Reader>>,
-    is_closed: bool,
+/// The idle readers.
+pub(super) struct Readers {
+    /// As many permits as there are readers; closed when no more questions are answered.
+    free: Semaphore,
+    idle: Mutex<Vec<Box<dyn Reader>>>,
 }
 
 impl Readers {
-    pub(super) fn new(store: &dyn Store) -> Result<Self, StoreError> {
+    pub(super) fn new(store: &dyn Store) -> Result<Arc<Self>, StoreError> {
         let readers: Result<Vec<_>, _> = (0..READERS_MAX).map(|_| store.reader()).collect();
-        let idle = Idle { readers: readers?, is_closed: false };
-        Ok(Self { idle: Mutex::new(idle), returned: Condvar::new() })
+        Ok(Arc::new(Self { free: Semaphore::new(READERS_MAX), idle: Mutex::new(readers?) }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().expect("nobody panics while holding this list")
+    /// Answers a question on a thread that may wait for the disk.
+    pub(super) async fn ask<T, F>(self: Arc<Self>, question: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
+    {
+        // Questions wait here, and not on the threads that names of targets are looked up on.
+        let permit = self.free.acquire().await.map_err(|_| ReadError::Stopping)?;
+        permit.forget();
+        let asked = tokio::task::spawn_blocking(move || {
+            let reader = self.idle().pop().ok_or(ReadError::Stopping)?;
+            let answer = std::panic::catch_unwind(AssertUnwindSafe(|| question(reader.as_ref())));
+            let mut idle = self.idle();
+            if !self.free.is_closed() {
+                idle.push(reader);
+            }
+            drop(idle);
+            self.free.add_permits(1);
+            Ok(answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+        });
+        asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    pub(super) fn ask<T>(
-        &self,
-        question: impl FnOnce(&dyn Reader) -> Result<T, StoreError>,
-    ) -> Result<T, ReadError> {
-        let is_needed = |idle: &mut Idle| idle.readers.is_empty() && !idle.is_closed;
-        let waited = self.returned.wait_while(self.lock(), is_needed);
-        let reader = waited.expect("nobody panics while holding this list").readers.pop();
-        let Some(reader) = reader else { return Err(ReadError::Stopping) };
-        let answer = std::panic::catch_unwind(AssertUnwindSafe(|| question(reader.as_ref())));
-        let mut idle = self.lock();
-        if !idle.is_closed {
-            idle.readers.push(reader);
-        }
-        drop(idle);
-        self.returned.notify_one();
-        Ok(answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
-    }
-
-    /// Answers no more questions: a store that nobody reads can put its file in order when it closes.
+    /// Answers no more questions: a store without readers can put its file in order when it closes.
     pub(super) fn close(&self) {
-        let closed = Idle { readers: Vec::new(), is_closed: true };
-        let open = std::mem::replace(&mut *self.lock(), closed);
-        self.returned.notify_all();
-        drop(open);
+        self.free.close();
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Reader>>> {
+        self.idle.lock().expect("nothing panics while the list is locked")
     }
 }

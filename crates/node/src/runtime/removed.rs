@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::letters::order_of;
 use super::{Message, Node, OrderError, ReadError, SelectError, Shared, SubmitError};
-use crate::happening::{Happening, What};
+use crate::activity::{Activity, AlertFacts};
 use crate::store::door::By;
 use crate::store::letter::{LetterCommand, Reassign, ReassignScope, ReassignStep, Reassignment, Redirect};
 
@@ -210,10 +210,8 @@ impl Node {
             // The log has it too, as a warning.
             let message =
                 format!("configuration: {what} ({waiting} waiting); put it back, or use `redrive removed`");
-            self.shared.tidings.tell(What::Alert, || Happening {
-                service: Some(queue.to_string()),
-                ..Happening::told(What::Alert, now, message)
-            });
+            let facts = AlertFacts { service: Some(queue.to_string()), message, ..AlertFacts::default() };
+            self.shared.feed.publish(now, Activity::Alert(facts));
         }
         Ok(())
     }
@@ -221,17 +219,17 @@ impl Node {
 
 /// Looks at removed queues at the start, after each reload and now and then, for as long as the node lives.
 pub(super) async fn watch(node: Weak<Shared>) {
+    let Some(mut books) = node.upgrade().map(|shared| shared.books.subscribe()) else { return };
     let (mut told, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
     loop {
         let Some(shared) = node.upgrade() else { return };
-        let changed = Arc::clone(&shared.book_changed);
-        let reloaded = changed.notified();
+        books.mark_unchanged();
         if let Err(error) = (Node { shared }).look_at_removed(&mut told).await {
             tracing::debug!(%error, "removed services could not be looked at");
         }
         // Whichever comes first.
-        wait = match tokio::time::timeout(wait, reloaded).await {
-            Ok(()) => LOOK_AGAIN_AFTER,
+        wait = match tokio::time::timeout(wait, books.changed()).await {
+            Ok(_) => LOOK_AGAIN_AFTER,
             Err(_) => WATCH_EVERY,
         };
     }

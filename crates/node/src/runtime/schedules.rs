@@ -15,7 +15,6 @@ mod tests;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::book::RuleBook;
 use redrive_core::letters::reprocess::Occasion;
 use redrive_core::schedule::plan::{Act, Plan, plans};
 use redrive_core::time::Timestamp;
@@ -24,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::desk::{Desk, Job, REGISTER, Task};
+use super::active_book::ActiveBooks;
 use super::{Node, Shared, SubmitError};
 use crate::store::Refusal;
 use redrive::clock::wall_clock;
@@ -54,15 +54,14 @@ pub struct ScheduleView {
     pub trouble: Option<String>,
 }
 
-/// The node's side: tells of new books, and sees how schedules stand.
+/// The node's side: sees how schedules stand.
 pub(super) struct Schedules {
-    books: watch::Sender<Arc<RuleBook>>,
     views: watch::Receiver<Arc<[ScheduleView]>>,
 }
 
 /// The other side, which runs.
 pub(super) struct Runner {
-    books: watch::Receiver<Arc<RuleBook>>,
+    books: ActiveBooks,
     views: watch::Sender<Arc<[ScheduleView]>>,
     wall: Wall,
 }
@@ -77,14 +76,9 @@ pub(super) enum Wall {
 }
 
 impl Schedules {
-    pub(super) fn new(book: Arc<RuleBook>, wall: Wall) -> (Self, Runner) {
-        let (books, books_seen) = watch::channel(book);
+    pub(super) fn new(books: ActiveBooks, wall: Wall) -> (Self, Runner) {
         let (views, views_seen) = watch::channel(Arc::default());
-        (Self { books, views: views_seen }, Runner { books: books_seen, views, wall })
-    }
-
-    pub(super) fn change(&self, book: Arc<RuleBook>) {
-        self.books.send_replace(book);
+        (Self { views: views_seen }, Runner { books, views, wall })
     }
 }
 
@@ -211,14 +205,15 @@ fn wait(desk: &Desk, now: Timestamp) -> Duration {
 
 /// Goes by the newest book from now on; none when the node is gone.
 async fn change(node: &Weak<Shared>, desk: &mut Desk, runner: &mut Runner) -> Option<()> {
-    let book = Arc::clone(&runner.books.borrow_and_update());
+    let active = Arc::clone(&runner.books.borrow_and_update());
     let mut remembered = Vec::new();
-    for plan in plans(&book) {
+    for plan in plans(&active.book) {
         let name = plan.memo_name();
         let memo = if desk.knows(&name) { None } else { recall(node, &name).await? };
         remembered.push((plan, memo));
     }
     desk.take(remembered, runner.wall.now());
+    node.upgrade()?.followers.reach("schedules", active.generation);
     Some(())
 }
 

@@ -1,10 +1,10 @@
 //! The live shell: feeds the engine with what happens and carries out what it decides.
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Settlement, Signal};
+use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Settlement, Signal};
 use redrive_core::figures::Figures;
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
@@ -13,13 +13,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::active_book::{ActiveBook, ActiveBooks, Followers};
 use super::breakers::News;
 use super::inbox::{Inbox, NoteJob, Work};
-use super::routes::Routes;
-use super::{Answer, Message, Snapshot, Step, Stopped, Tidings};
-use crate::happening::{Happening, What};
+use super::{Answer, Message, Snapshot, Stopped};
+use crate::activity::{Activity, ActivityFeed};
 use crate::store::{self, Note, Submission, Submitted, WhenFull};
-use crate::target::registry::Targets;
 use redrive::clock::{Clock, STEP_MIN, wall_clock};
 
 /// Messages taken in one go.
@@ -30,13 +29,14 @@ const CLOCK_EVERY: Duration = Duration::from_secs(1);
 /// The engine and its hands.
 pub(super) struct Shell {
     engine: Engine,
-    targets: Targets,
+    /// What engine and targets go by.
+    active: Arc<ActiveBook>,
     inbox: Arc<Inbox>,
     /// What the engine wants written, until all messages at hand are taken in.
     outbox: Work,
     own: mpsc::Sender<Message>,
     clock: Clock,
-    tidings: Tidings,
+    feed: ActivityFeed,
     onward: Onward,
     calls: HashMap<CallId, AbortHandle>,
     /// Calls that ended because we stop.
@@ -55,8 +55,9 @@ pub(super) struct Onward {
     pub reprocess: mpsc::Sender<DependencyName>,
     /// What breakers go through.
     pub turns: mpsc::Sender<News>,
-    /// Who wants what is told of workers.
-    pub routes: Arc<RwLock<Arc<Routes>>>,
+    /// The book to go by.
+    pub books: ActiveBooks,
+    pub followers: Arc<Followers>,
 }
 
 struct Stopping {
@@ -67,22 +68,23 @@ struct Stopping {
 impl Shell {
     pub(super) fn new(
         engine: Engine,
-        targets: Targets,
         inbox: Arc<Inbox>,
         own: mpsc::Sender<Message>,
         clock: Clock,
-        tidings: Tidings,
-        onward: Onward,
+        feed: ActivityFeed,
+        mut onward: Onward,
     ) -> Self {
         let drift = drift(&clock);
+        let active = Arc::clone(&onward.books.borrow_and_update());
+        onward.followers.reach("engine", active.generation);
         Self {
             engine,
-            targets,
+            active,
             inbox,
             outbox: Work::default(),
             own,
             clock,
-            tidings,
+            feed,
             onward,
             calls: HashMap::new(),
             interrupted: 0,
@@ -110,6 +112,8 @@ impl Shell {
                     if count == 0 {
                         return;
                     }
+                    // What a batch has accepted was routed by this book or an earlier one.
+                    self.follow_book();
                     for message in taken.drain(..) {
                         self.take(message);
                     }
@@ -119,9 +123,25 @@ impl Shell {
                     self.feed(Input::Tick);
                     self.hand_over();
                 }
+                Ok(()) = self.onward.books.changed() => {
+                    self.change_book();
+                    self.hand_over();
+                }
                 _ = look_at_clock.tick() => self.look_at_clock(),
             }
         }
+    }
+
+    fn follow_book(&mut self) {
+        if self.onward.books.has_changed().unwrap_or(false) {
+            self.change_book();
+        }
+    }
+
+    fn change_book(&mut self) {
+        self.active = Arc::clone(&self.onward.books.borrow_and_update());
+        self.feed(Input::Book(Arc::clone(&self.active.book)));
+        self.onward.followers.reach("engine", self.active.generation);
     }
 
     fn next_wake(&self) -> Option<Instant> {
@@ -150,10 +170,6 @@ impl Shell {
                 self.interrupted += usize::from(ending == Ending::Interrupted);
                 self.feed(Input::Ended { call, ending });
             }
-            Message::Book(book, targets) => {
-                self.targets = targets;
-                self.feed(Input::Book(book));
-            }
             Message::Look(reply) => {
                 let _ = reply.send(self.snapshot());
             }
@@ -165,7 +181,7 @@ impl Shell {
             }
             Message::Stop { within, reply } => {
                 self.stopping = Some(Stopping { until: Instant::now() + within, reply });
-                self.targets.stop(within);
+                self.active.targets.stop(within);
                 self.feed(Input::Stop);
             }
         }
@@ -173,7 +189,7 @@ impl Shell {
 
     /// Counts what came in, and how it was answered.
     fn count(&mut self, answer: &Answer) {
-        let Ok(taken) = answer else { return self.tidings.trail.refused() };
+        let Ok(taken) = answer else { return self.feed.refused() };
         let now = self.clock.now();
         let intake = &mut Arc::make_mut(&mut self.figures).intake;
         for taken in taken {
@@ -193,11 +209,11 @@ impl Shell {
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        let intake = self.tidings.trail.intake(&self.figures.intake);
+        let intake = self.feed.intake(&self.figures.intake);
         if intake != self.figures.intake {
             let figures = Arc::make_mut(&mut self.figures);
             figures.intake = intake;
-            figures.turned_away = self.tidings.trail.turned_away();
+            figures.turned_away = self.feed.turned_away();
         }
         let now = self.clock.now();
         Snapshot {
@@ -245,8 +261,7 @@ impl Shell {
     /// Has what is told of a settlement written with it, as far as somebody wants it.
     fn emit(&mut self, settlement: &Settlement) {
         for event in &settlement.emits {
-            let routes = Arc::clone(&self.onward.routes.read().expect("nobody panics while swapping"));
-            let mut routes = routes.of(event.event_type.as_str()).to_vec();
+            let mut routes = self.active.of(event.event_type.as_str()).to_vec();
             for addressee in &mut routes {
                 // Nobody is there who could send it again.
                 addressee.bound.when_full = WhenFull::DeadLetter;
@@ -276,28 +291,14 @@ impl Shell {
             // One that finds no place is missed on the record, and nowhere else.
             let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
         }
-        self.announce(&signal);
-        self.tidings.trail.tell(|| Step::Signal(signal));
-    }
-
-    fn announce(&self, signal: &Signal) {
-        if let Signal::Stale(delivery) = signal {
+        if let Signal::Stale(delivery) = &*signal {
             tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
         }
-        // Most of what happens is that something was delivered, and mostly nobody asks.
-        let is_delivery =
-            matches!(signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
-        if is_delivery && !self.tidings.is_wanted(What::Delivered) {
-            return self.tidings.count(What::Delivered);
-        }
-        self.tidings.raise(signal, || self.clock.now());
-        if let Some(happening) = Happening::of(signal, self.clock.now()) {
-            self.tidings.tell(happening.what, || happening);
-        }
+        self.feed.publish_signal(signal, || self.clock.now());
     }
 
     fn start(&mut self, call: Arc<Call>) {
-        let target = self.targets.get(&call.queue);
+        let target = self.active.targets.get(&call.queue);
         let (id, own) = (call.id, self.own.clone());
         let limit = target.as_ref().map_or(call.limit, |target| target.ends_within(call.limit));
         let task = tokio::spawn(async move {
@@ -350,7 +351,7 @@ impl Shell {
             let seconds = step / 1_000_000_000;
             let now = self.clock.now();
             let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
-            self.tidings.tell(What::ClockStepped, || Happening::told(What::ClockStepped, now, message));
+            self.feed.publish(now, Activity::ClockStepped(message.into()));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A node with a store that fails when asked to, and a target that answers when asked to.
 
+mod books;
 mod doors;
 
 use std::collections::BTreeMap;

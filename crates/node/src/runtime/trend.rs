@@ -1,14 +1,14 @@
 //! How it has been lately: of everything, of each queue and of each dependency, up to a day back.
 //!
-//! One task looks at the node's figures every few seconds and owns what it has seen; whoever asks sends it a
-//! question. Nothing of it is kept over a restart, and every answer says since when it knows.
+//! One task looks at the node's figures every few seconds. Nothing is kept over a restart, and every answer says
+//! since when it knows.
 //!
 //! Invariant: memory is bounded by [`QUEUES_MAX`], [`DEPENDENCIES_MAX`] and what a ring holds.
 
 mod ring;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redrive_core::book::own_book::is_own;
@@ -17,7 +17,6 @@ use redrive_core::figures::QueueFigures;
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::breaker::{Phase, State};
 use redrive_core::time::Timestamp;
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::ring::{Known, LOOK_EVERY, Now, Rings};
@@ -29,8 +28,6 @@ use crate::store::{Counts, QueueCounts};
 const QUEUES_MAX: usize = 200;
 /// Dependencies that are.
 const DEPENDENCIES_MAX: usize = 200;
-/// Questions that may wait.
-const QUESTIONS_MAX: usize = 16;
 /// What is lately.
 const LATELY: Duration = Duration::from_mins(1);
 
@@ -73,64 +70,52 @@ pub struct Lately {
     pub active_at: Option<Timestamp>,
 }
 
-pub(super) enum Question {
-    Trend(TrendOf, Span, oneshot::Sender<Option<Trend>>),
-    Lately(oneshot::Sender<BTreeMap<Arc<QueueName>, Lately>>),
-}
-
-/// Where it is asked.
-pub(super) type Desk = mpsc::Sender<Question>;
-
-pub(super) fn desk() -> (Desk, mpsc::Receiver<Question>) {
-    mpsc::channel(QUESTIONS_MAX)
-}
-
 impl Node {
     /// How it has been; none if nothing is known of that.
-    pub async fn trend(&self, of: TrendOf, span: Span) -> Option<Trend> {
-        let (reply, answer) = oneshot::channel();
-        self.shared.trend.send(Question::Trend(of, span, reply)).await.ok()?;
-        answer.await.ok()?
+    #[must_use]
+    pub fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
+        self.shared.trends.lock().trend(of, span)
     }
 
-    /// How every queue has been in the last minute; empty when the node stops.
-    pub async fn lately(&self) -> BTreeMap<Arc<QueueName>, Lately> {
-        let (reply, answer) = oneshot::channel();
-        if self.shared.trend.send(Question::Lately(reply)).await.is_err() {
-            return BTreeMap::new();
-        }
-        answer.await.unwrap_or_default()
+    /// How every queue has been in the last minute.
+    #[must_use]
+    pub fn lately(&self) -> BTreeMap<Arc<QueueName>, Lately> {
+        self.shared.trends.lock().lately()
     }
 }
 
 /// Looks until the node is gone.
-pub(super) async fn watch(shared: Weak<Shared>, mut questions: mpsc::Receiver<Question>) {
-    let Some(since) = shared.upgrade().map(|shared| shared.started_at) else { return };
-    let mut seen = Seen {
-        since,
-        looks: 0,
-        all: Rings::default(),
-        queues: BTreeMap::new(),
-        dependencies: BTreeMap::new(),
-    };
+pub(super) async fn watch(shared: Weak<Shared>) {
     let mut ticks = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
-            biased;
-            question = questions.recv() => match question {
-                None => return,
-                Some(question) => seen.answer(question),
-            },
-            _ = ticks.tick() => {
-                let Some(shared) = shared.upgrade() else { return };
-                let node = Node { shared };
-                let Some(snapshot) = node.snapshot().await else { return };
-                // A store that cannot be read leaves what waits unknown, and everything else as it is.
-                let counts = node.read(|reader| reader.counts()).await.unwrap_or_default();
-                seen.look(&snapshot, &counts, node.now());
-            }
-        }
+        ticks.tick().await;
+        let Some(shared) = shared.upgrade() else { return };
+        let node = Node { shared };
+        let Some(snapshot) = node.snapshot().await else { return };
+        // A store that cannot be read leaves what waits unknown, and everything else as it is.
+        let counts = node.read(|reader| reader.counts()).await.unwrap_or_default();
+        node.shared.trends.lock().look(&snapshot, &counts, node.now());
+    }
+}
+
+/// What the task has seen, for all who ask.
+pub(super) struct Trends(Mutex<Seen>);
+
+impl Trends {
+    pub(super) fn new(since: Timestamp) -> Self {
+        Self(Mutex::new(Seen {
+            since,
+            looks: 0,
+            all: Rings::default(),
+            queues: BTreeMap::new(),
+            dependencies: BTreeMap::new(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        // What is looked at next replaces whatever was left half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,14 +163,6 @@ impl Seen {
             }
         }
         self.all.look(self.looks, all, now);
-    }
-
-    /// Whoever asked may have gone.
-    fn answer(&self, question: Question) {
-        match question {
-            Question::Trend(of, span, reply) => drop(reply.send(self.trend(&of, span))),
-            Question::Lately(reply) => drop(reply.send(self.lately())),
-        }
     }
 
     fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {

@@ -16,14 +16,15 @@ use redrive_core::engine::{Fate, Input, Settlement};
 use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
+use super::active_book::ActiveBooks;
 use super::health::Chart;
 use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, Work};
-use super::{Answer, BackupJob, Doer, Message, Step, SubmitError, Tidings, Waiter};
-use crate::happening::{Happening, What};
+use super::{Answer, BackupJob, Doer, Message, SubmitError, Waiter};
+use crate::activity::{Activity, ActivityFeed};
 use crate::store::door::Deed;
 use crate::store::letter::GivenCommand;
 use crate::store::{
-    Batch, Keep, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
+    Batch, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
 };
 use redrive::clock::Clock;
 
@@ -89,9 +90,9 @@ pub(super) struct Writer {
     pub inbox: Arc<Inbox>,
     pub engine: mpsc::Sender<Message>,
     pub clock: Clock,
-    pub tidings: Tidings,
+    pub feed: ActivityFeed,
     pub chart: Chart,
-    pub keep: Arc<std::sync::RwLock<Keep>>,
+    pub books: ActiveBooks,
     pub state: WriterState,
 }
 
@@ -202,7 +203,7 @@ impl Writer {
     fn work(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
         if let Room::Short { free_bytes, needed_bytes } = self.state.room {
             for job in work.submissions.drain(..) {
-                self.tidings.trail.refused();
+                self.feed.refused();
                 let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
             }
             let (adding, others): (Vec<_>, Vec<_>) =
@@ -246,7 +247,7 @@ impl Writer {
             Err(error) => {
                 let why = not_written(&error);
                 for reply in waiters {
-                    self.tidings.trail.refused();
+                    self.feed.refused();
                     let _ = reply.send(Err(why.clone()));
                 }
                 refuse_commands(doers, &why);
@@ -299,13 +300,7 @@ impl Writer {
     fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
         for (submitted, taken) in submission.events.iter().zip(taken) {
             if taken.seen == Seen::First {
-                let what = if submitted.routes.is_empty() { What::Unrouted } else { What::Accepted };
-                self.tidings.tell(what, || Happening::about(what, now, &submitted.event));
-                self.tidings.trail.tell(|| Step::Accepted {
-                    event: Arc::clone(&submitted.event),
-                    deliveries: taken.deliveries,
-                    at: now,
-                });
+                self.feed.publish_accepted(&submitted.event, taken.deliveries, now);
             }
         }
     }
@@ -349,7 +344,7 @@ impl Writer {
         now: Timestamp,
     ) {
         self.chart.store_fails(now, error.to_string());
-        self.tidings.tell(What::StoreFailing, || Happening::told(What::StoreFailing, now, error.to_string()));
+        self.feed.publish(now, Activity::StoreFailing(error.to_string().into()));
         let reopen = error.wants_reopening();
         let notes = refuse_asked(notes, &not_written(error));
         let reason = error.to_string();
@@ -360,7 +355,7 @@ impl Writer {
     /// While the store fails: refuses what comes from outside, keeps what is in hand, and tries again.
     fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
         for job in work.submissions.drain(..) {
-            self.tidings.trail.refused();
+            self.feed.refused();
             let _ = job.reply.send(Err(still_failing()));
         }
         let doers = work.commands.drain(..).map(|job| job.reply).collect();
@@ -400,7 +395,7 @@ impl Writer {
         let written = self.store.write(&batch, now)?;
         self.state.written_at = Instant::now();
         self.chart.store_heals();
-        self.tidings.tell(What::StoreHealed, || Happening::new(What::StoreHealed, now));
+        self.feed.publish(now, Activity::StoreHealed);
         let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), Vec::new(), now);
         let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);
         digest.inputs.extend(alive.map(|view| Input::Replay(view.job())));
@@ -421,7 +416,7 @@ impl Writer {
             return;
         }
         self.state.housekept_at = Instant::now();
-        let keep = self.keep.read().expect("nobody panics while swapping").clone();
+        let keep = self.books.borrow().keep.clone();
         match self.store.housekeep(&keep, self.clock.now()) {
             Ok(chores) => self.state.more_to_keep = chores.more,
             Err(error) => {

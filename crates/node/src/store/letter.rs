@@ -14,8 +14,10 @@ use redrive_core::engine::story::Story;
 use redrive_core::engine::{Death, QueueName};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, Receipt};
+pub use redrive_core::letters::LetterNumber;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
+pub use redrive_core::letters::replay::ReplayAct;
 use redrive_core::letters::replay::{Origin, Pace, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
 use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
@@ -25,11 +27,6 @@ pub(super) use self::reassign::Whole;
 pub use self::reassign::{Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment};
 use super::DeliveryView;
 use super::door::By;
-
-/// A letter's number: letters that died later have larger ones, and one that dies again gets a new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LetterNumber(pub u64);
 
 /// Which kind of letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -401,17 +398,6 @@ pub struct Redirect {
     pub order: redrive_core::book::model::Order,
 }
 
-/// What may be done to a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayAct {
-    /// It sends nothing more for now.
-    Pause,
-    /// It goes on; a canary begins with one letter again.
-    Resume,
-    /// It ends; letters that were not sent stay dead, and free for others.
-    Cancel,
-}
-
 /// Letters to delete.
 #[derive(Clone, Debug)]
 pub struct Purge {
@@ -419,7 +405,7 @@ pub struct Purge {
     pub selection: Selection,
     /// The filter in words, for the audit.
     pub what: String,
-    /// Letters that are looked at in this step, at most.
+    /// The most letters that are found in this step.
     pub rows_max: usize,
     /// Where the last step ended; none begins.
     pub after: Option<PurgeCursor>,
@@ -618,6 +604,7 @@ pub struct HeldCursor(pub(super) i64);
 
 /// One act on record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AuditRecord {
     /// Its number; later acts have larger ones.
     pub number: u64,

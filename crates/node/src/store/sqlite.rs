@@ -50,6 +50,7 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::engine::{Load, Page};
@@ -57,14 +58,14 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use self::anchor::Pinned;
-use self::copy::{Copying, Stepped, Ticket};
+use self::copy::{Copying, Stepped};
 use self::core::{Core, Identity};
 use self::fault::Fault;
 use self::lock::{Lock, not_read};
 use self::lost::Walk;
 use self::reader::SqliteReader;
 pub use self::wal::WalBounds;
-use self::wal::{Checkpointer, Emptied};
+use self::wal::{Checkpointer, Durable, Emptied};
 use super::{
     Backup, BackupProgress, Batch, Chores, Keep, Reader, Recovered, Room, Store, StoreError, Written,
 };
@@ -119,6 +120,8 @@ pub struct Sqlite {
     writer: Writer,
     /// Which store it was when it was last known.
     was: Option<Identity>,
+    /// What of the log holds all that was committed in this run.
+    durable: Durable,
     /// The last to go: it holds the database open until SQLite has let go of it.
     lock: Lock,
 }
@@ -139,14 +142,14 @@ impl Sqlite {
     pub fn open(folder: &Path, options: Options) -> Result<Self, StoreError> {
         private::make_folder(folder).map_err(|source| lock::not_opened(folder, &source))?;
         let lock = Lock::take(folder)?;
-        let walk = look_for_losses(folder, options.loss)?;
+        let walk = look_for_losses(folder, options.loss, Durable::Unknown)?;
         let writer = open_writer(folder, lock.database(), &options)?;
         if let Writer::Here(_, connection) = &writer
             && walk != Walk::Whole
         {
-            empty_log(connection);
+            let _ = empty_log(connection);
         }
-        Ok(Self { folder: folder.to_owned(), options, writer, was: None, lock })
+        Ok(Self { folder: folder.to_owned(), options, writer, was: None, durable: Durable::Unknown, lock })
     }
 
     /// A reader of a folder's store, beside the process that owns it.
@@ -211,9 +214,9 @@ impl Sqlite {
         let Writer::Here(core, connection) = std::mem::replace(&mut self.writer, Writer::Gone) else {
             return Err(self.gone());
         };
-        let (copying, ticket) = Copying::start(&step.folder, target, *core, connection);
+        let begun = step.begun.insert(Arc::new(()));
+        let copying = Copying::start(&step.folder, target, *core, connection, begun);
         self.writer = Writer::Copying(Box::new(copying));
-        step.state = Some(Box::new(ticket));
         Ok(())
     }
 }
@@ -230,9 +233,14 @@ fn may_read(path: &Path) -> io::Result<()> {
 }
 
 /// Looks for commits that SQLite would leave out in silence, and refuses them unless that is wanted.
-fn look_for_losses(folder: &Path, loss: Loss) -> Result<Walk, StoreError> {
+fn look_for_losses(folder: &Path, loss: Loss, durable: Durable) -> Result<Walk, StoreError> {
     let path = anchor::log_of(&folder.join(FILE));
     let walk = lost::walk(&path, schema::PAGE_BYTES).map_err(|source| lock::not_opened(&path, &source))?;
+    let walk = match (walk, durable) {
+        // All that was committed is before it: what is there was left by commits that failed.
+        (Walk::Lost { frame, .. }, Durable::Frames(frames)) if frame > frames => Walk::Unfinished,
+        (walk, _) => walk,
+    };
     let shown = path.display();
     match (walk, loss) {
         (Walk::Whole, _) => {}
@@ -250,12 +258,14 @@ fn look_for_losses(folder: &Path, loss: Loss) -> Result<Walk, StoreError> {
 }
 
 /// Starts the log anew, so that what is behind its last good commit is never taken for a loss.
-fn empty_log(connection: &Connection) {
-    match Checkpointer::empty(connection) {
+fn empty_log(connection: &Connection) -> Option<Emptied> {
+    let emptied = Checkpointer::empty(connection);
+    match &emptied {
         Ok(Emptied::Whole) => {}
         Ok(Emptied::Partly) => tracing::warn!("the write-ahead log was not emptied: it is being read"),
         Err(fault) => tracing::warn!(%fault, "the write-ahead log could not be emptied"),
     }
+    emptied.ok()
 }
 
 fn open_writer(folder: &Path, database: &fs::File, options: &Options) -> Result<Writer, StoreError> {
@@ -289,16 +299,18 @@ impl Store for Sqlite {
     }
 
     fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError> {
-        if step.state.is_none() {
+        if step.begun.is_none() {
             self.end_copy();
             self.start_copy(step)?;
         }
-        let is_ours = step.state.as_ref().is_some_and(|state| state.is::<Ticket>());
-        let Writer::Copying(copying) = &self.writer else {
+        let copying = match &self.writer {
+            Writer::Copying(copying) if copying.is_of(step.begun.as_ref()) => Some(copying),
+            Writer::Copying(_) | Writer::Here(..) | Writer::Gone => None,
+        };
+        let Some(copying) = copying else {
             let reason = "the copy was given up, or is there already".to_owned();
             return Err(StoreError::NotWritten { path: step.folder.clone(), reason });
         };
-        assert!(is_ours, "a copy goes on with the state that this store gave it");
         match copying.step(step.pages_per_step)? {
             Stepped::More(progress) => {
                 Ok(BackupProgress { remaining: progress.remaining.max(1), ..progress })
@@ -323,6 +335,9 @@ impl Store for Sqlite {
         let path = self.folder.join(FILE);
         if let Writer::Here(core, connection) = &mut self.writer {
             self.was = Some(core.identity());
+            if core.durable() != Durable::AsFound {
+                self.durable = core.durable();
+            }
             // Readers would stay on a log that is gone, beside a writer on a new one.
             core.check_place(connection)?;
         }
@@ -331,15 +346,16 @@ impl Store for Sqlite {
         Pinned::new(&path, self.lock.database()).map_err(fail)?.check()?;
         // Before the file is closed, which may take the log away.
         // A loss was accepted for one start, not for the rest of the run.
-        let walk = look_for_losses(&self.folder, Loss::Refused)?;
+        let walk = look_for_losses(&self.folder, Loss::Refused, self.durable)?;
         // What holds the file must let go of it first.
         self.writer = Writer::Gone;
         let writer = open_writer(&self.folder, self.lock.database(), &self.options)?;
         // A commit that failed may have left its frames.
         if let Writer::Here(_, connection) = &writer
             && walk != Walk::Whole
+            && empty_log(connection) == Some(Emptied::Whole)
         {
-            empty_log(connection);
+            self.durable = Durable::Frames(0);
         }
         if let (Writer::Here(core, _), Some(was)) = (&writer, &self.was)
             && core.identity() != *was
@@ -393,7 +409,7 @@ pub fn compact(folder: &Path) -> Result<Compacted, StoreError> {
     };
     let bytes_before = bytes()?;
     let _lock = Lock::take(folder)?;
-    look_for_losses(folder, Loss::Refused)?;
+    look_for_losses(folder, Loss::Refused, Durable::Unknown)?;
     let connection = schema::open(&path, 0)?;
     let fail = |fault: rusqlite::Error| Fault::from(fault).unchanged(&path);
     // The new copy is made beside the file, not in memory: it may be large.

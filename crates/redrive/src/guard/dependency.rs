@@ -394,7 +394,7 @@ impl State {
         match pass.0 {
             Kind::Quick(epoch) => {
                 let permit = self.control.breaker().closed_permit().filter(|_| epoch == self.epoch());
-                self.control.ticket_of_free_call(permit)
+                admission::Ticket::of_free_call(permit)
             }
             Kind::Asked(ticket) => ticket,
         }

@@ -59,6 +59,7 @@ pub(super) struct Epoch(u16);
 
 impl Epoch {
     /// Changes with every generation, and is the same again after 65,536 of them.
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits tell neighbours apart")]
     pub(super) const fn of(generation: Generation) -> Self {
         Self(generation.0 as u16)
     }

@@ -3,7 +3,7 @@
 import { get, post } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { counted } from "../format.js";
-import { fragment } from "../fragment.js";
+import { runShown } from "../simulation/run.js";
 import { spoken } from "../tint.js";
 import { badge, card, command, empty, heading, say, skeleton } from "../ui.js";
 
@@ -68,7 +68,7 @@ function formOf(scenarios, came, page) {
       // As text: a number here has no place for all of its digits.
       const asked = { scenario: text.value, seed: seed.value };
       const played = await post("v1/simulate", asked, AbortSignal.any([page.signal, stopped.signal]));
-      came.replaceChildren(...fragment(played.html), byCommand());
+      came.replaceChildren(runShown(played.report, played.findings), byCommand());
       if (played.warnings.length > 0) fill(troubles, h("ul", played.warnings.map((problem) => drawn(problem, text))));
       say(`Played: ${counted(played.findings.length, "finding")}`);
       came.scrollIntoView({ block: "start" });

@@ -14,7 +14,7 @@ use redrive_core::engine::QueueName;
 use redrive_core::engine::story::End;
 use redrive_core::ids::{ChannelName, IdPrefix, ServiceName};
 use redrive_core::time::Timestamp;
-use redrive_node::happening::{Happening, What};
+use redrive_node::activity::{Activity, ActivityLine, DeliveryFacts};
 use redrive_node::runtime::{Node, TellError, Told};
 use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, StoreError};
 use tokio::sync::broadcast;
@@ -75,7 +75,7 @@ pub(super) async fn test(
     Named(name): Named,
 ) -> Result<Response, ApiError> {
     // Before it is sent, so that nothing is missed.
-    let happenings = app.node.happenings();
+    let activities = app.node.activities();
     let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
         TellError::NoReceiver(_) => {
             let book = app.node.book();
@@ -85,17 +85,17 @@ pub(super) async fn test(
         TellError::NotWritten(error) => error.into(),
     })?;
     let event = event.to_string();
-    let seen = tokio::time::timeout(TEST_WATCHED, outcome_of(happenings, &event)).await;
+    let seen = tokio::time::timeout(TEST_WATCHED, outcome_of(activities, &event)).await;
     let tested = match seen.ok().flatten() {
-        Some((outcome, happening)) => ReceiverTested {
+        Some((outcome, facts)) => ReceiverTested {
             receiver: name,
             event,
             outcome,
-            delivery: happening.delivery.clone(),
-            code: happening.code.clone(),
-            message: happening.message.clone(),
-            due_at: happening.due_at,
-            took_ms: happening.took_ms,
+            delivery: Some(facts.delivery),
+            code: facts.code,
+            message: facts.message,
+            due_at: facts.due_at,
+            took_ms: facts.took_ms,
         },
         None => ReceiverTested {
             receiver: name,
@@ -113,26 +113,25 @@ pub(super) async fn test(
 
 /// What becomes of an event's delivery; none if nobody tells any more.
 async fn outcome_of(
-    mut happenings: broadcast::Receiver<std::sync::Arc<Happening>>,
+    mut activities: broadcast::Receiver<std::sync::Arc<ActivityLine>>,
     event: &str,
-) -> Option<(TestOutcome, std::sync::Arc<Happening>)> {
+) -> Option<(TestOutcome, DeliveryFacts)> {
     loop {
-        let happening = match happenings.recv().await {
-            Ok(happening) => happening,
+        let line = match activities.recv().await {
+            Ok(line) => line,
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return None,
         };
-        if happening.event_id.as_deref() != Some(event) {
-            continue;
-        }
-        let outcome = match happening.what {
-            What::Delivered => TestOutcome::Delivered,
-            What::Retrying => TestOutcome::Retrying,
-            What::Dead => TestOutcome::Dead,
+        let (outcome, facts) = match &line.activity {
+            Activity::Delivered(facts) => (TestOutcome::Delivered, facts),
+            Activity::Retrying(facts) => (TestOutcome::Retrying, facts),
+            Activity::Dead(facts) => (TestOutcome::Dead, facts),
             // That it was accepted, or is held behind a breaker, is no outcome.
             _ => continue,
         };
-        return Some((outcome, happening));
+        if facts.event.event_id == event {
+            return Some((outcome, facts.clone()));
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use super::openapi::Keys;
 use super::queries::lines;
 use super::replays;
 use super::shape::letters::{Form, Imported, PurgeShown};
-use super::shape::wanted::{FilterKeys, LetterForm, PurgeWanted};
+use super::shape::wanted::{FilterKeys, PurgeWanted};
 use crate::letters::fields::{Fields, WrongField};
 use crate::letters::{EXPORT_PAGE, everything, filter, view};
 
@@ -209,7 +209,7 @@ pub(super) async fn import(
 /// Dead letters for other systems, a line each, the oldest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
-    params(Keys<FilterKeys>, ("form" = inline(Option<LetterForm>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
+    params(Keys<FilterKeys>, ("form" = inline(Option<Form>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
     responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(super) async fn export(

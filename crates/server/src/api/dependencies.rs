@@ -104,13 +104,7 @@ pub(super) async fn trip(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let turn = Turning::read(&app, &name, &headers, body).await?;
-    to_its_end(async move {
-        let Turning { name, note } = turn;
-        app.node.trip(name.clone(), note, &caller.by()).await?;
-        as_it_is_now(&app, &caller, &name).await
-    })
-    .await
+    turn(app, caller, &name, &headers, body, Act::Trip).await
 }
 
 /// Closes a breaker and forgets the failures that it has counted; calls flow at once.
@@ -127,26 +121,34 @@ pub(super) async fn reset(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let turn = Turning::read(&app, &name, &headers, body).await?;
+    turn(app, caller, &name, &headers, body, Act::Reset).await
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Trip,
+    Reset,
+}
+
+/// Turns a breaker by hand, and shows its dependency afterwards.
+async fn turn(
+    app: App,
+    caller: Caller,
+    name: &str,
+    headers: &HeaderMap,
+    body: Body,
+    act: Act,
+) -> Result<Response, ApiError> {
+    let note = letters::note(&app, headers, body).await?;
+    let name = guarded(&app.node.book(), name)?;
     to_its_end(async move {
-        let Turning { name, note } = turn;
-        app.node.reset(name.clone(), note, &caller.by()).await?;
+        match act {
+            Act::Trip => app.node.trip(name.clone(), note, &caller.by()).await?,
+            Act::Reset => app.node.reset(name.clone(), note, &caller.by()).await?,
+        }
         as_it_is_now(&app, &caller, &name).await
     })
     .await
-}
-
-/// Which breaker somebody turns by hand, and why.
-struct Turning {
-    name: DependencyName,
-    note: Option<String>,
-}
-
-impl Turning {
-    async fn read(app: &App, name: &str, headers: &HeaderMap, body: Body) -> Result<Self, ApiError> {
-        let note = letters::note(app, headers, body).await?;
-        Ok(Self { name: guarded(&app.node.book(), name)?, note })
-    }
 }
 
 /// A dependency of the book that has a breaker.

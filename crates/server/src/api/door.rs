@@ -3,9 +3,10 @@
 //! Invariants: a handshake ends within a time, as everything that a client may drag out; whoever is inside
 //! keeps the certificate that was shown, whoever comes later sees the new one.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -14,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::code::Code;
-use super::polite::worded;
+use super::connection::worded;
 
 /// What a connection has to go through.
 #[derive(Clone)]
@@ -27,7 +28,7 @@ pub(crate) enum Door {
 
 /// The certificate that is shown; clones are the same.
 #[derive(Clone)]
-pub(crate) struct Certificate(Arc<RwLock<Arc<ServerConfig>>>);
+pub(crate) struct Certificate(Arc<ArcSwap<ServerConfig>>);
 
 /// Which kind of address leads here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,16 +45,16 @@ pub(super) enum Entered {
 
 impl Certificate {
     pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
-        Self(Arc::new(RwLock::new(config)))
+        Self(Arc::new(ArcSwap::new(config)))
     }
 
     /// Another one is shown from now on.
     pub(crate) fn change(&self, config: Arc<ServerConfig>) {
-        *self.0.write().expect("nobody panics while swapping") = config;
+        self.0.store(config);
     }
 
     fn current(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.read().expect("nobody panics while swapping"))
+        self.0.load_full()
     }
 }
 

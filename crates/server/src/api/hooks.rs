@@ -30,9 +30,9 @@ use redrive_core::event::Event;
 use redrive_core::quota::Allowed;
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
-use redrive_node::happening::What;
+use redrive_node::activity::Activity;
 use redrive_node::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
-use redrive_node::runtime::SubmitError;
+use redrive_node::runtime::{SubmitError, Switch};
 use redrive_node::secret::{SecretValues, Secrets};
 use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive_node::store::{Refusal, Seen};
@@ -93,9 +93,9 @@ impl Webhooks {
         }
     }
 
-    /// Another book holds from now on.
-    pub(crate) fn change(&self, book: &Arc<RuleBook>) {
-        self.hooks.change(book);
+    /// Builds the sources of another book.
+    pub(crate) fn prepare(&self, book: &Arc<RuleBook>) -> Switch {
+        self.hooks.prepare(book)
     }
 
     /// The secrets that cannot be fetched, whatever they are for.
@@ -212,7 +212,8 @@ fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, wh
             tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
             let why = why.unwrap_or("it is not signed");
             let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
-            app.node.pass_on(What::Security, format!("a call to the webhook source {source}: {why}{times}"));
+            let message = format!("a call to the webhook source {source}: {why}{times}");
+            app.node.publish_logged(Activity::security(message));
         }
         Answered::Conflict
         | Answered::Malformed

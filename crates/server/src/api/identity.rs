@@ -20,9 +20,10 @@ mod failed;
 mod keyring;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
 
+use arc_swap::ArcSwapOption;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
@@ -32,6 +33,7 @@ use redrive_core::access::{Permission, Role};
 use redrive_core::book::RuleBook;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
+use redrive_node::runtime::Switch;
 use redrive_node::secret::Secrets;
 use redrive_node::store::door::KeyRecord;
 use redrive_node::target::http::Pool;
@@ -92,7 +94,7 @@ struct Inner {
     keys: Keyring,
     bearers: Bearers,
     /// How many requests a caller may make who has no rate of its own.
-    rate: RwLock<Option<Rate>>,
+    rate: ArcSwapOption<Rate>,
     limiter: Arc<Limiter>,
     failed: Failed,
     /// Changes of keys come one after the other: each is made of what the last one left.
@@ -107,24 +109,34 @@ impl Access {
             is_on: AtomicBool::new(!keys.is_empty()),
             keys: Keyring::new(keys),
             bearers: Bearers::new(secrets, pool, alarm),
-            rate: RwLock::new(None),
+            rate: ArcSwapOption::empty(),
             limiter,
             failed: Failed::default(),
             changing: Mutex::new(()),
         };
         let access = Self(Arc::new(inner));
-        access.change(book);
+        match access.prepare(book) {
+            Ok(switch) => switch(),
+            // A book that asks for tokens was never one that asks for nothing.
+            Err(why) => {
+                access.0.is_on.store(true, Ordering::Release);
+                access.0.bearers.shut(why);
+            }
+        }
         access
     }
 
-    /// Another rule book holds.
-    pub(crate) fn change(&self, book: &RuleBook) {
-        let access = &book.sections().access;
-        *self.0.rate.write().expect("nobody panics while swapping") = access.rate;
-        self.0.bearers.change(book);
-        if access.jwt.is_some() {
-            self.0.is_on.store(true, Ordering::Release);
-        }
+    /// Builds what another rule book asks of callers.
+    pub(crate) fn prepare(&self, book: &RuleBook) -> Result<Switch, String> {
+        let (inner, tokens) = (Arc::clone(&self.0), self.0.bearers.prepare(book)?);
+        let rate = book.sections().access.rate.map(Arc::new);
+        Ok(Box::new(move || {
+            inner.rate.store(rate);
+            if tokens.is_some() {
+                inner.is_on.store(true, Ordering::Release);
+            }
+            inner.bearers.switch(tokens);
+        }))
     }
 
     /// Whether anybody is asked.
@@ -171,7 +183,7 @@ impl Access {
     }
 
     fn rate_of(&self, caller: &Caller) -> Option<Rate> {
-        caller.rate().or_else(|| *self.0.rate.read().expect("nobody panics while swapping"))
+        caller.rate().or_else(|| self.0.rate.load().as_deref().copied())
     }
 }
 

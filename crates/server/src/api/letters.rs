@@ -26,7 +26,7 @@ use super::openapi::Keys;
 use super::shape::letters::{
     AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, LettersFound, Skipped,
 };
-use super::shape::wanted::{FilterKeys, LetterForm, LetterWritten, NoteWanted, NumberedPageKeys, PageKeys};
+use super::shape::wanted::{FilterKeys, LetterWritten, NoteWanted, NumberedPageKeys, PageKeys};
 use super::{events, refusal};
 use crate::letters::fields::{Fields, check_note};
 use crate::letters::find::{self, Found};
@@ -140,7 +140,7 @@ async fn find(app: &App, caller: &Caller, name: &str) -> Result<Found, ApiError>
 /// A dead letter for other systems.
 #[utoipa::path(
     get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterForm>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<Form>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
     responses((
         status = 200, description = "the letter", body = LetterWritten,
         headers(("Content-Location" = String, description = "the address that it is known by even when it is a letter no more"))

@@ -27,13 +27,12 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 use super::code::Code;
+use super::connection::Connection;
 use super::crowd::Crowd;
 use super::door::{Door, Entered, Scheme};
 use super::error::ApiError;
 use super::guest::{Guests, check_host};
 use super::identity::Peer;
-use super::patient::Patient;
-use super::polite::Polite;
 use super::{CORRELATION_ID, Guarded, Routers, correlation_id, hooks};
 
 /// The bounds of the API.
@@ -280,7 +279,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Polite::new(Patient::new(stream, limits.unread_time))),
+            TokioIo::new(Connection::new(stream, limits.unread_time)),
             service_fn(|request| answer(routers, came, request, limits.answer_time)),
         );
     let mut connection = std::pin::pin!(connection);

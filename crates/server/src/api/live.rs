@@ -17,7 +17,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use redrive_node::happening::Happening;
+use redrive_node::activity::ActivityLine;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio::time::MissedTickBehavior;
@@ -125,7 +125,7 @@ pub(super) async fn live(
     beats.mark_changed();
     let listener = Listener {
         beats,
-        happenings: app.node.happenings(),
+        happenings: app.node.activities(),
         closing: app.closing.clone(),
         caller,
         told: 0,
@@ -150,7 +150,7 @@ struct Listener {
     app: App,
     caller: Caller,
     beats: watch::Receiver<Option<Arc<Beat>>>,
-    happenings: broadcast::Receiver<Arc<Happening>>,
+    happenings: broadcast::Receiver<Arc<ActivityLine>>,
     closing: watch::Receiver<bool>,
     /// Happenings that it was told since the last pulse.
     told: u32,
@@ -205,7 +205,7 @@ async fn next(listener: &mut Listener) -> Option<String> {
 
 enum Heard {
     Beat(Arc<Beat>),
-    Happening(Arc<Happening>),
+    Happening(Arc<ActivityLine>),
     /// So many were too quick.
     Missed(u64),
     Nothing,

@@ -15,7 +15,8 @@ use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
 use bytes::Bytes;
 use redrive_core::access::Role;
-use serde_json::{Value, json};
+use redrive_node::activity::ActivityLine;
+use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::SecurityRequirement;
@@ -27,7 +28,7 @@ use super::App;
 use super::code::Code;
 use super::identity::{Guard, Need, guard};
 use super::shape::live::Pulse;
-use super::shape::{BackupStep, ErrorBody, told};
+use super::shape::{BackupStep, ErrorBody};
 
 /// What every request may be answered with, whatever it asks for.
 const EVERYWHERE: [Code; 6] = [
@@ -56,7 +57,7 @@ const WITH_BODY: [Code; 4] =
         (name = "replays", description = "dead letters are sent again"),
         (name = "operating", description = "services and the server itself"),
     ),
-    components(schemas(ErrorBody, BackupStep, Pulse, told::Happening))
+    components(schemas(ErrorBody, BackupStep, Pulse, ActivityLine))
 )]
 struct Frame;
 
@@ -271,7 +272,42 @@ pub(crate) fn document() -> Value {
         "bearer": { "type": "http", "scheme": "bearer", "description": "a key or a token" },
     });
     refine(&mut document);
+    inline_scalars(&mut document);
     document
+}
+
+/// Writes texts and numbers with a type of their own where they stand: tools know references to objects and
+/// enumerations best.
+fn inline_scalars(document: &mut Value) {
+    let is_scalar = |schema: &Value| {
+        matches!(schema["type"].as_str(), Some("string" | "integer")) && schema.get("enum").is_none()
+    };
+    let schemas = document["components"]["schemas"].as_object_mut().expect("it has schemas");
+    let (scalars, others) = std::mem::take(schemas).into_iter().partition(|(_, schema)| is_scalar(schema));
+    *schemas = others;
+    inline(document, &scalars);
+}
+
+fn inline(value: &mut Value, scalars: &Map<String, Value>) {
+    let scalar_of = |schema: &Value| {
+        let name = schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")?;
+        let mut scalar = scalars.get(name)?.clone();
+        if let Some(description) = schema.get("description") {
+            scalar["description"] = description.clone();
+        }
+        Some(scalar)
+    };
+    if let Some(scalar) = scalar_of(value) {
+        *value = scalar;
+    } else if let Some(scalar) = value["oneOf"].get(0).and_then(scalar_of) {
+        *value = scalar;
+        value["type"] = json!([value["type"], "null"]);
+    }
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(|value| inline(value, scalars)),
+        Value::Object(values) => values.values_mut().for_each(|value| inline(value, scalars)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Says what types cannot.

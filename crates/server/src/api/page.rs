@@ -43,7 +43,6 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("main.js",             SCRIPT,  include_bytes!("../../page/main.js")),
     ("shell.js",            SCRIPT,  include_bytes!("../../page/shell.js")),
     ("dom.js",              SCRIPT,  include_bytes!("../../page/dom.js")),
-    ("fragment.js",         SCRIPT,  include_bytes!("../../page/fragment.js")),
     ("format.js",           SCRIPT,  include_bytes!("../../page/format.js")),
     ("guide.js",            SCRIPT,  include_bytes!("../../page/guide.js")),
     ("icons.js",            SCRIPT,  include_bytes!("../../page/icons.js")),
@@ -84,6 +83,15 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("views/new_replay.js", SCRIPT,  include_bytes!("../../page/views/new_replay.js")),
     ("views/simulate.js",   SCRIPT,  include_bytes!("../../page/views/simulate.js")),
     ("views/replays.js",    SCRIPT,  include_bytes!("../../page/views/replays.js")),
+    ("simulation/run.js",        SCRIPT, include_bytes!("../../page/simulation/run.js")),
+    ("simulation/dependency.js", SCRIPT, include_bytes!("../../page/simulation/dependency.js")),
+    ("simulation/parts.js",      SCRIPT, include_bytes!("../../page/simulation/parts.js")),
+    ("simulation/chart.js",      SCRIPT, include_bytes!("../../page/simulation/chart.js")),
+    ("simulation/ticks.js",      SCRIPT, include_bytes!("../../page/simulation/ticks.js")),
+    ("simulation/ranges.js",     SCRIPT, include_bytes!("../../page/simulation/ranges.js")),
+    ("simulation/comparison.js", SCRIPT, include_bytes!("../../page/simulation/comparison.js")),
+    ("simulation/sweep.js",      SCRIPT, include_bytes!("../../page/simulation/sweep.js")),
+    ("simulation/document.js",   SCRIPT, include_bytes!("../../page/simulation/document.js")),
 ];
 
 /// What a browser is told of every file: whose scripts and styles it may use, whom it may ask, and that
@@ -142,6 +150,23 @@ fn tag(content: &[u8]) -> HeaderValue {
         digits
     });
     HeaderValue::from_str(&format!("\"{digits}\"")).expect("quoted digits are a header")
+}
+
+/// The text of a file of the page.
+pub(crate) fn text_of(name: &str) -> &'static str {
+    let (.., content) = FILES.iter().find(|(known, ..)| *known == name).expect("the page has this file");
+    std::str::from_utf8(content).expect("files are text")
+}
+
+/// The names that a line of a script imports, and from which file: `import { one, two as other } from "./file.js";`.
+pub(crate) fn import_of<'a>(name: &str, line: &'a str) -> Option<(&'a str, String)> {
+    let (names, file) = line.strip_prefix("import { ")?.strip_suffix("\";")?.split_once(" } from \"")?;
+    let folder = name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let file = match file.strip_prefix("../") {
+        Some(above) => above.to_owned(),
+        None => folder + file.strip_prefix("./")?,
+    };
+    Some((names, file))
 }
 
 #[cfg(test)]
@@ -258,21 +283,12 @@ mod tests {
         here: &'a str,
     }
 
-    /// `import { one, two as other } from "./file.js";`, which stands on one line everywhere.
+    /// Every import stands on one line.
     fn imports<'a>(name: &'a str, text: &'a str) -> impl Iterator<Item = Import<'a>> {
         let lines = text.lines().filter(|line| line.starts_with("import "));
         lines.flat_map(move |line| {
-            let (names, file) = line
-                .strip_prefix("import { ")
-                .and_then(|rest| rest.strip_suffix("\";"))
-                .and_then(|rest| rest.split_once(" } from \""))
-                .unwrap_or_else(|| panic!("{name}: an import of another form: {line}"));
-            let file = match (file.strip_prefix("../"), file.strip_prefix("./"), name.rsplit_once('/')) {
-                (Some(above), _, _) => above.to_owned(),
-                (None, Some(beside), Some((folder, _))) => format!("{folder}/{beside}"),
-                (None, Some(beside), None) => beside.to_owned(),
-                (None, None, _) => panic!("{name}: an import from elsewhere: {line}"),
-            };
+            let (names, file) = import_of(name, line)
+                .unwrap_or_else(|| panic!("{name}: an import of another form, or from elsewhere: {line}"));
             names.split(", ").map(move |one| {
                 let (there, here) = one.split_once(" as ").unwrap_or((one, one));
                 Import { file: file.clone(), there, here }

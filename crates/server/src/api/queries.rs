@@ -15,7 +15,7 @@ use http_body_util::StreamBody;
 use redrive_core::book::own_book::is_own;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
-use redrive_node::happening::Happening;
+use redrive_node::activity::ActivityLine;
 use redrive_node::runtime::Node;
 use redrive_node::store::{EventKey, Filter, StateName};
 use tokio::sync::broadcast::error::RecvError;
@@ -251,7 +251,7 @@ pub(super) async fn happenings(
 ) -> Result<Response, ApiError> {
     let listener = Listener {
         _place: app.live.tail_place(&caller, peer)?,
-        receiver: app.node.happenings(),
+        receiver: app.node.activities(),
         closing: app.closing.clone(),
         node: app.node.clone(),
         caller,
@@ -271,7 +271,7 @@ pub(super) async fn happenings(
 
 /// Somebody who listens to what happens.
 struct Listener {
-    receiver: broadcast::Receiver<Arc<Happening>>,
+    receiver: broadcast::Receiver<Arc<ActivityLine>>,
     closing: watch::Receiver<bool>,
     node: Node,
     caller: Caller,
@@ -279,13 +279,13 @@ struct Listener {
 }
 
 /// Whether somebody may hear of it: what is of no service may be of any.
-pub(super) fn hears(caller: &Caller, happening: &Happening) -> bool {
-    !caller.is_bound() || happening.service.as_deref().is_some_and(|name| caller.sees(service_of(name)))
+pub(super) fn hears(caller: &Caller, line: &ActivityLine) -> bool {
+    !caller.is_bound() || line.activity.service().is_some_and(|name| caller.sees(service_of(name)))
 }
 
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
 /// any more.
-async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>>> {
+async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<ActivityLine>>> {
     // Others may hear of much while this one hears of nothing.
     let alive_at = Instant::now() + KEEP_ALIVE;
     loop {

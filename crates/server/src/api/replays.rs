@@ -26,7 +26,7 @@ use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::openapi::Keys;
 use super::shape::letters::{ReplayShown, ReplaysFound, SurveyShown};
-use super::shape::wanted::{self, NumberedPageKeys, ReplayWanted, WatchUntil};
+use super::shape::wanted::{NumberedPageKeys, ReplayWanted, WatchUntil};
 use super::{App, bulk, events, letters, refusal};
 use crate::letters::fields::{Fields, WrongField};
 use crate::letters::{filter, view};
@@ -238,7 +238,7 @@ pub(super) async fn one(
 /// Halts a replay, lets it go on or ends it.
 #[utoipa::path(
     post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
-    params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(wanted::ReplayAct), Path, description = "what is done to it")),
+    params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(ReplayAct), Path, description = "what is done to it")),
     responses((status = 200, description = "the replay as it is then", body = ReplayShown))
 )]
 pub(super) async fn change(

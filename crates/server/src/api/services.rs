@@ -54,7 +54,7 @@ impl Look {
         for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
             causes.entry(kind.queue.service).or_default().insert(kind.fingerprint);
         }
-        let lately = app.node.lately().await;
+        let lately = app.node.lately();
         let (at, started_at) = (app.node.now(), app.node.started_at());
         Ok(Self { at, started_at, snapshot, counts, oldest, lately, causes })
     }

@@ -14,7 +14,6 @@ pub(crate) mod metrics;
 pub(crate) mod removed;
 pub(crate) mod services;
 pub(crate) mod simulate;
-pub(crate) mod told;
 pub(crate) mod wanted;
 pub(crate) mod whoami;
 
@@ -48,7 +47,6 @@ pub(crate) struct AcceptedBatch {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EventShown {
     pub receipt: String,
-    #[schema(value_type = String, format = DateTime)]
     pub received_at: Timestamp,
     /// Nobody wanted it.
     pub unrouted: bool,
@@ -82,14 +80,12 @@ pub(crate) struct DeliveryShown {
     pub held_by: Option<String>,
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub due_at: Option<Timestamp>,
     /// Another of its session comes first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,11 +98,9 @@ pub(crate) struct DeliveryShown {
     pub session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    #[schema(value_type = String, format = DateTime)]
     pub accepted_at: Timestamp,
     /// When it was last written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub written_at: Option<Timestamp>,
     /// How many attempts have ended.
     pub attempts: u32,
@@ -139,11 +133,9 @@ pub(crate) struct WaitShown {
     pub dependency: Option<String>,
     /// Since when it is so, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Timestamp>,
     /// Until when it is so, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
 }
 
@@ -210,7 +202,6 @@ const fn is_zero(count: &u32) -> bool {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StoryShown {
     #[serde(flatten)]
-    #[schema(value_type = told::Story)]
     pub story: Story,
     /// The text of the line that said what follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,7 +280,6 @@ pub(crate) struct BackupStep {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Status {
     pub version: String,
-    #[schema(value_type = String, format = DateTime)]
     pub started_at: Timestamp,
     /// The hash of the rule book, as 16 hexadecimal digits.
     pub book: String,
@@ -353,7 +343,6 @@ pub(crate) struct AilingShown {
     pub name: String,
     /// `stale` while what was fetched before serves; `gone` while there is nothing to serve.
     pub state: String,
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// Why, in words that show nothing of it.
     pub why: String,
@@ -366,7 +355,6 @@ pub(crate) struct ArchiveShown {
     pub state: String,
     /// When it is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub waits_until: Option<Timestamp>,
     /// Events that were written.
     pub archived: u64,
@@ -377,7 +365,6 @@ pub(crate) struct ArchiveShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_error_at: Option<Timestamp>,
 }
 
@@ -394,10 +381,8 @@ pub(crate) struct ScheduleStatus {
     pub zone: String,
     /// The latest fire that is durable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_fire: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub next_fire: Option<Timestamp>,
     /// The same as clocks of the zone show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -424,7 +409,6 @@ pub(crate) struct ServiceStatus {
     pub dead: u64,
     /// Since when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub paused_since: Option<Timestamp>,
     /// The rule book does not know it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -440,11 +424,9 @@ pub(crate) struct ServiceStatus {
     pub why: Option<String>,
     /// Since when that is so, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub why_since: Option<Timestamp>,
     /// Until when that is so, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub why_until: Option<Timestamp>,
 }
 
@@ -465,11 +447,9 @@ pub(crate) struct DependencyStatus {
     /// `closed`, `open` or `half-open`.
     pub breaker: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub open_until: Option<Timestamp>,
     pub in_flight: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub held_until: Option<Timestamp>,
 }
 

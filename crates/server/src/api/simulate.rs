@@ -222,7 +222,6 @@ fn play(asked: &Asked, is_stopped: &dyn Fn() -> bool) -> Result<Simulated, ApiEr
     // Whatever time is left is for advice; without any, the findings stand for themselves.
     let findings = advised(&plan, &report, &asked.book_text, &mut watch);
     Ok(Simulated {
-        html: show::html::body(&report, &findings),
         report: serde_json::to_value(&report).expect("a report is always JSON"),
         findings: findings.iter().map(SimulatedFinding::from).collect(),
         warnings: asked.warnings.clone(),

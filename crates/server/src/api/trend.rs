@@ -48,7 +48,7 @@ pub(super) async fn trend(
             caller.services().map_or(TrendOf::All, |services| TrendOf::Services(services.to_vec()))
         }
     };
-    let (since, points) = match app.node.trend(of.clone(), span).await {
+    let (since, points) = match app.node.trend(&of, span) {
         Some(trend) => (trend.since, trend.points),
         None => (known(&app, &of)?, Vec::new()),
     };

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use redrive_core::text::{Rate, parse_duration, parse_rate};
 
 use super::remote::{Format, ServerArgs};
+use crate::api::shape::letters::Form;
 
 /// Looks at dead letters, sends them again, or does away with them.
 #[derive(Debug, Args)]
@@ -177,20 +178,12 @@ pub(crate) struct DlqShowArgs {
     pub(crate) letter: String,
     /// In which form `json` has it (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
-    pub(crate) form: Option<LetterForm>,
+    pub(crate) form: Option<Form>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) from: FromArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LetterForm {
-    /// The whole envelope
-    Envelope,
-    /// The short form of Redis streams
-    Redis,
 }
 
 /// Sends dead letters again, with fresh retries, and shows how it goes.
@@ -378,7 +371,7 @@ pub(crate) struct DlqExportArgs {
     pub(crate) filter: FilterArgs,
     /// In which form (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
-    pub(crate) form: Option<LetterForm>,
+    pub(crate) form: Option<Form>,
     #[command(flatten)]
     pub(crate) from: FromArgs,
 }

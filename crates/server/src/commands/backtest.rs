@@ -15,8 +15,7 @@ use redrive_core::policy::breaker::Phase;
 use redrive_core::time::Timestamp;
 use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
 use redrive_node::runtime::Turns;
-use redrive_node::store::sqlite::Sqlite;
-use redrive_node::store::{DeliveryState, DeliveryView, Filter, Reader, StoreError};
+use redrive_node::store::{self, DeliveryState, DeliveryView, Filter, Reader, StoreError};
 
 use super::simulate::progress::Bar;
 use super::{Refused, machine, print, print_json, read_book};
@@ -67,7 +66,7 @@ struct Record<'a> {
 
 impl<'a> Record<'a> {
     fn open(folder: &'a Path) -> Result<Self, Refused> {
-        let reader = Sqlite::open_reader(folder).map_err(refused)?;
+        let reader = store::open_reader(folder).map_err(refused)?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Self { folder, reader, now: Timestamp::EPOCH + since })
     }

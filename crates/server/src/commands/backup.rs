@@ -5,8 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use redrive_node::store::sqlite::{Options, Sqlite};
-use redrive_node::store::{Backup, BackupProgress, Store, StoreError};
+use redrive_node::store::{self, Backup, BackupProgress, Options, StoreError};
 
 use super::{Refused, print, wait_for};
 use crate::api::shape::{BackupStep, BackupWanted};
@@ -93,12 +92,12 @@ fn broke_off(address: &Address, reason: &str) -> Stopped {
 /// Copies a store that no server has open, and tells how many pages it has.
 fn offline_backup(data: &Path, folder: &Path, no_server: Trouble) -> anyhow::Result<u64> {
     // Opening a store makes one, and a copy of nothing helps nobody.
-    if let Err(StoreError::NotOpened { .. }) = Sqlite::open_reader(data) {
+    if let Err(StoreError::NotOpened { .. }) = store::open_reader(data) {
         return Err(no_server).context(format!("there is no store in {} either", data.display()));
     }
     let refuse = |error: StoreError| Refused(error.to_string());
-    let mut store = Sqlite::open(data, Options::default()).map_err(refuse)?;
-    let mut backup = Backup { folder: folder.to_owned(), pages_per_step: PAGES_PER_STEP, state: None };
+    let mut store = store::open(data, Options::default()).map_err(refuse)?;
+    let mut backup = Backup::new(folder.to_owned(), PAGES_PER_STEP);
     let bar = Bar::new();
     loop {
         let BackupProgress { pages, remaining } = store.back_up(&mut backup).map_err(|error| {

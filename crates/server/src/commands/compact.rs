@@ -2,15 +2,14 @@
 
 use std::process::ExitCode;
 
-use redrive_node::store::StoreError;
-use redrive_node::store::sqlite::{self, Compacted};
+use redrive_node::store::{self, Compacted, StoreError};
 
 use super::{Refused, print};
 use crate::cli::CompactArgs;
 use crate::show::{size, style};
 
 pub(super) fn run(args: &CompactArgs) -> anyhow::Result<ExitCode> {
-    let compacted = sqlite::compact(&args.data).map_err(|error| match error {
+    let compacted = store::compact(&args.data).map_err(|error| match error {
         StoreError::InUse { path, owner } => {
             let shown = path.display();
             Refused(format!(

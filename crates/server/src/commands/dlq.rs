@@ -9,8 +9,7 @@ mod skip;
 
 use std::process::ExitCode;
 
-use crate::api::shape::letters::Form;
-use crate::cli::{Dlq, DlqArgs, LetterForm};
+use crate::cli::{Dlq, DlqArgs};
 
 pub(super) use replay::watch;
 
@@ -25,15 +24,6 @@ pub(super) fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
         Dlq::Edit(args) => edit::run(args),
         Dlq::Skip(args) => skip::run(args),
         Dlq::Import(args) => import::run(args),
-    }
-}
-
-impl From<LetterForm> for Form {
-    fn from(form: LetterForm) -> Self {
-        match form {
-            LetterForm::Envelope => Self::Envelope,
-            LetterForm::Redis => Self::Redis,
-        }
     }
 }
 

@@ -11,8 +11,7 @@ use redrive_core::book::problem::suggest;
 use redrive_core::time::Timestamp;
 use redrive_lab::doctor::{self, DELIVERIES_MAX, Harm};
 use redrive_node::runtime::Turns;
-use redrive_node::store::sqlite::Sqlite;
-use redrive_node::store::{Reader, StoreError};
+use redrive_node::store::{self, Reader, StoreError};
 
 use super::{Refused, machine, print, print_json, read_book, service_name, wait_for};
 use crate::api::shape::doctor::DoctorReport;
@@ -63,7 +62,7 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, St
 /// Examines a folder, whether or not a server runs on it.
 fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp)> {
     let refused = |error: StoreError| Refused(error.to_string());
-    let reader = Sqlite::open_reader(folder).map_err(refused)?;
+    let reader = store::open_reader(folder).map_err(refused)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp::EPOCH + since;
     let deliveries = deliveries(&*reader, args.service.clone()).map_err(refused)?;

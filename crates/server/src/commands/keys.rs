@@ -8,8 +8,7 @@ use redrive_core::access::{Role, Scope};
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use redrive_node::store::door::{By, Deed, KEYS_MAX, KeyRecord};
-use redrive_node::store::sqlite::{Sqlite, write_once};
-use redrive_node::store::{Batch, Note, StoreError};
+use redrive_node::store::{self, Batch, Note, StoreError};
 use serde_json::{Map, Value, json};
 
 use super::{Refused, print, print_json, wait_for};
@@ -139,7 +138,7 @@ fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Resul
 
 /// The keys that a folder holds.
 fn kept(folder: &Path) -> Result<Vec<KeyRecord>, StoreError> {
-    Sqlite::open_reader(folder)?.keys()
+    store::open_reader(folder)?.keys()
 }
 
 /// Writes a key and who did it, in one.
@@ -148,7 +147,7 @@ fn put(folder: &Path, act: &'static str, record: KeyRecord, note: Option<String>
     let deed = Deed { act, what: keys::describe(&record), by, note };
     let notes = vec![Note::Key(Box::new(record)), Note::Deed(Box::new(deed))];
     let batch = Batch { notes, ..Batch::default() };
-    write_once(folder, &batch, now()).map_err(|error| match error {
+    store::write_once(folder, &batch, now()).map_err(|error| match error {
         // Another folder's keys would be of no use to that server.
         StoreError::InUse { path, owner } => {
             let shown = path.display();

@@ -18,9 +18,9 @@ use redrive_core::engine::Bounds;
 use redrive_lab::lint;
 use redrive_node::archive::archivist::Archivist;
 use redrive_node::hook::Hook;
-use redrive_node::runtime::{Config, Node, ReadError, SubmitError};
+use redrive_node::runtime::{ChangeError, Config, Node, ReadError, SubmitError, SwitchAt};
 use redrive_node::secret::Secrets;
-use redrive_node::store::sqlite::{Loss, Options, Sqlite};
+use redrive_node::store::{self, Loss, Options, Store};
 use redrive_node::target::http::Pool;
 use redrive_node::target::registry::Targets;
 use redrive_node::tls::Roots;
@@ -93,7 +93,7 @@ fn refuse_strangers(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
         return Ok(());
     }
     // A folder that cannot be read is told of when it is opened; it has no keys to speak of.
-    let keys = Sqlite::open_reader(&args.data).and_then(|reader| reader.keys()).unwrap_or_default();
+    let keys = store::open_reader(&args.data).and_then(|reader| reader.keys()).unwrap_or_default();
     if !keys.is_empty() {
         return Ok(());
     }
@@ -215,7 +215,7 @@ async fn serve(
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
         targets: targets.clone(),
-        store: Box::new(store),
+        store,
         bounds: Bounds::OF_A_SERVER,
     };
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
@@ -283,13 +283,13 @@ fn open_data(
     path: &Path,
     secrets: &Secrets,
     pool: Pool,
-) -> anyhow::Result<(Sqlite, Targets)> {
+) -> anyhow::Result<(Box<dyn Store>, Targets)> {
     let pool = Arc::new(pool);
     let connections = |supervisor| Targets::none(connectors::drivers(), Arc::clone(&pool), supervisor);
     targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
     let loss = if args.accept_loss { Loss::Accepted } else { Loss::Refused };
     let options = Options { loss, ..Options::default() };
-    let store = Sqlite::open(&args.data, options).map_err(|error| Refused(error.to_string()))?;
+    let store = store::open(&args.data, options).map_err(|error| Refused(error.to_string()))?;
     let targets = targets(opened, path, secrets, Some(&connections(supervisor(&args.data)?)))?;
     Ok((store, targets))
 }
@@ -486,7 +486,31 @@ impl Doors {
         // Before anybody can send anything: an archive that is new begins here.
         let archivist = Archivist::start(node).await;
         let hooks = Webhooks::new(book, secrets.clone(), limiter);
-        Ok(Self { secrets, hooks, access, archivist, spans: None })
+        let doors = Self { secrets, hooks, access, archivist, spans: None };
+        doors.follow_book(node);
+        Ok(doors)
+    }
+
+    /// Has every part follow the active rule book.
+    fn follow_book(&self, node: &Node) {
+        let Self { secrets, hooks, access, archivist, .. } = self;
+        let secrets = secrets.clone();
+        // The new targets ask for the new book's secrets from their first call on.
+        node.follow_book("secrets", SwitchAt::BeforeNode, move |book| {
+            let (secrets, book) = (secrets.clone(), Arc::clone(book));
+            Ok(Box::new(move || {
+                secrets.change(&book);
+                secrets.warm(&book);
+            }))
+        });
+        // What comes in by a new source is routed by the book that has it.
+        let (access, hooks, archivist) = (access.clone(), hooks.clone(), archivist.clone());
+        node.follow_book("access", SwitchAt::AfterNode, move |book| access.prepare(book));
+        node.follow_book("webhooks", SwitchAt::AfterNode, move |book| Ok(hooks.prepare(book)));
+        node.follow_book("archive", SwitchAt::AfterNode, move |book| {
+            let (archivist, book) = (archivist.clone(), Arc::clone(book));
+            Ok(Box::new(move || archivist.change(&book)))
+        });
     }
 
     fn parts(
@@ -561,41 +585,30 @@ impl Serving {
             Ok((opened, targets)) => {
                 // Where it is the same, nothing has changed but, perhaps, a secret.
                 let is_new = opened.book.hash() != self.node.book().hash();
-                match self.change(opened, targets).await {
+                let changed = self.node.change_book(opened.book, opened.text, targets.clone()).await;
+                if changed.is_ok() {
+                    self.putting_off = false;
+                    self.targets = targets;
+                }
+                match changed {
                     Ok(()) if is_new => {
                         let read = style::good("rule book read:");
                         // The node has logged it.
                         logging::say(format_args!("{read} {} holds from now on", path.display()), || {});
                     }
                     Ok(()) => {}
-                    Err(error) => self.put_off(&error),
+                    Err(ChangeError::NotWritten(error)) => self.put_off(&error),
+                    Err(error @ ChangeError::NotBuilt { .. }) => self.refuse(&error.into()),
                 }
             }
-            Err(error) => {
-                let refused = style::error("rule book refused");
-                logging::say(format_args!("{refused}: {error:#}: the old rule book stays"), || {});
-                self.node.book_refused(error.to_string());
-            }
+            Err(error) => self.refuse(&error),
         }
     }
 
-    /// Goes by a new book in everything, or in nothing.
-    async fn change(&mut self, opened: Opened, targets: Targets) -> Result<(), SubmitError> {
-        let Opened { book, text, .. } = opened;
-        // The new targets ask for the new book's secrets from their first call on.
-        self.doors.secrets.change(&book);
-        self.doors.secrets.warm(&book);
-        if let Err(error) = self.node.change_book(Arc::clone(&book), text, targets.clone()).await {
-            self.doors.secrets.change(&self.node.book());
-            return Err(error);
-        }
-        self.putting_off = false;
-        self.targets = targets;
-        // What comes in by a new source is routed by the book that has it.
-        self.doors.access.change(&book);
-        self.doors.hooks.change(&book);
-        self.doors.archivist.change(&book);
-        Ok(())
+    fn refuse(&self, error: &anyhow::Error) {
+        let refused = style::error("rule book refused");
+        logging::say(format_args!("{refused}: {error:#}: the old rule book stays"), || {});
+        self.node.book_refused(error.to_string());
     }
 
     /// The store takes no book at the moment: the old one stays until it does, which is said once.

@@ -5,6 +5,7 @@
 //! `sweep.rs`.
 
 mod compare;
+mod document;
 mod html_file;
 mod many;
 pub(super) mod progress;
@@ -23,6 +24,7 @@ use redrive_lab::simulate::advice::{Advised, advised, unadvised};
 use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
 use serde::Serialize;
 
+use self::document::Played;
 use self::progress::Bar;
 use super::{Refused, load, print, read_book};
 use crate::cli::{Format, SimulateArgs};
@@ -56,27 +58,33 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     } else {
         watched(|watch| Ok(advised(&plan, &report, &book_text, watch)))?
     };
-    html_file::write(args, |rules| {
-        show::html::document(&show::html::Head::of(&report, rules), &show::html::body(&report, &findings))
+    let run = Run { report: &report, findings: &findings };
+    put_out(args, &Played::new("run", &scenario, args, &run), || {
+        show::simulate::page(&report, &findings, show::terminal_columns())
     })?;
-    match args.format {
-        Format::Text => print(&show::simulate::page(&report, &findings, show::terminal_columns()))?,
-        Format::Json => print_json(&Played { report: &report, findings: &findings })?,
-    }
     Ok(Expectations::of(report.expectations.iter().map(|expected| expected.met)).code(args))
 }
 
-/// What was played, for machines.
+/// What one run came to, for programs.
 #[derive(Serialize)]
-struct Played<'a> {
+struct Run<'a> {
     #[serde(flatten)]
     report: &'a Report,
     findings: &'a [Advised],
 }
 
-/// Prints JSON for programs: lists of numbers, which are long, take a line each.
-fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&show::compact_json::text(&serde_json::to_value(value)?))
+/// Writes the page if one is wanted, and prints the report. In JSON, lists of numbers, which are long, take a line
+/// each.
+fn put_out(
+    args: &SimulateArgs,
+    played: &Played<'_, impl Serialize>,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    html_file::write(args, played)?;
+    match args.format {
+        Format::Text => print(&text()),
+        Format::Json => print(&show::compact_json::text(&serde_json::to_value(played.report)?)),
+    }
 }
 
 /// Whether all came as expected.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redrive_node::happening::Happening;
+use redrive_node::activity::{Activity, ActivityLine};
 use tokio::time::sleep;
 
 use super::{print, wait_for};
@@ -29,16 +29,16 @@ pub(super) fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
 /// Goes on until somebody stops it.
 async fn follow(args: &TailArgs) -> anyhow::Result<()> {
     let mut client = args.server.client()?;
-    let happenings = Ask::get("/v1/happenings");
+    let stream = Ask::get("/v1/happenings");
     // A server that was never there is told at once; only one that went away is waited for.
-    let mut lines = client.lines(&happenings).await?;
+    let mut lines = client.lines(&stream).await?;
     let address = client.address().clone();
     say(&format!("following {address}, times in UTC, Ctrl-C ends it"));
     let mut columns = Columns::new(show::terminal_columns());
     loop {
         let lost = pass_on(args, lines, &mut columns).await?;
         say(&format!("{lost}; waiting for {address} …"));
-        lines = found_again(&mut client, &happenings).await?;
+        lines = found_again(&mut client, &stream).await?;
         say("connected again; what happened in between is not shown");
     }
 }
@@ -52,7 +52,7 @@ async fn pass_on(args: &TailArgs, mut lines: Lines, columns: &mut Columns) -> an
             Err(problem) => return Ok(problem.to_string()),
         };
         // A newer server may tell of what we do not know; a program may, so it still gets the line.
-        let Ok(happening) = serde_json::from_str::<Happening>(&line) else {
+        let Ok(activity_line) = serde_json::from_str::<ActivityLine>(&line) else {
             match args.format {
                 Format::Json if args.service.is_none() && args.event_type.is_none() => print(&(line + "\n"))?,
                 Format::Json => {}
@@ -60,20 +60,20 @@ async fn pass_on(args: &TailArgs, mut lines: Lines, columns: &mut Columns) -> an
             }
             continue;
         };
-        if !is_wanted(args, &happening) {
+        if !is_wanted(args, &activity_line.activity) {
             continue;
         }
         match args.format {
             Format::Json => print(&(line + "\n"))?,
-            Format::Text => print(&columns.line(&happening))?,
+            Format::Text => print(&columns.line(&activity_line))?,
         }
     }
 }
 
-async fn found_again(client: &mut Client, happenings: &Ask) -> Result<Lines, Trouble> {
+async fn found_again(client: &mut Client, stream: &Ask) -> Result<Lines, Trouble> {
     loop {
         sleep(PAUSE_BETWEEN_TRIES).await;
-        match client.lines(happenings).await {
+        match client.lines(stream).await {
             Ok(lines) => return Ok(lines),
             Err(Trouble::Unreachable { .. }) => {}
             Err(Trouble::Refused(refusal)) if refusal.is_away() => {}
@@ -83,15 +83,16 @@ async fn found_again(client: &mut Client, happenings: &Ask) -> Result<Lines, Tro
 }
 
 /// A service's name means its channels too.
-fn is_wanted(args: &TailArgs, happening: &Happening) -> bool {
+fn is_wanted(args: &TailArgs, activity: &Activity) -> bool {
     let of_service = args.service.as_deref().is_none_or(|wanted| {
-        let name = happening.service.as_deref();
+        let name = activity.service();
         name == Some(wanted)
             || name.and_then(|name| name.split_once('/')).is_some_and(|(service, _)| service == wanted)
     });
-    let of_type = args.event_type.as_ref().is_none_or(|pattern| {
-        happening.event_type.as_deref().is_some_and(|event_type| pattern.matches(event_type))
-    });
+    let of_type = args
+        .event_type
+        .as_ref()
+        .is_none_or(|pattern| activity.event_type().is_some_and(|event_type| pattern.matches(event_type)));
     of_service && of_type
 }
 

@@ -1,5 +1,6 @@
 //! Classical results about retries, played by the simulator: they hold over many seeds, and `docs/what-retries-do.md`
-//! shows them with their numbers and their pictures, which are made here.
+//! shows them with their numbers and their pictures. What the pictures show is made here, as `docs/images/charts.json`;
+//! `e2e/pictures.test.js` draws them with the page's own charts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,8 +12,7 @@ use redrive_core::book::connectors::built_in;
 use redrive_lab::scenario;
 use redrive_lab::simulate::report::DependencyReport;
 use redrive_lab::simulate::{Go, Plan, Report, run};
-
-use super::plot::{Band, Limit, Line, Look, Plot, Tone, Unit, svg};
+use serde_json::{Value, json};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -69,27 +69,22 @@ fn middle(mut figures: Vec<f64>) -> f64 {
 // --- What is shown -----------------------------------------------------------------------------
 
 /// A line of figures for a second, each the mean over so many steps.
-fn line(name: &str, (tone, look): (Tone, Look), part: &Part, over: usize) -> Line {
-    let points = part.chunks(over).map(|chunk| (chunk[0].0, mean(chunk)));
-    Line { name: name.to_owned(), tone, look, points: points.collect() }
+fn line(name: &str, (tone, look): (&str, &str), part: &Part, over: usize) -> Value {
+    let points: Part = part.chunks(over).map(|chunk| (chunk[0].0, mean(chunk))).collect();
+    json!({ "name": name, "tone": tone, "look": look, "points": points })
 }
 
-fn outage(from: f64, to: f64) -> Vec<Band> {
-    vec![Band { name: "down".to_owned(), tone: Tone::Bad, from, to }]
-}
+/// When it was down, from one second to another.
+type Outage = (f64, f64);
 
-fn plot(title: &str, unit: &str, series: Vec<Line>, bands: Vec<Band>, limit: Option<f64>) -> String {
-    let limits = limit.map(|at| Limit { name: "what it can take".to_owned(), at }).into_iter().collect();
-    let (unit_x, unit_y) = (Unit::Time, Unit::Number(unit.to_owned()));
-    svg(&Plot {
-        title: title.to_owned(),
-        unit_x,
-        unit_y,
-        series,
-        bands,
-        limits,
-        strip: None,
-        places: Vec::new(),
+/// A chart as the page's `simulation/chart.js` takes it.
+fn chart(title: &str, unit: &str, lines: &[Value], (from, to): Outage, limit: f64) -> Value {
+    json!({
+        "title": title,
+        "y": { "unit": "number", "name": unit },
+        "lines": lines,
+        "bands": [{ "name": "down", "tone": "bad", "from": from, "to": to }],
+        "limits": [{ "name": "what it can take", "at": limit }],
     })
 }
 
@@ -180,15 +175,15 @@ fn table_of_jitter() -> String {
     out
 }
 
-fn picture_of_jitter() -> String {
-    let tones = [(Tone::Bad, Look::Filled), (Tone::Warn, Look::Dashed), (Tone::Info, Look::Solid)];
+fn picture_of_jitter() -> Value {
+    let tones = [("bad", "filled"), ("warn", "dashed"), ("info", "solid")];
     let lines = JITTERS.iter().zip(tones).map(|(jitter, drawn)| {
         let report = played("jitter", &format!("jitter-{jitter}"), 1);
         let calls = between(&report, &of(&report, "stock").series.calls, SHOWN_FROM, 80);
         line(&format!("jitter: {jitter}"), drawn, &calls, 1)
     });
-    let down = outage(SHOWN_FROM as f64, BACK_AT as f64);
-    plot("Retries after an outage", "calls in a second", lines.collect(), down, Some(50.0))
+    let down = (SHOWN_FROM as f64, BACK_AT as f64);
+    chart("Retries after an outage", "calls in a second", &lines.collect::<Vec<Value>>(), down, 50.0)
 }
 
 // --- Layers ------------------------------------------------------------------------------------
@@ -232,24 +227,24 @@ fn table_of_layers() -> String {
     out
 }
 
-fn picture_of_layers() -> String {
+fn picture_of_layers() -> Value {
     let report = played("layers", "layers-bare", 1);
-    let tones = [Tone::Info, Tone::Warn, Tone::Bad];
+    let tones = ["info", "warn", "bad"];
     let lines = LAYERS.iter().zip(tones).map(|(name, tone)| {
-        line(name, (tone, Look::Solid), &between(&report, &of(&report, name).series.calls, 0, 120), 1)
+        line(name, (tone, "solid"), &between(&report, &of(&report, name).series.calls, 0, 120), 1)
     });
     let title = "Five deliveries in a second, three attempts at each of three layers";
-    plot(title, "calls in a second", lines.collect(), outage(30.0, 90.0), Some(100.0))
+    chart(title, "calls in a second", &lines.collect::<Vec<Value>>(), (30.0, 90.0), 100.0)
 }
 
-fn picture_of_guards() -> String {
-    let tones = [(Tone::Bad, Look::Filled), (Tone::Warn, Look::Dashed), (Tone::Good, Look::Solid)];
+fn picture_of_guards() -> Value {
+    let tones = [("bad", "filled"), ("warn", "dashed"), ("good", "solid")];
     let lines = GUARDS.iter().zip(tones).map(|((guard, words), drawn)| {
         let report = played("layers", &format!("layers-{guard}"), 1);
         line(words, drawn, &between(&report, &of(&report, "database").series.calls, 0, 150), 1)
     });
     let title = "The database, by what holds the edge back";
-    plot(title, "calls in a second", lines.collect(), outage(30.0, 90.0), Some(100.0))
+    chart(title, "calls in a second", &lines.collect::<Vec<Value>>(), (30.0, 90.0), 100.0)
 }
 
 // --- A state that keeps itself -----------------------------------------------------------------
@@ -297,20 +292,20 @@ fn table_of_storms() -> String {
     out
 }
 
-fn pictures_of_storms() -> [String; 2] {
-    let tones = [(Tone::Bad, Look::Filled), (Tone::Warn, Look::Dashed), (Tone::Good, Look::Solid)];
+fn pictures_of_storms() -> [Value; 2] {
+    let tones = [("bad", "filled"), ("warn", "dashed"), ("good", "solid")];
     let lines = |figure: fn(&DependencyReport) -> &[u64]| {
         let lines = CURES.iter().zip(tones).map(|((cure, words), drawn)| {
             let report = played("metastable", &format!("metastable-{cure}"), 1);
             line(words, drawn, &between(&report, figure(of(&report, "stock")), 0, 180), 4)
         });
-        lines.collect::<Vec<Line>>()
+        lines.collect::<Vec<Value>>()
     };
     let well = lines(|stock| &stock.series.well);
     let calls = lines(|stock| &stock.series.calls);
     [
-        plot("What gets done", "calls that end well in a second", well, outage(20.0, 40.0), Some(20.0)),
-        plot("What it takes", "calls in a second", calls, outage(20.0, 40.0), Some(20.0)),
+        chart("What gets done", "calls that end well in a second", &well, (20.0, 40.0), 20.0),
+        chart("What it takes", "calls in a second", &calls, (20.0, 40.0), 20.0),
     ]
 }
 
@@ -325,9 +320,8 @@ fn what_retries_do_is_up_to_date() {
         ("storm-done", well),
         ("storm-calls", calls),
     ];
-    for (name, picture) in pictures {
-        assert_up_to_date(&format!("docs/images/{name}.svg"), &picture);
-    }
+    let charts = pictures.map(|(name, chart)| format!("\"{name}\": {chart}")).join(",\n");
+    assert_up_to_date("docs/images/charts.json", &format!("{{\n{charts}\n}}\n"));
     let mut page = read("docs/what-retries-do.md");
     let tables = [("jitter", table_of_jitter()), ("layers", table_of_layers()), ("storm", table_of_storms())];
     for (name, table) in tables {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
-use redrive_node::happening::{Happening, What};
+use redrive_node::activity::{Activity, ActivityLine, AlertFacts, DeliveryFacts};
 use unicode_width::UnicodeWidthStr;
 
 use super::event::short_id;
@@ -35,20 +35,21 @@ impl Columns {
     }
 
     /// One line, with its end.
-    pub(crate) fn line(&mut self, happening: &Happening) -> String {
-        let kind = happening.what.as_str();
-        let service = column(happening.service.as_deref(), &mut self.service);
-        let event_type = column(happening.event_type.as_deref(), &mut self.event_type);
-        let time = time_of_day(happening.at);
-        let mut details = details(happening);
+    pub(crate) fn line(&mut self, line: &ActivityLine) -> String {
+        let ActivityLine { at, activity } = line;
+        let kind = activity.name();
+        let service = column(activity.service(), &mut self.service);
+        let event_type = column(activity.event_type(), &mut self.event_type);
+        let time = time_of_day(*at);
+        let mut details = details(activity, *at);
         let before = time.width() + KIND_COLUMNS + service.width() + event_type.width() + 4 * 2;
         if let Some(page) = self.page {
             details = cut(&details, page.saturating_sub(before).max(DETAIL_COLUMNS_MIN));
         }
-        let kind = format!("{}{}", paint(happening.what, kind), " ".repeat(KIND_COLUMNS - kind.len()));
+        let kind = format!("{}{}", paint(activity, kind), " ".repeat(KIND_COLUMNS - kind.len()));
         // Blanks before nothing would be blanks at the end of the line.
         let cells = [style::dim(time), kind, style::bold(service), event_type, style::dim(&details)];
-        let told = match (&details, &happening.event_type, &happening.service) {
+        let told = match (&details, activity.event_type(), activity.service()) {
             (details, ..) if !details.is_empty() => 5,
             (_, Some(_), _) => 4,
             (_, None, Some(_)) => 3,
@@ -66,51 +67,87 @@ fn column(text: Option<&str>, columns: &mut usize) -> String {
     text + &blanks
 }
 
-fn paint(what: What, text: &str) -> String {
-    match what {
-        What::Accepted => style::info(text),
-        What::Delivered | What::BreakerClosed | What::StoreHealed | What::Resumed => style::good(text),
-        What::Unrouted
-        | What::Retrying
-        | What::Held
-        | What::Paused
-        | What::BreakerProbing
-        | What::DependencyHeld
-        | What::SessionHeld
-        | What::Security
-        | What::ClockStepped => style::warning(text),
-        What::Dead | What::BreakerOpened | What::Alert | What::BookRefused | What::StoreFailing => {
-            style::error(text)
-        }
-        What::BookRead | What::ReplayBegan | What::ReplayChanged => style::bold(text),
+fn paint(activity: &Activity, text: &str) -> String {
+    match activity {
+        Activity::Accepted(_) => style::info(text),
+        Activity::Delivered(_)
+        | Activity::BreakerClosed(_)
+        | Activity::StoreHealed
+        | Activity::Resumed(_) => style::good(text),
+        Activity::Unrouted(_)
+        | Activity::Retrying(_)
+        | Activity::Held(_)
+        | Activity::Paused(_)
+        | Activity::BreakerProbing(_)
+        | Activity::DependencyHeld { .. }
+        | Activity::SessionHeld { .. }
+        | Activity::Security(_)
+        | Activity::ClockStepped(_) => style::warning(text),
+        Activity::Dead(_)
+        | Activity::BreakerOpened(_)
+        | Activity::Alert(_)
+        | Activity::BookRefused(_)
+        | Activity::StoreFailing(_) => style::error(text),
+        Activity::BookRead | Activity::ReplayBegan(_) | Activity::ReplayChanged(_) => style::bold(text),
     }
 }
 
 /// What else there is to say, the most telling first and the longest last.
-fn details(happening: &Happening) -> String {
-    let mut parts = Vec::new();
-    match &happening.delivery {
-        Some(delivery) => parts.push(short_id(delivery)),
-        None => parts.extend(happening.event_id.as_deref().map(plain)),
+fn details(activity: &Activity, at: Timestamp) -> String {
+    let parts = match activity {
+        Activity::Accepted(event) | Activity::Unrouted(event) => vec![plain(&event.event_id)],
+        Activity::Delivered(facts)
+        | Activity::Retrying(facts)
+        | Activity::Held(facts)
+        | Activity::Dead(facts) => of_delivery(facts, at),
+        Activity::Alert(AlertFacts { delivery, code, message, .. }) => {
+            let delivery = delivery.as_deref().map(short_id);
+            let words = code.as_deref().into_iter().chain([message.as_str()]).map(plain);
+            delivery.into_iter().chain(words).collect()
+        }
+        Activity::SessionHeld { delivery, message, .. } => vec![short_id(delivery), plain(message)],
+        Activity::DependencyHeld { message, due_at, .. } => {
+            next_at(*due_at, at).into_iter().chain([plain(message)]).collect()
+        }
+        Activity::Paused(facts) | Activity::Resumed(facts) => {
+            facts.message.as_deref().map(plain).into_iter().collect()
+        }
+        Activity::BreakerOpened(facts) | Activity::BreakerProbing(facts) | Activity::BreakerClosed(facts) => {
+            vec![plain(&facts.message)]
+        }
+        Activity::ReplayBegan(facts) | Activity::ReplayChanged(facts) => vec![plain(&facts.message)],
+        Activity::BookRefused(words)
+        | Activity::StoreFailing(words)
+        | Activity::Security(words)
+        | Activity::ClockStepped(words) => vec![plain(&words.message)],
+        Activity::BookRead | Activity::StoreHealed => Vec::new(),
+    };
+    parts.join(", ")
+}
+
+fn of_delivery(facts: &DeliveryFacts, at: Timestamp) -> Vec<String> {
+    let mut parts = vec![short_id(&facts.delivery)];
+    if facts.attempt > 0 {
+        parts.push(format!("attempt {}", facts.attempt));
     }
-    parts
-        .extend(happening.attempt.filter(|attempt| *attempt > 0).map(|attempt| format!("attempt {attempt}")));
-    let status = happening.status.map(|status| status.to_string());
-    // A message that begins with the status tells it well enough.
-    let is_told = |status: &String| happening.message.as_ref().is_some_and(|text| text.starts_with(status));
+    let status = facts.status.map(|status| status.to_string());
+    // A message that begins with the status is enough.
+    let is_told = |status: &String| facts.message.as_ref().is_some_and(|text| text.starts_with(status));
     parts.extend(status.filter(|status| !is_told(status)));
-    match (&happening.category, &happening.code) {
+    match (&facts.category, &facts.code) {
         (Some(category), Some(code)) => parts.push(plain(&format!("{category} {code}"))),
         (Some(word), None) | (None, Some(word)) => parts.push(plain(word)),
         (None, None) => {}
     }
-    parts.extend(happening.took_ms.and_then(millis).map(|took| format!("took {took}")));
-    // What waits for ever waits for somebody, and the message says for whom.
-    if let Some(due_at) = happening.due_at.filter(|at| *at < Timestamp::NEVER) {
-        parts.push(format!("goes on in {}", show_wait(due_at.since(happening.at))));
-    }
-    parts.extend(happening.message.as_deref().map(plain));
-    parts.join(", ")
+    parts.extend(facts.took_ms.and_then(millis).map(|took| format!("took {took}")));
+    parts.extend(facts.due_at.and_then(|due_at| next_at(due_at, at)));
+    parts.extend(facts.message.as_deref().map(plain));
+    parts
+}
+
+/// When it continues; a wait without an end is for a person, and the message says which.
+fn next_at(due_at: Timestamp, at: Timestamp) -> Option<String> {
+    (due_at < Timestamp::NEVER).then(|| format!("goes on in {}", show_wait(due_at.since(at))))
 }
 
 /// A number of milliseconds; none for one that no call can take.

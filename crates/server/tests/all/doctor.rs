@@ -2,14 +2,20 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use insta::assert_snapshot;
+use redrive_core::book::patch;
 use serde_json::{Value, json};
 
 use crate::run::{Folder, redrive};
 use crate::scripted::{Reply, Scripted};
 use crate::server::{Server, until};
 use crate::sink::Sink;
+use crate::target::{Target, status};
 
 /// Enough for a judgement.
 const EVENTS: usize = 40;
@@ -328,5 +334,104 @@ fn the_cause_comes_first_though_the_breaker_lets_few_attempts_through() {
     let healed = server.get("/v1/doctor").json();
     assert_eq!(finding(&healed, "target-too-slow"), None, "{healed}");
     assert_eq!(healed["findings"][0]["code"], "target-gone", "{healed}");
+    server.stop().assert_calm();
+}
+
+/// Puts the change of a finding into the book of a running server.
+fn apply(folder: &Folder, server: &Server, found: &Value) {
+    let change = found["change"].as_str().unwrap_or_else(|| panic!("there is something to change: {found}"));
+    let kept = fs::read_to_string(folder.path("redrive.yaml")).expect("the book can be read");
+    folder.write("redrive.yaml", patch::laid_over(&kept, change).expect("the change fits the book"));
+    server.signal("HUP");
+    server.err.wait_for("holds from now on");
+}
+
+/// Has the target be down for three seconds while events come, and says how many dead letters there are then.
+fn outage(server: &Server, is_down: &AtomicBool, ids: &str) -> u64 {
+    is_down.store(true, Ordering::SeqCst);
+    for number in 0..60 {
+        server.accept("orders.placed", &format!("{ids}-{number}"), "");
+        thread::sleep(Duration::from_millis(50));
+    }
+    is_down.store(false, Ordering::SeqCst);
+    let ended = || {
+        let service = server.status()["services"][0].clone();
+        (service["waiting"] == 0).then(|| service["dead"].as_u64().expect("a count"))
+    };
+    until("all have ended", ended)
+}
+
+#[test]
+fn a_policy_that_gives_up_too_early_is_found_and_the_change_saves_deliveries() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_down);
+    let target = Target::start(move |_| status(if asked.load(Ordering::SeqCst) { 503 } else { 200 }));
+    let book = format!(
+        "version: 1
+retry_policies:
+  short: {{ initial: 200ms, max: 400ms, retries: 2, jitter: none }}
+services:
+  orders:
+    target: {{ http: \"{}\" }}
+    retry: short
+    breaker: none
+    events: [\"orders.*\"]
+",
+        target.url()
+    );
+    let folder = Folder::with("redrive.yaml", &book);
+    let server = Server::start(&folder);
+    send(&server, "well");
+    let before = outage(&server, &is_down, "before");
+    assert!(before >= 5, "the policy gives up before the target is back: {before}");
+
+    let report = server.get("/v1/doctor").json();
+    let found = finding(&report, "retries-exhausted").unwrap_or_else(|| panic!("{report}"));
+    assert_eq!(found["gain"]["figure"], "dead letters", "{report}");
+    apply(&folder, &server, &found);
+    let after = outage(&server, &is_down, "after") - before;
+    assert!(after * 2 <= before, "{after} dead letters after the change, {before} before");
+    server.stop().assert_calm();
+}
+
+#[test]
+fn a_limit_of_calls_at_once_that_is_too_low_is_found_and_the_change_doubles_them() {
+    let (in_flight, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (now, peak) = (Arc::clone(&in_flight), Arc::clone(&most));
+    let target = Target::start(move |_| {
+        peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(10));
+        now.fetch_sub(1, Ordering::SeqCst);
+        status(200)
+    });
+    let book = format!(
+        "version: 1
+dependencies:
+  shop: {{ kind: webhook, in_flight: 1 }}
+services:
+  orders:
+    target: {{ http: \"{}\" }}
+    depends_on: shop
+    events: [\"orders.*\"]
+",
+        target.url()
+    );
+    let folder = Folder::with("redrive.yaml", &book);
+    let server = Server::start(&folder);
+    for batch in 0..10 {
+        let event = |number: usize| json!({ "specversion": "1.0", "type": "orders.placed", "id": format!("{batch}-{number}"), "source": "/tests" });
+        let events = (0..200).map(event).collect::<Value>().to_string();
+        let headers = "content-type: application/cloudevents-batch+json\r\n";
+        assert_eq!(server.post("/v1/events", headers, events).status, 202);
+    }
+    let found = until("the limit is found to be too low", || {
+        finding(&server.get("/v1/doctor").json(), "too-few-at-once")
+    });
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    apply(&folder, &server, &found);
+    until("two calls are made at once", || (most.load(Ordering::SeqCst) == 2).then_some(()));
+    until("the backlog drains", || (server.status()["services"][0]["waiting"] == 0).then_some(()));
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+    assert_eq!(finding(&server.get("/v1/doctor").json(), "too-few-at-once"), None);
     server.stop().assert_calm();
 }

@@ -69,6 +69,19 @@ fn an_outage_is_shown_with_what_would_help() {
 }
 
 #[test]
+fn a_backlog_that_grows_is_reported() {
+    let folder = folder();
+    let throttled = OUTAGE.replace("for: 20s, is: down", "for: 1d, throttled: { rate: 3/s }");
+    folder.write("outage.yaml", throttled);
+    let run =
+        |words: &[&str]| folder.run(&[&["simulate", "outage.yaml", "--no-advice"], words].concat()).printed();
+    let text = run(&[]);
+    assert!(text.contains("✗ `warehouse`: the backlog grows for as long as events arrive"), "{text}");
+    let report: Value = serde_json::from_str(&run(&["--format", "json"])).expect("JSON");
+    assert!(report.to_string().contains("growing-backlog"), "{report}");
+}
+
+#[test]
 fn an_expectation_that_fails_ends_with_1_if_asked() {
     let folder = folder();
     let asked = folder.run(&["simulate", "outage.yaml", "--expect", "--no-advice"]);

@@ -213,8 +213,9 @@ impl Checker {
         now: Timestamp,
     ) {
         let turn = id.seq().get();
-        if let Some(lane) = &lane {
-            self.sessions.join(lane, turn, id);
+        if let Some(lane) = lane {
+            let is_dead = |id: &DeliveryId| self.deliveries[id].ended == Ended::Dead;
+            self.sessions.join(lane, turn, id, is_dead);
         }
         self.add(id, queue, event, (lane, turn), now);
     }
@@ -300,8 +301,10 @@ impl Checker {
         let delivery = self.deliveries.get_mut(&id).expect("seen above");
         delivery.ended = ended;
         delivery.died_at = at;
-        if let Some(lane) = delivery.lane.as_ref().filter(|_| !holds) {
-            self.sessions.leave(lane, delivery.turn, id);
+        match delivery.lane {
+            Some(lane) if holds => self.sessions.holds(lane, delivery.turn, id),
+            Some(lane) => self.sessions.leave(lane, delivery.turn, id),
+            None => {}
         }
         self.letter_ended(id, death);
     }
@@ -401,7 +404,7 @@ impl Checker {
     }
 
     fn open_before(&self, delivery: &Delivery, id: DeliveryId) -> Option<DeliveryId> {
-        self.sessions.head(delivery.lane.as_ref()?).filter(|head| *head != id)
+        self.sessions.head(delivery.lane?).filter(|head| *head != id)
     }
 
     /// Whether the rule allows that attempt now; if not, why not.
@@ -588,7 +591,7 @@ impl Checker {
     pub(super) fn finished(&mut self, still_open: &[String]) {
         // What waits behind a dead letter waits for people, who can see that.
         let is_held = |delivery: &Delivery| {
-            let head = delivery.lane.as_ref().and_then(|lane| self.sessions.head(lane));
+            let head = delivery.lane.and_then(|lane| self.sessions.head(lane));
             head.is_some_and(|head| self.deliveries[&head].ended == Ended::Dead)
         };
         let is_lost = |delivery: &Delivery| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::book::RuleBook;
 use crate::event::Event;
 use crate::ids::{DeliveryId, DependencyName, ServiceName};
+pub(super) use crate::letters::replay::ReplayAct;
 use crate::letters::replay::{Origin, Pace, ReplayId, ReplayJob};
 
 /// One order.
@@ -41,14 +42,6 @@ pub(super) enum Choice {
 pub(super) enum Poison {
     Left,
     Included,
-}
-
-/// What may be done to a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplayAct {
-    Pause,
-    Resume,
-    Cancel,
 }
 
 /// A step of a purge: letters of that service with numbers between these.

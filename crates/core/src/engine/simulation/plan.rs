@@ -33,7 +33,7 @@ pub(super) struct Plan {
     /// Redrive goes down whenever a delivery of this event starts.
     pub poison: Option<Arc<Event>>,
     /// The most that may wait behind a dead letter that holds its session.
-    pub behind_max: usize,
+    pub behind_max: u64,
     /// From then on nothing goes wrong any more.
     pub healed_at: Timestamp,
 }

@@ -10,10 +10,12 @@
 //!
 //! - **Refused**: the rate halves. If calls had been let through at a growing rate before, the other side's limit is
 //!   known by that: it is the *ceiling*, a little below the rate at which it was met. What a deep bucket had saved
-//!   up makes a limit look higher than it is, so one that is met before it was trusted to be there is put a little
-//!   below the rate that was taken on average.
+//!   up makes a limit look higher than it is. So a ceiling that is met while it is trusted was too high by what had
+//!   been saved up ([`SAVED_UP`]), spread over the time it lasted: the sooner it is met, the lower the next one.
+//!   Where no wait is asked for, the rate on average tells it better.
+//! - **Met again** near a ceiling that held: the limit has not moved, and the next ceiling is half way between.
 //! - **Back**: within a second or two to just below the ceiling, and closer to it for as long as it is trusted.
-//! - **More**: then the rate grows by `growth` a second, as long as calls have to wait for it, until it is refused
+//! - **More**: then the rate grows by `growth` a second (slowly at first: most limits have not moved), as long as calls have to wait for it, until it is refused
 //!   again. There is no rate at which the limit is lifted: a backlog would come all at once.
 //!
 //! A try for more costs what the other side asks us to wait, so a ceiling is trusted for twenty times that, which
@@ -33,18 +35,27 @@ use std::time::Duration;
 use super::{ThrottleSettings, floor};
 use crate::time::Timestamp;
 
-/// A limit is a little below the rate at which it was met.
+/// A limit is a little below the rate at which it was met,
 const BELOW_MET: f64 = 0.94;
-/// And clearly below the average if it was met this soon: what was saved up had not run out before.
-const BELOW_MET_SOON: f64 = 0.88;
+/// and is put lower where the other side asks for a wait, since meeting it again costs more.
+const BELOW_MET_HELD: f64 = 0.925;
+/// What the other side is taken to have saved up for bursts, in seconds of calls at the limit.
+const SAVED_UP: f64 = 0.85;
+/// A ceiling that is met is lowered at least and at most to these parts of it.
+const LOWERED_LEAST: f64 = 0.97;
+const LOWERED_MOST: f64 = 0.84;
+/// A limit that is met below so many times a ceiling that held is still the same.
+const SAME_LIMIT: f64 = 1.5;
 /// Calls are let through for this long before a limit that is met is known for sure, in seconds.
 const SURE_AFTER: f64 = 15.0;
 /// Less than that tells where the limit is if calls had been let through for so long, in seconds,
 const NEAR_AFTER: f64 = 5.0;
 /// or at a rate that had grown by so much since the last cut.
 const NEAR_GROWN: f64 = 1.3;
-/// An unsure limit is trusted for so many times the time in which it was found.
+/// An unsure limit is trusted for so many times the time in which it was found,
 const UNSURE_TRUSTED: f64 = 2.0;
+/// and for less where the other side asks for a wait, during which it may have risen.
+const UNSURE_TRUSTED_HELD: f64 = 1.25;
 /// The least time for which a limit is trusted, in seconds.
 const TRUSTED_AT_LEAST: f64 = 30.0;
 /// So many times what the other side asks us to wait.
@@ -57,6 +68,10 @@ const BACK_PER_SECOND: f64 = 0.4;
 const APPROACH: f64 = 3.0;
 /// Where no ceiling is known and more went well before, the rate grows so many times as quickly.
 const QUICK: f64 = 5.0;
+/// Up to so many times the ceiling,
+const SLOW_UNTIL: f64 = 1.05;
+/// it grows at this part of the speed.
+const SLOW: f64 = 0.15;
 /// Calls have had to wait for so long before the rate grows beyond what is known.
 const PRESSED_FOR: Duration = Duration::from_secs(1);
 /// The time over which the average is made, in seconds.
@@ -79,6 +94,8 @@ pub(super) struct Learnt {
     /// What the last cut left of it.
     low: f64,
     ceiling: Option<Ceiling>,
+    /// The last ceiling that was not met for as long as it was trusted.
+    held: Option<f64>,
     /// The best rate that went well, as far as it is still believed.
     best: f64,
     /// The rate of the calls that were let through, on average.
@@ -120,6 +137,7 @@ impl Learnt {
             rate: low,
             low,
             ceiling: None,
+            held: None,
             best,
             mean: best,
             used: 0.0,
@@ -195,6 +213,9 @@ impl Learnt {
                 self.rate + (rate - self.rate).max(0.0) * closer
             }
             _ if self.rate < NEAR * self.best => (self.rate * (1.0 + QUICK * growth)).min(self.best),
+            Some(Ceiling { rate, .. }) if pressed_for >= PRESSED_FOR && self.rate < SLOW_UNTIL * rate => {
+                self.rate * (1.0 + SLOW * growth)
+            }
             _ if pressed_for >= PRESSED_FOR => self.rate * (1.0 + growth),
             _ => self.rate,
         };
@@ -230,26 +251,44 @@ impl Learnt {
             self.rate = self.rate.min(self.mean.max(floor()));
         }
         let is_near = self.used >= NEAR_AFTER || self.rate >= NEAR_GROWN * self.low;
-        let known = self.ceiling.take().filter(|ceiling| self.used < ceiling.trusted_for);
+        let (known, outlived) = match self.ceiling.take() {
+            Some(ceiling) if self.used < ceiling.trusted_for => (Some(ceiling), None),
+            outlived => (None, outlived),
+        };
+        self.held = outlived.map(|ceiling| ceiling.rate).or(self.held);
         if !is_near {
             return;
         }
+        let rate = self.below_met(known, hold);
+        // Where no wait is asked for, another try costs little.
+        let lasted = self.held.filter(|lasted| *lasted < rate && !hold.is_zero());
+        let same = lasted.filter(|lasted| rate < SAME_LIMIT * lasted);
+        let rate = same.map_or(rate, |lasted| f64::midpoint(lasted, rate));
         if known.is_some() {
-            self.rate = self.rate.min(self.mean).max(self.rate / 2.0);
+            self.held = lasted;
         }
-        let is_sure = self.used >= SURE_AFTER;
-        // Where the other side asks for no wait, another try costs little.
-        let rate = self.rate * if is_sure || hold.is_zero() { BELOW_MET } else { BELOW_MET_SOON };
         self.best = self.best.max(rate);
         let of_best = rate / self.best;
         let worth =
             (TRUSTED_PER_HOLD * hold.as_secs_f64()).max(TRUSTED_AT_LEAST).min(settings.memory.as_secs_f64())
                 * of_best
                 * of_best;
-        let found_in = if is_sure { worth } else { UNSURE_TRUSTED * self.used };
+        let unsure = if hold.is_zero() { UNSURE_TRUSTED } else { UNSURE_TRUSTED_HELD };
+        let found_in = if self.used >= SURE_AFTER { worth } else { unsure * self.used };
         let trusted_for = found_in.max(known.map_or(0.0, |known| known.trusted_for)).min(worth);
         self.best = f64::midpoint(self.best, rate);
         self.ceiling = Some(Ceiling { rate, trusted_for });
+    }
+
+    /// What the limit is taken to be that was just met, maybe at a ceiling that was trusted.
+    fn below_met(&self, known: Option<Ceiling>, hold: Duration) -> f64 {
+        match known {
+            // No wait was asked for, so the average has the time in it in which the other side was shut.
+            Some(_) if hold.is_zero() => self.rate.min(self.mean).max(self.rate / 2.0) * BELOW_MET,
+            Some(_) => self.rate * (1.0 - SAVED_UP / self.used).clamp(LOWERED_MOST, LOWERED_LEAST),
+            None if hold.is_zero() => self.rate * BELOW_MET,
+            None => self.rate * BELOW_MET_HELD,
+        }
     }
 
     /// The other side asked us to wait until then.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::targets;
-use crate::doctor::change::{self, Change};
+use crate::doctor::change;
 use crate::doctor::evidence::{Chart, Member, Turn, Ward};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
@@ -165,7 +165,7 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             show_duration(open)
         ),
         change: Some(Proposed::new(
-            Change::new().of_breaker(chart.evidence, rule, &values),
+            change::of_breaker(chart.evidence, rule, &values),
             Measure::Latency,
             World::AsSeen,
         )),
@@ -200,7 +200,7 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         evidence,
         advice: format!("let {wanted} good probes in a row close it, so that it closes when all is well"),
         change: Some(Proposed::new(
-            Change::new().of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]),
+            change::of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]),
             Measure::Openings,
             World::AsSeen,
         )),
@@ -256,7 +256,7 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         evidence,
         advice: "let a breaker open when half of the calls fail: what is held burns no retries".to_owned(),
         change: Some(Proposed::new(
-            Change::new().of_breaker(chart.evidence, rule, &values),
+            change::of_breaker(chart.evidence, rule, &values),
             Measure::FailedCalls,
             World::AsSeen,
         )),
@@ -300,7 +300,7 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             show_duration(open)
         ),
         change: Some(Proposed::new(
-            Change::new().of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]),
+            change::of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]),
             Measure::FailedCalls,
             World::AsSeen,
         )),

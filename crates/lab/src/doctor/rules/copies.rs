@@ -1,6 +1,6 @@
 //! Diagnoses about events that come twice.
 
-use crate::doctor::change::{Change, Step, place_of};
+use crate::doctor::change::{Patch, Step, place_of};
 use crate::doctor::evidence::Chart;
 use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, rounded_up};
@@ -36,7 +36,7 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
     let change = rule.as_ref().map(|rule| {
         let mut place = place_of(rule, rule.idempotency.ttl.origin.level);
         place.push(Step::Key("idempotency".to_owned()));
-        Change::new().set(&place, "ttl", show_duration(wanted))
+        Patch::new().set(&place, "ttl", show_duration(wanted))
     });
     let stated = rule.and_then(|rule| rule.idempotency.ttl.origin.position());
     Some(Sign {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{targets, timeouts};
-use crate::doctor::change::{Change, Step, place_of};
+use crate::doctor::change::{Patch, Step, place_of};
 use crate::doctor::evidence::{Chart, Member, SeenDelivery};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, said, tally};
@@ -296,7 +296,7 @@ fn shown(status: u16, retried: &Retried<'_>) -> Vec<String> {
 }
 
 /// A change that spares calls to a target that answers so whenever it is asked.
-fn answered(change: Change, status: u16) -> Proposed {
+fn answered(change: Patch, status: u16) -> Proposed {
     let always = Mood::Mixed(vec![(Met::Status(status), Share::ALL)]);
     Proposed::new(change, Measure::Calls, World::Alike(always))
 }
@@ -325,7 +325,7 @@ fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         touched: retried.answers,
         evidence: shown(status, &retried),
         advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
-        change: Some(answered(Change::new().set(&place, &key, "dead-letter"), status)),
+        change: Some(answered(Patch::new().set(&place, &key, "dead-letter"), status)),
         line: reaction.position.map(|position| position.line),
         harm: None,
     })
@@ -341,7 +341,7 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     // A row of `classify` that stands nearer to the events is tried first.
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
     let change = (*level != Level::Row && member.patterns.len() == 1)
-        .then(|| Change::new().add(&place_of(rule, Level::Row), "classify", item));
+        .then(|| Patch::new().add(&place_of(rule, Level::Row), "classify", item));
     Some(Sign {
         title: format!("`{}` takes {status} for transient, and it never heals", member.queue),
         touched: retried.answers,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::doctor::change::{Change, keys, quoted};
+use crate::doctor::change::{Patch, keys, scalar};
 use crate::doctor::evidence::{Chart, LetterKind, QueueState};
 use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent};
@@ -208,8 +208,8 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     }
     let receiver = sections.receivers.keys().next();
     let change = receiver.map(|receiver| {
-        let to = quoted(receiver);
-        Change::new()
+        let to = scalar(receiver);
+        Patch::new()
             .add(
                 &keys(&[]),
                 "alerts",

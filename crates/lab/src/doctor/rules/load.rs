@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::doctor::change::Change;
+use crate::doctor::change;
 use crate::doctor::evidence::{Chart, Member, Times, Ward};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{self, counted, exceeds, percent};
@@ -140,7 +140,7 @@ fn fewer_at_once(
     calm: &Beside,
     crowd: &Beside,
 ) -> Proposed {
-    let change = Change::new().of_dependency(chart.evidence, rule, "in_flight", good);
+    let change = change::of_dependency(chart.evidence, rule, "in_flight", good);
     let fails = exceeds(crowd.failed, crowd.calls, calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT);
     let (measure, queue) = if fails { (Measure::FailedCalls, Some(0)) } else { (Measure::Latency, None) };
     let collapse = if fails { None } else { Some(Share::ALL) };
@@ -204,7 +204,7 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         ],
         advice: format!("make {more} calls at once, and see whether it stays as quick"),
         change: Some(Proposed::new(
-            Change::new().of_dependency(chart.evidence, rule, "in_flight", more),
+            change::of_dependency(chart.evidence, rule, "in_flight", more),
             Measure::Latency,
             World::Crowd(
                 u32::try_from(waiting).unwrap_or(CROWD_MAX).min(CROWD_MAX),
@@ -269,7 +269,7 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             }
         },
         change: rate.zip(taken.and_then(Rate::per_second)).map(|(rate, limit)| {
-            let change = Change::new().of_dependency(chart.evidence, rule, "rate", rate);
+            let change = change::of_dependency(chart.evidence, rule, "rate", rate);
             let mood = Mood::Throttled { rate: limit, retry_after };
             Proposed::new(change, Measure::FailedCalls, World::Always(mood))
         }),

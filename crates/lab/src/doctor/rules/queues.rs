@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::load;
-use crate::doctor::change::{Change, keys, quoted};
+use crate::doctor::change::{Patch, keys, scalar};
 use crate::doctor::evidence::{Chart, Member, QueueState, Times};
 use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent, waiting};
@@ -296,8 +296,8 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
         for kind in nobody.iter().take(TYPES_SHOWN_MAX) {
             let Some(service) = likely_taker(&sections.services, &kind.event_type) else { continue };
             let place = keys(&["services", service.name.as_str()]);
-            let known = change.unwrap_or_else(Change::new);
-            change = Some(known.add(&place, "events", quoted(&kind.event_type)));
+            let known = change.unwrap_or_else(Patch::new);
+            change = Some(known.add(&place, "events", scalar(&kind.event_type)));
         }
         let guess =
             if change.is_some() { " (the change names the one whose events are most alike)" } else { "" };

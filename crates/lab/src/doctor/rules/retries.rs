@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::doctor::change::{Change, place_of};
+use crate::doctor::change::{self, Patch, place_of};
 use crate::doctor::evidence::{Chart, Member, SeenDelivery, SeenState};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
@@ -271,7 +271,7 @@ fn more_of(
 
 /// More retries and longer delays, a little at first.
 fn more_retries(chart: &Chart<'_>, member: &Member<'_>, policy: &NamedPolicy) -> Proposed {
-    let change = |values: &[_]| Change::new().of_policy(chart.evidence, &member.rule, policy, values);
+    let change = |values: &[_]| change::of_policy(chart.evidence, &member.rule, policy, values);
     let first = Proposed::new(change(&more_of(policy, MORE[0]).0), Measure::Dead, World::AsSeen);
     MORE[1..].iter().fold(first, |proposed, more| {
         let (values, words) = more_of(policy, *more);
@@ -311,7 +311,7 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             if enough == 1 { "1 retry".to_owned() } else { format!("{enough} retries") }
         ),
         change: Some(Proposed::new(
-            Change::new().of_policy(
+            change::of_policy(
                 chart.evidence,
                 &member.rule,
                 record.policy,
@@ -359,7 +359,7 @@ fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             show_rounded(patience)
         ),
         change: Some(Proposed::new(
-            Change::new().of_policy(chart.evidence, &member.rule, record.policy, &values),
+            change::of_policy(chart.evidence, &member.rule, record.policy, &values),
             Measure::Calls,
             World::Alike(never_well()),
         )),
@@ -484,7 +484,7 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         ],
         advice: format!("wait {short} before the first retry; those after it still grow"),
         change: Some(Proposed::new(
-            Change::new().of_policy(chart.evidence, &member.rule, record.policy, &[value]),
+            change::of_policy(chart.evidence, &member.rule, record.policy, &[value]),
             Measure::Latency,
             World::AsSeen,
         )),
@@ -535,7 +535,7 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             show_duration(longest)
         ),
         change: Some(Proposed::new(
-            Change::new().of_policy(chart.evidence, &member.rule, policy, &values),
+            change::of_policy(chart.evidence, &member.rule, policy, &values),
             Measure::FailedCalls,
             World::AsSeen,
         )),
@@ -559,12 +559,12 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let hold_max = rule.hold_max.value;
     let (advice, change, origin) = if rule.when_open.value == WhenOpen::DeadLetter && at_breaker > of_patience
     {
-        let change = Change::new().set(&place_of(rule, rule.when_open.origin.level), "when_open", "hold");
+        let change = Patch::new().set(&place_of(rule, rule.when_open.origin.level), "when_open", "hold");
         let advice = "let deliveries wait for the breaker instead of giving them up at once".to_owned();
         (advice, change, rule.when_open.origin)
     } else {
         let wanted = show_duration(rounded_up(hold_max * 2));
-        let change = Change::new().set(&place_of(rule, rule.hold_max.origin.level), "hold_max", &wanted);
+        let change = Patch::new().set(&place_of(rule, rule.hold_max.origin.level), "hold_max", &wanted);
         (
             format!("let deliveries be held for {wanted} instead of {}", show_duration(hold_max)),
             change,

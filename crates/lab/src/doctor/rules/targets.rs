@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::failing::messages;
 use super::timeouts;
-use crate::doctor::change::Change;
+use crate::doctor::change::Patch;
 use crate::doctor::evidence::{Chart, Member, Ward};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally, waiting};
@@ -223,7 +223,7 @@ fn slow(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let limits = found.rows.iter().map(|row| timeouts::first_limit(row));
     let limit = limits.max().unwrap_or_default();
     let wanted = |limit: Duration| rounded_up(limit * 5 / 2).min(TIMEOUT_ADVISED_MAX).max(limit);
-    let change = found.rows.iter().try_fold(Change::new(), |change, row| {
+    let change = found.rows.iter().try_fold(Patch::new(), |change, row| {
         change.merged(&timeouts::set_limit(row, wanted(timeouts::first_limit(row)))).ok()
     });
     let is_dominant = exceeds(found.ways, found.failed.len() as u64, DOMINANT_PERCENT);

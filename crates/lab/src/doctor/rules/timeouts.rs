@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::doctor::change::{Change, place_of};
+use crate::doctor::change::{Patch, place_of};
 use crate::doctor::evidence::{Chart, Member, Times};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
@@ -95,7 +95,7 @@ fn is_timeout(story: &Story) -> bool {
 }
 
 /// The change to a limit, in the form in which the book states it.
-pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Change {
+pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Patch {
     let timeouts = &member.rule.timeouts;
     let whole = &timeouts.whole;
     let place = place_of(&member.rule, whole.origin.level);
@@ -113,7 +113,7 @@ pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Change {
     } else {
         show_duration(limit)
     };
-    Change::new().set(&place, "timeout", value)
+    Patch::new().set(&place, "timeout", value)
 }
 
 pub(super) fn line_of(member: &Member<'_>) -> Option<u32> {

@@ -16,6 +16,8 @@ pub struct Swept {
     pub paths: Vec<String>,
     /// A row for each book.
     pub rows: Vec<Row>,
+    /// Where each row stands on an axis of the first path's values.
+    pub places: Vec<f64>,
     /// The figures that differ between rows.
     pub columns: Vec<Column>,
     /// What is traded against what.
@@ -82,7 +84,37 @@ pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<Measured>]) -> 
     });
     let rows: Vec<Row> = rows.collect();
     let words = words(sweeps, &rows, &columns, runs);
-    Swept { paths: sweeps.iter().map(|sweep| sweep.path().to_owned()).collect(), rows, columns, words }
+    let firsts: Vec<&str> = rows.iter().map(|row| row.values[0].as_str()).collect();
+    Swept {
+        paths: sweeps.iter().map(|sweep| sweep.path().to_owned()).collect(),
+        places: places(&firsts),
+        rows,
+        columns,
+        words,
+    }
+}
+
+/// Two values that lie nearer to each other than this part of the whole could not be told apart.
+const APART_MIN: f64 = 0.08;
+
+/// Where each value stands: at its size if all have one and none stand too near to each other, else one after the
+/// other, in the order of their sizes or else in their own.
+fn places(values: &[&str]) -> Vec<f64> {
+    let sizes = values.iter().map(|value| sized(value)).collect::<Option<Vec<_>>>();
+    let sizes = sizes.filter(|sizes| sizes.iter().all(|(_, of)| *of == sizes[0].1));
+    let Some(sizes) = sizes else { return (0..values.len()).map(|place| place as f64).collect() };
+    let sizes: Vec<f64> = sizes.into_iter().map(|(size, _)| size).collect();
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by(|one, other| sizes[*one].total_cmp(&sizes[*other]));
+    let whole = order.first().zip(order.last()).map_or(0.0, |(first, last)| sizes[*last] - sizes[*first]);
+    if order.windows(2).all(|pair| sizes[pair[1]] - sizes[pair[0]] >= APART_MIN * whole) {
+        return sizes;
+    }
+    let mut places = vec![0.0; sizes.len()];
+    for (place, value) in order.into_iter().enumerate() {
+        places[value] = place as f64;
+    }
+    places
 }
 
 /// The figure, if it differs between rows.
@@ -254,4 +286,32 @@ fn sized(value: &str) -> Option<(f64, SizeOf)> {
     time.or_else(|| value.parse().ok().filter(|number: &f64| number.is_finite()).map(number))
         .or_else(|| text::parse_share(value).ok().map(|share| number(share.get())))
         .or_else(|| text::parse_rate(value).ok().map(|rate| number(rate.as_per_second())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_at_their_sizes_unless_they_would_stand_upon_each_other() {
+        #[rustfmt::skip]
+        let cases: [(&str, &[&str], &[f64]); 8] = [
+            ("numbers",           &["1", "3", "9"],                &[1.0, 3.0, 9.0]),
+            ("times",             &["30s", "1m", "500ms"],         &[30.0, 60.0, 0.5]),
+            ("shares",            &["10%", "50%"],                 &[0.1, 0.5]),
+            ("rates",             &["60/m", "20/s"],               &[1.0, 20.0]),
+            ("far apart",         &["1", "3", "9", "1000"],        &[0.0, 1.0, 2.0, 3.0]),
+            ("and out of order",  &["1h", "1s", "2s"],             &[2.0, 0.0, 1.0]),
+            ("words",             &["none", "externalBreaker"],    &[0.0, 1.0]),
+            ("one",               &["7"],                          &[7.0]),
+        ];
+        for (name, values, expected) in cases {
+            let found = places(values);
+            let is_near = |(one, other): (&f64, &f64)| (one - other).abs() < 1e-9;
+            assert!(
+                found.len() == expected.len() && found.iter().zip(expected).all(is_near),
+                "{name}: {found:?}"
+            );
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::scenario;
 use crate::simulate::figures::Measured;
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::{self, overlay};
+use redrive_core::book::{self, patch};
 
 const BOOK: &str = "version: 1\nretry_policies:\n  steps: { initial: 1s, max: 4s, retries: 3, jitter: none }\ndependencies:\n  api: { kind: webhook, breaker: none }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: api\n    retry: steps\n    events: [\"orders.*\", { type: mail.sent, timeout: 3s }]\n  bare:\n    target: { http: \"http://127.0.0.1:9001/\" }\n    events: [bare.one]\n";
 
@@ -77,19 +77,19 @@ fn a_name_that_nobody_knows_is_refused_and_a_near_one_offered() {
 fn each_value_is_laid_over_the_book() {
     #[rustfmt::skip]
     let cases = [
-        ("a policy of the book",        "retries.steps.max=9s",              r#"{ "retry_policies": { "steps": { "max": 9s } } }"#),
-        ("one of the catalog",          "retries.standard.max=9s",           r#"{ "retry_policies": { "standard": { from: standard, "max": 9s } } }"#),
-        ("a declared dependency",       "dependencies.api.in_flight=9",      r#"{ "dependencies": { "api": { "in_flight": 9 } } }"#),
-        ("one that is not",             "dependencies.bare.in_flight=9",     r#"{ "dependencies": { "bare": { kind: webhook, "in_flight": 9 } } }"#),
-        ("a default",                   "defaults.timeout=9s",               r#"{ "defaults": { "timeout": 9s } }"#),
-        ("a row",                       "services.shop.events.\"orders.*\".timeout=9s", r#"{ "services": { "shop": { "events": [{ "type": "orders.*", "timeout": 9s }] } } }"#),
+        ("a policy of the book",        "retries.steps.max=9s",              "retry_policies:\n  steps:\n    max: 9s\n"),
+        ("one of the catalog",          "retries.standard.max=9s",           "retry_policies:\n  standard:\n    from: standard\n    max: 9s\n"),
+        ("a declared dependency",       "dependencies.api.in_flight=9",      "dependencies:\n  api:\n    in_flight: 9\n"),
+        ("one that is not",             "dependencies.bare.in_flight=9",     "dependencies:\n  bare:\n    kind: webhook\n    in_flight: 9\n"),
+        ("a default",                   "defaults.timeout=9s",               "defaults:\n  timeout: 9s\n"),
+        ("a row",                       "services.shop.events.\"orders.*\".timeout=9s", "services:\n  shop:\n    events:\n      - type: \"orders.*\"\n        timeout: 9s\n"),
     ];
     for (name, text, expected) in cases {
         let sweep: Sweep = text.parse().expect(name);
         let change = sweep.change(&book(), &sweep.values()[0]);
-        assert_eq!(change, expected, "{name}");
-        let laid =
-            overlay::laid_over(BOOK, &change).unwrap_or_else(|problems| panic!("{name}: {problems:?}"));
+        assert_eq!(change.to_string(), expected, "{name}");
+        let laid = patch::laid_over(BOOK, &change.to_string())
+            .unwrap_or_else(|problems| panic!("{name}: {problems:?}"));
         let read = book::read(&laid, built_in());
         assert!(read.book.is_some(), "{name}: {laid}\n{:?}", read.problems);
     }
@@ -111,7 +111,8 @@ fn played(text: &str, seeds: u64) -> Swept {
     let sweep: Sweep = text.parse().expect(text);
     let grid = grid(std::slice::from_ref(&sweep)).expect("few");
     let runs = grid.iter().map(|values| {
-        let laid = overlay::laid_over(BOOK, &sweep.change(&book(), &values[0])).expect("both are YAML");
+        let laid =
+            patch::laid_over(BOOK, &sweep.change(&book(), &values[0]).to_string()).expect("both are YAML");
         let book = Arc::new(book::read(&laid, built_in()).book.unwrap_or_else(|| panic!("{laid}")));
         let play = |seed| run(&Plan { scenario: &scenario, book: Arc::clone(&book), seed }, &mut |_| Go::On);
         (1..=seeds).map(|seed| Measured::of(&play(seed).expect("nobody stops it"))).collect()

@@ -8,7 +8,8 @@ use super::together::names;
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::change::beside_change_of;
 use crate::simulate::report::{Cause, DependencyReport, Report, ratio};
-use redrive_core::book::{RuleBook, overlay};
+use redrive_core::book::RuleBook;
+use redrive_core::book::patch::{Patch, keys};
 use redrive_core::ids::{DependencyName, PolicyName};
 use redrive_core::limits;
 use redrive_core::policy::backoff::Jitter;
@@ -19,8 +20,8 @@ use redrive_core::text::show_duration;
 /// A change that may help.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The part of the rule book that changes, as [`laid_over`](redrive_core::book::overlay::laid_over) takes it.
-    pub change: String,
+    /// The part of the rule book that changes.
+    pub change: Patch,
     /// What should become less.
     pub measure: Measure,
     /// Of which dependency, if not of all.
@@ -29,16 +30,8 @@ pub struct Candidate {
     setting: String,
     /// Where: on dependencies, in policies, for services.
     place: Place,
-    /// On which, and what is written there.
-    parts: Vec<Part>,
-}
-
-/// What a change writes for one name.
-#[derive(Clone, Debug, PartialEq)]
-struct Part {
-    name: String,
-    /// `"name": { what is set }`.
-    entry: String,
+    /// On which.
+    names: Vec<String>,
 }
 
 /// A rule book, and which of its rules call what: worked out once, since a book may have thousands of rows.
@@ -87,11 +80,6 @@ impl Place {
             Self::Policy => "retry_policies",
             Self::Service => "services",
         }
-    }
-
-    /// A part of a book with these entries of its section.
-    fn written(self, entries: &str) -> String {
-        format!("{}: {{ {entries} }}\n", self.section())
     }
 
     const fn preposition(self) -> &'static str {
@@ -165,22 +153,23 @@ impl Candidate {
     fn new(callers: &Callers<'_>, place: Place, name: &str, setting: &str, against: Against<'_>) -> Self {
         let kind = || callers.kinds.get(name).copied();
         let beside = beside_change_of(callers.book, place.section(), name, kind);
-        let beside = beside.map(|beside| format!("{beside}, ")).unwrap_or_default();
-        let entry = format!("\"{name}\": {{ {beside}{setting} }}");
+        let at = keys(&[place.section(), name]);
+        let patch = beside.map(|(key, value)| Patch::new().set(&at, key, value)).unwrap_or_default();
+        let (key, value) = setting.split_once(": ").expect("a setting is a key and its value");
         Self {
-            change: place.written(&entry),
+            change: patch.set(&at, key, value),
             measure: against.measure,
             of: against.of.map(str::to_owned),
             setting: setting.to_owned(),
             place,
-            parts: vec![Part { name: name.to_owned(), entry }],
+            names: vec![name.to_owned()],
         }
     }
 
     /// The change in a few words.
     #[must_use]
     pub fn words(&self) -> String {
-        let names = names(self.parts.iter().map(|part| part.name.as_str()));
+        let names = names(self.names.iter().map(String::as_str));
         format!("`{}` {} {names}", self.setting, self.place.preposition())
     }
 
@@ -209,53 +198,23 @@ struct Against<'a> {
 
 /// The same setting in many places is one change, which is judged by all of them together.
 pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<(Candidate, BTreeSet<String>)> = Vec::new();
     for one in all {
-        match groups.iter_mut().find(|group| group.is_like(&one)) {
-            Some(group) => group.add(one),
-            None => groups.push(Group::of(one)),
+        let is_like = |(first, _): &&mut (Candidate, BTreeSet<String>)| {
+            (&first.setting, first.place, first.measure) == (&one.setting, one.place, one.measure)
+        };
+        let Some((first, known)) = groups.iter_mut().find(is_like) else {
+            let known = one.names.iter().cloned().collect();
+            groups.push((one, known));
+            continue;
+        };
+        if first.of != one.of {
+            first.of = None;
         }
+        first.names.extend(one.names.into_iter().filter(|name| known.insert(name.clone())));
+        first.change = std::mem::take(&mut first.change).and(one.change);
     }
-    groups.into_iter().map(Group::whole).collect()
-}
-
-/// The same setting in several places.
-struct Group {
-    first: Candidate,
-    known: BTreeSet<String>,
-    more: Vec<Part>,
-}
-
-impl Group {
-    fn of(first: Candidate) -> Self {
-        let known = first.parts.iter().map(|part| part.name.clone()).collect();
-        Self { first, known, more: Vec::new() }
-    }
-
-    fn is_like(&self, one: &Candidate) -> bool {
-        let first = &self.first;
-        (&first.setting, first.place, first.measure) == (&one.setting, one.place, one.measure)
-    }
-
-    fn add(&mut self, one: Candidate) {
-        if self.first.of != one.of {
-            self.first.of = None;
-        }
-        self.more.extend(one.parts.into_iter().filter(|part| self.known.insert(part.name.clone())));
-    }
-
-    /// All of them are laid over at once: one after the other, each would be read and written anew for every further.
-    fn whole(self) -> Candidate {
-        let Self { mut first, more, .. } = self;
-        let entries: Vec<&str> = more.iter().map(|part| part.entry.as_str()).collect();
-        if !more.is_empty()
-            && let Ok(change) = overlay::laid_over(&first.change, &first.place.written(&entries.join(", ")))
-        {
-            first.change = change;
-            first.parts.extend(more);
-        }
-        first
-    }
+    groups.into_iter().map(|(whole, _)| whole).collect()
 }
 
 fn breaker(callers: &Callers<'_>, dependency: &str, measure: Measure) -> Option<Candidate> {

@@ -7,7 +7,7 @@ use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book::connectors::built_in;
-use redrive_core::book::{self, overlay};
+use redrive_core::book::{self, patch};
 
 fn text(inside: &str, more: &str) -> String {
     format!(
@@ -130,7 +130,7 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
     let findings = verdict(&before, &book);
     let dead = findings.iter().find(|finding| finding.code == "dead-letters").expect("some die");
     let gain = |candidate: &Candidate| {
-        let changed = overlay::laid_over(&book_text, &candidate.change).expect("both are YAML");
+        let changed = patch::laid_over(&book_text, &candidate.change.to_string()).expect("both are YAML");
         candidate.gain(&before, &play(&changed, &outage).0)
     };
     let told: Vec<(String, Option<Gain>)> =
@@ -149,7 +149,7 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
         assert!(gain.after.as_f64() < gain.before.as_f64(), "{words}: {gain:?}");
     }
     let mut idle = dead.candidates[0].clone();
-    "defaults: { keep_delivered: 1d }\n".clone_into(&mut idle.change);
+    idle.change = patch::Patch::new().set(&patch::keys(&["defaults"]), "keep_delivered", "1d");
     assert_eq!(gain(&idle), None);
     // Fewer dead letters are no gain if clearly fewer arrive.
     let (mut after, _) = play(&book_text, &outage);
@@ -262,7 +262,8 @@ fn what_retries_do_after_recovery_is_told_with_what_helps() {
         words,
         ["`jitter: full` in `steps`", "`breaker: externalBreaker` on `api`", "`retry_budget: 10%` on `api`"]
     );
-    let changed = overlay::laid_over(&book_text, &stampede.candidates[0].change).expect("both are YAML");
+    let changed =
+        patch::laid_over(&book_text, &stampede.candidates[0].change.to_string()).expect("both are YAML");
     let gain = stampede.candidates[0].gain(&before, &play(&changed, &scenario).0);
     assert!(gain.is_some_and(|gain| gain.after.as_f64() < 0.5 * gain.before.as_f64()), "{gain:?}");
 }
@@ -280,7 +281,7 @@ fn a_retry_budget_is_advised_where_retries_keep_a_dependency_down() {
     let found = found.unwrap_or_else(|| panic!("it stays down: {findings:#?}"));
     let budget = found.candidates.iter().find(|it| it.words() == "`retry_budget: 10%` on `api`");
     let budget = budget.expect("it is tried");
-    let changed = overlay::laid_over(&book_text, &budget.change).expect("both are YAML");
+    let changed = patch::laid_over(&book_text, &budget.change.to_string()).expect("both are YAML");
     let gain = budget.gain(&before, &play(&changed, &scenario).0);
     assert!(gain.is_some_and(|gain| gain.before == Value::Never), "{gain:?}");
 }
@@ -312,7 +313,8 @@ fn what_holds_for_many_dependencies_is_said_and_mended_once() {
         words[1].starts_with("`breaker: externalBreaker` on `") && words[1].ends_with(" and 3 others"),
         "{words:?}"
     );
-    let changed = overlay::laid_over(&book_text, &dead.candidates[1].change).expect("both are YAML");
+    let changed =
+        patch::laid_over(&book_text, &dead.candidates[1].change.to_string()).expect("both are YAML");
     let after = book::read(&changed, built_in()).book.expect("a book");
     let has_breaker =
         |name: &str| after.rule(name, None, &format!("{name}.x")).is_some_and(|rule| rule.breaker.is_some());
@@ -349,8 +351,8 @@ fn very_many_troubles_of_very_many_dependencies_are_judged_at_once() {
     let never = findings.iter().find(|finding| finding.code == "never-drained").expect("none of them is");
     assert!(never.text.starts_with("`s0`, `s1` and 1,498 others: at worst well again at "), "{}", never.text);
     let budget = never.candidates.iter().find(|it| it.words().starts_with("`retry_budget: 10%` on"));
-    let changed =
-        overlay::laid_over(&book_text, &budget.expect("it is tried").change).expect("both are YAML");
+    let changed = patch::laid_over(&book_text, &budget.expect("it is tried").change.to_string())
+        .expect("both are YAML");
     let book = book::read(&changed, built_in()).book.expect("a book");
     let has_budget = |number: usize| {
         let name = redrive_core::ids::DependencyName::new(&name(number)).expect("a name");

@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use super::super::folder::find;
 use super::super::{ArchiveKey, Doing, Found, Kept};
 use super::*;
-use crate::happening::Happening;
+use crate::activity::{Activity, ActivityLine};
 use crate::runtime::Config;
 use crate::secret::Secrets;
 use crate::store::tests::DataFolder;
@@ -154,10 +154,12 @@ fn status(node: &Node, archivist: &Archivist) -> ArchiveStatus {
 }
 
 /// The alerts that were told since somebody listens.
-fn alerts(happenings: &mut broadcast::Receiver<Arc<Happening>>) -> Vec<String> {
+fn alerts(activities: &mut broadcast::Receiver<Arc<ActivityLine>>) -> Vec<String> {
     let mut alerts = Vec::new();
-    while let Ok(happening) = happenings.try_recv() {
-        alerts.extend(happening.message.clone().filter(|_| happening.what == What::Alert));
+    while let Ok(line) = activities.try_recv() {
+        if let Activity::Alert(facts) = &line.activity {
+            alerts.push(facts.message.clone());
+        }
     }
     alerts
 }
@@ -256,10 +258,10 @@ async fn an_archive_that_lets_nobody_in_is_an_alert_and_misses_nothing() {
     let locked = Told::Fail(ArchiveFailure::Credentials { reason: "read-only".to_owned() });
     let archive = Scripted::saying(&[locked.clone(), locked.clone(), locked]);
     let (node, archivist) = scripted(&archive, "").await;
-    let mut happenings = node.happenings();
+    let mut activities = node.activities();
     submit(&node, &["1", "2"]).await;
     until("both are kept", || status(&node, &archivist).archived == 2).await;
-    let alerts = alerts(&mut happenings);
+    let alerts = alerts(&mut activities);
     assert!(alerts.len() == 1 && alerts[0].contains("read-only"), "{alerts:?}");
     assert_eq!(archive.kept(), ["1", "2"]);
 }
@@ -268,12 +270,12 @@ async fn an_archive_that_lets_nobody_in_is_an_alert_and_misses_nothing() {
 async fn an_event_that_is_too_slow_twice_is_left_out() {
     let archive = Scripted::saying(&[Told::Hang, Told::Hang]);
     let (node, archivist) = scripted(&archive, ", timeout: 20ms").await;
-    let mut happenings = node.happenings();
+    let mut activities = node.activities();
     submit(&node, &["slow", "2"]).await;
     until("the next one is kept", || status(&node, &archivist).archived == 1).await;
     assert_eq!(archive.kept(), ["2"]);
     assert_eq!(status(&node, &archivist).left_out, 1);
-    let alerts = alerts(&mut happenings);
+    let alerts = alerts(&mut activities);
     assert!(alerts.len() == 1 && alerts[0].contains("is left out of the archive: no answer"), "{alerts:?}");
 }
 
@@ -281,7 +283,7 @@ async fn an_event_that_is_too_slow_twice_is_left_out() {
 async fn an_open_breaker_leaves_out_what_comes_and_says_how_many() {
     let archive = Scripted::saying(&[other(), other(), other()]);
     let (node, archivist) = scripted(&archive, ", breaker: quick").await;
-    let mut happenings = node.happenings();
+    let mut activities = node.activities();
     submit(&node, &["1", "2", "3"]).await;
     until("they are left out", || status(&node, &archivist).left_out == 3).await;
     assert_eq!(status(&node, &archivist).standing, Standing::Open);
@@ -300,10 +302,9 @@ async fn an_open_breaker_leaves_out_what_comes_and_says_how_many() {
     .await;
     let left_out = status(&node, &archivist).left_out;
     let mut told = Vec::new();
-    while let Ok(happening) = happenings.try_recv() {
-        match happening.what {
-            What::BreakerOpened | What::BreakerClosed => told.extend(happening.message.clone()),
-            _ => {}
+    while let Ok(line) = activities.try_recv() {
+        if let Activity::BreakerOpened(facts) | Activity::BreakerClosed(facts) = &line.activity {
+            told.push(facts.message.clone());
         }
     }
     assert_eq!(told.len(), 2, "once when it opens and once when it closes: {told:?}");
@@ -319,14 +320,14 @@ async fn a_page_that_is_not_durable_is_written_again_before_its_place_is_noted()
         .expect("no test panics here")
         .push_back(ArchiveFailure::Other { reason: "torn".to_owned() });
     let (node, archivist) = scripted(&archive, "").await;
-    let mut happenings = node.happenings();
+    let mut activities = node.activities();
     submit(&node, &["1"]).await;
     until("it went wrong", || status(&node, &archivist).is_stuck).await;
     assert_eq!(status(&node, &archivist).archived, 0);
     until("it is kept", || status(&node, &archivist).archived == 1).await;
     until("it gets on", || !status(&node, &archivist).is_stuck).await;
     assert_eq!(archive.kept(), ["1", "1"]);
-    let alerts = alerts(&mut happenings);
+    let alerts = alerts(&mut activities);
     assert!(alerts.len() == 1 && alerts[0].contains("torn"), "{alerts:?}");
 }
 

@@ -24,19 +24,14 @@ use redrive::private;
 /// What the copy is called until it is whole.
 const PARTIAL: &str = "redrive.db.partial";
 
-/// In the hands of whoever asked for the copy; when it is dropped, the copy is given up.
-#[derive(Debug)]
-pub(super) struct Ticket {
-    _alive: Arc<()>,
-}
-
 /// A copy in the making, and the writer with it.
 #[derive(Debug)]
 pub(super) struct Copying {
     folder: PathBuf,
     orders: SyncSender<Order>,
     thread: JoinHandle<(Core, Connection, Connection)>,
-    ticket: Weak<()>,
+    /// Alive for as long as somebody asks for the copy.
+    begun: Weak<()>,
 }
 
 type Task = Box<dyn FnOnce(&mut Core, &Connection) + Send>;
@@ -55,17 +50,26 @@ pub(super) enum Stepped {
 
 impl Copying {
     /// Takes the writer along.
-    pub(super) fn start(folder: &Path, target: Connection, core: Core, source: Connection) -> (Self, Ticket) {
+    pub(super) fn start(
+        folder: &Path,
+        target: Connection,
+        core: Core,
+        source: Connection,
+        begun: &Arc<()>,
+    ) -> Self {
         let (orders, receiver) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || run(core, source, target, &receiver));
-        let alive = Arc::new(());
-        let copying = Self { folder: folder.to_owned(), orders, thread, ticket: Arc::downgrade(&alive) };
-        (copying, Ticket { _alive: alive })
+        Self { folder: folder.to_owned(), orders, thread, begun: Arc::downgrade(begun) }
     }
 
     /// Whether nobody asks for it any more.
     pub(super) fn is_given_up(&self) -> bool {
-        self.ticket.strong_count() == 0
+        self.begun.strong_count() == 0
+    }
+
+    /// Whether it is the copy that began with that.
+    pub(super) fn is_of(&self, begun: Option<&Arc<()>>) -> bool {
+        begun.is_some_and(|begun| std::ptr::eq(Arc::as_ptr(begun), self.begun.as_ptr()))
     }
 
     /// Does something with the writer.

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::anchor::{Anchor, Displaced};
 use super::fault::Fault;
 use super::state::State;
-use super::wal::{Checkpointer, Emptied};
+use super::wal::{Checkpointer, Durable, Emptied};
 use super::{Options, chores, lock, recover, retention, rows, schema, write};
 use crate::store::{Batch, Chores, Keep, Recovered, StoreError, Written};
 
@@ -52,6 +52,11 @@ pub(super) struct Identity(u64);
 impl Core {
     pub(super) fn identity(&self) -> Identity {
         Identity(self.state.meta.seed)
+    }
+
+    /// How many frames of the log hold all that was committed.
+    pub(super) const fn durable(&self) -> Durable {
+        self.checkpointer.durable()
     }
 
     /// What is free within the file.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: within a transaction memory runs ahead of the file. Who rolls one back loads this anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redrive_core::engine::QueueName;
@@ -75,16 +75,6 @@ impl Names {
     /// The queue of that name, if anything was ever there.
     pub(super) fn find(&self, name: &QueueName) -> Option<&Queue> {
         self.by_name.get(name).map(|index| &self.queues[index.0])
-    }
-
-    /// The numbers of the queues that are wanted.
-    pub(super) fn queue_ids(&self, wanted: impl Fn(&QueueName) -> bool) -> BTreeSet<i64> {
-        self.queues.iter().filter(|queue| wanted(&queue.name)).map(|queue| queue.id).collect()
-    }
-
-    /// The number of a subscription, if there ever was one of that name.
-    pub(super) fn find_subscription(&self, name: &str) -> Option<i64> {
-        self.subscriptions.get(name).copied()
     }
 
     /// The queue that stands in rows as that number.

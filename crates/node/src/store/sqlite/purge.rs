@@ -5,8 +5,10 @@ use redrive_core::engine::Waiting;
 use super::audit::Act;
 use super::encode;
 use super::fault::Fault;
+use super::reader::look;
+use super::replay;
 use super::schema::state;
-use super::select::{Finder, Letter};
+use super::select::Letter;
 use super::write::Work;
 use crate::store::letter::{LetterNumber, Purge, PurgeCursor, PurgeStep, STEP_BYTES_MAX};
 
@@ -21,8 +23,8 @@ impl Work<'_> {
     pub(super) fn purge(&mut self, purge: &Purge, waiting: &mut Vec<Waiting>) -> Result<PurgeStep, Fault> {
         let Purge { selection, what, rows_max, after, note } = purge;
         let beyond = after.map_or(i64::MIN, |after| after.number.0.cast_signed());
-        let looked = Finder::new(self.connection, self.state, selection)?.look(beyond, *rows_max)?;
-        let open = self.open_replays()?;
+        let looked = look(self.connection, selection, beyond, *rows_max)?;
+        let open = replay::open(self.connection)?;
         let (mut deleted, mut claimed) = (0, 0);
         let (mut upto, mut bytes) = (looked.upto, 0);
         let mut found = looked.found.into_iter().peekable();

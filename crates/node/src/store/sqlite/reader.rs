@@ -26,6 +26,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use self::delivery::Depth;
+pub(super) use self::find::look;
 use super::encode::{place, seq, time};
 use super::fault::Fault;
 use super::schema;

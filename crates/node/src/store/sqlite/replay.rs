@@ -7,19 +7,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::ids::DeliveryId;
-use redrive_core::letters::replay::{Manner, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
+use redrive_core::letters::replay::{Listing, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
 use redrive_core::policy::category::codes;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::audit::Act;
 use super::encode::{Integrity, nanos, seq, time};
 use super::fault::Fault;
+use super::reader::look;
 use super::rows::{self, text};
-use super::select::{Finder, Letter};
+use super::select::Letter;
 use super::settle::Came;
 use super::write::Work;
 use super::{replay_codec as codec, select};
-use crate::store::letter::{NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView};
+use crate::store::letter::{NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView, Selection};
 use crate::store::{REPLAY_GATHER_MAX, derive};
 
 /// The columns that [`view`] reads.
@@ -27,6 +28,7 @@ pub(super) const VIEW: &str =
     "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
     left_alone, claimed_by_others, created_at, changed_at, stop,
     json_extract(selection, '$.filter.service') FROM replays";
+pub(super) const OPEN: &str = "SELECT id FROM replays WHERE state < 4";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, ?14)";
 const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -93,6 +95,13 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<ReplayJob>, Faul
     Ok(jobs)
 }
 
+/// Replays that claim the letters that they have not sent.
+pub(super) fn open(connection: &Connection) -> Result<BTreeSet<i64>, Fault> {
+    let mut statement = connection.prepare_cached(OPEN)?;
+    let ids = statement.query_map([], |row| row.get(0))?;
+    Ok(ids.collect::<Result<_, _>>()?)
+}
+
 /// A replay as it is shown, from a row of [`VIEW`].
 pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
@@ -148,14 +157,6 @@ impl Work<'_> {
         Ok(stored.ok_or(Fault::unreadable("a replay"))?.view)
     }
 
-    /// Replays that claim the letters that they have not sent.
-    pub(super) fn open_replays(&self) -> Result<BTreeSet<i64>, Fault> {
-        let select = "SELECT id FROM replays WHERE state < 4";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let ids = statement.query_map([], |row| row.get(0))?;
-        Ok(ids.collect::<Result<_, _>>()?)
-    }
-
     /// Begins a replay: claims the first letters of it.
     pub(super) fn begin_replay(
         &mut self,
@@ -175,8 +176,7 @@ impl Work<'_> {
         let last: Option<i64> =
             self.connection.prepare_cached(last)?.query_row([], |row| row.get(0)).optional()?;
         let id = last.unwrap_or_default() + 1;
-        let finder = Finder::new(self.connection, self.state, selection)?;
-        let gathered = self.gather(id, finder, to.as_deref(), i64::MIN)?;
+        let gathered = self.gather(id, selection, to.as_deref(), i64::MIN)?;
         if gathered.letters == 0 && gathered.upto == ALL_GATHERED {
             let Gathered { claimed, poison, damaged, .. } = gathered;
             let is_free = claimed.is_empty() && poison == 0;
@@ -185,10 +185,7 @@ impl Work<'_> {
                 None => OrderRefusal::NothingMatches { claimed, poison },
             }));
         }
-        let wave = match pace.manner {
-            Manner::Straight => Wave::Rest,
-            Manner::Canary => Wave::None,
-        };
+        let wave = Wave::before_first(pace.manner);
         let letters = gathered.letters;
         let audit = self.record(&Act { verb: "replay", what, letters, note: note.as_deref() })?;
         self.connection.prepare_cached(INSERT)?.execute((
@@ -214,8 +211,7 @@ impl Work<'_> {
     pub(super) fn gather_more(&mut self, stored: &Stored) -> Result<(), Fault> {
         let id = stored.view.id.0.cast_signed();
         let selection = codec::read_selection(&stored.selection)?;
-        let finder = Finder::new(self.connection, self.state, &selection)?;
-        let gathered = self.gather(id, finder, stored.target.as_ref(), stored.gathered)?;
+        let gathered = self.gather(id, &selection, stored.target.as_ref(), stored.gathered)?;
         let state = codec::state(gathered.next_state());
         let letters = gathered.letters.cast_signed();
         let values = (id, state, letters, gathered.claimed_sum(), gathered.upto, nanos(self.now));
@@ -228,12 +224,12 @@ impl Work<'_> {
     fn gather(
         &self,
         replay: i64,
-        mut finder: Finder<'_>,
+        selection: &Selection,
         to: Option<&Redirect>,
         after: i64,
     ) -> Result<Gathered, Fault> {
-        let looked = finder.look(after, REPLAY_GATHER_MAX)?;
-        let open = self.open_replays()?;
+        let looked = look(self.connection, selection, after, REPLAY_GATHER_MAX)?;
+        let open = open(self.connection)?;
         let upto = looked.upto.unwrap_or(ALL_GATHERED);
         let mut gathered = Gathered { poison: looked.poison, upto, ..Gathered::default() };
         for letter in looked.found {
@@ -313,7 +309,7 @@ impl Work<'_> {
         let Some(letter) = select::find(self.connection, id)? else {
             return Ok(Err(OrderRefusal::NoSuchLetter(id)));
         };
-        let open = self.open_replays()?;
+        let open = open(self.connection)?;
         Ok(match letter.claim.filter(|claim| open.contains(claim)) {
             Some(claim) => Err(OrderRefusal::Claimed { letter: id, replay: ReplayId(claim.cast_unsigned()) }),
             None => Ok(letter),
@@ -347,23 +343,19 @@ impl Work<'_> {
         let Some(Stored { view, gathered, .. }) = self.stored(replay)? else {
             return Ok(Err(OrderRefusal::NoSuchReplay(replay)));
         };
-        let goes_on = if gathered == ALL_GATHERED { ReplayState::Running } else { ReplayState::Gathering };
-        let (word, next) = match (act, view.state) {
-            (ReplayAct::Pause, ReplayState::Gathering | ReplayState::Running) => {
-                ("replay-pause", ReplayState::Paused)
-            }
-            (ReplayAct::Resume, ReplayState::Paused | ReplayState::Stopped) => ("replay-resume", goes_on),
-            (ReplayAct::Cancel, state) if state.is_open() => ("replay-cancel", ReplayState::Cancelled),
-            (ReplayAct::Pause | ReplayAct::Resume | ReplayAct::Cancel, state) => {
-                return Ok(Err(OrderRefusal::NotPossible { replay, state }));
-            }
+        let listing = if gathered == ALL_GATHERED { Listing::Whole } else { Listing::InPart };
+        let Some((next, wave)) = view.job().after(act, listing) else {
+            return Ok(Err(OrderRefusal::NotPossible { replay, state: view.state }));
         };
-        let resumes = act == ReplayAct::Resume;
-        let wave = if resumes && view.pace.manner == Manner::Canary { Wave::None } else { view.wave };
+        let (verb, resumes) = match act {
+            ReplayAct::Pause => ("replay-pause", false),
+            ReplayAct::Resume => ("replay-resume", true),
+            ReplayAct::Cancel => ("replay-cancel", false),
+        };
         let id = replay.0.cast_signed();
         let values = (id, codec::state(next), nanos(self.now), codec::wave(wave), resumes);
         self.connection.prepare_cached(CHANGE)?.execute(values)?;
-        self.record(&Act { verb: word, what: &view.what, letters: view.tally.total, note: None })?;
+        self.record(&Act { verb, what: &view.what, letters: view.tally.total, note: None })?;
         self.shown(id).map(Ok)
     }
 

@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::audit::Act;
 use super::encode::{nanos, time};
 use super::fault::Fault;
 use super::letters;
-use super::select::Letter;
+use super::select::{Letter, read_letter};
 use super::state::State;
 use super::write::Work;
 use crate::store::letter::TREND_POINTS;
@@ -163,7 +163,7 @@ fn look_at_letters(
         }
         let (is_holding, is_claimed): (bool, bool) = (row.get(5)?, row.get(6)?);
         let is_new = time(row.get(7)?) + kept > now;
-        let letter = letter(row)?;
+        let letter = read_letter(row)?;
         *looked_at += 1;
         if !is_holding && !is_claimed && !is_new {
             old.letters.push(letter);
@@ -173,10 +173,6 @@ fn look_at_letters(
         }
     }
     Ok(None)
-}
-
-fn letter(row: &Row<'_>) -> Result<Letter, rusqlite::Error> {
-    Ok(Letter { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
 }
 
 /// The oldest span of a trend that is shown.

@@ -152,6 +152,11 @@ fn history(value: ValueRef<'_>) -> Result<History, Fault> {
     }
 }
 
+/// The category of that name.
+pub(super) fn category(name: &str) -> Result<Category, Fault> {
+    Category::from_word(name).ok_or(Fault::unreadable("the category of a letter"))
+}
+
 /// The tier of that name.
 pub(super) fn tier(name: &str) -> Result<Tier, Fault> {
     let known = [Tier::Dead, Tier::Poison].into_iter().find(|known| known.as_str() == name);
@@ -160,9 +165,8 @@ pub(super) fn tier(name: &str) -> Result<Tier, Fault> {
 
 /// Why a delivery is dead, from six columns beginning with that one.
 pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, Fault> {
-    let missing = || Fault::unreadable("the reason of a dead letter");
     Ok(Death {
-        category: Category::from_word(text(row, first)?).ok_or_else(missing)?,
+        category: category(text(row, first)?)?,
         code: Code::reported(text(row, first + 1)?),
         failure_code: Code::reported(text(row, first + 2)?),
         tier: tier(text(row, first + 3)?)?,

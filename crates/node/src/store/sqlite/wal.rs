@@ -40,6 +40,7 @@ pub(super) struct Checkpointer {
     frame_bytes: u64,
     /// When the log could not be started anew at this size, it is tried again at a larger one.
     restart_at: u64,
+    durable: Durable,
     helper: Helper,
 }
 
@@ -73,6 +74,16 @@ enum Others {
     InTheWay,
 }
 
+/// How many frames of the log hold all that was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durable {
+    /// Nothing was committed since the file was opened.
+    AsFound,
+    Frames(u64),
+    /// The log could not be looked at after the last commit.
+    Unknown,
+}
+
 /// How much of a log an attempt to empty it has copied into the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Emptied {
@@ -88,12 +99,14 @@ impl Checkpointer {
         let copier = Connection::open_with_flags(path, flags)?;
         let helper = Helper::start(copier);
         let frame_bytes = page_bytes.cast_unsigned();
-        Ok(Self { bounds, frame_bytes, restart_at: bounds.restart_at, helper })
+        Ok(Self { bounds, frame_bytes, restart_at: bounds.restart_at, durable: Durable::AsFound, helper })
     }
 
     /// Looks at the log after a transaction.
     pub(super) fn after_commit(&mut self, connection: &Connection) -> Result<(), Fault> {
+        self.durable = Durable::Unknown;
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)")?;
+        self.durable = Durable::Frames(frames.all);
         let bytes = frames.all * self.frame_bytes;
         if bytes >= self.restart_at {
             return self.restart(connection, bytes);
@@ -102,6 +115,11 @@ impl Checkpointer {
             self.helper.copy();
         }
         Ok(())
+    }
+
+    /// How many frames of the log hold all that was committed.
+    pub(super) const fn durable(&self) -> Durable {
+        self.durable
     }
 
     /// Empties the log. What is behind its last good commit would be taken for a loss once that has changed.

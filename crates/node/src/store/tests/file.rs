@@ -59,7 +59,7 @@ fn only_the_owner_can_read_a_store_and_its_copies() {
     let (data, copy) = (home.path().join("deep/data"), home.path().join("deep/copy"));
     let mut store = open(&data);
     write(&mut store, &[to("svc", event("a"))]);
-    let mut backup = Backup { folder: copy.clone(), pages_per_step: 1_000, state: None };
+    let mut backup = Backup::new(copy.clone(), 1_000);
     while store.back_up(&mut backup).expect("it is copied").remaining > 0 {}
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     for folder in [&data, &copy] {
@@ -245,6 +245,29 @@ fn commits_that_a_damaged_log_would_lose_are_not_lost_by_opening_anew() {
     assert!(fs::read(&path).expect("a log") == log, "nothing was changed");
 }
 
+/// A commit that failed may leave its frames behind, and a shorter one that fails after it leaves both.
+#[test]
+fn leftovers_of_two_failed_commits_are_no_loss() {
+    let home = folder();
+    let path = home.path().join("redrive.db-wal");
+    let mut store = open(home.path());
+    let _reader = store.reader().expect("it reads, and keeps the log where it is");
+    let first = usize::try_from(fs::metadata(&path).expect("a log").len()).expect("a size");
+    write(&mut store, &[to("svc", event("1"))]);
+    let mut log = fs::read(&path).expect("a log");
+    let transaction = log[first..].to_vec();
+    for _ in 0..2 {
+        log.extend(&transaction);
+    }
+    fs::write(&path, &log).expect("it is ours");
+    for id in ["2", "3"] {
+        store.reopen().expect("all that was committed is there");
+        write(&mut store, &[to("svc", event(id))]);
+    }
+    let counts = store.reader().and_then(|reader| reader.counts()).expect("it reads");
+    assert_eq!(counts.events, 3);
+}
+
 #[test]
 fn a_copy_that_was_not_finished_is_no_store() {
     let home = folder();
@@ -359,7 +382,7 @@ fn back_up(
     folder: &Path,
     mut between: impl FnMut(&mut Sqlite, u32),
 ) -> Result<u32, StoreError> {
-    let mut backup = Backup { folder: folder.to_owned(), pages_per_step: 3, state: None };
+    let mut backup = Backup::new(folder.to_owned(), 3);
     for step in 1.. {
         let progress = store.back_up(&mut backup)?;
         if progress.remaining == 0 {
@@ -401,7 +424,7 @@ fn a_copy_that_nobody_wants_leaves_nothing() {
     let copies = folder();
     let mut store = open(home.path());
     write(&mut store, &(0..20).map(|n| large(&n.to_string())).collect::<Vec<_>>());
-    let backup = |name: &str| Backup { folder: copies.path().join(name), pages_per_step: 2, state: None };
+    let backup = |name: &str| Backup::new(copies.path().join(name), 2);
     let is_empty = |name: &str| fs::read_dir(copies.path().join(name)).expect("a folder").next().is_none();
 
     let mut dropped = backup("dropped");

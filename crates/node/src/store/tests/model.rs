@@ -1,4 +1,4 @@
-//! A store in a file against one in memory: whatever is done to both, both say the same.
+//! A store in a file against the model: whatever is done to both, both say the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::bench::{Bench, addressee, at, event, keep, queue, service, settlement
 use super::desk::death_of;
 use super::door::{self, key, refused};
 use super::wishes::{self, Step, Wish, any_step, any_wish};
-use super::{file, memory};
+use super::{file, twin};
 use crate::store::door::{By, Deed};
 use crate::store::letter::GivenCommand;
 use crate::store::{
@@ -342,19 +342,19 @@ fn letters_kept(queue: &QueueName, _: &str) -> Duration {
 /// Does all of it to both, and compares all there is to see after each act.
 fn compare(acts: &[Act], run_length: usize, begin: fn(&mut Bench)) -> Result<(), TestCaseError> {
     let (folder, mut in_file) = file(run_length);
-    let mut in_memory = memory();
+    let mut model = twin();
     begin(&mut in_file);
-    begin(&mut in_memory);
+    begin(&mut model);
     for (number, one) in acts.iter().enumerate() {
-        let (expected, found) = (act(&mut in_memory, one), act(&mut in_file, one));
+        let (expected, found) = (act(&mut model, one), act(&mut in_file, one));
         prop_assert_eq!(expected, found, "act {}: {:?}", number, one);
-        let (expected, found) = (seen(&in_memory), seen(&in_file));
+        let (expected, found) = (seen(&model), seen(&in_file));
         // One by one, since what differs is easily lost among all there is to see.
         for (expected, found) in expected.iter().zip(&found) {
             prop_assert_eq!(expected, found, "after act {}: {:?}", number, one);
         }
         prop_assert_eq!(expected.len(), found.len(), "after act {}: {:?}", number, one);
-        in_memory.audit();
+        model.audit();
     }
     in_file.audit();
     drop(folder);
@@ -388,7 +388,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_file_and_memory_never_differ(
+    fn a_file_and_the_model_never_differ(
         acts in prop::collection::vec(any_act(), 1..40),
         run_length in any_run_length(),
     ) {
@@ -401,7 +401,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_file_and_memory_never_differ_where_letters_have_piled_up(
+    fn a_file_and_the_model_never_differ_where_letters_have_piled_up(
         acts in prop::collection::vec(any_act(), 1..40),
         run_length in any_run_length(),
     ) {

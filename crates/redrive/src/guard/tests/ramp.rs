@@ -45,7 +45,9 @@ async fn starts_after_outage(ramp: &str) -> Vec<usize> {
     let starts = starts.lock().expect("a list").clone();
     let second = |at: &Instant| usize::try_from((*at - starts[0]).as_secs()).expect("few seconds");
     let mut by_second = vec![0; starts.iter().map(second).max().expect("all were made") + 1];
-    starts.iter().for_each(|at| by_second[second(at)] += 1);
+    for at in &starts {
+        by_second[second(at)] += 1;
+    }
     by_second
 }
 

@@ -1,7 +1,8 @@
 //! The tokens of the issuer that the rule book believes, if it believes one.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use redrive::clock::wall_clock;
 use redrive::stale::Ailing;
 use redrive_core::book::RuleBook;
@@ -20,45 +21,50 @@ pub(super) struct Bearers {
     secrets: Secrets,
     pool: Arc<Pool>,
     alarm: Alarm,
-    tokens: RwLock<Option<Arc<Tokens>>>,
+    tokens: ArcSwapOption<Tokens>,
 }
 
 impl Bearers {
     pub(super) fn new(secrets: Secrets, pool: Arc<Pool>, alarm: Alarm) -> Self {
-        Self { secrets, pool, alarm, tokens: RwLock::new(None) }
+        Self { secrets, pool, alarm, tokens: ArcSwapOption::empty() }
     }
 
-    /// Another rule book holds. The keys of an issuer that stays are kept.
-    pub(super) fn change(&self, book: &RuleBook) {
-        let Some(rules) = &book.sections().access.jwt else {
-            *self.tokens.write().expect("nobody panics while swapping") = None;
-            (self.alarm)(None);
-            return;
-        };
-        if self.tokens().is_some_and(|tokens| tokens.is_by(rules)) {
+    /// Makes the tokens of another rule book. The keys of an issuer that stays are kept.
+    pub(super) fn prepare(&self, book: &RuleBook) -> Result<Option<Arc<Tokens>>, String> {
+        let Some(rules) = &book.sections().access.jwt else { return Ok(None) };
+        if let Some(tokens) = self.tokens().filter(|tokens| tokens.is_by(rules)) {
+            return Ok(Some(tokens));
+        }
+        let made = Tokens::new(rules, self.secrets.clone(), Arc::clone(&self.pool));
+        let tokens =
+            made.map_err(|error| format!("the address of the issuer's keys is not right: {error}"))?;
+        Ok(Some(Arc::new(tokens)))
+    }
+
+    /// Goes by these tokens from now on.
+    pub(super) fn switch(&self, next: Option<Arc<Tokens>>) {
+        let before = self.tokens.swap(next.clone());
+        if let (Some(before), Some(next)) = (&before, &next)
+            && Arc::ptr_eq(before, next)
+        {
             return;
         }
         (self.alarm)(None);
-        let tokens = match Tokens::new(rules, self.secrets.clone(), Arc::clone(&self.pool)) {
-            Ok(tokens) => Some(Arc::new(tokens)),
-            Err(error) => {
-                // The door stays shut: a book that asks for tokens was never one that asks for nothing.
-                tracing::error!(%error, "no token can be checked: the address of the issuer's keys is not right");
-                let why = format!("the address of its keys is not right: {error}");
-                (self.alarm)(Some(KeysNews::Gone { why }));
-                None
-            }
-        };
-        if let Some(tokens) = tokens.clone() {
+        if let Some(tokens) = next {
             let alarm = Arc::clone(&self.alarm);
             tokens.listen(move |news| alarm(Some(news)));
             tokio::spawn(async move { tokens.warm().await });
         }
-        *self.tokens.write().expect("nobody panics while swapping") = tokens;
+    }
+
+    /// No token can be checked by this book, which asks for them.
+    pub(super) fn shut(&self, why: String) {
+        tracing::error!(error = why, "no token can be checked");
+        (self.alarm)(Some(KeysNews::Gone { why }));
     }
 
     fn tokens(&self) -> Option<Arc<Tokens>> {
-        self.tokens.read().expect("nobody panics while swapping").clone()
+        self.tokens.load_full()
     }
 
     /// The issuer, if its keys cannot be fetched.

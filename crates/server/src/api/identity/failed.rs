@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
-use redrive_node::happening::What;
+use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
 use redrive_node::token::TokenError;
 
@@ -62,7 +62,7 @@ impl Failed {
             tracing::warn!(count, address, last = %doubt, "bad keys were shown");
             let attempts =
                 if count == 1 { "a bad key was".to_owned() } else { format!("{count} bad keys were") };
-            node.pass_on(What::Security, format!("{attempts} shown, the last one by {address}"));
+            node.publish_logged(Activity::security(format!("{attempts} shown, the last one by {address}")));
         }
         self.addresses.note(&address, now).map_err(|too_many| rate::refusal(&too_many))
     }

@@ -76,10 +76,7 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
             names.iter().map(|name| (queue(name), age(of(name).dead_since))),
         );
     }
-    page.family(
-        &names::HAPPENINGS,
-        app.node.happened().map(|(what, count)| (vec![what.as_str()], count as f64)),
-    );
+    page.family(&names::HAPPENINGS, app.node.happened().map(|(what, count)| (vec![what], count as f64)));
     hooks(&mut page, &app.hooks.status());
     if let Some(archive) = app.archivist.status(now) {
         page.single(&names::ARCHIVED, archive.archived as f64);

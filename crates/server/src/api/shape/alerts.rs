@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 pub(crate) struct AlertsFound {
     /// When the alerts were last held against what there is; never if the book has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub evaluated_at: Option<Timestamp>,
     /// In the order of the book.
     pub alerts: Vec<AlertShown>,
@@ -43,7 +42,6 @@ pub(crate) struct AlertShown {
     pub state: AlertStateShown,
     /// Since when it is pending or fires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Timestamp>,
     /// The figure as it was last seen; of several the worst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +55,6 @@ pub(crate) struct AlertShown {
     pub told: u32,
     /// When the last of them did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_told_at: Option<Timestamp>,
 }
 
@@ -85,7 +82,6 @@ pub(crate) struct SubjectShown {
     pub of: String,
     /// The figure, as people write it.
     pub value: String,
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
 }
 
@@ -117,7 +113,6 @@ pub(crate) struct ReceiverShown {
 /// Something that was said.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ToldShown {
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub alert: String,
     /// Whether it had begun, lasted or was over: `firing`, `repeated` or `resolved`.
@@ -147,7 +142,6 @@ pub(crate) struct ReceiverTested {
     pub message: Option<String>,
     /// When it is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub due_at: Option<Timestamp>,
     /// How long the attempt took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]

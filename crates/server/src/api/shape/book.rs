@@ -18,7 +18,6 @@ pub(crate) struct BookShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Since when it holds.
-    #[schema(value_type = String, format = DateTime)]
     pub read_at: Timestamp,
     /// What is wrong with it, or may be.
     pub findings: Vec<FindingShown>,

@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 pub(crate) struct DependenciesFound {
     /// When the server started: what breakers did before that is known by their turns only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
     pub dependencies: Vec<DependencyShown>,
 }
@@ -24,11 +23,9 @@ pub(crate) struct DependencyShown {
     pub state: BreakerState,
     /// When the breaker last changed, as far as is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Timestamp>,
     /// When the first probe may go, while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub opens_until: Option<Timestamp>,
     /// The failures that count towards the next trip; while it is not closed, those of the outage.
     pub failures: u32,
@@ -45,7 +42,6 @@ pub(crate) struct DependencyShown {
     pub rate: Option<String>,
     /// Until when it asked everybody to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub held_until: Option<Timestamp>,
     /// How often its breaker has opened since the server started; a probe that fails is no trip of its own.
     pub trips: u64,
@@ -94,7 +90,6 @@ impl BreakerState {
 /// A change of a breaker.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TurnShown {
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub from: BreakerState,
     pub to: BreakerState,

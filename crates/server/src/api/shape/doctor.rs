@@ -25,7 +25,6 @@ pub(crate) struct DoctorLookedAt {
     pub attempts: u64,
     /// When the oldest of them was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Timestamp>,
 }
 

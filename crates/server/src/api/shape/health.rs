@@ -22,6 +22,5 @@ pub(crate) struct Degraded {
     /// In words, with names for whoever may read everything.
     pub why: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Timestamp>,
 }

@@ -76,7 +76,6 @@ impl SourceStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RefusedShown {
     pub number: u64,
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub source: String,
     pub reason: String,

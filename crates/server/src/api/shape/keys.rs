@@ -27,17 +27,13 @@ pub(crate) struct KeyShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
     pub state: KeyState,
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
     /// When it was last used, since the server started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
 }
 

@@ -1,12 +1,11 @@
 //! The JSON of dead letters, failure groups, replays and the audit.
 
+use clap::ValueEnum;
 use redrive_core::letters::replay::{ReplayState, Wave};
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::AuditRecord;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-use super::told;
 
 /// A dead letter in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -37,9 +36,7 @@ pub(crate) struct LetterShown {
     pub fingerprint: String,
     pub attempts: u32,
     pub replays: u32,
-    #[schema(value_type = String, format = DateTime)]
     pub died_at: Timestamp,
-    #[schema(value_type = String, format = DateTime)]
     pub accepted_at: Timestamp,
     /// The open replay that has claimed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,12 +58,13 @@ pub(crate) struct LettersFound {
     pub next: Option<String>,
 }
 
-/// In which form a letter is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// In which form letters are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema, ValueEnum)]
+#[schema(rename_all = "lowercase")]
 pub(crate) enum Form {
-    /// The whole envelope.
+    /// The whole envelope
     Envelope,
-    /// The short form of Redis streams.
+    /// The short form of Redis streams
     Redis,
 }
 
@@ -95,9 +93,7 @@ pub(crate) struct GroupShown {
     pub count: u64,
     /// Those of them that are poison.
     pub poison: u64,
-    #[schema(value_type = String, format = DateTime)]
     pub first_seen: Timestamp,
-    #[schema(value_type = String, format = DateTime)]
     pub last_seen: Timestamp,
     pub category: String,
     pub code: String,
@@ -146,7 +142,6 @@ pub(crate) struct GroupsFound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReplayShown {
     pub id: u64,
-    #[schema(value_type = told::ReplayState)]
     pub state: ReplayState,
     /// Which letters, in words.
     pub what: String,
@@ -163,7 +158,6 @@ pub(crate) struct ReplayShown {
     pub canary: bool,
     /// How far the canary has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<told::Wave>)]
     pub wave: Option<Wave>,
     /// Who began it.
     pub origin: OriginShown,
@@ -182,9 +176,7 @@ pub(crate) struct ReplayShown {
     /// Matched, and are left alone for being poison; told to whoever begins it, and not later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poison_left: Option<u64>,
-    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    #[schema(value_type = String, format = DateTime)]
     pub changed_at: Timestamp,
     /// Why it has stopped by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +283,6 @@ pub(crate) struct PurgeShown {
     pub holding: Option<u64>,
     /// Of a dry run: the moment that it looked at. A purge that says it leaves alone what died since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub died_until: Option<Timestamp>,
     /// Whether that is all; a long purge tells how far it is.
     pub done: bool,
@@ -317,7 +308,6 @@ pub(crate) struct HeldSessionShown {
     /// The letter that holds it, dead or being replayed.
     pub letter: String,
     pub event_type: String,
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// How many wait behind it.
     pub behind: u64,
@@ -332,7 +322,6 @@ pub(crate) struct HeldSessionsFound {
 /// What was done by hand or by the rule book, the latest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AuditFound {
-    #[schema(value_type = Vec<told::AuditRecord>)]
     pub audit: Vec<AuditRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -10,7 +10,6 @@ use super::services::HealthWord;
 /// How it is, once a second.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Pulse {
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Happenings that were left out since the last pulse.
     pub left_out: u64,
@@ -31,7 +30,6 @@ pub(crate) struct Pulse {
     pub waiting: u64,
     /// When the event was accepted whose delivery has waited for longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub oldest_waiting_at: Option<Timestamp>,
     /// Dead letters.
     pub dead: u64,

@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 pub(crate) struct MetricsShown {
     pub state: MetricsState,
     /// Of when the oldest part of it is.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// How long ago that was.
     pub age_ms: u64,
@@ -142,9 +141,7 @@ pub(crate) struct OldestOfService {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub waiting_since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub dead_since: Option<Timestamp>,
 }

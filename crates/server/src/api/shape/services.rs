@@ -25,11 +25,9 @@ pub(crate) struct ServiceShown {
     pub why: String,
     /// Since when that is so, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub why_since: Option<Timestamp>,
     /// Until when that is so, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub why_until: Option<Timestamp>,
     /// Deliveries that have not ended.
     pub waiting: u64,
@@ -40,7 +38,6 @@ pub(crate) struct ServiceShown {
     pub without_rule: u64,
     /// When the event was accepted whose delivery has waited for longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub oldest_waiting_at: Option<Timestamp>,
     /// Deliveries that arrived since the server started.
     pub delivered: u64,
@@ -59,7 +56,6 @@ pub(crate) struct ServiceShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub paused_since: Option<Timestamp>,
     /// Whether deliveries of a session keep their order.
     pub order: String,
@@ -116,7 +112,6 @@ pub(crate) struct TrendShown {
     pub span_ms: u64,
     pub step_ms: u64,
     /// Since when it is known.
-    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// The oldest first; the last may not have ended yet.
     pub points: Vec<PointShown>,
@@ -126,7 +121,6 @@ pub(crate) struct TrendShown {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PointShown {
     /// When the step ended.
-    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Events that came in; only of everything together.
     #[serde(default, skip_serializing_if = "Option::is_none")]

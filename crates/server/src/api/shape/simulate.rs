@@ -29,8 +29,6 @@ pub(crate) struct Simulated {
     pub findings: Vec<SimulatedFinding>,
     /// What of the scenario never happens.
     pub warnings: Vec<FindingShown>,
-    /// Both as a part of a page, with plots: HTML without styles, scripts and addresses.
-    pub html: String,
 }
 
 /// Something that a simulation shows.
@@ -59,6 +57,8 @@ pub(crate) struct SimulatedAdvice {
     /// What it is with the change.
     #[schema(value_type = Option<f64>)]
     pub after: serde_json::Value,
+    /// Both as people read them.
+    pub shown: [String; 2],
     /// What gets clearly worse by it, in words; empty if nothing does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub price: String,
@@ -90,6 +90,7 @@ impl From<&Proven> for SimulatedAdvice {
             metric: proven.metric.to_owned(),
             before: number(proven.before),
             after: number(proven.after),
+            shown: proven.shown.clone(),
             price: proven.price.clone(),
             seeds: proven.seeds,
         }

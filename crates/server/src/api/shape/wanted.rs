@@ -4,10 +4,10 @@
 //! against each other.
 #![expect(dead_code, reason = "they describe what is read key by key")]
 
+use redrive_core::letters::envelope::{Envelope, RedisLetter, Tier};
+use redrive_core::policy::category::Category;
 use serde::Serialize;
 use utoipa::ToSchema;
-
-use super::told;
 
 /// A CloudEvent 1.0 as JSON. Further attributes are taken as they are, if their names are lower-case letters
 /// and digits and their values texts, whole numbers or truths.
@@ -79,7 +79,7 @@ pub(crate) struct FilterKeys {
     #[schema(min_length = 1)]
     subscription: Option<String>,
     #[schema(inline)]
-    category: Option<told::Category>,
+    category: Option<Category>,
     /// Why it was given up.
     #[schema(min_length = 1)]
     code: Option<String>,
@@ -95,7 +95,7 @@ pub(crate) struct FilterKeys {
     #[schema(min_length = 1)]
     correlation_id: Option<String>,
     #[schema(inline)]
-    tier: Option<told::Tier>,
+    tier: Option<Tier>,
     /// Died since then: a time of RFC 3339, or how long ago, such as `2h`.
     #[schema(min_length = 1)]
     from: Option<String>,
@@ -192,14 +192,6 @@ pub(crate) struct NumberedPageKeys {
     limit: Option<u64>,
 }
 
-/// In which form letters are written.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LetterForm {
-    Envelope,
-    Redis,
-}
-
 /// Until when a replay is watched.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -208,15 +200,6 @@ pub(crate) enum WatchUntil {
     End,
     /// Also until it is stopped or paused.
     Halt,
-}
-
-/// What is done to a replay.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ReplayAct {
-    Pause,
-    Resume,
-    Cancel,
 }
 
 /// Why something is done.
@@ -344,8 +327,8 @@ pub(crate) enum RateWanted {
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum LetterWritten {
-    Envelope(Box<told::Envelope>),
-    Redis(told::RedisLetter),
+    Envelope(Box<Envelope>),
+    Redis(RedisLetter),
 }
 
 /// Nothing more to say.

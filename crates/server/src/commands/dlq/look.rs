@@ -7,8 +7,7 @@ use std::time::SystemTime;
 use redrive_core::letters::envelope::Envelope;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterQuery};
-use redrive_node::store::sqlite::Sqlite;
-use redrive_node::store::{Reader, StoreError};
+use redrive_node::store::{self, Reader, StoreError};
 use serde_json::Value;
 
 use super::query;
@@ -30,7 +29,7 @@ struct Folder<'a> {
 
 impl<'a> Folder<'a> {
     fn open(path: &'a Path) -> anyhow::Result<Self> {
-        let reader = Sqlite::open_reader(path).map_err(|error| refused(&error))?;
+        let reader = store::open_reader(path).map_err(|error| refused(&error))?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Self { path, reader, now: Timestamp::EPOCH + since })
     }
@@ -195,7 +194,7 @@ pub(super) fn show(args: &DlqShowArgs) -> anyhow::Result<ExitCode> {
     // People see the whole story; programs may ask for the short one.
     let form = match args.format {
         Format::Text => Some(Form::Envelope),
-        Format::Json => args.form.map(Form::from),
+        Format::Json => args.form,
     };
     let (letter, now) = one(&args.from, &args.letter, form)?;
     match args.format {
@@ -230,7 +229,7 @@ fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value
 }
 
 pub(super) fn export(args: &DlqExportArgs) -> anyhow::Result<ExitCode> {
-    let form = args.form.map(Form::from);
+    let form = args.form;
     match &args.from.data {
         Some(folder) => exported_there(&Folder::open(folder)?, args, form.unwrap_or(Form::Envelope))?,
         None => wait_for(async {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::alerts::Trouble;
-use redrive_node::happening::What;
+use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
 use redrive_node::secret::{News, Secrets};
 use redrive_node::token::KeysNews;
@@ -22,7 +22,7 @@ pub(super) fn of_secrets(node: &Node) -> impl Fn(News) + Send + Sync + use<> {
             News::Gone { name, why } => node.raise_trouble(Trouble::SecretGone, name, why),
             News::Back { name } => node.clear_trouble(Trouble::SecretGone, name),
         }
-        node.pass_on(What::Alert, news.to_string());
+        node.publish_logged(Activity::alert(news.to_string()));
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn of_issuer(node: &Node) -> Alarm {
             Some(KeysNews::Back) | None => node.clear_trouble(Trouble::IssuerGone, ""),
         }
         if let Some(news) = news {
-            node.pass_on(What::Alert, news.to_string());
+            node.publish_logged(Activity::alert(news.to_string()));
         }
     })
 }

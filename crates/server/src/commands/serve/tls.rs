@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redrive_core::alerts::Trouble;
-use redrive_node::happening::What;
+use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
 use redrive_node::target::http::Pool;
 use redrive_node::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
@@ -84,7 +84,7 @@ impl Watched {
                 logging::say(format_args!("{refused}: {error}: the old one stays"), || {});
                 let message = format!("the new certificate is refused, and the old one stays: {error}");
                 node.raise_trouble(Trouble::CertificateRefused, "", &error.to_string());
-                node.pass_on(What::Alert, message);
+                node.publish_logged(Activity::alert(message));
             }
         }
     }

@@ -9,8 +9,9 @@ use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::{Plan, Report};
 use serde::Serialize;
 
-use super::{Expectations, html_file, many, print, print_json, read_book, read_scenario};
-use crate::cli::{Format, SimulateArgs};
+use super::document::Played;
+use super::{Expectations, many, put_out, read_book, read_scenario};
+use crate::cli::SimulateArgs;
 use crate::show;
 
 pub(super) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCode> {
@@ -24,26 +25,22 @@ pub(super) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
     let names = names(&args.rules, against);
     let names = names.each_ref().map(String::as_str);
     let over_time = beside(&first[0], &first[1]);
-    html_file::write(args, |_| {
-        let head = show::html::compare::head(&first[0], names, &comparison);
-        show::html::document(&head, &show::html::compare::body(names, &comparison, &over_time))
+    let compared = Compared {
+        books: names,
+        overall: comparison.overall(names),
+        undecided: comparison.undecided(),
+        comparison: &comparison,
+        over_time: &over_time,
+    };
+    put_out(args, &Played::new("comparison", &scenario, args, &compared), || {
+        show::simulate::compare::page(&first[0], names, &comparison, &over_time)
     })?;
-    match args.format {
-        Format::Text => print(&show::simulate::compare::page(&first[0], names, &comparison, &over_time))?,
-        Format::Json => print_json(&Played {
-            books: names,
-            overall: comparison.overall(names),
-            undecided: comparison.undecided(),
-            comparison: &comparison,
-            over_time: &over_time,
-        })?,
-    }
     Ok(Expectations::of(std::iter::once(comparison.is_as_expected())).code(args))
 }
 
-/// What was played, for machines.
+/// What two books came to, for programs.
 #[derive(Serialize)]
-struct Played<'a> {
+struct Compared<'a> {
     books: [&'a str; 2],
     overall: String,
     undecided: Undecided,

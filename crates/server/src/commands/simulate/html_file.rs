@@ -8,16 +8,17 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use serde::Serialize;
 
+use super::document::{Played, document};
 use crate::cli::SimulateArgs;
 use crate::show;
 
-/// Writes the page if one was asked for, and says where; `page` is given the name of the rules.
-pub(super) fn write(args: &SimulateArgs, page: impl FnOnce(&str) -> String) -> anyhow::Result<()> {
+/// Writes the page if one is wanted, and prints where.
+pub(super) fn write(args: &SimulateArgs, played: &Played<'_, impl Serialize>) -> anyhow::Result<()> {
     let Some(path) = &args.html else { return Ok(()) };
     check(path, args)?;
-    let page = page(&args.rules.display().to_string());
-    put(path, page.as_bytes()).map_err(|error| not_written(path, &error))?;
+    put(path, document(played)?.as_bytes()).map_err(|error| not_written(path, &error))?;
     anstream::eprintln!("{}", show::style::dim(format!("wrote {}", path.display())));
     Ok(())
 }

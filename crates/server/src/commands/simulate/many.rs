@@ -9,22 +9,18 @@ use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::runs::{Ranges, Runs};
 use redrive_lab::simulate::{self, Go, Plan, Report};
 
+use super::document::Played;
 use super::progress::Bar;
-use super::{Expectations, html_file, print, print_json};
-use crate::cli::{Format, SimulateArgs};
+use super::{Expectations, put_out};
+use crate::cli::SimulateArgs;
 use crate::show;
 
 pub(super) fn run(plan: &Plan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let ranges = ranges(plan, args.runs);
     let about = plan.scenario.about.as_deref();
-    html_file::write(args, |rules| {
-        let head = show::html::ranges::head(about, &ranges, rules);
-        show::html::document(&head, &show::html::ranges::body(&ranges))
+    put_out(args, &Played::new("ranges", plan.scenario, args, &ranges), || {
+        show::simulate::ranges(about, &ranges)
     })?;
-    match args.format {
-        Format::Text => print(&show::simulate::ranges(about, &ranges))?,
-        Format::Json => print_json(&ranges)?,
-    }
     let met = ranges.expectations.iter().map(|often| often.met == ranges.runs);
     Ok(Expectations::of(met).code(args))
 }

@@ -4,14 +4,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use redrive_core::book::problem::Problems;
-use redrive_core::book::{RuleBook, overlay, read_bytes_for};
+use redrive_core::book::{RuleBook, patch, read_bytes_for};
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::Plan;
 use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::sweep::{Sweep, Swept, grid, swept};
 
-use super::{Expectations, Refused, html_file, many, print, print_json, read_book, read_scenario};
-use crate::cli::{Format, SimulateArgs};
+use super::document::Played;
+use super::{Expectations, Refused, many, put_out, read_book, read_scenario};
+use crate::cli::SimulateArgs;
 use crate::commands::machine;
 use crate::connectors;
 use crate::show;
@@ -26,14 +27,9 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let books = rows.iter().map(|values| changed(&args.sweep, values, &book, &text, &scenario));
     let books: Vec<Arc<RuleBook>> = books.collect::<Result<_, Refused>>()?;
     let swept = play(&scenario, &books, &rows, args);
-    html_file::write(args, |rules| {
-        let head = show::html::sweep::head(&scenario, &swept, rules);
-        show::html::document(&head, &show::html::sweep::body(&swept))
+    put_out(args, &Played::new("sweep", &scenario, args, &swept), || {
+        show::simulate::sweep::page(&scenario, args.runs, args.seed, &swept)
     })?;
-    match args.format {
-        Format::Text => print(&show::simulate::sweep::page(&scenario, args.runs, args.seed, &swept))?,
-        Format::Json => print_json(&swept)?,
-    }
     Ok(Expectations::of(swept.rows.iter().map(|row| row.as_expected)).code(args))
 }
 
@@ -53,7 +49,7 @@ fn changed(
     };
     let mut text = text.to_owned();
     for (sweep, value) in sweeps.iter().zip(values) {
-        text = overlay::laid_over(&text, &sweep.change(book, value)).map_err(refused)?;
+        text = patch::laid_over(&text, &sweep.change(book, value).to_string()).map_err(refused)?;
     }
     let reading = read_bytes_for(text.as_bytes(), connectors::table(), machine());
     let Some(changed) = reading.book else { return Err(refused(reading.problems)) };

@@ -31,7 +31,7 @@ impl Checker {
         };
         self.end_letter(id, ended);
         let delivery = &self.deliveries[&id];
-        if let Some(lane) = &delivery.lane {
+        if let Some(lane) = delivery.lane {
             self.sessions.leave(lane, delivery.turn, id);
         }
     }
@@ -44,7 +44,7 @@ impl Checker {
             self.broken("only a dead letter holds its session", how);
         }
         let delivery = &self.deliveries[&id];
-        if let Some(lane) = &delivery.lane {
+        if let Some(lane) = delivery.lane {
             self.sessions.leave(lane, delivery.turn, id);
         }
         self.fairness.disturbed();
@@ -60,9 +60,10 @@ impl Checker {
     ) {
         self.end_letter(old, Ended::Superseded);
         let Delivery { queue, lane, turn, .. } = &self.deliveries[&old];
-        let (queue, lane, turn) = (std::sync::Arc::clone(queue), lane.clone(), *turn);
-        if let Some(lane) = &lane {
-            self.sessions.replace(lane, turn, old, new);
+        let (queue, lane, turn) = (std::sync::Arc::clone(queue), *lane, *turn);
+        if let Some(lane) = lane {
+            let is_dead = |id: &DeliveryId| self.deliveries[id].ended == Ended::Dead;
+            self.sessions.replace(lane, turn, (old, new), is_dead);
         }
         self.acknowledged.insert(event.id.as_str().to_owned());
         self.add(new, &queue, event, (lane, turn), now);

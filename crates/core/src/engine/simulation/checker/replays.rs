@@ -295,8 +295,9 @@ impl Checker {
         self.seen.sent += 1;
         let delivery = self.deliveries.get_mut(&letter).expect("seen above");
         delivery.come_back(id, now);
-        if let Some(lane) = &delivery.lane {
-            self.sessions.join(lane, delivery.turn, letter);
+        if let (Some(lane), turn) = (delivery.lane, delivery.turn) {
+            let is_dead = |id: &DeliveryId| self.deliveries[id].ended == Ended::Dead;
+            self.sessions.join(lane, turn, letter, is_dead);
         }
     }
 
@@ -308,7 +309,7 @@ impl Checker {
         let replay = self.replays.get_mut(&id).expect("it has sent this one");
         let stage = replay.letters.insert(letter, Stage::Over);
         let Some(death) = death else { return };
-        replay.failed.extend(delivery.lane.clone());
+        replay.failed.extend(delivery.lane);
         if death.code.as_str() == codes::RULE_REMOVED {
             // Nobody has tried it, and nothing more of the replay is tried.
             if replay.state == ReplayState::Running {

@@ -1,34 +1,37 @@
-//! Dead letters as rows, and what people do with them.
+//! What people do with dead letters, and how replays go on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::checker::{Checker, Closing};
-use super::super::orders::{Choice, Order, Ordered, Purge};
-use super::{Lane, Row, State, Store};
+use super::super::orders::{Choice, NewReplay, Order, Ordered, Poison, Purge};
+use super::Store;
 use crate::book::RuleBook;
 use crate::book::model;
 use crate::engine::simulation::sabotage::Sabotage;
-use crate::engine::{Death, Followers, Waiting};
+use crate::engine::{Advance, Death, Followers, QueueName, Waiting};
 use crate::event::Event;
 use crate::ids::{ChannelName, DeliveryId, DependencyName, Seq};
 use crate::letters::envelope::Tier;
 use crate::letters::fingerprint::Fingerprint;
-use crate::letters::replay::ReplayId;
+use crate::letters::replay::{Listing, ReplayId, ReplayJob, ReplayState};
 use crate::letters::reprocess::{self, Occasion};
 use crate::policy::category::{Category, Code, codes};
+use crate::store_model::{Row, State};
 use crate::time::Timestamp;
 
-/// Letters that one step of a purge looks at.
-const PURGE_STEP: usize = 3;
+/// Letters that one step of a purge, or of listing those of a replay, looks at: few, so that it takes several.
+const STEP: usize = 3;
 
-/// What a row has while it is dead.
+/// What a replay sends.
 #[derive(Debug)]
-pub(super) struct Letter {
-    pub number: u64,
-    pub category: Category,
-    pub tier: Tier,
-    pub claim: Option<ReplayId>,
+pub(super) struct Chosen {
+    choice: Choice,
+    poison: Poison,
+    /// The number of the last letter that it may choose.
+    until: u64,
+    /// The number of the last letter that it has looked at.
+    looked_at: u64,
 }
 
 impl Store {
@@ -42,26 +45,30 @@ impl Store {
     ) -> Ordered {
         match order {
             Order::Replay(new) => self.begin(new, now, checker),
-            Order::Change(replay, act) => self.change(*replay, *act, checker),
+            Order::Change(replay, act) => match self.model.change_replay(*replay, *act, now) {
+                Some(replay) => {
+                    checker.replay_changed(replay.job.id, *act);
+                    Ordered::Replay(replay.job.clone())
+                }
+                None => Ordered::Refused,
+            },
             Order::Skip(letter) => {
                 let Some(seq) = self.free_letter(*letter) else { return Ordered::Refused };
                 checker.closed(*letter, Closing::Skipped);
-                may_start.extend(self.close_letter(seq));
+                may_start.extend(self.model.close(seq, now));
                 Ordered::Done
             }
             Order::LetGo(letter) => {
-                let seq = letter.seq();
-                let lane = self.rows[&seq].lane.clone();
-                let holds = lane.is_some_and(|lane| self.held.get(&lane) == Some(&seq));
-                if !holds || self.rows[&seq].state != State::Holding {
+                let Some((let_go, next)) = self.model.let_go(letter.seq(), now) else {
                     return Ordered::Refused;
+                };
+                for seq in let_go {
+                    checker.let_go(self.row(seq).waiting.id);
                 }
-                checker.let_go(*letter);
-                self.put(seq, State::Dead);
-                may_start.extend(self.leave(seq));
+                may_start.extend(next);
                 Ordered::Done
             }
-            Order::Purge(purge) => self.purge(purge, may_start, checker),
+            Order::Purge(purge) => self.purge(purge, now, may_start, checker),
             Order::Edit(letter, event) => {
                 let seq = self.free_letter(*letter);
                 let Some(seq) = seq.filter(|_| !self.events.contains_key(event.id.as_str())) else {
@@ -73,78 +80,42 @@ impl Store {
         }
     }
 
+    fn row(&self, seq: Seq) -> &Row<()> {
+        self.model.row(seq).expect("nothing is forgotten here")
+    }
+
     /// The letter, if it is one and no open replay has it.
     fn free_letter(&self, id: DeliveryId) -> Option<Seq> {
-        let row = self.rows.get(&id.seq())?;
-        let letter = row.letter.as_ref()?;
-        (!self.is_claimed(letter)).then_some(id.seq())
+        let number = self.model.row(id.seq())?.letter?;
+        let letter = self.model.letter(number)?;
+        self.model.claimed_by(letter).is_none().then_some(id.seq())
     }
 
-    pub(super) fn is_claimed(&self, letter: &Letter) -> bool {
-        letter.claim.is_some_and(|replay| self.replays[&replay].job.state.is_open())
+    /// Some letters between two numbers.
+    fn some_letters(&self, after: u64, until: u64) -> Vec<(u64, Seq)> {
+        let all = self.model.letters().map(|(number, letter)| (number.0, letter.delivery));
+        all.filter(|(number, _)| (after + 1..=until).contains(number)).take(STEP).collect()
     }
 
-    /// It is over with the letter; hands back who goes on in its session.
-    fn close_letter(&mut self, seq: Seq) -> Option<Waiting> {
-        self.remove_letter(seq);
-        self.put(seq, State::Ended);
-        self.leave(seq)
-    }
-
-    pub(super) fn write_letter(&mut self, seq: Seq, death: &Death, at: Timestamp) {
-        self.last_letter = at.as_nanos().max(self.last_letter + 1);
-        self.letters.insert(self.last_letter, seq);
-        self.rows.get_mut(&seq).expect("whoever dies was there").letter = Some(Letter {
-            number: self.last_letter,
-            category: death.category,
-            tier: death.tier,
-            claim: None,
-        });
-    }
-
-    pub(super) fn remove_letter(&mut self, seq: Seq) {
-        let letter = self.rows.get_mut(&seq).expect("seen before").letter.take().expect("it is dead");
-        self.letters.remove(&letter.number);
-    }
-
-    /// Too many wait behind a dead letter: this one dies at once, in its place.
-    pub(super) fn overflow(&mut self, seq: Seq, now: Timestamp, checker: &mut Checker) {
-        let row = &self.rows[&seq];
-        let (category, code) = (Category::Transient, Code::of(codes::SESSION_FULL));
-        let message = "too many wait behind a dead letter".to_owned();
-        let death = Death {
-            category,
-            code: code.clone(),
-            failure_code: code.clone(),
-            tier: Tier::Dead,
-            fingerprint: Fingerprint::of(&row.queue.service, category, &code, &message),
-            message,
-            name: String::new(),
-            consumer_group: String::new(),
-            followers: Followers::Wait,
-        };
-        checker.overflowed(row.id, now);
-        self.write_letter(seq, &death, now);
-        self.put(seq, State::Holding);
-    }
-
-    fn purge(&mut self, purge: &Purge, may_start: &mut Vec<Waiting>, checker: &mut Checker) -> Ordered {
+    fn purge(
+        &mut self,
+        purge: &Purge,
+        now: Timestamp,
+        may_start: &mut Vec<Waiting>,
+        checker: &mut Checker,
+    ) -> Ordered {
         let Purge { service, after, until } = purge;
-        if after >= until {
-            return Ordered::Done;
-        }
-        let looked_at: Vec<(u64, Seq)> =
-            self.letters.range(after + 1..=*until).take(PURGE_STEP).map(|(at, seq)| (*at, *seq)).collect();
+        let looked_at = self.some_letters(*after, *until);
         for (_, seq) in &looked_at {
-            let row = &self.rows[seq];
-            let is_meant = row.queue.service == *service;
-            if let Some(seq) = self.free_letter(row.id).filter(|_| is_meant) {
-                checker.closed(row.id, Closing::Purged);
-                let next = self.close_letter(seq);
+            let Waiting { id, queue, .. } = &self.row(*seq).waiting;
+            let (id, is_meant) = (*id, queue.service == *service);
+            if let Some(seq) = self.free_letter(id).filter(|_| is_meant) {
+                checker.closed(id, Closing::Purged);
+                let next = self.model.close(seq, now);
                 if self.sabotage == Some(Sabotage::ForgetsToPromote)
                     && let Some(next) = next
                 {
-                    self.put(next.id.seq(), State::Behind);
+                    self.model.put(next.id.seq(), State::Behind);
                     continue;
                 }
                 may_start.extend(next);
@@ -164,83 +135,156 @@ impl Store {
         now: Timestamp,
         checker: &mut Checker,
     ) -> Option<Waiting> {
-        let Row { id, queue, lane, turn, state, .. } = &self.rows[&old];
-        let (id, queue, lane, was) = (*id, Arc::clone(queue), lane.clone(), *state);
-        let goes_last = self.sabotage == Some(Sabotage::EditsGoLast);
-        let turn = Some(*turn).filter(|_| !goes_last);
-        let new = self.insert(event, &queue, lane.clone(), turn, now);
-        self.events.insert(event.id.as_str().to_owned(), vec![new]);
-        checker.edited(id, self.rows[&new].id, event, now);
-        if was == State::Holding && !goes_last {
-            self.remove_letter(old);
-            self.put(old, State::Ended);
-            return self.take_over(old, new, &lane.expect("it stands in a session"));
+        let row = self.row(old);
+        let (id, queue, lane) = (row.waiting.id, Arc::clone(&row.waiting.queue), row.lane);
+        let new = self.new_row(event, &queue, lane);
+        self.events.insert(event.id.as_str().to_owned(), vec![new.id.seq()]);
+        checker.edited(id, new.id, event, now);
+        if self.sabotage == Some(Sabotage::EditsGoLast) {
+            let next = self.model.close(old, now);
+            return next.or(self.model.add(new, now));
         }
-        let next = self.close_letter(old);
-        let starts = self.line_up(new);
-        next.or(starts)
+        self.model.supersede(old, new, now)
     }
 
-    /// The new one stands where the old one stood.
-    fn take_over(&mut self, old: Seq, new: Seq, lane: &Lane) -> Option<Waiting> {
-        let turn = self.rows[&new].turn;
-        let members = self.lanes.get_mut(lane).expect("the letter stands there");
-        members.remove(&(turn, old));
-        members.insert((turn, new));
-        (self.held.get(lane) == Some(&old)).then(|| {
-            self.held.insert(lane.clone(), new);
-            self.put(new, State::Ready);
-            self.waiting(new)
-        })
+    fn begin(&mut self, new: &NewReplay, now: Timestamp, checker: &mut Checker) -> Ordered {
+        let until = now.as_nanos().max(self.last_letter());
+        let id = self.model.begin_replay(new.pace, new.origin, None, now);
+        let chosen = Chosen { choice: new.choice.clone(), poison: new.poison, until, looked_at: 0 };
+        self.chosen.insert(id, chosen);
+        checker.replay_begins(id, new, now);
+        self.gather(id, now, checker);
+        let replay = &self.model.replays()[&id];
+        if replay.listing == Listing::Whole && replay.job.tally.total == 0 {
+            self.model.replays_mut().remove(&id);
+            checker.replay_refused(id);
+            return Ordered::Refused;
+        }
+        Ordered::Replay(replay.job.clone())
     }
 
-    pub(super) fn is_chosen(row: &Row, letter: &Letter, choice: &Choice) -> bool {
-        match choice {
-            Choice::Service(service) => row.queue.service == *service,
-            Choice::Book { rules, dependency, times_max } => {
-                let subject = reprocess::Subject {
-                    queue: &row.queue,
-                    event_type: row.event.event_type.as_str(),
-                    category: letter.category,
-                    tier: letter.tier,
-                };
-                reprocess::times_max(rules, Occasion::WellAgain(dependency), &subject) == Some(*times_max)
-                    && row.replays < *times_max
+    /// Lists a few more letters.
+    fn gather(&mut self, id: ReplayId, now: Timestamp, checker: &mut Checker) {
+        let chosen = &self.chosen[&id];
+        let found = self.some_letters(chosen.looked_at, chosen.until);
+        let is_free = |row: &Row<()>| {
+            let State::Dead(death) = &row.state else { unreachable!("it is among the letters") };
+            let is_meant = death.tier == Tier::Dead || chosen.poison == Poison::Included;
+            let is_taken = self.free_letter(row.waiting.id).is_none();
+            let is_taken = is_taken && self.sabotage != Some(Sabotage::IgnoresClaims);
+            is_meant && !is_taken && is_chosen(row, &chosen.choice)
+        };
+        let free: Vec<Seq> =
+            found.iter().map(|(_, seq)| *seq).filter(|seq| is_free(self.row(*seq))).collect();
+        for seq in free {
+            let (letter, lane) = (self.row(seq).waiting.id, self.row(seq).lane);
+            self.model.claim(id, seq, lane);
+            checker.claimed(id, letter);
+        }
+        match found.last() {
+            Some((last, _)) if found.len() == STEP => {
+                self.chosen.get_mut(&id).expect("seen above").looked_at = *last;
+                self.model.listed(id, Listing::InPart, now);
+            }
+            Some(_) | None => {
+                self.model.listed(id, Listing::Whole, now);
+                checker.replay_gathered(id);
             }
         }
+    }
+
+    /// Takes a step; a step that was taken before, or of a wave whose turn it is not, changes nothing.
+    pub(in super::super) fn advance(
+        &mut self,
+        advance: &Advance,
+        now: Timestamp,
+        may_start: &mut Vec<Waiting>,
+        checker: &mut Checker,
+    ) -> Option<(ReplayJob, u32)> {
+        let id = advance.replay;
+        let before = self.model.replays().get(&id)?.job.state;
+        let sent = if before == ReplayState::Gathering {
+            self.gather(id, now, checker);
+            Vec::new()
+        } else {
+            self.send_some(advance, now, may_start)
+        };
+        if !sent.is_empty() {
+            let ids: Vec<_> = sent.iter().map(|seq| self.row(*seq).waiting.id).collect();
+            checker.sent(id, &ids, now);
+        }
+        let job = self.model.replays()[&id].job.clone();
+        if job.state == ReplayState::Done && before != ReplayState::Done {
+            checker.replay_done(id);
+        }
+        Some((job, u32::try_from(sent.len()).expect("a few")))
+    }
+
+    /// Sends letters, as well as the sabotage lets it.
+    fn send_some(&mut self, advance: &Advance, now: Timestamp, may_start: &mut Vec<Waiting>) -> Vec<Seq> {
+        let mut advance = *advance;
+        let replay = self.model.replays_mut().get_mut(&advance.replay).expect("seen before");
+        let halted = match replay.job.state {
+            ReplayState::Paused | ReplayState::Stopped => Some(replay.job.state),
+            ReplayState::Gathering | ReplayState::Running | ReplayState::Cancelled | ReplayState::Done => {
+                None
+            }
+        };
+        match self.sabotage {
+            Some(Sabotage::ReplaysThroughPause) if halted.is_some() => {
+                replay.job.state = ReplayState::Running;
+            }
+            Some(Sabotage::RepeatsSteps) => advance.sent_before = replay.job.tally.sent,
+            Some(Sabotage::SkipsWaves) => replay.job.wave = advance.wave,
+            Some(Sabotage::GoesOnInFailedSession) => replay.forget_failures(),
+            Some(_) | None => {}
+        }
+        let sent = self.model.advance(&advance, now, may_start);
+        if let Some(halted) = halted {
+            self.model.replays_mut().get_mut(&advance.replay).expect("seen above").job.state = halted;
+        }
+        if self.sabotage == Some(Sabotage::OvertakesHead) {
+            for seq in &sent {
+                if self.row(*seq).state == State::Behind {
+                    self.model.put(*seq, State::Ready);
+                    may_start.push(self.row(*seq).waiting.clone());
+                }
+            }
+        }
+        sent
+    }
+
+    /// Replays that are open, or whose letters are on their way.
+    pub(in super::super) fn replays_to_go_on_with(&self) -> Vec<ReplayJob> {
+        self.model.unfinished_replays().cloned().collect()
+    }
+
+    /// All that there ever were.
+    pub(in super::super) fn replay_ids(&self) -> Vec<ReplayId> {
+        self.model.replays().keys().copied().collect()
     }
 
     /// How often the book brings back letters that are there, now that the dependency is well again: a
     /// replay has one limit.
     pub(in super::super) fn limits(&self, rules: &RuleBook, dependency: &DependencyName) -> BTreeSet<u32> {
-        let limit = |seq: &Seq| {
-            let row = &self.rows[seq];
-            let letter = row.letter.as_ref().expect("it is among the letters");
-            let subject = reprocess::Subject {
-                queue: &row.queue,
-                event_type: row.event.event_type.as_str(),
-                category: letter.category,
-                tier: letter.tier,
-            };
-            reprocess::times_max(rules, Occasion::WellAgain(dependency), &subject)
-        };
-        self.letters.values().filter_map(limit).collect()
+        let rows = self.model.letters().map(|(_, letter)| self.row(letter.delivery));
+        rows.filter_map(|row| times_max(row, rules, dependency)).collect()
     }
 
     /// All letters, as a list shows them.
     pub(in super::super) fn letters(&self) -> impl Iterator<Item = (DeliveryId, &Arc<Event>)> {
-        self.letters.values().map(|seq| (self.rows[seq].id, &self.rows[seq].event))
+        let rows = self.model.letters().map(|(_, letter)| self.row(letter.delivery));
+        rows.map(|row| (row.waiting.id, &row.waiting.event))
     }
 
     /// The number of the latest letter.
     pub(in super::super) const fn last_letter(&self) -> u64 {
-        self.last_letter
+        self.model.last_letter().0
     }
 
     /// Letters that hold their session though the book has the service and does not say so any more.
     pub(in super::super) fn held_for_nothing(&self, rules: &RuleBook) -> Vec<DeliveryId> {
-        let is_let_go = |(lane, _): &(&Lane, &Seq)| {
-            let (queue, _) = lane;
+        let is_let_go = |queue: &QueueName| {
             let service = rules.service(queue.service.as_str());
             let channel = queue.channel.as_ref().map(ChannelName::as_str);
             service.is_some_and(|service| {
@@ -248,6 +292,45 @@ impl Store {
                     && service.order.as_ref().map(|at| at.value) != Some(model::Order::SessionStrict)
             })
         };
-        self.held.iter().filter(is_let_go).map(|(_, seq)| self.rows[seq].id).collect()
+        let holders = self.model.held().map(|(_, holder)| &self.row(holder.letter).waiting);
+        holders.filter(|holder| is_let_go(&holder.queue)).map(|holder| holder.id).collect()
     }
+}
+
+/// Why a delivery is dead at once that comes when too many wait behind a dead letter.
+pub(super) fn overflow(queue: &QueueName) -> Death {
+    let (category, code) = (Category::Transient, Code::of(codes::SESSION_FULL));
+    let message = "too many wait behind a dead letter".to_owned();
+    Death {
+        category,
+        code: code.clone(),
+        failure_code: code.clone(),
+        tier: Tier::Dead,
+        fingerprint: Fingerprint::of(&queue.service, category, &code, &message),
+        message,
+        name: String::new(),
+        consumer_group: String::new(),
+        followers: Followers::Wait,
+    }
+}
+
+fn is_chosen(row: &Row<()>, choice: &Choice) -> bool {
+    match choice {
+        Choice::Service(service) => row.waiting.queue.service == *service,
+        Choice::Book { rules, dependency, times_max: limit } => {
+            times_max(row, rules, dependency) == Some(*limit) && row.replays < *limit
+        }
+    }
+}
+
+/// How often the book brings a letter back when that dependency is well again.
+fn times_max(row: &Row<()>, rules: &RuleBook, dependency: &DependencyName) -> Option<u32> {
+    let State::Dead(death) = &row.state else { unreachable!("it is among the letters") };
+    let subject = reprocess::Subject {
+        queue: &row.waiting.queue,
+        event_type: row.waiting.event.event_type.as_str(),
+        category: death.category,
+        tier: death.tier,
+    };
+    reprocess::times_max(rules, Occasion::WellAgain(dependency), &subject)
 }

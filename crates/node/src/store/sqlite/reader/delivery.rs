@@ -7,17 +7,14 @@ use redrive_core::engine::{Death, Followers};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
-use redrive_core::letters::envelope::Tier;
-use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::ReplayId;
-use redrive_core::policy::category::{Category, Code};
 use rusqlite::Row;
 
 use super::Look;
 use crate::store::letter::{LetterNumber, LetterView};
 use crate::store::sqlite::encode::{self, place, seq, time};
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::rows::{self, text};
+use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
 use crate::store::{Closed, DeliveryState, DeliveryView, derive};
 
@@ -38,7 +35,7 @@ pub(super) const DELIVERY: &str =
     "SELECT e.id, e.source, e.type, e.attributes, CASE WHEN ?2 THEN e.data ELSE x'' END,
         d.seq, d.content, d.queue, s.name, d.event, e.received_at, d.written_at, d.attempts, d.state, d.due_at,
         d.story, d.replay, d.replays, d.linked,
-        l.number, l.died_at, l.message, k.category, k.code, k.failure_code, k.tier, k.fingerprint, k.name,
+        l.number, l.died_at, k.category, k.code, k.failure_code, k.tier, l.message, k.fingerprint, k.name,
         k.consumer_group, r.id, h.behind, i.key
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event
     LEFT JOIN subscriptions s ON s.id = d.subscription
@@ -154,29 +151,11 @@ fn state_of(row: &Row<'_>) -> Result<DeliveryState, Fault> {
 }
 
 fn death(row: &Row<'_>) -> Result<Death, Fault> {
+    let is_holding = row.get::<_, i64>(13)? == state::HOLDING;
     Ok(Death {
-        message: row.get(21)?,
-        category: category(text(row, 22)?)?,
-        code: Code::reported(text(row, 23)?),
-        failure_code: Code::reported(text(row, 24)?),
-        tier: tier(text(row, 25)?)?,
-        fingerprint: Fingerprint(row.get::<_, i64>(26)?.cast_unsigned()),
         name: row.get(27)?,
         consumer_group: row.get(28)?,
-        followers: match row.get::<_, i64>(13)? {
-            state::HOLDING => Followers::Wait,
-            _ => Followers::GoOn,
-        },
+        followers: if is_holding { Followers::Wait } else { Followers::GoOn },
+        ..rows::death(row, 21)?
     })
-}
-
-/// The category of that word.
-pub(super) fn category(word: &str) -> Result<Category, Fault> {
-    Category::from_word(word).ok_or(Fault::unreadable("the category of a dead letter"))
-}
-
-/// The tier of that word.
-pub(super) fn tier(word: &str) -> Result<Tier, Fault> {
-    let known = [Tier::Dead, Tier::Poison].into_iter().find(|tier| tier.as_str() == word);
-    known.ok_or(Fault::unreadable("the tier of a dead letter"))
 }

@@ -10,19 +10,19 @@
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::{ControlFlow, Range};
 
-use redrive_core::hash::Set;
+use redrive_core::hash::{Map, Set};
 use redrive_core::ids::DeliveryId;
 use redrive_core::time::Timestamp;
-use rusqlite::{CachedStatement, Row};
+use rusqlite::{CachedStatement, Connection, Row};
 
 use super::Look;
-use super::kinds::{AskedKinds, Detail, takes_all};
+use super::kinds::{AskedKinds, Detail, Kind, takes_all};
 use crate::store::derive;
-use crate::store::letter::LetterFilter;
+use crate::store::letter::{LetterFilter, Poison, STEP_BYTES_MAX, Selection};
 use crate::store::sqlite::encode::nanos;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows;
-use crate::store::sqlite::select::{event_fits, has, is_in_event};
+use crate::store::sqlite::select::{Letter, event_fits, has, is_in_event};
 use crate::store::sqlite::state::Meta;
 
 /// So few kinds are merged, however many letters they have.
@@ -183,6 +183,72 @@ pub(super) fn numbers_until(filter: &LetterFilter, died_until: Timestamp) -> Ran
     start..end.min(nanos(died_until).saturating_add(1))
 }
 
+/// What a command has found.
+#[derive(Debug, Default)]
+pub(in super::super) struct Looked {
+    /// Letters that are meant.
+    pub(in super::super) found: Vec<Letter>,
+    /// Letters that would be, were they not poison.
+    pub(in super::super) poison: u64,
+    /// After which number to go on; none if there are no more.
+    pub(in super::super) upto: Option<i64>,
+}
+
+/// The letters of a selection beyond that number, the oldest first, for a command that changes them: no more than
+/// so many are found, and little more than that are looked at.
+pub(in super::super) fn look(
+    connection: &Connection,
+    selection: &Selection,
+    after: i64,
+    rows_max: usize,
+) -> Result<Looked, Fault> {
+    let look = Look::new(connection)?;
+    let Selection { filter, letters, poison, died_until } = selection;
+    let search = Search::for_step(&look, filter, numbers_until(filter, *died_until))?;
+    let (mut looked, mut poisons) = (Looked::default(), Map::default());
+    let mut add = |letter: Found| -> Result<ControlFlow<()>, Fault> {
+        let of_poison = match poisons.get(&letter.kind) {
+            Some(known) => *known,
+            None => look.kind(letter.kind, is_poison)?.unwrap_or_default(),
+        };
+        poisons.insert(letter.kind, of_poison);
+        if of_poison && *poison == Poison::Left {
+            looked.poison += 1;
+        } else {
+            let Found { number, delivery, kind, claim, .. } = letter;
+            looked.found.push(Letter { number, delivery, kind, claim });
+        }
+        let is_full = looked.found.len() == rows_max;
+        Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    };
+    let Some(ids) = letters else {
+        let for_texts = filter.text.as_ref().map_or(0, |_| STEP_BYTES_MAX / cost::BYTES_PER_STEP);
+        let steps_max = rows_max.saturating_mul(cost::MERGED as usize).saturating_add(for_texts);
+        let steps_max = u32::try_from(steps_max).unwrap_or(u32::MAX);
+        let upto = search.part(&look, Some(after), steps_max, &mut add)?;
+        return Ok(Looked { upto, ..looked });
+    };
+    let mut named = Vec::new();
+    for id in ids {
+        named.extend(search.finds(&look, *id)?.filter(|letter| letter.number > after));
+    }
+    named.sort_unstable_by_key(|letter| letter.number);
+    named.dedup_by_key(|letter| letter.number);
+    let last = named.last().map(|letter| letter.number);
+    let mut upto = None;
+    for letter in named {
+        if add(letter)?.is_break() {
+            upto = Some(letter.number).filter(|number| Some(*number) != last);
+            break;
+        }
+    }
+    Ok(Looked { upto, ..looked })
+}
+
+fn is_poison(kind: Kind<'_, '_>) -> Result<bool, Fault> {
+    kind.is_poison()
+}
+
 /// A filter, made ready to look at letters.
 pub(super) struct Search<'a> {
     filter: &'a LetterFilter,
@@ -203,12 +269,34 @@ impl<'a> Search<'a> {
         way: Way,
         numbers: Range<i64>,
     ) -> Result<Self, Fault> {
+        let (kinds, merged) =
+            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
+        Self::of_kinds(look, filter, way, numbers, (kinds, merged))
+    }
+
+    /// One for a single step forth, which does not pay to look which kinds there are if they are many.
+    fn for_step(look: &Look<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> Result<Self, Fault> {
+        let many = i64::try_from(KINDS_MERGED_MAX).expect("a few thousand");
+        let select = "SELECT 1 FROM kinds LIMIT 1 OFFSET ?1";
+        let are_many = look.connection.prepare_cached(select)?.exists([many])?;
+        if !are_many || filter.kinds.is_some() || takes_all(filter) {
+            return Self::new(look, filter, Way::Forth, numbers);
+        }
+        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
+        Self::of_kinds(look, filter, Way::Forth, numbers, (kinds, None))
+    }
+
+    fn of_kinds(
+        look: &Look<'_>,
+        filter: &'a LetterFilter,
+        way: Way,
+        numbers: Range<i64>,
+        (kinds, merged): (Kinds<'a>, Option<Vec<i64>>),
+    ) -> Result<Self, Fault> {
         let seed = Meta::load(look.connection)?.seed;
         let hash = |text: &String| derive::text_hash(seed, text);
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
-        let (kinds, merged) =
-            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
         let source = match (session, correlation, merged) {
             (Some(session), _, _) => Source::Session(session),
             (None, Some(correlation), _) => Source::Correlation(correlation),
@@ -231,16 +319,8 @@ impl<'a> Search<'a> {
         if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
             return Ok(None);
         }
-        Ok(Some(Self {
-            filter,
-            way: Way::Back,
-            numbers,
-            session: None,
-            correlation: None,
-            text: filter.text.as_ref().map(|text| text.to_lowercase()),
-            kinds: Kinds::Asked(AskedKinds::new(look, filter)?),
-            source: Source::All,
-        }))
+        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
+        Self::of_kinds(look, filter, Way::Back, numbers, (kinds, None)).map(Some)
     }
 
     /// Shows the next letters that fit, until told to stop or for so many steps; says after which number to go

@@ -15,11 +15,10 @@ use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Row};
 
 use super::Look;
-use super::delivery::{category, tier};
 use crate::store::letter::{KindId, KindView, LetterFilter};
 use crate::store::sqlite::encode::time;
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::rows::text;
+use crate::store::sqlite::rows::{category, text, tier};
 use crate::store::sqlite::select::queue_fits;
 
 /// How much of a kind is read.

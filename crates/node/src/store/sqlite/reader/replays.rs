@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use redrive_core::event::attribute::SessionKey;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::ReplayId;
+use rusqlite::Row;
 
 use super::{Look, SqliteReader};
 use crate::store::StoreError;
@@ -91,17 +92,21 @@ pub(super) fn replays_before() -> String {
 
 /// A row of held sessions; those held for longer come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
+pub(super) struct Held {
     since: i64,
     lane: i64,
-    letter: i64,
+    pub(super) letter: i64,
     behind: i64,
 }
 
-/// There is no index by age, since sessions are held and let go all the time and asked for now and then: all
-/// rows are gone through, in several looks, and the oldest are kept.
-pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
-    let mut oldest: BinaryHeap<Held> = BinaryHeap::new();
+impl Held {
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        Ok(Self { lane: row.get(0)?, letter: row.get(1)?, since: row.get(2)?, behind: row.get(3)? })
+    }
+}
+
+/// Shows all held sessions, in several looks.
+pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(Held)) -> Result<(), StoreError> {
     let mut after = Some(i64::MIN);
     while let Some(from) = after {
         let mut seen = 0;
@@ -109,17 +114,27 @@ pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Ve
             let mut statement = look.connection.prepare_cached(HELD)?;
             let mut rows = statement.query((from, HELD_PER_LOOK))?;
             while let Some(row) = rows.next()? {
-                let (lane, letter) = (row.get(0)?, row.get(1)?);
-                (seen, after) = (seen + 1, Some(lane));
-                oldest.push(Held { since: row.get(2)?, lane, letter, behind: row.get(3)? });
-                if oldest.len() > rows_max {
-                    oldest.pop();
-                }
+                let held = Held::read(row)?;
+                (seen, after) = (seen + 1, Some(held.lane));
+                show(held);
             }
             Ok(())
         })?;
         after = after.filter(|_| seen == HELD_PER_LOOK);
     }
+    Ok(())
+}
+
+/// There is no index by age, since sessions are held and let go all the time and asked for now and then: all
+/// rows are gone through, and the oldest are kept.
+pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
+    let mut oldest: BinaryHeap<Held> = BinaryHeap::new();
+    each_held(reader, |held| {
+        oldest.push(held);
+        if oldest.len() > rows_max {
+            oldest.pop();
+        }
+    })?;
     let oldest = oldest.into_sorted_vec();
     let mut sessions = Vec::with_capacity(oldest.len());
     for part in oldest.chunks(SHOWN_PER_LOOK) {
@@ -144,8 +159,7 @@ pub(super) fn held_page(
         let mut rows = statement.query((from, limit(rows_max)))?;
         let (mut page, mut seen) = (HeldPage::default(), 0);
         while let Some(row) = rows.next()? {
-            let held =
-                Held { lane: row.get(0)?, letter: row.get(1)?, since: row.get(2)?, behind: row.get(3)? };
+            let held = Held::read(row)?;
             seen += 1;
             page.next = (seen == rows_max).then_some(HeldCursor(held.lane));
             page.sessions.extend(look.held_session(&held)?);

@@ -18,18 +18,15 @@ use super::{Look, SqliteReader, replays};
 use crate::store::StoreError;
 use crate::store::letter::{Poison, Selection, Survey};
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::replay;
 
 /// Steps of one look: more than a list takes, since nobody waits for a part of a survey.
 pub(super) const STEPS_PER_LOOK: u32 = 50_000;
 /// Sessions that are told apart; more are not counted.
 const SESSIONS_MAX: usize = 2_000_000;
-/// Sessions that are held, read in one look.
-const HELD_PER_LOOK: i64 = 50_000;
 
 /// Whether a delivery keeps its place in a session.
 const IN_ORDER: &str = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane IS NOT NULL";
-/// The replays that are open.
-pub(super) const OPEN_REPLAYS: &str = "SELECT id FROM replays WHERE state < 4";
 
 /// What is counted, before it has names.
 struct Count<'a> {
@@ -73,7 +70,9 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
         let search = Search::new(look, filter, Way::Forth, numbers)?;
         Ok((search, Count::new(look, selection)?))
     })?;
-    count.holding = holding(reader)?;
+    replays::each_held(reader, |held| {
+        count.holding.insert(held.letter);
+    })?;
     if let Some(ids) = &selection.letters {
         let ids: BTreeSet<_> = ids.iter().copied().collect();
         let ids: Vec<_> = ids.into_iter().collect();
@@ -103,30 +102,9 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
     }
 }
 
-/// The letters that hold their sessions now; each holds one.
-fn holding(reader: &SqliteReader) -> Result<Set<i64>, StoreError> {
-    let mut holding = Set::default();
-    let mut after = Some(i64::MIN);
-    while let Some(from) = after {
-        let mut seen = 0;
-        reader.ask(|look| {
-            let mut statement = look.connection.prepare_cached(replays::HELD)?;
-            let mut rows = statement.query((from, HELD_PER_LOOK))?;
-            while let Some(row) = rows.next()? {
-                holding.insert(row.get(1)?);
-                (seen, after) = (seen + 1, Some(row.get(0)?));
-            }
-            Ok(())
-        })?;
-        after = after.filter(|_| seen == HELD_PER_LOOK);
-    }
-    Ok(holding)
-}
-
 impl<'a> Count<'a> {
     fn new(look: &Look<'_>, selection: &'a Selection) -> Result<Self, Fault> {
-        let mut statement = look.connection.prepare_cached(OPEN_REPLAYS)?;
-        let open = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let open = replay::open(look.connection)?;
         Ok(Self {
             selection,
             kinds: Map::default(),

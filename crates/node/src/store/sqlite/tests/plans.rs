@@ -20,12 +20,7 @@ fn no_change_goes_through_a_table_that_grows() {
         ("what dies",                  settle::DYING,      "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
         ("one letter less",            letters::UNCOUNT_KIND, "SEARCH kinds USING INTEGER PRIMARY KEY (rowid=?); SCALAR SUBQUERY 1; SEARCH letters USING INDEX letters_of_kind (kind=?); SCALAR SUBQUERY 2; SEARCH letters USING INDEX letters_of_kind (kind=?)"),
         ("letters of a millisecond",   letters::LATEST_BETWEEN, "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("all letters",                select::ALL,        "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("letters of a kind",          select::OF_KIND,    "SEARCH letters USING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
-        ("of a session",               select::OF_SESSION, "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
-        ("of a correlation id",        select::OF_CORRELATION, "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
         ("of a delivery",              select::OF_DELIVERY, "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
-        ("a letter's event",           select::EVENT_OF,   "SEARCH l USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
         ("what a replay may send",     replay_send::NEXT,  "SEARCH replay_letters USING INDEX replay_next (replay=?)"),
         ("who is next of a session",   replay::FIRST_OF_LANE, "SEARCH replay_letters USING INDEX replay_sessions (replay=? AND lane=?)"),
         ("one that it sends",          replay_send::CORPSE, "SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -81,7 +76,7 @@ fn no_statement_is_planned_anew_for_each_use() {
     let reads = schema::open_to_read(&path).expect("it opens");
     let statements = [rows::WAITING, rows::READY_PAGE, rows::DUE_PAGE, held::HEAD_OF_LANE, held::HAS_HEAD];
     let more =
-        [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay_send::CORPSE, select::OF_KIND];
+        [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay_send::CORPSE, select::OF_DELIVERY];
     for (connection, statement) in [&writes, &reads].into_iter().flat_map(|connection| {
         statements.into_iter().chain(more).map(move |statement| (connection, statement))
     }) {

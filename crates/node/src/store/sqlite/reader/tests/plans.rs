@@ -4,10 +4,10 @@ use rusqlite::Connection;
 
 use super::super::find::{self, Way};
 use super::super::kinds::{Detail, KindQuery};
-use super::super::{Look, delivery, door, groups, list, replays, survey};
+use super::super::{Look, delivery, door, groups, list, replays};
 use super::of;
 use crate::store::letter::LetterFilter;
-use crate::store::sqlite::schema;
+use crate::store::sqlite::{replay, schema};
 
 /// How SQLite answers a query: one line a table.
 fn plan(connection: &Connection, sql: &str) -> String {
@@ -50,7 +50,7 @@ fn no_question_goes_through_all_letters() {
         ("how many of a kind",       groups::COUNT.into(),               "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
         ("the latest of a kind",     groups::LATEST.into(),              "SEARCH letters USING COVERING INDEX letters_of_kind (kind=?)"),
         ("a trend",                  groups::TREND.into(),               "SEARCH trend USING PRIMARY KEY (kind=? AND span>? AND span<?)"),
-        ("open replays",             survey::OPEN_REPLAYS.into(),        "SEARCH replays USING COVERING INDEX open_replays (state<?)"),
+        ("open replays",             replay::OPEN.into(),                "SEARCH replays USING COVERING INDEX open_replays (state<?)"),
     ];
     for (name, sql, expected) in cases {
         assert_eq!(plan(&connection, &sql), expected, "{name}");

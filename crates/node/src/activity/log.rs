@@ -1,0 +1,119 @@
+//! One line of the log for each activity: a constant message, and values as fields.
+//!
+//! Invariant: a session's key is often a person's name or address, so no line has it. A line has a keyed hash of it,
+//! by which lines of one session are found; without the store's own seed it does not reveal the key.
+
+use redrive_core::ids::Seed;
+use ring::hmac;
+use tracing::field::display;
+use tracing::{debug, error, info, warn};
+
+use super::{Activity, AlertFacts, BreakerFacts, DeliveryFacts, EventFacts, ReplayFacts, ServiceFacts};
+
+/// How many bytes of a hash stand for a session.
+const SESSION_BYTES: usize = 8;
+
+/// Writes activities into the log.
+#[derive(Clone)]
+pub(super) struct Log {
+    sessions: hmac::Key,
+}
+
+impl Log {
+    /// The log of a store.
+    pub(super) fn new(seed: Seed) -> Self {
+        Self { sessions: hmac::Key::new(hmac::HMAC_SHA256, &seed.0.to_be_bytes()) }
+    }
+
+    /// Writes the line.
+    #[rustfmt::skip]
+    pub(super) fn write(&self, activity: &Activity) {
+        match activity {
+            Activity::Accepted(EventFacts { event_id, event_type, session, correlation_id, trace_id }) => {
+                let session = session.as_deref().map(|session| self.hash(session));
+                debug!(event_id, event_type, correlation_id, trace_id, session, "accepted");
+            }
+            Activity::Unrouted(EventFacts { event_id, event_type, session, correlation_id, trace_id }) => {
+                let session = session.as_deref().map(|session| self.hash(session));
+                warn!(event_id, event_type, correlation_id, trace_id, session, "accepted, and nobody wants it");
+            }
+            Activity::Delivered(facts) | Activity::Retrying(facts) | Activity::Held(facts) | Activity::Dead(facts) => {
+                self.write_delivery(activity, facts);
+            }
+            Activity::SessionHeld { service, delivery: delivery_id, event_type, session, message: detail } => {
+                let session = self.hash(session);
+                warn!(service, delivery_id, event_type, session, detail, "a dead letter holds its session");
+            }
+            Activity::BreakerOpened(BreakerFacts { dependency, failures, message: detail }) => {
+                warn!(dependency, failures, detail, "a breaker has opened");
+            }
+            Activity::BreakerProbing(BreakerFacts { dependency, failures, message: detail }) => {
+                info!(dependency, failures, detail, "a breaker lets probes through");
+            }
+            Activity::BreakerClosed(BreakerFacts { dependency, failures, message: detail }) => {
+                info!(dependency, failures, detail, "a breaker has closed");
+            }
+            Activity::DependencyHeld { dependency, message: detail, due_at } => {
+                warn!(dependency, %due_at, detail, "a dependency asked everybody to wait");
+            }
+            Activity::Paused(ServiceFacts { service, message: detail }) => warn!(service, detail, "a service is paused"),
+            Activity::Resumed(ServiceFacts { service, message: detail }) => info!(service, detail, "a service goes on"),
+            Activity::Alert(AlertFacts { service, delivery: delivery_id, message: detail, code: _ }) => {
+                warn!(service, delivery_id, detail, "something needs a person");
+            }
+            Activity::ReplayBegan(ReplayFacts { message: detail, replay }) => info!(replay, detail, "a replay has begun"),
+            Activity::ReplayChanged(ReplayFacts { message: detail, replay }) => info!(replay, detail, "a replay has changed"),
+            Activity::BookRead => info!("a rule book was read"),
+            Activity::BookRefused(words) => error!(detail = words.message, "a rule book is refused: the old one stays"),
+            Activity::StoreFailing(words) => error!(
+                error = words.message,
+                "the store takes no writes; nothing is lost, and nothing starts meanwhile"
+            ),
+            Activity::StoreHealed => info!("the store takes writes again"),
+            Activity::Security(words) => warn!(detail = words.message, "somebody came with a bad signature or a bad key"),
+            Activity::ClockStepped(words) => warn!(detail = words.message, "the machine's clock was set"),
+        }
+    }
+
+    #[rustfmt::skip]
+    fn write_delivery(&self, activity: &Activity, facts: &DeliveryFacts) {
+        let DeliveryFacts { service, delivery: delivery_id, span_id, attempt, category, code, status, took_ms, .. } = facts;
+        let EventFacts { event_id, event_type, correlation_id, trace_id, session } = &facts.event;
+        let session = session.as_deref().map(|session| self.hash(session));
+        let error = in_our_words(facts);
+        let retry_count = attempt.saturating_sub(1);
+        let due_at = facts.due_at.map(display);
+        match activity {
+            Activity::Delivered(_) => debug!(
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, status, took_ms, "delivered"
+            ),
+            Activity::Retrying(_) => info!(
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, category, code, status, error, took_ms, due_at, "attempt failed, will retry"
+            ),
+            Activity::Held(_) => info!(
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, category, code, status, error, due_at, "held"
+            ),
+            _ => warn!(
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, category, code, status, error, took_ms, "dead"
+            ),
+        }
+    }
+
+    /// What stands for a session in the log.
+    fn hash(&self, session: &str) -> String {
+        let hash = hmac::sign(&self.sessions, session.as_bytes());
+        let first = hash.as_ref().first_chunk::<SESSION_BYTES>().expect("a hash has 32 bytes");
+        format!("{:016x}", u64::from_be_bytes(*first))
+    }
+}
+
+/// The failure without the target's own words, which may say anything about anyone and are kept with the delivery.
+fn in_our_words(facts: &DeliveryFacts) -> Option<&str> {
+    let message = facts.message.as_deref()?;
+    let status_line = message.split_once(": ").map_or(message, |(status_line, _)| status_line);
+    Some(if facts.status.is_some() { status_line } else { message })
+}

@@ -1,0 +1,249 @@
+//! The active rule book: one value with everything that follows from the book, and the parts that follow it.
+//!
+//! A reload builds the next value completely, lets every part that has state of its own prepare for it, writes the
+//! book down, and only then publishes the value and lets the parts switch. Whatever fails before that changes nothing.
+//!
+//! Invariants: a part never sees a part of a reload; each type of event is looked up in a book once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use redrive_core::book::route::Route;
+use redrive_core::book::{RuleBook, model};
+use redrive_core::engine::QueueName;
+use redrive_core::ids::{ChannelName, ServiceName};
+use redrive_core::time::Timestamp;
+use tokio::sync::watch;
+
+use super::{Node, SubmitError};
+use crate::activity::Activity;
+use crate::store::{Addressee, Keep, Note, WaitingBound, WhenFull};
+use crate::target::registry::Targets;
+
+/// Types that are remembered; senders choose them, so there is a bound.
+const TYPES_MAX: usize = 10_000;
+
+/// A rule book in force, with what the node has made of it.
+pub(super) struct ActiveBook {
+    /// Counts the books since the start, from 1.
+    pub(super) generation: u64,
+    pub(super) book: Arc<RuleBook>,
+    /// The text that it was read from.
+    pub(super) text: Arc<str>,
+    pub(super) read_at: Timestamp,
+    pub(super) keep: Keep,
+    pub(super) targets: Targets,
+    /// The routes that were looked up so far.
+    known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
+}
+
+/// Sees the active book, and its changes.
+pub(super) type ActiveBooks = watch::Receiver<Arc<ActiveBook>>;
+
+/// Makes a part switch to a book that it has prepared for; it cannot fail.
+pub type Switch = Box<dyn FnOnce() + Send>;
+
+/// Prepares a part for a book; nothing changes before the switch, and an error refuses the book.
+type Prepare = Box<dyn Fn(&Arc<RuleBook>) -> Result<Switch, String> + Send + Sync>;
+
+/// When a part switches to a new book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchAt {
+    /// Before the node routes and delivers by it: what its targets need.
+    BeforeNode,
+    /// After that: what lets events in.
+    AfterNode,
+}
+
+struct Follower {
+    part: &'static str,
+    at: SwitchAt,
+    prepare: Prepare,
+}
+
+/// The parts that follow the active book, and the generation that each of them has reached.
+#[derive(Default)]
+pub(super) struct Followers {
+    list: Mutex<Vec<Follower>>,
+    reached: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// Why a rule book was not activated; the old one stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// A part could not prepare for it.
+    #[error("{part}: {reason}")]
+    NotBuilt {
+        /// The part.
+        part: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It could not be written down.
+    #[error(transparent)]
+    NotWritten(#[from] SubmitError),
+}
+
+impl Followers {
+    /// A part goes by that generation from now on.
+    pub(super) fn reach(&self, part: &'static str, generation: u64) {
+        locked(&self.reached).insert(part, generation);
+    }
+
+    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Vec<(&'static str, SwitchAt, Switch)>, ChangeError> {
+        let prepared = |Follower { part, at, prepare }: &Follower| match prepare(book) {
+            Ok(switch) => Ok((*part, *at, switch)),
+            Err(reason) => Err(ChangeError::NotBuilt { part, reason }),
+        };
+        locked(&self.list).iter().map(prepared).collect()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Lists that are whole whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    /// Activates a new rule book in every part, or in none.
+    pub async fn change_book(
+        &self,
+        book: Arc<RuleBook>,
+        text: Arc<str>,
+        targets: Targets,
+    ) -> Result<(), ChangeError> {
+        let _changing = self.shared.changing_book.lock().await;
+        let generation = self.active_book().generation + 1;
+        let next = Arc::new(ActiveBook::new(generation, book, text, targets, self.now()));
+        let followers = &self.shared.followers;
+        let prepared = followers.prepare(&next.book)?;
+        self.note(Note::Book { hash: next.book.hash(), text: Arc::clone(&next.text) }, None).await?;
+        let (before, after): (Vec<_>, Vec<_>) =
+            prepared.into_iter().partition(|(_, at, _)| *at == SwitchAt::BeforeNode);
+        let switch = |(part, _, switch): (&'static str, SwitchAt, Switch)| {
+            switch();
+            followers.reach(part, generation);
+        };
+        before.into_iter().for_each(switch);
+        self.shared.books.send_replace(next);
+        after.into_iter().for_each(switch);
+        self.shared.chart.book_read();
+        self.publish(Activity::BookRead);
+        if self.shared.engine.is_closed() { Err(SubmitError::Stopping.into()) } else { Ok(()) }
+    }
+
+    /// Has a part follow the active book from the next reload on.
+    pub fn follow_book(
+        &self,
+        part: &'static str,
+        at: SwitchAt,
+        prepare: impl Fn(&Arc<RuleBook>) -> Result<Switch, String> + Send + Sync + 'static,
+    ) {
+        self.shared.followers.reach(part, self.active_book().generation);
+        locked(&self.shared.followers.list).push(Follower { part, at, prepare: Box::new(prepare) });
+    }
+
+    /// The generation of the rule book that each part goes by. The node's own tasks reach a new one soon after a
+    /// reload, all other parts with it.
+    #[must_use]
+    pub fn book_generations(&self) -> BTreeMap<&'static str, u64> {
+        locked(&self.shared.followers.reached).clone()
+    }
+
+    /// The generation of the active rule book.
+    #[must_use]
+    pub fn book_generation(&self) -> u64 {
+        self.active_book().generation
+    }
+
+    pub(super) fn active_book(&self) -> Arc<ActiveBook> {
+        Arc::clone(&self.shared.books.borrow())
+    }
+}
+
+impl ActiveBook {
+    pub(super) fn new(
+        generation: u64,
+        book: Arc<RuleBook>,
+        text: Arc<str>,
+        targets: Targets,
+        read_at: Timestamp,
+    ) -> Self {
+        let keep = keep(&book);
+        Self { generation, book, text, read_at, keep, targets, known: RwLock::default() }
+    }
+
+    /// Who wants events of that type.
+    pub(super) fn of(&self, event_type: &str) -> Arc<[Addressee]> {
+        let known = self.known.read().expect("nobody panics while looking up");
+        if let Some(routes) = known.get(event_type) {
+            return Arc::clone(routes);
+        }
+        drop(known);
+        let routes: Arc<[Addressee]> =
+            self.book.route(event_type).iter().map(|route| self.addressee(route, event_type)).collect();
+        let mut known = self.known.write().expect("nobody panics while adding");
+        if known.len() < TYPES_MAX {
+            known.insert(event_type.into(), Arc::clone(&routes));
+        }
+        routes
+    }
+
+    /// Where a notice to that receiver waits; none if the book does not know them.
+    pub(super) fn to_receiver(&self, receiver: &str, event_type: &str) -> Option<Addressee> {
+        let routes = self.book.own()?.route(event_type);
+        let is_theirs = |route: &&Route<'_>| route.channel.is_some_and(|one| one.name.as_str() == receiver);
+        routes.iter().find(is_theirs).map(|route| self.addressee(route, event_type))
+    }
+
+    /// What happens to an event of a webhook when that service is full.
+    pub(super) fn when_full_of_webhook(&self, service: &ServiceName) -> WhenFull {
+        let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
+        when_full(waiting.when_full_of_webhook)
+    }
+
+    fn addressee(&self, route: &Route<'_>, event_type: &str) -> Addressee {
+        let service = route.service.name.clone();
+        let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
+        let channel = route.channel.map(|channel| channel.name.clone());
+        let letter =
+            self.book.letter_rule(service.as_str(), channel.as_ref().map(ChannelName::as_str), event_type);
+        let letter = letter.expect("the book routes to rows that it has");
+        Addressee {
+            subscription: route.subscription().into(),
+            order: route.order(),
+            copies: route.rule.copies.clone(),
+            letter_name: letter.name(event_type).into(),
+            consumer_group: letter.consumer_group.as_str().into(),
+            bound: WaitingBound {
+                deliveries_max: waiting.events,
+                bytes_max: waiting.size_bytes,
+                per_session_max: waiting.per_session,
+                when_full: when_full(waiting.when_full),
+            },
+            queue: Arc::new(QueueName { service, channel }),
+        }
+    }
+}
+
+/// How long things are kept by that book.
+fn keep(book: &Arc<RuleBook>) -> Keep {
+    let rules = Arc::clone(book);
+    let letters = move |queue: &QueueName, event_type: &str| {
+        let channel = queue.channel.as_ref().map(ChannelName::as_str);
+        let rule = rules.letter_rule(queue.service.as_str(), channel, event_type);
+        rule.map_or(rules.letter_retention(), |rule| rule.retention)
+    };
+    Keep {
+        delivered: book.keep_delivered(),
+        ids: book.dedup_ttl_max().max(book.keep_delivered()),
+        letters: Arc::new(letters),
+    }
+}
+
+const fn when_full(stated: model::WhenFull) -> WhenFull {
+    match stated {
+        model::WhenFull::Refuse => WhenFull::Refuse,
+        model::WhenFull::DeadLetter => WhenFull::DeadLetter,
+    }
+}
