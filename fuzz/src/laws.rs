@@ -3,6 +3,7 @@
 //! The fuzz targets and the core's own tests call the same functions, so that what a fuzzer finds is a
 //! file for the corpus and from then on a test. A law that is broken panics; nothing else does.
 
+use redrive_core::book::connectors::built_in;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -99,7 +100,7 @@ pub fn easy_event(bytes: &[u8]) -> Came {
 
 /// Bytes as a rule book.
 pub fn rule_book(bytes: &[u8]) -> Came {
-    let Checked { book, problems, .. } = check(bytes);
+    let Checked { book, problems, .. } = check(bytes, built_in());
     holds_for_problems(&problems, bytes);
     let Some(book) = book else {
         let is_error = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -107,7 +108,7 @@ pub fn rule_book(bytes: &[u8]) -> Came {
         return Came::Refused;
     };
     let text = std::str::from_utf8(bytes).expect("a book is text");
-    let again = read(text).book.expect("what was read once is read again");
+    let again = read(text, built_in()).book.expect("what was read once is read again");
     assert_eq!(book.hash(), again.hash(), "the same text is the same book");
     holds_for_book(&book);
     assert_eq!(matrix::render(&book), matrix::render(&again), "the same book gives the same report");
@@ -124,7 +125,7 @@ pub fn scenario(bytes: &[u8]) -> Came {
         assert!(is_error, "a scenario that is refused has an error");
         return Came::Refused;
     };
-    let book = Arc::new(read(SCENARIO_BOOK).book.expect("a book of our own"));
+    let book = Arc::new(read(SCENARIO_BOOK, built_in()).book.expect("a book of our own"));
     holds_for_problems(&scenario.misfits(&book).into_sorted(), bytes);
     // A burst comes at one moment, in which nobody can stop it.
     let bursts = scenario.arrivals.iter().map(|arrival| match arrival.flow {
@@ -171,7 +172,7 @@ fn holds_for_event(event: &Event) {
     assert_eq!(read_one(&headers, &event.data), with_texts_only(event), "as headers and data");
 
     holds_for_letter(event);
-    let book = read(BUILTIN_BOOK).book.expect("a book of our own");
+    let book = read(BUILTIN_BOOK, built_in()).book.expect("a book of our own");
     assert_eq!(book.route(event.event_type.as_str()).len(), 1, "`*` claims every event");
 }
 

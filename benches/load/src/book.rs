@@ -93,6 +93,7 @@ pub(super) fn text(sink: SocketAddr, services: &[Service], keep: Option<Keep>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn every_book_can_be_read() {
@@ -106,12 +107,12 @@ mod tests {
         });
         let services: Vec<_> = services.collect();
         for keep in [None, Some(Keep(Duration::from_secs(5)))] {
-            let reading = redrive_core::book::read(&text(sink, &services, keep));
+            let reading = redrive_core::book::read(&text(sink, &services, keep), built_in());
             assert!(reading.book.is_some(), "{:?}", reading.problems);
         }
         let hook = Hook { source: "bench".to_owned(), secret: "hunter2".to_owned() };
         let edges = edges(&hook, Path::new("a/secret"), Path::new("an/archive"));
-        let reading = redrive_core::book::read(&(text(sink, &services, None) + &edges));
+        let reading = redrive_core::book::read(&(text(sink, &services, None) + &edges), built_in());
         assert!(reading.book.is_some(), "{:?}", reading.problems);
     }
 }

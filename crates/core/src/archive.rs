@@ -20,6 +20,7 @@
 use std::time::Duration;
 
 use crate::book::RuleBook;
+use crate::book::connectors::Endpoint;
 use crate::limits;
 use crate::policy::breaker::{
     Admission, Breaker, BreakerSettings, CallEnd, Observation, Permit, Phase, RawBreaker, State,
@@ -33,8 +34,8 @@ const WAITS_LIKE: &str = "webhook";
 /// What a rule book says of the archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArchiveRule {
-    /// The folder that it is.
-    pub folder: String,
+    /// What it is.
+    pub endpoint: Endpoint,
     /// How long one write may take.
     pub timeout: Duration,
     /// When to stop trying for a while.
@@ -51,16 +52,17 @@ impl ArchiveRule {
         let archive = sections.archive.as_ref()?;
         let named = archive.breaker.as_ref().and_then(|at| sections.breaker_named(&at.value));
         Some(Self {
-            folder: archive.folder.clone(),
+            endpoint: archive.endpoint.clone(),
             timeout: archive.timeout.unwrap_or(limits::ARCHIVE_TIMEOUT_DEFAULT),
-            breaker: named.map_or_else(breaker_of_its_kind, |entry| entry.settings),
+            breaker: named.map_or_else(|| breaker_of(&archive.endpoint), |entry| entry.settings),
             retention: archive.retention,
         })
     }
 }
 
-fn breaker_of_its_kind() -> BreakerSettings {
-    let entry = Kind::Blob.breaker().expect("the catalog has a breaker for stores of files");
+fn breaker_of(endpoint: &Endpoint) -> BreakerSettings {
+    let own = endpoint.connector.dependency.and_then(Kind::breaker);
+    let entry = own.or_else(|| Kind::Blob.breaker()).expect("the catalog has a breaker for stores of files");
     BreakerSettings::try_from(RawBreaker::from(entry)).expect("the catalog's breakers are sound")
 }
 
@@ -268,6 +270,7 @@ impl Care {
 mod tests {
     use super::*;
     use crate::book;
+    use crate::book::connectors::built_in;
 
     const fn at(millis: u64) -> Timestamp {
         Timestamp::from_millis(1_700_000_000_000 + millis)
@@ -277,7 +280,7 @@ mod tests {
         let text = format!(
             "version: 1\nservices:\n  a:\n    target: {{ log: stdout }}\n    events: [x.y]\n{archive}"
         );
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         ArchiveRule::of(&reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)))
     }
 

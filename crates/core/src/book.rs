@@ -9,8 +9,8 @@
 //! bytes end in a book or in problems, never in a panic.
 
 mod address;
-pub mod built_in;
 mod builtin_book;
+pub mod connectors;
 mod dedup_store;
 pub mod expression;
 mod letter_rule;
@@ -31,9 +31,9 @@ pub mod yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::model::{ChannelEntry, EventRow, Machine, Sections, ServiceEntry};
+use self::model::{ChannelEntry, EventRow, Machine, Sections, ServiceEntry, Target};
 use self::pattern::EventPattern;
-use self::problem::{Problems, Span};
+use self::problem::{Problem, Problems, Span};
 use self::resolve::Resolved;
 use crate::engine::worker::Worker;
 use crate::hash::{self, Map};
@@ -43,8 +43,8 @@ use crate::policy::rule::Rule;
 use crate::position::Position;
 
 pub use self::address::{AddressFault, check_address};
-pub use self::built_in::BuiltIn;
 pub use self::builtin_book::BUILTIN_BOOK;
+pub use self::connectors::Connectors;
 pub use self::dedup_store::EMBEDDED;
 pub use self::letter_rule::LetterRule;
 pub use self::serving::WaitingLimits;
@@ -58,6 +58,7 @@ pub struct RuleBook {
     serving: serving::Serving,
     /// The rules by which notices are delivered.
     own: Option<Arc<RuleBook>>,
+    connectors: Connectors,
     hash: u64,
 }
 
@@ -99,16 +100,16 @@ struct Claim {
 
 /// Reads a book from bytes, which may be anything at all.
 #[must_use]
-pub fn read_bytes(bytes: &[u8]) -> Reading {
-    read_bytes_for(bytes, Machine::default())
+pub fn read_bytes(bytes: &[u8], connectors: &Connectors) -> Reading {
+    read_bytes_for(bytes, connectors, Machine::default())
 }
 
 /// The same for that machine.
 #[must_use]
-pub fn read_bytes_for(bytes: &[u8], machine: Machine) -> Reading {
+pub fn read_bytes_for(bytes: &[u8], connectors: &Connectors, machine: Machine) -> Reading {
     let mut problems = Problems::default();
     match text_of(bytes, &mut problems) {
-        Some(text) => read_for(text, machine),
+        Some(text) => read_for(text, connectors, machine),
         None => Reading { book: None, problems },
     }
 }
@@ -144,13 +145,13 @@ fn end_of(good: &[u8]) -> Span {
 
 /// Reads a book.
 #[must_use]
-pub fn read(text: &str) -> Reading {
-    read_for(text, Machine::default())
+pub fn read(text: &str, connectors: &Connectors) -> Reading {
+    read_for(text, connectors, Machine::default())
 }
 
 /// The same for that machine.
 #[must_use]
-pub fn read_for(text: &str, machine: Machine) -> Reading {
+pub fn read_for(text: &str, connectors: &Connectors, machine: Machine) -> Reading {
     let mut problems = Problems::default();
     let Some(root) = yaml::read(text, &mut problems) else {
         if !problems.has_errors() {
@@ -161,11 +162,11 @@ pub fn read_for(text: &str, machine: Machine) -> Reading {
     };
     yaml::check_keys(&root, &mut problems);
     let names = validate::Names::of(&root);
-    validate::validate(&root, &schema::Type::Object(&schema::BOOK), &names, &mut problems);
-    let sections = Sections { machine, ..lower::lower(&root, &mut problems) };
+    validate::validate(&root, &schema::Type::Object(&schema::BOOK), &names, connectors, &mut problems);
+    let sections = Sections { machine, ..lower::lower(&root, connectors, &mut problems) };
     check_policy_counts(&sections, &mut problems);
     check_subscriptions(&sections, &mut problems);
-    let book = (!problems.has_errors()).then(|| RuleBook::new(sections, text));
+    let book = (!problems.has_errors()).then(|| RuleBook::new(sections, connectors, text));
     Reading { book, problems }
 }
 
@@ -211,6 +212,14 @@ fn check_subscriptions(sections: &Sections, problems: &mut Problems) {
 }
 
 impl Sections {
+    /// The targets of services and channels, in the order of the book.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.services.iter().flat_map(|service| {
+            let channels = service.channels.iter().filter_map(|channel| channel.target.as_ref());
+            std::iter::once(&service.target).chain(channels)
+        })
+    }
+
     /// Every row with its service and, if any, its channel, in the order of the book.
     pub fn rows(&self) -> impl Iterator<Item = (&ServiceEntry, Option<&ChannelEntry>, &EventRow)> {
         self.services.iter().flat_map(|service| {
@@ -224,11 +233,11 @@ impl Sections {
 }
 
 impl RuleBook {
-    fn new(sections: Sections, text: &str) -> Self {
-        Self::of(sections, hash::stable_64(text.as_bytes(), 0))
+    fn new(sections: Sections, connectors: &Connectors, text: &str) -> Self {
+        Self::of(sections, connectors, hash::stable_64(text.as_bytes(), 0))
     }
 
-    fn of(sections: Sections, hash: u64) -> Self {
+    fn of(sections: Sections, connectors: &Connectors, hash: u64) -> Self {
         let services = sections.services.iter().enumerate().map(|(place, service)| {
             let rows = |channel, rows| Rows::new(&sections, service, channel, rows);
             let channels = service
@@ -247,14 +256,40 @@ impl RuleBook {
         let routes = route::Index::new(&sections, &services);
         let serving = serving::Serving::of(&sections);
         // One text, one hash: whoever remembers which book a story was told by finds both.
-        let own = own_book::sections(&sections).map(|own| Arc::new(Self::of(own, hash)));
-        Self { sections, services, routes, serving, own, hash }
+        let own = own_book::sections(&sections).map(|own| Arc::new(Self::of(own, connectors, hash)));
+        Self { sections, services, routes, serving, own, connectors: connectors.clone(), hash }
     }
 
     /// The book as it was written.
     #[must_use]
     pub const fn sections(&self) -> &Sections {
         &self.sections
+    }
+
+    /// The connectors that the book was read with.
+    #[must_use]
+    pub const fn connectors(&self) -> &Connectors {
+        &self.connectors
+    }
+
+    /// Reads a changed text of the book, for the same build and machine.
+    #[must_use]
+    pub fn read_changed(&self, text: &str) -> Reading {
+        read_for(text, &self.connectors, self.sections.machine)
+    }
+
+    /// What the book needs that this build does not have: one error for each place.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Problem> {
+        let Sections { sources, secrets, archive, receivers, .. } = &self.sections;
+        let targets = self.sections.targets().map(|target| (&target.endpoint, target.span));
+        let sources = sources.values().map(|at| (&at.value.endpoint, at.span));
+        let secrets = secrets.values().map(|at| (&at.value.endpoint, at.span));
+        let archive = archive.iter().map(|archive| (&archive.endpoint, archive.span));
+        let receivers = receivers.values().map(|at| (&at.value.endpoint, at.span));
+        let all = targets.chain(sources).chain(secrets).chain(archive).chain(receivers);
+        let missing = all.filter_map(|(endpoint, span)| self.connectors.missing(endpoint.connector, span));
+        missing.chain(self.dedup_stores_beyond()).collect()
     }
 
     /// What tells this book from another: a hash of its text.

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::book::RuleBook;
-use crate::book::model::{ReceiverKind, TargetKind};
+use crate::book::connectors::{AddressUse, Connectors, Edge};
 use crate::book::problem::Problems;
 use crate::book::yaml::{self, Node, Value};
 
@@ -62,39 +62,23 @@ impl AddressMask {
     #[must_use]
     pub fn of(book: &RuleBook) -> Self {
         let sections = book.sections();
-        let receivers = sections.receivers.values().filter_map(|receiver| match &receiver.value.kind {
-            ReceiverKind::Ntfy(address) | ReceiverKind::Webhook(address) | ReceiverKind::Slack(address) => {
-                Some(address)
-            }
-            ReceiverKind::Email(_) | ReceiverKind::Alertmanager(_) => None,
-        });
-        let own = sections.services.iter().map(|service| &service.target);
-        let channels = sections.services.iter().flat_map(|service| &service.channels);
-        let targets = own.chain(channels.filter_map(|channel| channel.target.as_ref()));
-        let topics = targets.filter_map(|target| match &target.kind {
-            TargetKind::Ntfy(address) => Some(address),
-            TargetKind::Http(_)
-            | TargetKind::Smtp(_)
-            | TargetKind::Exec(_)
-            | TargetKind::Kafka(_)
-            | TargetKind::RedisStream(_)
-            | TargetKind::Sqs(_)
-            | TargetKind::ServiceBus(_)
-            | TargetKind::Log => None,
-        });
-        Self::knowing(receivers.chain(topics).map(String::as_str))
+        let receivers = sections.receivers.values().map(|at| &at.value.endpoint);
+        let endpoints = receivers.chain(sections.targets().map(|target| &target.endpoint));
+        let secret = endpoints.filter(|endpoint| endpoint.connector.address == AddressUse::Secret);
+        Self::knowing(secret.flat_map(|endpoint| &endpoint.profile.addresses).map(String::as_str))
     }
 
     /// For what is told of a book that may be wrong: what can be read of its receivers is known.
     #[must_use]
-    pub fn of_text(text: &str) -> Self {
+    pub fn of_text(text: &str, connectors: &Connectors) -> Self {
         let root = yaml::read(text, &mut Problems::default());
         let receivers = root.as_ref().and_then(|root| root.get("receivers"));
         let receivers = receivers.into_iter().flat_map(Node::entries).map(|(_, receiver)| receiver);
-        let of_kind = |receiver, kinds: [&str; 3]| kinds.map(|kind| Node::get(receiver, kind)?.text());
-        Self::knowing(
-            receivers.flat_map(|receiver| of_kind(receiver, ["ntfy", "slack", "webhook"])).flatten(),
-        )
+        let secret = |receiver| {
+            let kinds = connectors.of(Edge::Receiver).filter(|kind| kind.address == AddressUse::Secret);
+            kinds.filter_map(move |kind| Node::get(receiver, kind.key())?.text())
+        };
+        Self::knowing(receivers.flat_map(secret))
     }
 
     fn knowing<'a>(addresses: impl Iterator<Item = &'a str>) -> Self {
@@ -277,6 +261,7 @@ fn is_webhook_host(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::book::connectors::built_in;
     use proptest::prelude::*;
 
     use super::*;
@@ -345,11 +330,11 @@ receivers:
   topic: { ntfy: "http://127.0.0.1:9/h\x75nter2" }
 alerts: [{ when: "dead_letters > 0", severity: high, to: [ops, pager, topic] }]
 "#;
-        let reading = book::read(text);
+        let reading = book::read(text, built_in());
         let book = reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems));
         let shown = AddressMask::of(&book).hide_in_book(text);
         assert_eq!(
-            AddressMask::of_text(text).hide_in_book(text),
+            AddressMask::of_text(text, built_in()).hide_in_book(text),
             shown,
             "also if the book is wrong elsewhere"
         );

@@ -25,7 +25,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use self::civil::CivilMinute;
 pub use self::cron::{Cron, InvalidCron};
-use crate::book::model::Missed;
+use crate::book::connectors::schedule::Missed;
 use crate::limits;
 use crate::time::Timestamp;
 

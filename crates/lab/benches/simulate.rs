@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher, black_box};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_lab::lint;
 use redrive_lab::scenario::{self, Scenario};
@@ -23,7 +24,7 @@ fn main() {
 #[divan::bench(sample_count = 10, sample_size = 1)]
 fn check_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
     let text = large_book::large_book(1_000, 50);
-    bencher.bench_local(|| black_box(lint::check(text.as_bytes())));
+    bencher.bench_local(|| black_box(lint::check(text.as_bytes(), built_in())));
 }
 
 /// A million deliveries of one service, a tenth of which meet an outage, in virtual time.
@@ -71,5 +72,5 @@ fn million() -> Scenario {
 fn shop() -> RuleBook {
     let text = "version: 1\ndependencies: { api: { kind: webhook, in_flight: 500 } }\nservices:\n  shop:\n    \
                 target: { http: \"http://127.0.0.1/\" }\n    depends_on: api\n    order: session\n    events: [\"orders.*\"]\n";
-    book::read(text).book.expect("a sound book")
+    book::read(text, built_in()).book.expect("a sound book")
 }

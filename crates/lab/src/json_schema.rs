@@ -8,6 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::lint;
+use redrive_core::book::Connectors;
 use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, Type};
 use redrive_core::book::validate::ACTS;
 use redrive_core::limits;
@@ -21,30 +22,41 @@ const STATUSES: &str = r"^[1-5][0-9]{2}( *- *[1-5][0-9]{2})?$";
 
 /// The whole schema.
 #[must_use]
-pub fn schema() -> Value {
-    schema_of(&BOOK, "A Redrive rule book")
+pub fn schema(connectors: &Connectors) -> Value {
+    schema_of(&BOOK, connectors, "A Redrive rule book")
 }
 
 /// The schema of whatever else is written in such tables.
 #[must_use]
-pub fn schema_of(root: &Object, title: &str) -> Value {
-    let mut definitions = Map::new();
+pub fn schema_of(root: &Object, connectors: &Connectors, title: &str) -> Value {
+    let mut definitions = Definitions { connectors, schemas: Map::new() };
     let mut schema = object(root, &mut definitions);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(title);
-    schema["$defs"] = definitions.into();
+    schema["$defs"] = definitions.schemas.into();
     schema
 }
 
+/// The schemas of maps that others refer to, by name.
+struct Definitions<'a> {
+    connectors: &'a Connectors,
+    schemas: Map<String, Value>,
+}
+
 /// The map's own schema; those it refers to are put beside it once each.
-fn object(object: &Object, definitions: &mut Map<String, Value>) -> Value {
+fn object(object: &Object, definitions: &mut Definitions<'_>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for Field { key, takes, need, about, role: _ } in object.all_fields() {
+    for Field { key, takes, need, about, role: _ } in object.all_fields(definitions.connectors) {
         let mut property = value(takes, definitions);
         if let Some(property) = property.as_object_mut() {
             property.insert("description".to_owned(), json!(about));
         }
+        // A key may mean one thing beside one connector and another beside another.
+        let property = match properties.remove(*key) {
+            Some(other) => json!({ "anyOf": [other, property] }),
+            None => property,
+        };
         properties.insert((*key).to_owned(), property);
         if *need == Need::Required {
             required.push(*key);
@@ -60,20 +72,21 @@ fn object(object: &Object, definitions: &mut Map<String, Value>) -> Value {
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
-    if !object.one_of.is_empty() {
-        schema["oneOf"] = object.one_of.iter().map(|key| json!({ "required": [key] })).collect();
+    let choices = object.one_of(definitions.connectors);
+    if !choices.is_empty() {
+        schema["oneOf"] = choices.iter().map(|key| json!({ "required": [key] })).collect();
     }
     schema
 }
 
 /// A reference to the map's schema.
-fn reference(to: &Object, definitions: &mut Map<String, Value>) -> Value {
+fn reference(to: &Object, definitions: &mut Definitions<'_>) -> Value {
     let name = definition_name(to);
-    if !definitions.contains_key(&name) {
+    if !definitions.schemas.contains_key(&name) {
         // Its place is taken first: maps may lead back to themselves.
-        definitions.insert(name.clone(), Value::Null);
+        definitions.schemas.insert(name.clone(), Value::Null);
         let schema = object(to, definitions);
-        definitions.insert(name.clone(), schema);
+        definitions.schemas.insert(name.clone(), schema);
     }
     json!({ "$ref": format!("#/$defs/{name}") })
 }
@@ -86,7 +99,7 @@ pub fn definition_name(object: &Object) -> String {
     words.replace('\'', "").replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
-fn value(takes: &Type, definitions: &mut Map<String, Value>) -> Value {
+fn value(takes: &Type, definitions: &mut Definitions<'_>) -> Value {
     match takes {
         Type::Object(object) => reference(object, definitions),
         Type::MapOf(item) => json!({
@@ -149,6 +162,7 @@ fn scalar_schema(takes: &Type) -> Value {
             "minLength": 1,
             "examples": ["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"],
         }),
+        Type::Any => json!({}),
         Type::Bool => json!({ "type": "boolean" }),
         Type::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Type::CountOrUnlimited => json!({

@@ -14,6 +14,7 @@ use crate::report::{markdown, matrix};
 use crate::scenario;
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::schema::{BOOK, Object, Type};
 use redrive_core::ids::Seed;
 
@@ -52,10 +53,10 @@ enum By {
 /// An error of a book, or what was seen.
 fn observed(book: &str, by: By) -> String {
     if let Check = by {
-        let codes = check(book.as_bytes()).problems.into_iter().map(|problem| problem.code);
+        let codes = check(book.as_bytes(), built_in()).problems.into_iter().map(|problem| problem.code);
         return codes.collect::<Vec<_>>().join(" ");
     }
-    let reading = redrive_core::book::read(book);
+    let reading = redrive_core::book::read(book, built_in());
     let book = reading.book.unwrap_or_else(|| panic!("{:?}\n{book}", reading.problems));
     match by {
         Try(answers) => tried(&book, answers),
@@ -139,7 +140,7 @@ fn walk(
     for include in object.includes {
         walk(include, keys, seen);
     }
-    for field in object.fields {
+    for field in object.kind_fields(built_in()).into_iter().chain(object.fields) {
         keys.insert((object.name, field.key));
         if let Some(object) = map_in(&field.takes) {
             walk(object, keys, seen);

@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, Role, Type};
+use redrive_core::book::connectors::built_in;
+use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, OneOf, Role, Type};
 
 use crate::report::explain::explain;
 
@@ -36,7 +37,7 @@ fn every_key_of_a_rule_reaches_the_row_it_is_meant_for() {
     let mut problems = Vec::new();
     let sections =
         ["defaults", "retry_policies", "breakers", "timeouts", "throttles", "dependencies", "services"];
-    for field in BOOK.all_fields().filter(|field| sections.contains(&field.key)) {
+    for field in BOOK.all_fields(built_in()).filter(|field| sections.contains(&field.key)) {
         let place = |value: Value| probed(&with_definitions(&json!({ field.key: value })));
         let path = format!(".{}", field.key);
         below_rule(&field.takes, &path, &place, &mut problems);
@@ -79,7 +80,7 @@ fn below_rule(takes: &'static Type, path: &str, place: &dyn Fn(Value) -> Value, 
         Type::MapOf(item) => below_rule(item, path, &|value| place(json!({ "x": value })), problems),
         Type::ListOf(item) => below_rule(item, path, &|value| place(json!([value])), problems),
         Type::Object(object) | Type::ShortOrLong(_, object) => {
-            let fields = object.all_fields().filter(|field| !NOT_OF_A_ROW.contains(&field.key));
+            let fields = object.all_fields(built_in()).filter(|field| !NOT_OF_A_ROW.contains(&field.key));
             for field in fields {
                 let path = format!("{path}.{}", field.key);
                 let place = |value: Value| place(with_key(object, field, value));
@@ -102,7 +103,7 @@ fn below_rule(takes: &'static Type, path: &str, place: &dyn Fn(Value) -> Value, 
 /// What holds for the rows of the book, without where it came from.
 fn resolved(book: &Value) -> Result<String, String> {
     let text = book.to_string();
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     let book = reading.book.ok_or_else(|| format!("{:?}\n    {text}", reading.problems))?;
     let rows = book.sections().rows().map(|(service, channel, row)| {
         let resolved = book.sections().resolve(service, channel, row);
@@ -114,7 +115,7 @@ fn resolved(book: &Value) -> Result<String, String> {
 
 /// Looks at each key of the map and at those below it; `wrap` makes a book of such a map.
 fn walk(object: &'static Object, path: &str, wrap: &dyn Fn(Value) -> Value, problems: &mut Vec<String>) {
-    for field in object.all_fields() {
+    for field in object.all_fields(built_in()) {
         let path = format!("{path}.{}", field.key);
         if field.role == Role::Fact && !path.contains(".facts") {
             problems.push(format!("{path}: a fact that stands outside `facts`"));
@@ -162,7 +163,7 @@ static PLACES: LazyLock<Regex> = LazyLock::new(|| {
 fn carried(book: &Value) -> Result<String, String> {
     // JSON is YAML in its flow style.
     let text = book.to_string();
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     let book = reading.book.ok_or_else(|| format!("{:?}\n    {text}", reading.problems))?;
     let shown = format!("{:?}", book.sections());
     Ok(PLACES.replace_all(&shown, "_").into_owned())
@@ -171,11 +172,11 @@ fn carried(book: &Value) -> Result<String, String> {
 /// A map of that kind with that key; of keys that exclude each other, only this one.
 fn with_key(object: &Object, field: &Field, value: Value) -> Value {
     let mut map = least(object, Sample::First);
-    let kinds = object.one_of;
+    let kinds = object.one_of(built_in());
     if kinds.contains(&field.key) {
         map.retain(|key, _| !kinds.contains(&key.as_str()));
     }
-    for (key, value) in beside(object, field.key) {
+    for (key, value) in owner(object, field).into_iter().chain(beside(object, field.key)) {
         if kinds.contains(&key) {
             map.retain(|key, _| !kinds.contains(&key.as_str()));
         }
@@ -183,6 +184,14 @@ fn with_key(object: &Object, field: &Field, value: Value) -> Value {
     }
     map.insert(field.key.to_owned(), value);
     map.into()
+}
+
+/// The key of the first connector that a key belongs to.
+fn owner(object: &Object, field: &Field) -> Option<(&'static str, Value)> {
+    let OneOf::Kinds(edge) = object.one_of else { return None };
+    let is_own = |own: &Field| (own.key, own.about) == (field.key, field.about);
+    let owner = built_in().of(edge).find(|connector| connector.beside.iter().any(is_own))?;
+    Some((owner.key(), sample(&owner.field.takes, Sample::First)))
 }
 
 /// The keys without which another has no meaning.
@@ -196,11 +205,6 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a dead-letter rule", "queue") => vec![("name", json!("{queue}:dlq"))],
         ("a dead-letter rule", "stage") => vec![("name", json!("_{service}-{stage}"))],
         ("a Dapr target", "direction") => vec![("component", json!("x"))],
-        (
-            "a target",
-            "time_limit" | "spawn_limit" | "on_timeout" | "output" | "grace" | "memory" | "output_max"
-            | "folder" | "env" | "inherit",
-        ) => vec![("exec", json!(["true"]))],
         ("a source", "depends_on") => {
             vec![("sqs", json!({ "queue": "https://one.test/" })), ("type", json!("a.b"))]
         }
@@ -209,9 +213,7 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
             vec![("scheme", json!("hmac"))]
         }
         ("a receiver", "email") => vec![("smtp", json!("smtp://one.test"))],
-        ("a receiver", "smtp" | "from") => {
-            vec![("email", json!("a@example.test")), ("smtp", json!("smtp://one.test"))]
-        }
+        ("a receiver", "smtp" | "from") => vec![("smtp", json!("smtp://one.test"))],
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }
@@ -220,10 +222,10 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
 /// The smallest map of that kind that makes sense.
 fn least(object: &Object, which: Sample) -> Map<String, Value> {
     let mut map = Map::new();
-    for field in object.all_fields().filter(|field| field.need == Need::Required) {
+    for field in object.all_fields(built_in()).filter(|field| field.need == Need::Required) {
         map.insert(field.key.to_owned(), sample(&field.takes, which));
     }
-    if let Some(field) = object.one_of.first().and_then(|key| object.field(key)) {
+    if let Some(field) = object.one_of(built_in()).first().and_then(|key| object.field(key, built_in())) {
         map.insert(field.key.to_owned(), sample(&field.takes, which));
     }
     let more = match object.name {
@@ -275,6 +277,7 @@ fn sample(takes: &Type, which: Sample) -> Value {
         Type::CopyKey => pick(json!("data.one"), json!("{type}/{data.two}")),
         Type::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
         Type::Bool => pick(json!(false), json!(true)),
+        Type::Any => pick(json!("https://one.test/"), json!("https://two.test/")),
         Type::Count { min, max } => pick(json!(min), json!((min + 1).min(*max))),
         Type::CountOrUnlimited => pick(json!(2), json!("unlimited")),
         Type::Number { min, .. } => pick(json!(min), json!(min + 2.0)),
@@ -296,7 +299,7 @@ fn sample(takes: &Type, which: Sample) -> Value {
         Type::Condition => pick(json!("dead_letters > 1"), json!("breaker_open for 10m")),
         Type::Object(object) => {
             let mut map = least(object, which);
-            if let (Sample::Second, Some(field)) = (which, object.all_fields().next()) {
+            if let (Sample::Second, Some(field)) = (which, object.all_fields(built_in()).next()) {
                 map.insert(field.key.to_owned(), sample(&field.takes, which));
             }
             map.into()

@@ -30,7 +30,7 @@ mod worst_case;
 
 use std::collections::BTreeSet;
 
-use redrive_core::book::built_in::BuiltIn;
+use redrive_core::book::Connectors;
 use redrive_core::book::model::{Allow, Layer, Sections};
 use redrive_core::book::problem::{Problem, Problems, Severity, Span, suggest};
 use redrive_core::book::resolve::Resolved;
@@ -124,18 +124,18 @@ pub struct Checked {
 
 /// Reads a book and looks for everything that is wrong with it, wherever it is served.
 #[must_use]
-pub fn check(bytes: &[u8]) -> Checked {
-    check_with(bytes, |_| Vec::new())
+pub fn check(bytes: &[u8], connectors: &Connectors) -> Checked {
+    check_with(bytes, connectors, |_| Vec::new())
 }
 
-/// The same, with an error for each kind of target, source or secret that the build cannot serve.
+/// The same, with an error for each connector that this build does not have.
 #[must_use]
-pub fn check_for(bytes: &[u8], built_in: &BuiltIn<'_>) -> Checked {
-    check_with(bytes, |book| book.needs_beyond(built_in))
+pub fn check_for(bytes: &[u8], connectors: &Connectors) -> Checked {
+    check_with(bytes, connectors, RuleBook::missing)
 }
 
-fn check_with(bytes: &[u8], more: impl Fn(&RuleBook) -> Vec<Problem>) -> Checked {
-    let Reading { book, mut problems } = redrive_core::book::read_bytes(bytes);
+fn check_with(bytes: &[u8], connectors: &Connectors, more: impl Fn(&RuleBook) -> Vec<Problem>) -> Checked {
+    let Reading { book, mut problems } = redrive_core::book::read_bytes(bytes, connectors);
     let Some(book) = book else {
         let left_out = problems.left_out();
         return Checked { book, problems: problems.into_sorted(), left_out, untold: Vec::new(), silenced: 0 };
@@ -297,14 +297,15 @@ mod books_test;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     fn codes(book: &str) -> Vec<&'static str> {
-        check(book.as_bytes()).problems.into_iter().map(|problem| problem.code).collect()
+        check(book.as_bytes(), built_in()).problems.into_iter().map(|problem| problem.code).collect()
     }
 
     /// What the lints of a family find: `line:column code`.
     pub(super) fn found(book: &str, family: &[Lint]) -> Vec<String> {
-        let checked = check(book.as_bytes());
+        let checked = check(book.as_bytes(), built_in());
         assert!(checked.book.is_some(), "no book: {:?}\n{book}", checked.problems);
         let of_family = |problem: &&Problem| family.iter().any(|lint| lint.code == problem.code);
         let shown = |problem: &Problem| format!("{} {}", problem.span.position, problem.code);
@@ -313,7 +314,7 @@ mod tests {
 
     /// What the lints of a family cannot tell: `line:column code fact`.
     pub(super) fn untold(book: &str, family: &[Lint]) -> Vec<String> {
-        let untold = check(book.as_bytes()).untold.into_iter();
+        let untold = check(book.as_bytes(), built_in()).untold.into_iter();
         let of_family = |untold: &Untold| family.iter().any(|lint| lint.code == untold.lint);
         let shown = |untold: Untold| format!("{} {} {}", untold.span.position, untold.lint, untold.fact);
         untold.filter(of_family).map(shown).collect()
@@ -329,7 +330,7 @@ mod tests {
                 lint.code,
                 lint.bad
             );
-            let mended = check(lint.mended.as_bytes());
+            let mended = check(lint.mended.as_bytes(), built_in());
             assert!(
                 mended.book.is_some(),
                 "{}: the mended book is no book: {:?}",

@@ -419,6 +419,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
 mod tests {
     use super::*;
     use redrive_core::book;
+    use redrive_core::book::connectors::built_in;
     use redrive_core::letters::envelope::Tier;
     use redrive_core::policy::decide::DeathReason;
 
@@ -430,7 +431,7 @@ mod tests {
         let text = format!(
             "version: 1\nservices:\n  s:\n    target: {{ {target} }}\n    events: [{{ type: a.b{extra} }}]\n"
         );
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         let book = reading.book.expect("a sound book");
         let rule = book.rule("s", None, "a.b").expect("wanted");
         rehearse(rule, kind, &parse_script(script).unwrap(), Seed(1))

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use self::expectation::Expectation;
+use redrive_core::book::Connectors;
 use redrive_core::book::model::At;
 use redrive_core::book::problem::{Problems, Span};
 use redrive_core::book::schema::Type;
@@ -302,7 +303,13 @@ pub fn read(text: &str) -> Reading {
         return Reading { scenario: None, problems };
     }
     let names = validate::Names::default();
-    validate::validate(&root, &Type::Object(&schema::SCENARIO), &names, &mut problems);
+    validate::validate(
+        &root,
+        &Type::Object(&schema::SCENARIO),
+        &names,
+        &Connectors::default(),
+        &mut problems,
+    );
     let scenario = lower::lower(&root, &mut problems);
     Reading { scenario: scenario.filter(|_| !problems.has_errors()), problems }
 }
@@ -310,7 +317,7 @@ pub fn read(text: &str) -> Reading {
 /// The format as JSON Schema, for editors.
 #[must_use]
 pub fn json_schema() -> serde_json::Value {
-    crate::json_schema::schema_of(&schema::SCENARIO, "A Redrive scenario")
+    crate::json_schema::schema_of(&schema::SCENARIO, &Connectors::default(), "A Redrive scenario")
 }
 
 /// The name that stands for every dependency that is not named.

@@ -26,7 +26,8 @@ mod tests;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
-use redrive_core::book::model::{Scheme, Source, SourceKind, Webhook};
+use redrive_core::book::connectors::webhook::{Scheme, Webhook};
+use redrive_core::book::model::Source;
 use redrive_core::book::source_template::{SourceTemplate, Wanted};
 use redrive_core::event::attribute::EventSource;
 use redrive_core::text::Rate;
@@ -67,7 +68,7 @@ impl Hook {
     /// The source of that name; none if it is no webhook.
     #[must_use]
     pub fn new(name: &str, source: &Source) -> Option<Self> {
-        let SourceKind::Webhook(webhook) = &source.kind else { return None };
+        let webhook: &Webhook = source.endpoint.settings()?;
         let template = |text: &String| SourceTemplate::parse(text).expect("the book has checked it");
         let event_type = source.event_type.as_ref().map(template).expect("the book wants one of webhooks");
         let [subject, session, id] =

@@ -6,7 +6,7 @@
 #[cfg(unix)]
 pub mod activity;
 pub mod archive;
-pub mod built_in;
+pub mod connectors;
 pub mod hook;
 mod jwks;
 pub mod letter;
@@ -14,6 +14,7 @@ mod outage;
 mod receiver;
 pub mod runtime;
 pub mod secret;
+pub mod source;
 pub mod store;
 pub mod target;
 pub mod tls;

@@ -21,37 +21,22 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use redrive_core::alerts::notice::Notice;
-use redrive_core::book::RuleBook;
-use redrive_core::book::model::{Network, Receiver, ReceiverKind};
+use redrive_core::book::connectors::email::{self as email_settings, Email};
+use redrive_core::book::connectors::{Endpoint, notify};
+use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::policy::answer::{Malformed, Reply, Seen};
 use zeroize::Zeroizing;
 
 use self::alertmanager::Repeats;
 use self::email::Mail;
+use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use crate::secret::Secrets;
 use crate::target::Target;
-use crate::target::http::{
-    Form, HttpOptions, HttpTarget, InvalidAddress, InvalidTarget, Pool, Signing, Wire, WireOptions,
-};
+use crate::target::http::{Form, HttpOptions, HttpTarget, InvalidAddress, Pool, Wire, WireOptions};
 
 /// Messages that are on their way to one receiver at once.
 const PERMITS: u32 = 4;
-
-/// Why somebody cannot be told.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InvalidReceiver {
-    #[error(transparent)]
-    Target(#[from] InvalidTarget),
-    #[error(transparent)]
-    Address(#[from] InvalidAddress),
-    #[error("this is no mail address: {0}")]
-    Mail(#[from] lettre::address::AddressError),
-    #[error("whoever logs in there needs a password: name it with `secret`")]
-    NoPassword,
-    #[error("nobody logs in there: write the user before the host, or leave `secret` out")]
-    NoUser,
-}
 
 /// Whose target it is.
 struct Whose {
@@ -59,41 +44,63 @@ struct Whose {
     place: String,
 }
 
-/// The target that tells a receiver of that name, at that line of the book.
-pub(crate) fn target(
-    book: &RuleBook,
-    receiver: &Receiver,
-    place: String,
-    secrets: &Secrets,
-    pool: &Arc<Pool>,
-) -> Result<Arc<dyn Target>, InvalidReceiver> {
-    let whose = Whose { network: receiver.network, place };
-    let token = receiver.secret.as_ref().map(|name| Token { secrets: secrets.clone(), name: name.clone() });
-    let pool = Arc::clone(pool);
-    Ok(match &receiver.kind {
-        ReceiverKind::Webhook(address) => {
-            let options = HttpOptions {
-                form: Form::Binary,
-                signing: receiver.secret.as_ref().map(|name| Signing::new(secrets.clone(), name)),
-                permits: PERMITS,
-                network: whose.network,
-                place: whose.place,
-            };
-            Arc::new(HttpTarget::new(address, options, pool)?)
-        }
-        ReceiverKind::Ntfy(address) => Arc::new(Posted::new(address, Dialect::Ntfy, token, whose, pool)?),
-        ReceiverKind::Slack(address) => Arc::new(Posted::new(address, Dialect::Slack, token, whose, pool)?),
-        ReceiverKind::Alertmanager(address) => {
-            let address = format!("{}{}", address.trim_end_matches('/'), alertmanager::PATH);
-            let dialect = Dialect::Alertmanager(Repeats::of(book.sections()));
-            Arc::new(Posted::new(&address, dialect, token, whose, pool)?)
-        }
-        ReceiverKind::Email(email) => match (&email.smtp.user, &token) {
-            (Some(_), None) => return Err(InvalidReceiver::NoPassword),
-            (None, Some(_)) => return Err(InvalidReceiver::NoUser),
-            (Some(_), Some(_)) | (None, None) => Arc::new(Mail::new(email, token, whose, pool)?),
-        },
-    })
+/// An address that notices are posted to as events.
+pub(crate) const WEBHOOK: Driver = Driver {
+    connector: &notify::WEBHOOK,
+    make: Make::Target(|endpoint, site| {
+        let notify::Posted { address, network, secret } = settings(endpoint);
+        let options = HttpOptions {
+            form: Form::Binary,
+            signing: site.signing(secret.as_ref())?,
+            permits: PERMITS,
+            network: *network,
+            place: site.place.clone(),
+        };
+        Ok(Arc::new(HttpTarget::new(address, options, Arc::clone(site.pool))?))
+    }),
+};
+
+pub(crate) const NTFY: Driver = Driver {
+    connector: &notify::NTFY,
+    make: Make::Target(|endpoint, site| posted(endpoint, site, "", Dialect::Ntfy)),
+};
+
+pub(crate) const SLACK: Driver = Driver {
+    connector: &notify::SLACK,
+    make: Make::Target(|endpoint, site| posted(endpoint, site, "", Dialect::Slack)),
+};
+
+pub(crate) const ALERTMANAGER: Driver = Driver {
+    connector: &notify::ALERTMANAGER,
+    make: Make::Target(|endpoint, site| {
+        posted(endpoint, site, alertmanager::PATH, Dialect::Alertmanager(Repeats::of(site.sections)))
+    }),
+};
+
+pub(crate) const EMAIL: Driver = Driver {
+    connector: &email_settings::RECEIVER,
+    make: Make::Target(|endpoint, site| {
+        let email: &Email = settings(endpoint);
+        let whose = Whose { network: email.network, place: site.place.clone() };
+        Ok(Arc::new(Mail::new(email, token(&email.secret, site), whose, Arc::clone(site.pool))?))
+    }),
+};
+
+fn posted(
+    endpoint: &Endpoint,
+    site: &Site<'_>,
+    path: &str,
+    dialect: Dialect,
+) -> Result<Arc<dyn Target>, MakeError> {
+    let notify::Posted { address, network, secret } = settings(endpoint);
+    let address =
+        if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
+    let whose = Whose { network: *network, place: site.place.clone() };
+    Ok(Arc::new(Posted::new(&address, dialect, token(secret, site), whose, Arc::clone(site.pool))?))
+}
+
+fn token(secret: &Option<String>, site: &Site<'_>) -> Option<Token> {
+    secret.as_ref().map(|name| Token { secrets: site.secrets.clone(), name: name.clone() })
 }
 
 /// A notice in the form that is posted.

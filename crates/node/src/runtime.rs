@@ -549,7 +549,9 @@ pub enum RerouteError {
 
 /// The engine that goes on with what a store has.
 fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
-    let older_books = recovered.books.iter().filter_map(|text| redrive_core::book::read(text).book);
+    let connectors = book.connectors().clone();
+    let older_books =
+        recovered.books.iter().filter_map(|text| redrive_core::book::read(text, &connectors).book);
     let suspects_until = suspects(&recovered.crashes, recovered.resumes_at);
     if suspects_until.is_some() {
         tracing::warn!(

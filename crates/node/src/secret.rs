@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
-use redrive_core::book::model::{JwtKeys, Secret, SecretFrom, Sections, SourceKind};
+use redrive_core::book::connectors::{Endpoint, secrets};
+use redrive_core::book::model::{JwtKeys, Secret, Sections};
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::freshness::Lifetimes;
 use redrive_core::limits;
@@ -31,6 +32,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use self::seen::Seen;
+use crate::connectors::{Driver, Drivers, Make, settings};
 use crate::outage::{Record, Word};
 use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
@@ -91,6 +93,11 @@ pub trait SecretSource: Send + Sync {
     /// Fetches the values as they are now. After 10 seconds the future is dropped, and the fetch has failed.
     fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>>;
 
+    /// The values, where they can be read without waiting: `check` and `serve` look at them before anything runs.
+    fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
+        None
+    }
+
     /// Looks whether the values have changed since they were fetched, where a look costs next to nothing;
     /// it is asked for once a second at most. What has changed is fetched anew before it serves again.
     fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
@@ -108,7 +115,7 @@ pub enum Sight {
 }
 
 /// Where a secret of the book is found.
-pub type Opener = Box<dyn Fn(&SecretFrom) -> Arc<dyn SecretSource> + Send + Sync>;
+pub type Opener = Box<dyn Fn(&Endpoint) -> Arc<dyn SecretSource> + Send + Sync>;
 
 /// What becomes of a secret that others should hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +163,7 @@ struct Shared {
 /// One secret, and how it has fared.
 struct Kept {
     name: String,
-    from: SecretFrom,
+    from: Endpoint,
     source: Arc<dyn SecretSource>,
     cache: StaleCache<SecretValues, SecretError>,
     looked_at: Mutex<Option<Timestamp>>,
@@ -167,7 +174,7 @@ impl Secrets {
     /// The secrets of a book.
     #[must_use]
     pub fn new(book: &Arc<RuleBook>) -> Self {
-        Self::opened_by(book, Box::new(built_in))
+        Self::opened_by(book, Box::new(|endpoint| Drivers::built_in().secret(endpoint)))
     }
 
     /// The same with sources of one's own, such as a vault.
@@ -188,11 +195,11 @@ impl Secrets {
     /// What is wrong with the secrets that a book uses, as far as that shows without running a command: one
     /// that fails later is told of then, and whoever needs it refuses to work until it goes well.
     #[must_use]
-    pub fn check(book: &RuleBook) -> Vec<Problem> {
+    pub fn check(book: &RuleBook, drivers: &Drivers) -> Vec<Problem> {
         let sections = book.sections();
         let used = sections.secrets.iter().filter(|(name, _)| is_used(sections, name));
         let problems = used.filter_map(|(name, at)| {
-            let error = read_now(&at.value.from)?.err()?;
+            let error = drivers.read_now(&at.value.endpoint)?.err()?;
             Some(Problem {
                 severity: Severity::Error,
                 code: "secret-unavailable",
@@ -211,14 +218,14 @@ impl Secrets {
         // Those whose names stay come first: what they have is nobody else's.
         let (same, new): (Vec<_>, Vec<_>) = book
             .iter()
-            .partition(|(name, at)| before.get(*name).is_some_and(|kept| kept.from == at.value.from));
+            .partition(|(name, at)| before.get(*name).is_some_and(|kept| kept.from == at.value.endpoint));
         for (name, at) in same {
             let kept = before.remove(name).expect("it is there");
             kept.cache.change(lifetimes(&at.value));
             by_name.insert(name.clone(), kept);
         }
         for (name, at) in new {
-            let other = before.iter().find(|(_, kept)| kept.from == at.value.from);
+            let other = before.iter().find(|(_, kept)| kept.from == at.value.endpoint);
             let other = other.map(|(other, _)| other.clone()).and_then(|other| before.remove(&other));
             let kept = match other {
                 Some(kept) => {
@@ -299,7 +306,7 @@ impl Secrets {
 /// No secrets, as long as there is no book.
 impl Default for Secrets {
     fn default() -> Self {
-        Self::none(Box::new(built_in))
+        Self::none(Box::new(|endpoint| Drivers::built_in().secret(endpoint)))
     }
 }
 
@@ -313,7 +320,7 @@ impl fmt::Debug for Secrets {
 
 impl Shared {
     fn kept(&self, name: &str, secret: &Secret) -> Kept {
-        let source = (self.open)(&secret.from);
+        let source = (self.open)(&secret.endpoint);
         let plan = Plan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
         let (fetched, seen) = (Arc::clone(&source), Arc::clone(&self.seen));
         let cache = StaleCache::new(plan, move || {
@@ -322,7 +329,7 @@ impl Shared {
         });
         Kept {
             name: name.to_owned(),
-            from: secret.from.clone(),
+            from: secret.endpoint.clone(),
             source,
             cache,
             looked_at: Mutex::new(None),
@@ -492,31 +499,32 @@ fn how_it_ended(status: std::process::ExitStatus) -> String {
     }
 }
 
-/// The values of a secret that can be read without waiting for anybody; none if only a command would tell.
-pub(crate) fn read_now(from: &SecretFrom) -> Option<Result<SecretValues, SecretError>> {
-    match from {
-        SecretFrom::Env(variable) => Some(env::read(variable)),
-        SecretFrom::File(path) => Some(file::read(path).map(|(values, _)| values)),
-        SecretFrom::Command(words) if words.is_empty() => Some(Err(SecretError::NoCommand)),
-        SecretFrom::Command(_) => None,
-        SecretFrom::KeyVault(_) => Some(Err(SecretError::NotBuiltIn("key-vault"))),
-    }
-}
+/// A variable of the environment.
+pub(crate) const ENV: Driver = Driver {
+    connector: &secrets::ENV,
+    make: Make::Secret(|endpoint| Arc::new(env::Variable(settings::<String>(endpoint).clone()))),
+};
 
-/// The sources that this library has.
-fn built_in(from: &SecretFrom) -> Arc<dyn SecretSource> {
-    match from {
-        SecretFrom::Env(variable) => Arc::new(env::Variable(variable.clone())),
-        SecretFrom::File(path) => Arc::new(file::Watched::new(path)),
-        SecretFrom::Command(words) => Arc::new(command::Program::new(words)),
-        SecretFrom::KeyVault(_) => Arc::new(Absent("key-vault")),
-    }
-}
+/// A file.
+pub(crate) const FILE: Driver = Driver {
+    connector: &secrets::FILE,
+    make: Make::Secret(|endpoint| Arc::new(file::Watched::new(settings::<String>(endpoint)))),
+};
+
+/// A command.
+pub(crate) const COMMAND: Driver = Driver {
+    connector: &secrets::COMMAND,
+    make: Make::Secret(|endpoint| Arc::new(command::Program::new(settings::<Vec<String>>(endpoint)))),
+};
 
 /// A source that is not built in.
-struct Absent(&'static str);
+pub(crate) struct Absent(pub(crate) &'static str);
 
 impl SecretSource for Absent {
+    fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
+        Some(Err(SecretError::NotBuiltIn(self.0)))
+    }
+
     fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
         Box::pin(std::future::ready(Err(SecretError::NotBuiltIn(self.0))))
     }
@@ -532,24 +540,16 @@ fn lifetimes(secret: &Secret) -> Lifetimes {
 
 /// Whether anything in the book needs the secret of that name.
 fn is_used(book: &Sections, name: &str) -> bool {
-    let own = book.services.iter().map(|service| &service.target);
-    let channels = book.services.iter().flat_map(|service| &service.channels);
-    let mut targets = own.chain(channels.filter_map(|channel| channel.target.as_ref()));
-    let by_source = |kind: &SourceKind| match kind {
-        SourceKind::Webhook(webhook) => webhook.secret == name,
-        SourceKind::Schedule(_)
-        | SourceKind::Kafka { .. }
-        | SourceKind::RedisStream { .. }
-        | SourceKind::Sqs { .. }
-        | SourceKind::ServiceBus { .. } => false,
-    };
+    let targets = book.targets().map(|target| &target.endpoint);
+    let receivers = book.receivers.values().map(|at| &at.value.endpoint);
+    let sources = book.sources.values().map(|at| &at.value.endpoint);
+    let archive = book.archive.iter().map(|archive| &archive.endpoint);
     let by_tokens = |keys: &JwtKeys| match keys {
         JwtKeys::Secret(secret) => secret == name,
         JwtKeys::Jwks(_) => false,
     };
-    targets.any(|target| target.secret.as_deref() == Some(name))
-        || book.receivers.values().any(|at| at.value.secret.as_deref() == Some(name))
-        || book.sources.values().any(|at| by_source(&at.value.kind))
+    let mut endpoints = targets.chain(receivers).chain(sources).chain(archive);
+    endpoints.any(|endpoint| endpoint.profile.secrets.iter().any(|secret| secret == name))
         || book.access.jwt.as_ref().is_some_and(|jwt| by_tokens(&jwt.keys))
 }
 

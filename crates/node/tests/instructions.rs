@@ -18,6 +18,7 @@ use std::process::{Command, ExitCode};
 
 use redrive::Book;
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::policy::answer::{Answer, What};
 use redrive_core::policy::category::Category;
@@ -177,7 +178,7 @@ fn write(mut stage: Stage, rounds: u64) {
 fn decide_retries(rounds: u64) {
     let text = "version: 1\nservices:\n  s:\n    target: { http: \"http://127.0.0.1/\" }\n    \
                 classify: [{ status: 404, as: transient, because: late }]\n    events: [a.b]\n";
-    let book = book::read(text).book.expect("a sound book");
+    let book = book::read(text, built_in()).book.expect("a sound book");
     let rule = book.rule("s", None, "a.b").expect("the book has the row");
     let unavailable =
         Answer { what: What::Http { status: 503, headers: &(), body: "" }, message: "", retry_after: None };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::model::Order;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story::{Facts, Story};
@@ -164,7 +165,7 @@ services:
 /// Makes a store of so many deliveries that have ended, as the book of three retries ends them.
 fn fill(data: &Path, deliveries: u64) {
     let text = text(3);
-    let book = book::read(&text).book.expect("a book without errors");
+    let book = book::read(&text, built_in()).book.expect("a book without errors");
     let options = Options { seed: Some(SEED.0), ..Options::default() };
     let mut store = Sqlite::open(data, options).expect("it opens");
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");

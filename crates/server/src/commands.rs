@@ -53,6 +53,7 @@ use redrive_core::book::model::Machine;
 use tokio::net::TcpListener;
 
 use crate::cli::{ArchiveWhat, Command, Export, Import};
+use crate::connectors;
 use crate::show::{self, shell_word};
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -136,7 +137,7 @@ pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
 /// The book in a file and its text.
 pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     let bytes = load(path)?;
-    let reading = redrive_core::book::read_bytes_for(&bytes, machine());
+    let reading = redrive_core::book::read_bytes_for(&bytes, connectors::table(), machine());
     let text = String::from_utf8_lossy(&bytes).into_owned();
     if let Some(book) = reading.book {
         return Ok((book, text));

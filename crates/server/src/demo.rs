@@ -144,6 +144,7 @@ impl Demo {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::book::connectors::built_in;
     use redrive_core::book::problem::Severity;
     use redrive_lab::lint;
 
@@ -154,7 +155,7 @@ mod tests {
         let demo = Demo::open().await.expect("five free ports");
         let book = demo.book();
         assert!(!book.contains("{payments}"), "every address is filled in");
-        let problems = lint::check(book.as_bytes()).problems;
+        let problems = lint::check(book.as_bytes(), built_in()).problems;
         let grave: Vec<_> = problems.iter().filter(|problem| problem.severity != Severity::Info).collect();
         assert!(grave.is_empty(), "{grave:?}");
     }

@@ -7,6 +7,7 @@ mod api;
 mod cli;
 mod client;
 mod commands;
+mod connectors;
 mod demo;
 mod doctor;
 mod keys;

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use redrive::clock::wall_clock;
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::{Call, CallId, Ending, QueueName, Waiting};
 use redrive_core::event::idempotency::delivery_id;
 use redrive_core::event::{Event, HeaderList, Incoming, parse};
@@ -46,7 +47,8 @@ impl Relay {
     fn new(to: SocketAddr) -> anyhow::Result<Self> {
         let service = Service::taking(0, Order::None);
         let text = book::text(to, std::slice::from_ref(&service), None);
-        let book = redrive_core::book::read(&text).book.context("the book of the bench is wrong")?;
+        let book =
+            redrive_core::book::read(&text, built_in()).book.context("the book of the bench is wrong")?;
         let name = ServiceName::new(&service.name).context("the service has no name")?;
         let queue = QueueName { service: name, channel: None };
         let targets = Targets::new(&book, &Secrets::default(), None);

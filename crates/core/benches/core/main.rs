@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use divan::{AllocProfiler, Bencher, black_box};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story::{End, Story, Told};
 use redrive_core::engine::{Made, Next, QueueName, Settlement, Signal, Waiting};
@@ -35,7 +36,7 @@ fn main() {
 }
 
 fn book() -> RuleBook {
-    book::read(&large_book::large_book(1_000, 50)).book.expect("the generated book is a book")
+    book::read(&large_book::large_book(1_000, 50), built_in()).book.expect("the generated book is a book")
 }
 
 #[divan::bench(sample_count = 100, sample_size = 10_000)]
@@ -54,7 +55,7 @@ fn unavailable() -> Answer<'static> {
 fn rule() -> Rule {
     let text = "version: 1\nservices:\n  s:\n    target: { http: \"http://127.0.0.1/\" }\n    \
                 classify: [{ status: 404, as: transient, because: late }]\n    events: [a.b]\n";
-    let book = book::read(text).book.expect("a sound book");
+    let book = book::read(text, built_in()).book.expect("a sound book");
     Rule::clone(book.rule("s", None, "a.b").expect("wanted"))
 }
 
@@ -270,5 +271,5 @@ fn route_in_a_book_of_1000_services(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_count = 10, sample_size = 1)]
 fn read_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
     let text = large_book::large_book(1_000, 50);
-    bencher.bench_local(|| black_box(book::read(&text)));
+    bencher.bench_local(|| black_box(book::read(&text, built_in())));
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::notice::{Notice, Stage, Subject};
+use crate::book::connectors::Detail;
 use crate::book::expression::Hours;
-use crate::book::model::{AlertSeverity, Receiver, ReceiverKind};
+use crate::book::model::{AlertSeverity, Receiver};
 use crate::limits;
 use crate::text;
 use crate::time::Timestamp;
@@ -75,23 +76,7 @@ struct Gate {
     detail: Detail,
 }
 
-/// How much of what an alert is raised for a receiver is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Detail {
-    /// The worst of it, and the end of the whole: that is for people.
-    Worst,
-    /// Everything each time, and what of it has ended: the receiver keeps a record of each thing.
-    Each,
-}
-
 impl Detail {
-    const fn of(kind: &ReceiverKind) -> Self {
-        match kind {
-            ReceiverKind::Alertmanager { .. } => Self::Each,
-            _ => Self::Worst,
-        }
-    }
-
     /// How many things a message names.
     const fn named_max(self) -> usize {
         match self {
@@ -107,7 +92,7 @@ impl Gates {
         let gate = |receiver: &Receiver| Gate {
             hours: receiver.hours.clone(),
             least: receiver.severity,
-            detail: Detail::of(&receiver.kind),
+            detail: receiver.endpoint.connector.detail,
         };
         self.receivers = receivers.map(|(name, receiver)| (name.clone(), gate(receiver))).collect();
         self.spent.retain(|name, _| self.receivers.contains_key(name));

@@ -30,6 +30,7 @@ impl RuleBook {
 
 #[cfg(test)]
 mod tests {
+    use crate::book::connectors::built_in;
     use crate::book::read;
 
     #[test]
@@ -38,7 +39,7 @@ mod tests {
             let text = format!(
                 "version: 1\ndefaults: {{ {defaults} }}\nservices:\n  s:\n    target: {{ log: stdout }}\n    events: [a, {{ type: b, {row} }}]\n"
             );
-            let found = read(&text).book.expect("a book").dedup_stores_beyond();
+            let found = read(&text, built_in()).book.expect("a book").dedup_stores_beyond();
             found.iter().map(|one| format!("{} {}", one.span.position.line, one.message)).collect::<Vec<_>>()
         };
         let told = |line: u32, store: &str| {
@@ -53,7 +54,7 @@ mod tests {
         }
         assert_eq!(book(&store("redis"), &store("memory")), [told(2, "redis"), told(6, "memory")]);
         let unused = format!("version: 1\ndependencies:\n  d: {{ kind: webhook, {} }}\n", store("redis"));
-        let found = read(&unused).book.expect("a book").dedup_stores_beyond();
+        let found = read(&unused, built_in()).book.expect("a book").dedup_stores_beyond();
         assert_eq!(found.len(), 1, "a dependency that no service names: {found:?}");
     }
 }

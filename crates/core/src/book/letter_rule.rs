@@ -117,6 +117,7 @@ impl RuleBook {
 
 #[cfg(test)]
 mod tests {
+    use crate::book::connectors::built_in;
     use crate::book::read;
 
     #[test]
@@ -126,7 +127,7 @@ mod tests {
             let text = format!(
                 "version: 1\nservices: {{ s: {{ target: {{ log: stdout }}, events: [\"a.*\"], {letter} }} }}\n"
             );
-            let reading = read(&text);
+            let reading = read(&text, built_in());
             let book = reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems));
             book.letter_rule("s", None, "a.b").expect("it is wanted").name("a.b")
         };

@@ -12,6 +12,7 @@ mod services;
 
 use std::time::Duration;
 
+use super::connectors::Connectors;
 use super::model::{Allow, At, DaprFile, Machine, Permits, Sections};
 use super::problem::{Problems, Span};
 use super::yaml::{Node, Value};
@@ -22,11 +23,11 @@ use crate::text;
 use guards::Guards;
 
 /// Lowers a whole book.
-pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
+pub fn lower(book: &Node, connectors: &Connectors, problems: &mut Problems) -> Sections {
     let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
     let mut guards = Guards::default();
     guards.read(book, problems);
-    let mut lowering = Lowering { guards: &guards, problems, patterns: 0 };
+    let mut lowering = Lowering { guards: &guards, connectors, problems, patterns: 0 };
     let defaults = book.get("defaults").map(|node| lowering.layer(node)).unwrap_or_default();
     let throttles = section("throttles")
         .iter()
@@ -40,10 +41,10 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
         defaults,
         throttles,
         dependencies: lowering.dependencies(section("dependencies")),
-        secrets: Lowering::secrets(section("secrets")),
+        secrets: lowering.secrets(section("secrets")),
         sources: lowering.sources(section("sources")),
         access: book.get("access").map(Lowering::access).unwrap_or_default(),
-        archive: book.get("archive").and_then(Lowering::archive),
+        archive: book.get("archive").and_then(|node| lowering.archive(node)),
         services: lowering.services(section("services")),
         alerts: book.get("alerts").map(|node| lowering.alerts(node)).unwrap_or_default(),
         receivers: lowering.receivers(section("receivers")),
@@ -59,6 +60,7 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
 
 struct Lowering<'a> {
     guards: &'a Guards,
+    connectors: &'a Connectors,
     problems: &'a mut Problems,
     /// Regular expressions compiled so far.
     patterns: usize,
@@ -107,7 +109,7 @@ pub fn at<T>(node: &Node, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>>
     Some(At { value: read(node.text()?)?, span: node.span })
 }
 
-fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
+pub(super) fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
     at(node.get(key)?, |text| text::parse_duration(text).ok())
 }
 
@@ -116,7 +118,7 @@ pub fn duration_of(node: &Node, key: &str) -> Option<Duration> {
     duration_at(node, key).map(|at| at.value)
 }
 
-fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
+pub(super) fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
     Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
 }
 
@@ -129,12 +131,16 @@ pub fn text_of(node: &Node, key: &str) -> Option<String> {
     node.get(key)?.text().map(str::to_owned)
 }
 
-fn texts(node: &Node) -> Vec<String> {
+pub(super) fn texts(node: &Node) -> Vec<String> {
     node.items().iter().filter_map(|node| node.text().map(str::to_owned)).collect()
 }
 
 fn name_at<Of>(node: &Node, key: &str) -> Option<At<Name<Of>>> {
     at(node.get(key)?, |text| Name::new(text).ok())
+}
+
+pub(super) fn rate_of(node: &Node, key: &str) -> Option<text::Rate> {
+    text::parse_rate(node.get(key)?.text()?).ok()
 }
 
 /// Whether every scalar below was read: only then do missing parts mean anything.
@@ -148,7 +154,7 @@ pub(crate) fn is_whole(node: &Node) -> bool {
 }
 
 /// Reports keys that were given though another key rules them out.
-fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut Problems) {
+pub(super) fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut Problems) {
     for (key, _) in node.entries() {
         if let Some(text) = key.text().filter(|text| keys.contains(text)) {
             let message = format!("`{text}` has no meaning here: {because}");

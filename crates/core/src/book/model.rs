@@ -23,13 +23,8 @@ use crate::schedule::Cron;
 use crate::text::{Rate, Share};
 
 pub use crate::event::copies::IdempotencyBy;
-pub use alerting::{
-    Alert, AlertSeverity, Email, InvalidSmtp, Receiver, ReceiverKind, Smtp, SmtpPrivacy, Switch,
-};
-pub use edge::{
-    Access, Algorithm, Archive, Encoding, Hmac, Jwt, JwtKeys, Missed, Network, ProcessLimits, Schedule,
-    Scheme, Secret, SecretFrom, Source, SourceKind, Target, TargetKind, Webhook,
-};
+pub use alerting::{Alert, AlertSeverity, Receiver, Switch};
+pub use edge::{Access, Archive, Jwt, JwtKeys, Network, Secret, Source, Target};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]

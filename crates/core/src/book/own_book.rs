@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use super::RuleBook;
 use super::model::{
-    At, ChannelEntry, EventRow, Layer, Network, Order, PolicyEntry, ProcessLimits, ReactionName, Receiver,
-    ReceiverKind, Sections, ServiceEntry, Target, TargetKind, TimeoutParts, Waiting, WhenFull,
+    At, ChannelEntry, EventRow, Layer, Order, PolicyEntry, ReactionName, Receiver, Sections, ServiceEntry,
+    Target, TimeoutParts, Waiting, WhenFull,
 };
 use super::pattern::EventPattern;
-use super::problem::Span;
 use crate::ids::{ChannelName, DependencyName, PolicyName, ServiceName};
 use crate::policy::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
 use crate::policy::category::Category;
@@ -36,9 +35,8 @@ const RETRY_MAX: Duration = Duration::from_mins(5);
 const RETRY_WITHIN: Duration = Duration::from_hours(24);
 /// More than the window holds, so that the window ends it.
 const RETRIES_MAX: u32 = 1_000;
-/// How long telling somebody may take, unless the receiver says so; mail servers take their time.
+/// How long a notice may take, unless the receiver says so.
 const TELLING_MAX: Duration = Duration::from_secs(10);
-const MAILING_MAX: Duration = Duration::from_secs(30);
 
 /// Whether a name is kept for the service of receivers and for what it depends on.
 #[must_use]
@@ -76,7 +74,7 @@ pub(super) fn sections(written: &Sections) -> Option<Sections> {
         name: service_name(),
         span,
         title: None,
-        target: target(TargetKind::Log, span),
+        target: Target::stdout(span),
         depends_on: None,
         // Nobody should hear that something is over before they hear that it has begun.
         order: Some(At { value: Order::Session, span }),
@@ -104,8 +102,8 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
     let policy = receiver.retry.as_ref().map_or_else(policy_name, |at| at.value.clone());
     let policy = ReactionName::Policy(policy);
     let reaction = |category| (FailureMatch::Category(category), At { value: policy.clone(), span });
-    let is_mail = matches!(receiver.kind, ReceiverKind::Email(_));
-    let limit = receiver.timeout.unwrap_or(if is_mail { MAILING_MAX } else { TELLING_MAX });
+    let usual = receiver.endpoint.connector.timeout.unwrap_or(TELLING_MAX);
+    let limit = receiver.timeout.unwrap_or(usual);
     let timeout = TimeoutParts { whole: Some(GrowingTimeout::fixed(limit)), ..TimeoutParts::default() };
     let row = EventRow {
         span,
@@ -120,11 +118,7 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
         name: ChannelName::new(name).ok()?,
         span,
         title: None,
-        target: Some(Target {
-            secret: receiver.secret.clone(),
-            network: receiver.network,
-            ..target(target_kind(&receiver.kind), span)
-        }),
+        target: Some(Target { span, endpoint: receiver.endpoint.clone() }),
         depends_on: None,
         rows: vec![Arc::new(row)],
         layer: Layer {
@@ -134,29 +128,6 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
             ..Layer::default()
         },
     })
-}
-
-/// What a receiver is reached by, for whoever lists targets; how it is told is the receiver's own matter.
-fn target_kind(kind: &ReceiverKind) -> TargetKind {
-    match kind {
-        ReceiverKind::Ntfy(address) => TargetKind::Ntfy(address.clone()),
-        ReceiverKind::Email(email) => TargetKind::Smtp(email.to.clone()),
-        ReceiverKind::Webhook(address)
-        | ReceiverKind::Slack(address)
-        | ReceiverKind::Alertmanager(address) => TargetKind::Http(address.clone()),
-    }
-}
-
-fn target(kind: TargetKind, span: Span) -> Target {
-    Target {
-        span,
-        kind,
-        format: None,
-        batch_max: None,
-        secret: None,
-        network: Network::default(),
-        process: ProcessLimits::default(),
-    }
 }
 
 fn patience() -> PolicyEntry {
@@ -182,6 +153,7 @@ fn policy_name() -> PolicyName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::book::connectors::built_in;
     use crate::book::read;
 
     const BOOK: &str = r#"version: 1
@@ -193,14 +165,16 @@ receivers:
 "#;
 
     fn book(text: &str) -> RuleBook {
-        let reading = read(text);
+        let reading = read(text, built_in());
         reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems))
     }
 
     #[test]
     fn every_receiver_has_a_rule_that_stands_where_it_does() {
         let book = book(BOOK);
-        for (receiver, line, limit) in [("desk", 5, MAILING_MAX), ("pager", 6, Duration::from_secs(5))] {
+        for (receiver, line, limit) in
+            [("desk", 5, Duration::from_secs(30)), ("pager", 6, Duration::from_secs(5))]
+        {
             let found = book.explain(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
             let rule = book.rule(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
             assert_eq!(rule.dependency, dependency_of(&ChannelName::new(receiver).expect("a name")));

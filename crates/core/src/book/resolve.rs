@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::model::{
     Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, EventRow, Facts,
     IdempotencyBy, Layer, LetterForm, Order, PolicyEntry, ReactionName, Reprocess, Sections, ServiceEntry,
-    Target, TargetKind,
+    Target,
 };
 use super::problem::Span;
 use crate::event::copies::{self, Copies, CopyKey};
@@ -261,7 +261,7 @@ impl Sections {
         let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
         let dependency = dependency_of(service, channel, row);
         let entry = self.dependencies.get(&dependency.value);
-        let kind = entry.map_or_else(|| kind_of(&target.kind), |entry| entry.kind);
+        let kind = entry.map_or_else(|| kind_of(target), |entry| entry.kind);
 
         let levels = Levels(self.levels_of(service, channel, row));
 
@@ -550,18 +550,8 @@ pub fn dependency_of(
 
 /// The kind of dependency that a target is when it names none.
 #[must_use]
-pub const fn kind_of(target: &TargetKind) -> Kind {
-    match target {
-        TargetKind::Http(_) => Kind::Webhook,
-        TargetKind::Ntfy(_) => Kind::Ntfy,
-        TargetKind::Smtp(_) => Kind::Smtp,
-        TargetKind::Exec(_) => Kind::Process,
-        TargetKind::Kafka(_) => Kind::Kafka,
-        TargetKind::RedisStream(_) => Kind::Redis,
-        TargetKind::Sqs(_) => Kind::Sqs,
-        TargetKind::ServiceBus(_) => Kind::ServiceBus,
-        TargetKind::Log => Kind::Log,
-    }
+pub fn kind_of(target: &Target) -> Kind {
+    target.endpoint.connector.dependency.unwrap_or(Kind::Log)
 }
 
 pub(super) fn order_of(service: &ServiceEntry) -> Known<Order> {

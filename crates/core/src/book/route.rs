@@ -171,13 +171,14 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
+    use crate::book::connectors::built_in;
     use proptest::prelude::*;
 
     use super::*;
     use crate::book;
 
     fn read(text: &str) -> RuleBook {
-        let reading = book::read(text);
+        let reading = book::read(text, built_in());
         reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems))
     }
 

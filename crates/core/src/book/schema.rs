@@ -11,6 +11,8 @@ mod edge;
 
 pub use delivery::BOOK;
 
+use super::connectors::{Connector, Connectors, Edge};
+
 /// The keys of one kind of map.
 #[derive(Debug)]
 pub struct Object {
@@ -22,20 +24,56 @@ pub struct Object {
     pub fields: &'static [Field],
     /// Further keys that it shares with others.
     pub includes: &'static [&'static Object],
-    /// Exactly one of these keys must be given; empty if that is not so.
-    pub one_of: &'static [&'static str],
+    /// Of which keys exactly one must be given.
+    pub one_of: OneOf,
+}
+
+/// Keys of which exactly one must be given.
+#[derive(Clone, Copy, Debug)]
+pub enum OneOf {
+    /// There are none.
+    Nothing,
+    /// These.
+    Keys(&'static [&'static str]),
+    /// Those of the connectors of an edge, which the map takes beside its own, with the keys that belong to them.
+    Kinds(Edge),
 }
 
 impl Object {
-    /// Its keys, those that it shares included.
-    pub fn all_fields(&self) -> impl Iterator<Item = &'static Field> {
+    /// Its keys: those of its connectors, its own, and those that it shares.
+    pub fn all_fields(&self, connectors: &Connectors) -> impl Iterator<Item = &'static Field> {
+        self.kind_fields(connectors).into_iter().chain(self.common_fields())
+    }
+
+    /// The keys that it has whatever its connector.
+    pub fn common_fields(&self) -> impl Iterator<Item = &'static Field> {
         self.fields.iter().chain(self.includes.iter().flat_map(|object| object.fields))
+    }
+
+    /// The keys of its connectors.
+    #[must_use]
+    pub fn kind_fields(&self, connectors: &Connectors) -> Vec<&'static Field> {
+        match self.one_of {
+            OneOf::Kinds(edge) => connectors.fields(edge),
+            OneOf::Nothing | OneOf::Keys(_) => Vec::new(),
+        }
     }
 
     /// The key of that name.
     #[must_use]
-    pub fn field(&self, key: &str) -> Option<&'static Field> {
-        self.all_fields().find(|field| field.key == key)
+    pub fn field(&self, key: &str, connectors: &Connectors) -> Option<&'static Field> {
+        let own = self.common_fields().find(|field| field.key == key);
+        own.or_else(|| self.kind_fields(connectors).into_iter().find(|field| field.key == key))
+    }
+
+    /// The keys of which exactly one must be given; empty if that is not so.
+    #[must_use]
+    pub fn one_of(&self, connectors: &Connectors) -> Vec<&'static str> {
+        match self.one_of {
+            OneOf::Nothing => Vec::new(),
+            OneOf::Keys(keys) => keys.to_vec(),
+            OneOf::Kinds(edge) => connectors.of(edge).map(Connector::key).collect(),
+        }
     }
 }
 
@@ -143,6 +181,8 @@ pub enum Type {
     MailServer,
     /// The code of a lint.
     Lint,
+    /// Whatever it is: only a connector that is not there knows.
+    Any,
     /// A map with these keys.
     Object(&'static Object),
     /// A map from names to such values.

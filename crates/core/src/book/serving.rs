@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::RuleBook;
-use super::model::{Sections, ServiceEntry, Target, TargetKind, WhenFull};
+use super::model::{Sections, ServiceEntry, Target, WhenFull};
 use crate::engine::worker::Worker;
 use crate::event::attribute::EventType;
 use crate::hash::Map;
@@ -72,17 +72,13 @@ pub(super) fn waiting_limits(sections: &Sections, service: &ServiceEntry) -> Wai
 
 /// The most deliveries in one call to a target.
 pub(super) fn batch_max(target: &Target) -> u32 {
-    if !target.takes_batches() {
-        return 1;
-    }
-    target.batch_max.as_ref().map_or(limits::BATCH_DELIVERIES_DEFAULT, |at| at.value)
+    target.endpoint.profile.batch.as_ref().map_or(1, |batch| batch.max)
 }
 
 /// What a target tells of its runs, if it runs something. A type that is none is an error of the book.
 pub(super) fn worker(target: &Target) -> Option<Worker> {
-    let is_worker = matches!(target.kind, TargetKind::Exec(_));
-    let output = target.process.output.as_deref().and_then(|output| EventType::new(output).ok());
-    is_worker.then_some(Worker { output })
+    let run = target.endpoint.profile.run.as_ref()?;
+    Some(Worker { output: run.output.as_deref().and_then(|output| EventType::new(output).ok()) })
 }
 
 impl RuleBook {
@@ -183,10 +179,11 @@ mod tests {
 
     use super::WhenFull::{DeadLetter, Refuse};
     use super::*;
+    use crate::book::connectors::built_in;
     use crate::book::read;
 
     fn book(text: &str) -> RuleBook {
-        let reading = read(text);
+        let reading = read(text, built_in());
         reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems))
     }
 

@@ -4,6 +4,7 @@
 use super::problem::Problem;
 use super::resolve::Level::{self, Channel, Defaults, Dependency, Kind, Row, Service};
 use super::*;
+use crate::book::connectors::built_in;
 use crate::policy::category::Category;
 use crate::text::show_duration;
 
@@ -18,7 +19,7 @@ fn problems(text: &str) -> Vec<String> {
     let shown = |p: Problem| {
         format!("{}:{} {}: {} | {}", p.span.position.line, p.span.position.column, p.code, p.message, p.help)
     };
-    read_bytes(text.as_bytes()).problems.into_sorted().into_iter().map(shown).collect()
+    read_bytes(text.as_bytes(), built_in()).problems.into_sorted().into_iter().map(shown).collect()
 }
 
 #[test]
@@ -181,7 +182,9 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         ("a batch that is none",       "version: 1\nservices: { s: { target: { http: \"http://a.test/\", batch_max: 5 }, events: [a] } }\n",
             "2:52 excluded-key: `batch_max` has no meaning here: it belongs to `format: batch`"),
         ("a batch of programs",        "version: 1\nservices: { s: { target: { log: stdout, batch_max: 5 }, events: [a] } }\n",
-            "2:41 excluded-key: `batch_max` has no meaning here: it belongs to `format: batch`"),
+            "2:41 excluded-key: `batch_max` has no meaning here: it belongs to `http`"),
+        ("a batch of one event",       "version: 1\nservices: { s: { target: { http: \"http://a.test/\", batch_max: 5 }, events: [a] } }\n",
+            "2:53 excluded-key: `batch_max` has no meaning here: it belongs to `format: batch`"),
         ("a batch of too many",        "version: 1\nservices: { s: { target: { http: \"http://a.test/\", format: batch, batch_max: 1001 }, events: [a] } }\n",
             "2:78 out-of-range: `1001` lies outside 1 to 1000"),
         ("an unknown metric",          "version: 1\nalerts: [{ when: dead_leters > 1, severity: high }]\n",
@@ -205,7 +208,7 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         if !found.iter().any(|problem| problem.starts_with(expected)) {
             missed.push((name, found));
         }
-        assert!(read(text).book.is_none(), "{name}: it is no book");
+        assert!(read(text, built_in()).book.is_none(), "{name}: it is no book");
     }
     assert!(missed.is_empty(), "{missed:#?}");
 }
@@ -244,7 +247,7 @@ fn bounds_keep_a_hostile_book_small() {
     let patterns = format!("version: 1\nservices:\n{}", rows.concat());
     assert!(problems(&patterns)[0].contains("too-many-patterns"), "{:#?}", problems(&patterns));
     let large = vec![b'a'; limits::BOOK_BYTES_MAX + 1];
-    assert_eq!(read_bytes(&large).problems.into_sorted()[0].code, "file-too-large");
+    assert_eq!(read_bytes(&large, built_in()).problems.into_sorted()[0].code, "file-too-large");
     let links: Vec<String> = (1..20_000).map(|n| format!("  p{n}: {{ from: p{} }}\n", n - 1)).collect();
     let chain =
         format!("version: 1\nretry_policies:\n  p0: {{ initial: 1s, retries: 1 }}\n{}", links.concat());
@@ -266,7 +269,7 @@ fn all_mistakes_are_reported_at_once() {
 
 #[test]
 fn bytes_that_are_no_text_are_refused_with_their_place() {
-    let reading = read_bytes(b"version: 1\ntitle: \xff\xfe\n");
+    let reading = read_bytes(b"version: 1\ntitle: \xff\xfe\n", built_in());
     let found = reading.problems.into_sorted();
     assert_eq!((found[0].code, found[0].span.position), ("not-utf-8", Position { line: 2, column: 8 }));
 }
@@ -291,7 +294,7 @@ services:
       c: { retry: aggressive, events: [a.plain, { type: a.row, retry: worker }] }
   t: { target: { log: stdout }, events: [x] }
 ";
-    let reading = read(text);
+    let reading = read(text, built_in());
     let book = reading.book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
     #[rustfmt::skip]
     let cases = [
@@ -325,7 +328,7 @@ services:
 
 #[test]
 fn the_engines_rule_is_the_explained_rule() {
-    let book = read(BOOK).book.expect("the example is sound");
+    let book = read(BOOK, built_in()).book.expect("the example is sound");
     for (service, channel, row) in book.sections().rows() {
         let event = row.pattern.value.as_str();
         let channel = channel.map(|channel| channel.name.as_str());
@@ -349,7 +352,7 @@ fn a_process_past_its_limit_is_permanent_unless_the_rule_says_otherwise() {
         let text = format!(
             "version: 1\n{defaults}services: {{ s: {{ target: {{ exec: [run]{limit} }}, events: [a] }} }}\n"
         );
-        let book = read(&text).book.unwrap_or_else(|| panic!("{name}: {:#?}", problems(&text)));
+        let book = read(&text, built_in()).book.unwrap_or_else(|| panic!("{name}: {:#?}", problems(&text)));
         let timeouts = book.rule("s", None, "a").expect("wanted").timeouts;
         assert_eq!((show_duration(timeouts.whole.first).as_str(), timeouts.category), expected, "{name}");
     }
@@ -370,7 +373,7 @@ fn the_parts_of_a_timeout_fall_one_by_one() {
         let text = format!(
             "version: 1\nservices: {{ s: {{ target: {{ http: \"http://127.0.0.1/\" }}{service}, events: [{{ type: a{row} }}] }} }}\n"
         );
-        let book = read(&text).book.unwrap_or_else(|| panic!("{name}: {:#?}", problems(&text)));
+        let book = read(&text, built_in()).book.unwrap_or_else(|| panic!("{name}: {:#?}", problems(&text)));
         let timeouts = book.rule("s", None, "a").expect("wanted").timeouts;
         let [connect, headers, whole] =
             [timeouts.connect, timeouts.headers, timeouts.whole.first].map(show_duration);
@@ -385,11 +388,11 @@ fn the_parts_of_a_timeout_fall_one_by_one() {
 #[test]
 fn a_rows_timeout_wins_over_its_targets_time_limit() {
     let text = "version: 1\nservices: { s: { target: { exec: [run], time_limit: 30m }, events: [{ type: a, timeout: 5m }, b] } }\n";
-    let book = read(text).book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
+    let book = read(text, built_in()).book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
     let whole = |event| show_duration(book.rule("s", None, event).expect("wanted").timeouts.whole.first);
     assert_eq!((whole("a").as_str(), whole("b").as_str()), ("5m", "30m"));
     let text = "version: 1\nservices: { s: { target: { exec: [run], time_limit: 5m }, timeout: { as: transient }, events: [a] } }\n";
-    let book = read(text).book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
+    let book = read(text, built_in()).book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
     assert_eq!(
         book.rule("s", None, "a").expect("wanted").timeouts.category,
         Category::Transient,
@@ -437,7 +440,7 @@ fn only_what_nobody_states_is_retried_cautiously() {
         ("no policy at all",          "    on_failure: { transient: dead-letter }\n",           Unknown,   None,      "dead-letter"),
     ];
     for (name, inside, category, status, expected) in cases {
-        let book = read(&service(inside)).book.expect("a sound book");
+        let book = read(&service(inside), built_in()).book.expect("a sound book");
         let rule = book.rule("s", None, "a.b").expect("wanted");
         let reaction = rule.reactions.to(category, status).value;
         let policy = policy(rule, reaction).unwrap_or_default();
@@ -454,7 +457,7 @@ fn only_what_nobody_states_is_retried_cautiously() {
 #[test]
 fn a_question_ends_before_more_advice_follows() {
     let text = "version: 1\nservices: { s: { target: { log: stdout }, on_failure: { rate-limitd: none }, events: [a] } }\n";
-    let problems = read(text).problems.into_sorted();
+    let problems = read(text, built_in()).problems.into_sorted();
     let helps: Vec<&str> = problems.iter().map(|problem| problem.help.as_str()).collect();
     assert_eq!(helps, ["did you mean `rate-limited`? Or write a status such as 503 or 500-599"]);
 }
@@ -476,7 +479,7 @@ const CALLS_NOTHING: &str = "41:5 excluded-key: `depends_on` has no meaning here
 #[test]
 fn books_of_earlier_releases_are_read() {
     for (name, text, expected) in BEFORE {
-        let reading = read(text);
+        let reading = read(text, built_in());
         let has_book = reading.book.is_some();
         let problems = reading.problems.into_sorted();
         let errors = problems.iter().filter(|one| one.severity == problem::Severity::Error);

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::address::{AddressFault, check_address};
+use super::connectors::Connectors;
+use super::connectors::email::Smtp;
 use super::expression::{Condition, Hours, is_zone};
-use super::model::Smtp;
 use super::pattern::EventPattern;
 use super::problem::{Problems, Span, suggest};
-use super::schema::{Field, Named, Need, Object, Type};
+use super::schema::{Field, Named, Need, Object, OneOf, Type};
 use super::source_template::SourceTemplate;
 use super::yaml::{Node, Quoted, Value};
 use crate::event::copies::CopyKey;
@@ -70,12 +71,13 @@ impl Names {
 }
 
 /// Reports everything in the node that does not fit the type.
-pub fn validate(node: &Node, takes: &Type, names: &Names, problems: &mut Problems) {
-    Validator { names, problems }.value(node, takes, node.span);
+pub fn validate(node: &Node, takes: &Type, names: &Names, connectors: &Connectors, problems: &mut Problems) {
+    Validator { names, connectors, problems }.value(node, takes, node.span);
 }
 
 struct Validator<'a> {
     names: &'a Names,
+    connectors: &'a Connectors,
     problems: &'a mut Problems,
 }
 
@@ -101,6 +103,7 @@ impl Validator<'_> {
                 Value::List(items) => self.list(items, item),
                 _ => self.value(node, item, place),
             },
+            Type::Any => {}
             Type::ShortOrLong(short, object) => match &node.value {
                 Value::Map(_) => self.object(node, object, place),
                 _ => self.value(node, short, place),
@@ -122,35 +125,52 @@ impl Validator<'_> {
         let Value::Map(entries) = &node.value else {
             return self.wrong_shape(node, &format!("{} (a map of keys)", object.name));
         };
+        let choices = object.one_of(self.connectors);
         for (key, value) in entries {
             // Keys that are no words were reported when the book was read.
             let Some(text) = key.text() else { continue };
-            if let Some(field) = object.field(text) {
+            if let Some(field) = self.field(node, object, key, text) {
                 self.value(value, &field.takes, key.span);
-                let is_needed = field.need == Need::Required || object.one_of.contains(&field.key);
+                let is_needed = field.need == Need::Required || choices.contains(&field.key);
                 if is_needed && matches!(&value.value, Value::List(items) if items.is_empty()) {
                     let message = format!("`{text}` is an empty list");
                     self.problems.error("empty-list", value.span, message, "name at least one");
                 }
             } else if self.problems.has_room() {
-                let known = object.all_fields().map(|field| field.key).collect::<Vec<_>>();
+                let known = object.all_fields(self.connectors).map(|field| field.key).collect::<Vec<_>>();
                 let message = format!("`{text}` is no key of {}", object.name);
                 self.problems.error("unknown-key", key.span, message, suggest(text, known));
             }
         }
         let has = |wanted: &str| entries.iter().any(|(key, _)| key.text() == Some(wanted));
-        for field in object.all_fields().filter(|field| field.need == Need::Required && !has(field.key)) {
+        for field in object.common_fields().filter(|field| field.need == Need::Required && !has(field.key)) {
             self.missing(place, object, field);
         }
-        if !object.one_of.is_empty() {
-            let given = object.one_of.iter().filter(|key| has(key)).count();
-            if given != 1 {
-                let message = match given {
-                    0 => format!("{} needs one of its kinds", object.name),
-                    _ => format!("{} can be of one kind only", object.name),
-                };
-                let kinds = object.one_of.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-                self.problems.error("one-of", place, message, format!("give exactly one of {kinds}"));
+        let given = choices.iter().filter(|key| has(key)).count();
+        if !choices.is_empty() && given != 1 {
+            let message = match given {
+                0 => format!("{} needs one of its kinds", object.name),
+                _ => format!("{} can be of one kind only", object.name),
+            };
+            let kinds = choices.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+            self.problems.error("one-of", place, message, format!("give exactly one of {kinds}"));
+        }
+    }
+
+    /// The key of that name in a map. One that belongs to another connector than the map's is reported.
+    fn field(&mut self, map: &Node, object: &Object, key: &Node, text: &str) -> Option<&'static Field> {
+        let usual = object.field(text, self.connectors);
+        let OneOf::Kinds(edge) = object.one_of else { return usual };
+        let Some(chosen) = self.connectors.chosen(edge, map) else { return usual };
+        match self.connectors.field_beside(chosen, text) {
+            Ok(field) => Some(field),
+            Err(owners) => {
+                if let [first, others @ ..] = owners.as_slice() {
+                    let others: String = others.iter().map(|owner| format!(" and `{owner}`")).collect();
+                    let message = format!("`{text}` has no meaning here: it belongs to `{first}`{others}");
+                    self.problems.error("excluded-key", key.span, message, format!("leave `{text}` out"));
+                }
+                usual
             }
         }
     }
@@ -316,7 +336,8 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         // Lint codes are checked where the lints are known, names where the names are, and expressions
         // where they are compiled, which is dear enough to be done once.
         Type::Text | Type::Lint | Type::Name(_) | Type::Reaction | Type::Pattern => Ok(()),
-        Type::Object(_)
+        Type::Any
+        | Type::Object(_)
         | Type::MapOf(_)
         | Type::ByFailure(_)
         | Type::ListOf(_)
@@ -489,6 +510,7 @@ pub fn describe(takes: &Type) -> String {
         Type::MailAddress => "a mail address".to_owned(),
         Type::MailServer => "a mail server such as smtp://mail.example.com".to_owned(),
         Type::Lint => "the code of a lint".to_owned(),
+        Type::Any => "its settings".to_owned(),
         Type::Object(object) => object.name.to_owned(),
         Type::MapOf(_) => "names, each with a value".to_owned(),
         Type::ByFailure(_) => "kinds of failure, each with what follows".to_owned(),

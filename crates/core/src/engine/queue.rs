@@ -358,6 +358,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::book::connectors::built_in;
     use crate::event::Event;
     use crate::event::attribute::{EventId, EventSource, EventType};
     use crate::ids::{DeliveryId, ServiceName};
@@ -454,7 +455,10 @@ mod tests {
     fn a_page_that_did_not_fit_is_not_asked_for_again_before_something_has_left() {
         let mut queue = queue();
         let line = queue.line(DependencyPlace(0));
-        let rule = crate::book::read("version: 1\nservices: { s: { target: { log: stdout }, events: [t] } }");
+        let rule = crate::book::read(
+            "version: 1\nservices: { s: { target: { log: stdout }, events: [t] } }",
+            built_in(),
+        );
         let rule = Arc::clone(rule.book.expect("a sound book").rule("s", None, "t").expect("a rule"));
         queue.push(line, Ready { waiting: row(1, 60), rule, blocked_since: None }, PushAt::Back);
         queue.left_on_disk();

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::book::connectors::built_in;
 use bytes::Bytes;
 
 use super::*;
 use crate::book;
+use crate::book::connectors::built_in;
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType};
 use crate::event::idempotency;
@@ -77,7 +79,7 @@ fn bench_with_suspects(suspects_until: Option<Seq>) -> Bench {
 
 /// One that makes so many calls at once.
 fn bench_of(suspects_until: Option<Seq>, calls: u32) -> Bench {
-    let book = book::read(BOOK).book.expect("the book is sound");
+    let book = book::read(BOOK, built_in()).book.expect("the book is sound");
     let engine = Engine::new(Setup {
         seed: Seed(1),
         book: Arc::new(book),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::book;
+use crate::book::connectors::built_in;
 use crate::engine::{Absences, Bounds, Command, Effect, Ending, Engine, Fate, Input, Setup};
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType, TraceParent};
@@ -57,7 +58,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let book = book::read(BOOK).book.expect("the book is sound");
+        let book = book::read(BOOK, built_in()).book.expect("the book is sound");
         let engine = Engine::new(Setup {
             seed: Seed(1),
             book: Arc::new(book),

@@ -58,6 +58,7 @@ pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &Subject<'_>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::book::connectors::built_in;
     use crate::book::read;
     use crate::ids::ServiceName;
 
@@ -67,7 +68,7 @@ mod tests {
             let text = format!(
                 "version: 1\ndependencies: {{ d: {{ kind: webhook }} }}\nservices: {{ s: {{ target: {{ log: stdout }}, depends_on: d, events: [a], dead_letter: {{ {word} }} }} }}\n"
             );
-            let reading = read(&text);
+            let reading = read(&text, built_in());
             reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems))
         };
         let queue = QueueName { service: ServiceName::new("s").expect("a name"), channel: None };

@@ -345,6 +345,7 @@ impl GrowingTimeout {
 mod tests {
     use super::*;
     use crate::book;
+    use crate::book::connectors::built_in;
 
     #[test]
     fn a_lost_connection_is_retried_where_the_rule_would_retry_it() {
@@ -363,7 +364,7 @@ mod tests {
             let text = format!(
                 "version: 1\nretry_policies: {{ own: {{ initial: 1s, retries: 0 }} }}\nservices: {{ s: {{ target: {{ http: \"http://a.test/\" }}, events: [a], {keys} }} }}\n"
             );
-            let reading = book::read(&text);
+            let reading = book::read(&text, built_in());
             let book = reading.book.unwrap_or_else(|| panic!("{name}: {:?}", reading.problems));
             let rule = book.rule("s", None, "a").expect("the book has it");
             assert_eq!(rule.retries_lost_connections(), expected, "{name}");

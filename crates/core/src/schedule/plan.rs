@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::{CatchUp, Schedule};
 use crate::book::RuleBook;
-use crate::book::model::{Missed, Source, SourceKind};
+use crate::book::connectors::schedule::{self, Missed};
+use crate::book::model::Source;
 use crate::event::Event;
 use crate::event::attribute::{
     ContentType, CorrelationId, EventId, EventSource, EventType, SessionKey, Subject,
@@ -67,7 +68,7 @@ impl Plan {
     }
 
     fn of_source(name: &str, source: &Source) -> Option<Self> {
-        let SourceKind::Schedule(schedule) = &source.kind else { return None };
+        let schedule = source.endpoint.settings::<schedule::Schedule>()?;
         let emission = Emission {
             name: name.to_owned(),
             event_type: EventType::new(source.event_type.as_deref()?).ok()?,
@@ -129,9 +130,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::book::connectors::built_in;
 
     fn plans_of(text: &str) -> Vec<Plan> {
-        let reading = crate::book::read(text);
+        let reading = crate::book::read(text, built_in());
         plans(&reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems)))
     }
 

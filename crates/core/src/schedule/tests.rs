@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{CatchUp, Cron, Due, InvalidCron, Mark, Schedule};
-use crate::book::model::Missed;
+use crate::book::connectors::schedule::Missed;
 use crate::limits;
 use crate::time::Timestamp;
 

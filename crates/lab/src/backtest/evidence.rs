@@ -306,6 +306,7 @@ pub(super) fn took(story: &Story) -> Duration {
 mod tests {
     use super::*;
     use redrive_core::book;
+    use redrive_core::book::connectors::built_in;
     use redrive_core::engine::story::Facts;
     use redrive_core::ids::{DeliveryId, Seed};
     use redrive_core::policy::decide::{Ended, History, Moment, decide};
@@ -315,7 +316,7 @@ mod tests {
         let text = format!(
             "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:9000/\" }}\n    retry: standard\n    classify: [{classify}]\n    timeout: 5s\n    events: [\"*\"]\n"
         );
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems));
         (**book.rule("shop", None, "a").expect("it is wanted")).clone()
     }

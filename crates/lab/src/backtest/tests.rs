@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::report::{Change, EndName};
 use super::*;
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::story::Facts;
 use redrive_core::ids::Attempt;
 use redrive_core::policy::answer::{HeaderPairs, Reply, Seen as Saw};
@@ -19,7 +20,7 @@ const SEED: Seed = Seed(7);
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
 pub(super) fn read(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems))
 }
 

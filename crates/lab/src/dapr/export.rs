@@ -17,8 +17,8 @@ use super::read::is_reserved;
 use super::{Remark, Remarks, matching, write};
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, Network, ProcessLimits, ReactionName,
-    Sections, ServiceEntry, Target, TargetKind, Waiting,
+    At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, ReactionName, Sections, ServiceEntry,
+    Target, Waiting,
 };
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::book::problem::Span;
@@ -236,20 +236,11 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
         depends_on: None,
         layer: Layer::default(),
     };
-    let target = Target {
-        span,
-        kind: TargetKind::Http(String::new()),
-        format: None,
-        batch_max: None,
-        secret: None,
-        network: Network::default(),
-        process: ProcessLimits::default(),
-    };
     ServiceEntry {
         name: ServiceName::new("any").expect("a word is a name"),
         span,
         title: None,
-        target,
+        target: Target::stdout(span),
         depends_on: Some(At { value: entry.name.clone(), span }),
         order: None,
         waiting: Waiting::default(),

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::model::{CircuitBreaker, Guards, Pace, Resiliency, Retry, TripOn};
 use super::{Exported, Matching, Remark, export, import, read, write};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::patch::scalar;
 use redrive_core::book::{self, RuleBook};
@@ -16,7 +17,7 @@ mod exporting;
 mod importing;
 
 fn book(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     let problems = reading.problems.into_sorted();
     reading.book.unwrap_or_else(|| panic!("{problems:#?}\nin\n{text}"))
 }
@@ -249,7 +250,7 @@ proptest! {
     fn any_resource_is_imported_as_a_book_or_refused(spec in hostile_specs()) {
         let file = format!("apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {spec}\n");
         if let Ok(imported) = import(file.as_bytes()) {
-            let reading = book::read(&imported.book);
+            let reading = book::read(&imported.book, built_in());
             let problems = reading.problems.into_sorted();
             prop_assert!(reading.book.is_some(), "{}\nbecame\n{}\n{problems:#?}", file, imported.book);
             let _ = exported(&imported.book);

@@ -22,7 +22,7 @@ use crate::scenario::{
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Span;
-use redrive_core::book::{self, RuleBook, patch};
+use redrive_core::book::{RuleBook, patch};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
@@ -323,7 +323,7 @@ impl<'a> Prover<'a> {
             return Some(Arc::clone(&evidence.book));
         }
         let text = patch::laid_over(evidence.text.as_deref()?, &change.to_string()).ok()?;
-        book::read_for(&text, evidence.book.sections().machine).book.map(Arc::new)
+        evidence.book.read_changed(&text).book.map(Arc::new)
     }
 
     fn play(&mut self, played: &Played, book: &Arc<RuleBook>, seed: u64) -> Option<Came> {

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use self::sketch::Sketch;
 use super::{Examined, Finding, Harm, all, examine};
 use crate::lint::check;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Severity;
 
 /// The sick of all cases, and what came of examining them: changes are played, which takes a while.
@@ -67,7 +68,7 @@ fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
         for finding in &examined.findings {
             let Some(change) = &finding.change else { continue };
             let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
-            let problems = check(merged.as_bytes()).problems;
+            let problems = check(merged.as_bytes(), built_in()).problems;
             let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
             assert!(errors.is_empty(), "{name}: {}\n{change}\n{merged}\n{errors:#?}", finding.code);
         }
@@ -213,7 +214,7 @@ fn no_two_findings_set_the_same_key_and_all_changes_are_one() {
         assert_eq!(together.iter().collect::<BTreeSet<_>>(), apart, "{name}: {:?}", examined.change);
         let Some(change) = &examined.change else { continue };
         let merged = redrive_core::book::patch::laid_over(book, change).expect("both are YAML");
-        let problems = check(merged.as_bytes()).problems;
+        let problems = check(merged.as_bytes(), built_in()).problems;
         assert!(problems.iter().all(|problem| problem.severity != Severity::Error), "{name}: {problems:#?}");
     }
 }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::{JwtKeys, Network, Sections, TargetKind};
+use redrive_core::book::model::{JwtKeys, Network, Sections};
 use redrive_core::book::problem::Severity;
 
 pub(super) const LINTS: &[Lint] = &[PRIVATE_NAME, PLAIN_KEYS];
@@ -69,14 +69,20 @@ fn private_name_without_leave<'a>(book: &'a Sections, findings: &mut Findings<'a
         let of_channels =
             service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
         for (layer, target) in own.chain(of_channels) {
-            let TargetKind::Http(address) = &target.kind else { continue };
-            let host = authority(address).map(host).unwrap_or_default();
-            if target.network == Network::Private || host.is_empty() || !is_inner_name(host) {
+            let endpoint = &target.endpoint;
+            let address =
+                endpoint.http_address().filter(|_| endpoint.profile.network == Some(Network::Public));
+            let host = address.and_then(authority).map(host).unwrap_or_default();
+            if host.is_empty() || !is_inner_name(host) {
                 continue;
             }
             findings.within_all([&book.defaults, &service.layer, layer], |findings| {
                 let message = format!("`{host}` leads to a private network, where this target may not call");
-                findings.report(target.span, message, "add `network: private` beside `http:`");
+                findings.report(
+                    target.span,
+                    message,
+                    format!("add `network: private` beside `{}:`", endpoint.key()),
+                );
             });
         }
     }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use redrive_core::book::BUILTIN_BOOK;
+use redrive_core::book::connectors::built_in;
 
 use crate::lint::check;
 
@@ -9,7 +10,7 @@ const BOOK: &str = include_str!("../../../server/tests/books/todo.yaml");
 
 #[test]
 fn it_takes_every_event_and_nothing_is_wrong_with_it() {
-    let checked = check(BUILTIN_BOOK.as_bytes());
+    let checked = check(BUILTIN_BOOK.as_bytes(), built_in());
     assert_eq!(checked.problems, [], "nobody wants to be warned of what they did not write");
     assert_eq!((checked.left_out, checked.silenced), (0, 1));
     let book = checked.book.expect("a book of our own");
@@ -23,7 +24,7 @@ proptest! {
 
     #[test]
     fn any_bytes_end_in_a_book_or_in_problems(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let checked = check(&bytes);
+        let checked = check(&bytes, built_in());
         prop_assert!(checked.book.is_some() || !checked.problems.is_empty());
     }
 
@@ -32,7 +33,7 @@ proptest! {
         let start = (0..=at).rev().find(|index| BOOK.is_char_boundary(*index)).unwrap_or(0);
         let end = (start + cut..=BOOK.len()).find(|index| BOOK.is_char_boundary(*index)).unwrap_or(BOOK.len());
         let text = format!("{}{new}{}", &BOOK[..start], &BOOK[end..]);
-        let checked = check(text.as_bytes());
+        let checked = check(text.as_bytes(), built_in());
         prop_assert!(checked.book.is_some() || !checked.problems.is_empty());
         for problem in checked.problems {
             let line = problem.span.position.line as usize;

@@ -577,6 +577,7 @@ fn synchronous_probes(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 #[cfg(test)]
 mod tests {
     use crate::lint::{Checked, check, sharing, throttle};
+    use redrive_core::book::connectors::built_in;
     use redrive_core::book::problem::Severity;
     use redrive_core::policy::catalog::{self, Kind};
 
@@ -649,7 +650,7 @@ mod tests {
                 vec!["warning half-open-stampede 3:46"]),
         ];
         for (name, book, expected) in cases {
-            let checked = check(book.as_bytes());
+            let checked = check(book.as_bytes(), built_in());
             assert!(checked.book.is_some(), "{name}: {:?}", checked.problems);
             assert_eq!(found(&checked), expected, "{name}");
         }
@@ -665,7 +666,7 @@ mod tests {
             ("reset-forgets-failures", "facts.rate",      book("trip: { consecutive: 5 }, open: 60s, reset: 3s", "breaker: own\n    retry: upstream\n    timeout: 2s")),
         ];
         for (lint, fact, book) in cases {
-            let checked = check(book.as_bytes());
+            let checked = check(book.as_bytes(), built_in());
             let untold = checked.untold.iter().any(|untold| (untold.lint, untold.fact) == (lint, fact));
             assert!(untold, "{lint}: {:?}", checked.untold);
             assert!(found(&checked).is_empty(), "{lint}");
@@ -682,7 +683,7 @@ mod tests {
                      events: [x.y], retry: {} }}\n",
                     policy.name
                 );
-                let checked = check(book.as_bytes());
+                let checked = check(book.as_bytes(), built_in());
                 let codes: Vec<_> = checked
                     .problems
                     .iter()

@@ -256,7 +256,7 @@ impl<'a> Caller<'a> {
     }
 
     pub(super) fn kind(&self) -> Kind {
-        self.dependency.map_or_else(|| kind_of(&self.target().kind), |dependency| dependency.kind)
+        self.dependency.map_or_else(|| kind_of(self.target()), |dependency| dependency.kind)
     }
 
     fn layers(&self) -> impl Iterator<Item = &'a Layer> + use<'a> {
@@ -274,6 +274,7 @@ impl<'a> Caller<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redrive_core::book::connectors::built_in;
     use redrive_core::book::read_bytes;
 
     const BOOK: &str = r#"
@@ -304,7 +305,7 @@ services:
 
     #[test]
     fn what_is_looked_up_is_what_is_resolved() {
-        let book = read_bytes(BOOK.as_bytes()).book.expect("the book has no error");
+        let book = read_bytes(BOOK.as_bytes(), built_in()).book.expect("the book has no error");
         let book = book.sections();
         let dependencies = Dependencies::of(book);
         let mut seen = 0;
@@ -358,7 +359,7 @@ services:
             ("the defaults' is each one's",   book("", [plain, plain]) + "defaults: { facts: { rate: 3/s } }\n", (6.0, Some(6.0))),
         ];
         for (name, book, (at_least, at_most)) in cases {
-            let reading = read_bytes(book.as_bytes());
+            let reading = read_bytes(book.as_bytes(), built_in());
             let book = reading.book.expect("the book has no error");
             let dependencies = Dependencies::of(book.sections());
             let (_, callers) = dependencies.iter().find(|(name, _)| *name == "d").expect("it is called");

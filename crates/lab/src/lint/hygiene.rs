@@ -9,16 +9,14 @@ use std::time::Duration;
 use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::{
-    Alert, At, JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, Source, SourceKind, Target,
-    TargetKind,
-};
+use redrive_core::book::connectors::Endpoint;
+use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Secret, Sections, Source};
 use redrive_core::book::problem::{Severity, Span, nearest};
 use redrive_core::book::schema::Named;
 use redrive_core::book::source_template::SourceTemplate;
 use redrive_core::limits;
 use redrive_core::policy::breaker::{BreakerSettings, RawBreaker};
-use redrive_core::policy::catalog::{self, Kind};
+use redrive_core::policy::catalog;
 use redrive_core::policy::rule::GrowingTimeout;
 use redrive_core::text::show_duration;
 
@@ -196,9 +194,9 @@ fn unrouted_beginning(book: &Sections, name: &str, source: &At<Source>, findings
 
 fn sender_chooses_type(book: &Sections, findings: &mut Findings<'_>) {
     for (name, source) in &book.sources {
-        let SourceKind::Webhook(_) = &source.value.kind else { continue };
         let template = source.value.event_type.as_deref().unwrap_or_default();
-        if !template.starts_with('{') {
+        let is_called = source.value.endpoint.connector.dependency.is_none();
+        if !is_called || !template.starts_with('{') {
             continue;
         }
         let message = format!("whoever calls `{name}` chooses the whole type of its events");
@@ -265,9 +263,8 @@ fn names_used(book: &Sections) -> NamesUsed<'_> {
     for entry in book.dependencies.values() {
         used.extend(entry.throttle.iter().map(|at| (Named::Throttle, at.value.as_str().into())));
     }
-    let from_vault = |secret: &Secret| matches!(secret.from, SecretFrom::KeyVault(_));
-    if book.secrets.values().any(|at| from_vault(&at.value)) {
-        let vaults = book.dependencies.values().filter(|entry| entry.kind == Kind::KeyVault);
+    for kind in book.secrets.values().filter_map(|at| at.value.endpoint.connector.dependency) {
+        let vaults = book.dependencies.values().filter(|entry| entry.kind == kind);
         used.extend(vaults.map(|entry| (Named::Dependency, entry.name.as_str().into())));
     }
     used
@@ -298,7 +295,6 @@ fn used_by_layers<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
     used.extend(told.map(|name| (Named::Receiver, name.into())));
     for at in book.receivers.values() {
         used.extend(at.value.retry.as_ref().map(|at| (Named::Policy, at.value.as_str().into())));
-        used.extend(at.value.secret.as_deref().map(|name| (Named::Secret, name.into())));
     }
 }
 
@@ -315,14 +311,11 @@ fn used_by_edges<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
         let named = named.chain(service.channels.iter().filter_map(|channel| channel.depends_on.as_ref()));
         used.extend(named.map(|at| (Named::Dependency, at.value.as_str().into())));
     }
-    let secrets = targets(book).filter_map(|target| target.secret.as_deref());
-    used.extend(secrets.map(|name| (Named::Secret, name.into())));
+    let secrets = endpoints(book).flat_map(|(endpoint, _)| &endpoint.profile.secrets);
+    used.extend(secrets.map(|name| (Named::Secret, name.as_str().into())));
     for source in book.sources.values().map(|at| &at.value) {
         let named = source.depends_on.iter().chain(&source.facts.uses);
         used.extend(named.map(|at| (Named::Dependency, at.value.as_str().into())));
-        if let SourceKind::Webhook(webhook) = &source.kind {
-            used.insert((Named::Secret, webhook.secret.as_str().into()));
-        }
     }
     if let Some(JwtKeys::Secret(secret)) = book.access.jwt.as_ref().map(|jwt| &jwt.keys) {
         used.insert((Named::Secret, secret.as_str().into()));
@@ -331,11 +324,13 @@ fn used_by_edges<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
     used.extend(breaker.map(|at| (Named::Breaker, at.value.as_str().into())));
 }
 
-fn targets(book: &Sections) -> impl Iterator<Item = &Target> {
-    book.services.iter().flat_map(|service| {
-        let of_channels = service.channels.iter().filter_map(|channel| channel.target.as_ref());
-        std::iter::once(&service.target).chain(of_channels)
-    })
+/// What the book connects to, and where it says so.
+fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, Span)> {
+    let targets = book.targets().map(|target| (&target.endpoint, target.span));
+    let sources = book.sources.values().map(|at| (&at.value.endpoint, at.span));
+    let receivers = book.receivers.values().map(|at| (&at.value.endpoint, at.span));
+    let archive = book.archive.iter().map(|archive| (&archive.endpoint, archive.span));
+    targets.chain(receivers).chain(sources).chain(archive)
 }
 
 fn shadowed_catalog<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
@@ -390,39 +385,10 @@ fn secret_kept_shorter_than_cached<'a>(book: &'a Sections, findings: &mut Findin
 }
 
 fn secret_in_book<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    let mut look = |address: &str, span: Span| {
-        if has_password(address) {
+    for (endpoint, span) in endpoints(book) {
+        if endpoint.profile.addresses.iter().any(|address| has_password(address)) {
             let message = "this address has a password in it, and goes wherever the book goes";
             findings.report(span, message, "leave it out of the address, and change it");
-        }
-    };
-    for target in targets(book) {
-        match &target.kind {
-            TargetKind::Http(address)
-            | TargetKind::Ntfy(address)
-            | TargetKind::Kafka(address)
-            | TargetKind::RedisStream(address)
-            | TargetKind::Sqs(address)
-            | TargetKind::ServiceBus(address) => look(address, target.span),
-            TargetKind::Smtp(_) | TargetKind::Exec(_) | TargetKind::Log => {}
-        }
-    }
-    for at in book.receivers.values() {
-        match &at.value.kind {
-            ReceiverKind::Ntfy(address)
-            | ReceiverKind::Webhook(address)
-            | ReceiverKind::Slack(address)
-            | ReceiverKind::Alertmanager(address) => look(address, at.span),
-            ReceiverKind::Email(_) => {}
-        }
-    }
-    for at in book.sources.values() {
-        match &at.value.kind {
-            SourceKind::RedisStream { url, .. } => look(url, at.span),
-            SourceKind::Kafka { brokers, .. } => brokers.iter().for_each(|broker| look(broker, at.span)),
-            SourceKind::Sqs { queue } => look(queue, at.span),
-            SourceKind::ServiceBus { namespace, .. } => look(namespace, at.span),
-            SourceKind::Webhook { .. } | SourceKind::Schedule { .. } => {}
         }
     }
 }
@@ -438,7 +404,7 @@ fn plain_http<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         let of_channels =
             service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
         for (layer, target) in own.chain(of_channels) {
-            let (TargetKind::Http(address) | TargetKind::Ntfy(address)) = &target.kind else { continue };
+            let Some(address) = target.endpoint.http_address() else { continue };
             if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
                 findings.within_all([&book.defaults, &service.layer, layer], |findings| {
                     let message = format!("events leave for `{address}` without encryption");
@@ -468,6 +434,7 @@ mod tests {
     use super::super::tests::found;
     use super::super::{alerts, check, find, idempotency, letters, patterns};
     use super::{has_password, looks_public};
+    use redrive_core::book::connectors::built_in;
     use redrive_core::book::problem::{Problem, Severity};
 
     #[test]
@@ -487,7 +454,7 @@ mod tests {
                 "version: 1\nsources: {{ s: {{ webhook: {{ scheme: stripe, secret: k }}, type: \"{event_type}\" }} }}\nsecrets: {{ k: {{ env: K }} }}\nservices:\n  b: {{ target: {{ log: stdout }}, events: [\"{row}\"] }}\n"
             );
             let lint = find("unrouted-source").expect("it is listed");
-            let problems = check(book.as_bytes()).problems;
+            let problems = check(book.as_bytes(), built_in()).problems;
             assert_eq!(
                 problems.iter().any(|problem| problem.code == lint.code),
                 expected,
@@ -564,7 +531,7 @@ services:
     events: [todo.task.created, { type: todo.reminder.fired, retry: critical }]
 ";
         let families = [super::LINTS, idempotency::LINTS, letters::LINTS, alerts::LINTS, patterns::LINTS];
-        let checked = check(book.as_bytes());
+        let checked = check(book.as_bytes(), built_in());
         let ours =
             |problem: &&Problem| families.iter().copied().flatten().any(|lint| lint.code == problem.code);
         let loud: Vec<_> = checked
@@ -595,7 +562,7 @@ services:
             ("missing-key",    "version: 1\nbreakers: { a: { trip: { consecutive: 5 } } }\n"),
         ];
         for (code, book) in errors {
-            let problems = check(book.as_bytes()).problems;
+            let problems = check(book.as_bytes(), built_in()).problems;
             assert!(problems.iter().any(|problem| problem.code == code), "{code}: {problems:?}");
         }
         let text = include_str!("../../../../docs/checklist.md");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
+use redrive_core::book::connectors::Speech;
 use redrive_core::book::model::{ConsumerPattern, IdempotencyBy, ReactionName};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::Resolved;
@@ -213,7 +214,8 @@ fn retries_repeat_effects(resolved: &Resolved<'_>, findings: &mut Findings<'_>) 
 
 /// Whether an answer of the target can tell the id of a notification.
 fn tells_notifications(resolved: &Resolved<'_>) -> bool {
-    resolved.target.kind.speaks_http() && !resolved.target.takes_batches()
+    let endpoint = &resolved.target.endpoint;
+    endpoint.connector.speech == Speech::Http && endpoint.profile.batch.is_none()
 }
 
 fn notification_id_unheard(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
@@ -221,7 +223,7 @@ fn notification_id_unheard(resolved: &Resolved<'_>, findings: &mut Findings<'_>)
     if idempotency.by.value != IdempotencyBy::NotificationId || tells_notifications(resolved) {
         return;
     }
-    let kind = resolved.target.kind.as_str();
+    let kind = resolved.target.endpoint.key();
     findings.report(
         resolved.place(idempotency.by.origin),
         format!("no answer of this `{kind}` target tells the id of a notification"),
@@ -321,6 +323,7 @@ fn heartbeat_too_slow(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 mod tests {
     use super::super::check;
     use super::super::tests::{found, untold};
+    use redrive_core::book::connectors::built_in;
 
     const SERVICE: &str = "version: 1\nservices:\n  s:\n    target: { http: \"http://127.0.0.1:9000\" }\n";
 
@@ -362,7 +365,7 @@ mod tests {
             let book = format!(
                 "version: 1\nservices:\n  s: {{ target: {{ {target} }}, facts: {{ idempotent_by: nothing }}, events: [a] }}\n"
             );
-            let problems = check(book.as_bytes()).problems;
+            let problems = check(book.as_bytes(), built_in()).problems;
             let found =
                 problems.iter().find(|one| one.code == "retries-repeat-effects").expect("it is found");
             assert_eq!(found.help.contains("by: notification-id"), expected, "{target}: {}", found.help);

@@ -612,6 +612,7 @@ fn strict_order_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
 mod tests {
     use super::super::tests::found;
     use super::is_conventional;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn the_three_forms_of_names_are_known() {
@@ -675,7 +676,7 @@ receivers: { x: { webhook: \"https://x.test/\" } }
             )
         };
         let severities = |book: &str| {
-            let problems = crate::lint::check(book.as_bytes()).problems.into_iter();
+            let problems = crate::lint::check(book.as_bytes(), built_in()).problems.into_iter();
             let of_code = problems.filter(|problem| problem.code == "dead-letters-unwatched");
             of_code
                 .map(|problem| format!("{} {}", problem.span.position, problem.severity))

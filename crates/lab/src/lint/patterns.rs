@@ -326,6 +326,7 @@ fn line<T>(at: Option<&At<T>>) -> Option<u32> {
 mod tests {
     use super::super::tests::found;
     use crate::lint::check;
+    use redrive_core::book::connectors::built_in;
 
     fn book(rows: &str) -> String {
         format!("version: 1\nservices:\n  s:\n    target: {{ log: stdout }}\n    events:\n{rows}")
@@ -381,7 +382,7 @@ mod tests {
     #[test]
     fn the_nearest_row_that_states_a_value_is_named() {
         let rows = "      - { type: \"*\", timeout: 9s, on_failure: { 503: none } }\n      - { type: \"a.*\", timeout: 3s, retry: none }\n      - a.b\n";
-        let problems = check(book(rows).as_bytes()).problems;
+        let problems = check(book(rows).as_bytes(), built_in()).problems;
         let messages: Vec<_> = problems
             .iter()
             .filter(|problem| problem.code == "hidden-pattern-value")

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::addresses::{authority, host};
 use super::callers::{Caller, Chosen, Dependencies, Traffic};
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::{Sections, TargetKind};
+use redrive_core::book::model::{Sections, Target};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::kind_of;
 use redrive_core::limits;
@@ -316,7 +316,7 @@ fn shared_breaker_unrelated<'a>(book: &'a Sections, findings: &mut Findings<'a>)
     for (name, callers) in dependencies.iter() {
         let mut first: Option<&str> = None;
         for caller in callers.iter().filter(|caller| is_reached_by_http(caller.kind())) {
-            let (Some(host), Some(place)) = (host_of(&caller.target().kind), caller.depends_on()) else {
+            let (Some(host), Some(place)) = (host_of(caller.target()), caller.depends_on()) else {
                 continue;
             };
             let first = *first.get_or_insert(host);
@@ -338,7 +338,7 @@ fn colliding_dependency<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         // Who says what it depends on has chosen the name.
         for caller in callers.iter().filter(|caller| caller.depends_on().is_none()) {
             let (first, place) = (*first.get_or_insert(caller), caller.owner());
-            let own = kind_of(&caller.target().kind);
+            let own = kind_of(caller.target());
             let message = if first.owner() != place {
                 let line = first.owner().position.line;
                 format!("`{name}` is also the name of what line {line} depends on: they share one breaker")
@@ -376,19 +376,19 @@ const fn is_reached_by_http(kind: Kind) -> bool {
 }
 
 /// The host of an HTTP address, if the target has one.
-fn host_of(target: &TargetKind) -> Option<&str> {
-    let (TargetKind::Http(address) | TargetKind::Ntfy(address)) = target else { return None };
-    authority(address).map(host).filter(|host| !host.is_empty())
+fn host_of(target: &Target) -> Option<&str> {
+    target.endpoint.http_address().and_then(authority).map(host).filter(|host| !host.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use crate::lint::check;
+    use redrive_core::book::connectors::built_in;
 
     /// What this family finds and cannot tell, and silencers that were not needed.
     fn found(book: &str) -> Vec<String> {
         let ours = |code: &str| code == "unused-allow" || super::LINTS.iter().any(|lint| lint.code == code);
-        let checked = check(book.as_bytes());
+        let checked = check(book.as_bytes(), built_in());
         assert!(checked.book.is_some(), "{:?}\n{book}", checked.problems);
         let problems = checked.problems.iter().filter(|problem| ours(problem.code));
         let problems = problems.map(|p| format!("{} {} {}", p.severity, p.code, p.span.position));

@@ -103,6 +103,7 @@ fn rate_below_traffic<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 #[cfg(test)]
 mod tests {
     use crate::lint::check;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn limits_are_held_against_the_traffic_that_is_certainly_theirs() {
@@ -131,7 +132,7 @@ mod tests {
         ];
         for (name, book, expected) in cases {
             let ours = |code: &str| super::LINTS.iter().any(|lint| lint.code == code);
-            let checked = check(book.as_bytes());
+            let checked = check(book.as_bytes(), built_in());
             assert!(checked.book.is_some(), "{name}: {:?}", checked.problems);
             let problems = checked.problems.iter().filter(|problem| ours(problem.code));
             let problems = problems.map(|p| format!("{} {} {}", p.severity, p.code, p.span.position));

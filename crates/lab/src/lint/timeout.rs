@@ -6,7 +6,7 @@
 
 use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::TargetKind;
+use redrive_core::book::connectors::Speech;
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Resolved, ResolvedTimeouts};
 use redrive_core::ids::Attempt;
@@ -121,7 +121,7 @@ services:
 fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(p99) = &rule.facts.p99 else {
         let retries = rule.retry_policy().is_some_and(|policy| policy.backoff.retries() > 0);
-        if retries && rule.target.kind != TargetKind::Log {
+        if retries && rule.target.endpoint.connector.dependency.is_some() {
             findings.cannot_tell(rule.service.span, "facts.p99");
         }
         return;
@@ -167,7 +167,8 @@ fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 /// Points at the service, so that a service with a thousand rows has one such finding.
 fn implicit_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     // A run has a limit of its own, which is long enough to be no surprise.
-    let is_call = !matches!(rule.target.kind, TargetKind::Log | TargetKind::Exec(_));
+    let connector = rule.target.endpoint.connector;
+    let is_call = connector.dependency.is_some() && connector.speech != Speech::Process;
     if rule.timeouts.whole.origin.level == Level::BuiltIn && is_call {
         let limit = show_duration(rule.rule.timeouts.whole.first);
         let place = rule.channel.map_or(rule.service.span, |channel| channel.span);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::{Sections, ServiceEntry, Target, TargetKind};
+use redrive_core::book::model::{Sections, ServiceEntry, Target};
 use redrive_core::book::problem::{Severity, nearest};
 use redrive_core::engine::worker::LIFECYCLE;
 
@@ -52,9 +52,12 @@ pub(super) const LINTS: &[Lint] = &[
 /// The targets of a service that run something: its own and those of its channels.
 fn programs(service: &ServiceEntry) -> impl Iterator<Item = &Target> {
     let channels = service.channels.iter().filter_map(|channel| channel.target.as_ref());
-    std::iter::once(&service.target)
-        .chain(channels)
-        .filter(|target| matches!(target.kind, TargetKind::Exec(_)))
+    std::iter::once(&service.target).chain(channels).filter(|target| target.endpoint.profile.run.is_some())
+}
+
+/// The event type of its results.
+fn output_of(target: &Target) -> Option<&str> {
+    target.endpoint.profile.run.as_ref()?.output.as_deref()
 }
 
 fn takes(service: &ServiceEntry, event_type: &str) -> bool {
@@ -64,7 +67,7 @@ fn takes(service: &ServiceEntry, event_type: &str) -> bool {
 
 fn output_unheard(book: &Sections, findings: &mut Findings<'_>) {
     for target in book.services.iter().flat_map(programs) {
-        let Some(output) = target.process.output.as_deref() else { continue };
+        let Some(output) = output_of(target) else { continue };
         if book.services.iter().any(|service| takes(service, output)) {
             continue;
         }
@@ -98,7 +101,7 @@ struct Told<'a> {
 }
 
 fn outputs(worker: &ServiceEntry) -> impl Iterator<Item = &str> {
-    programs(worker).filter_map(|target| target.process.output.as_deref())
+    programs(worker).filter_map(output_of)
 }
 
 /// What is told of the runs that such an event starts. Of a worker that it tells of itself nothing is, and nothing
@@ -130,6 +133,7 @@ fn leads_back<'a>(workers: &[&'a ServiceEntry], from: Told<'a>) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::lint::check;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn a_circle_is_found_and_nothing_else() {
@@ -151,7 +155,7 @@ mod tests {
             let services: String =
                 workers.iter().map(|(name, output, events)| worker(name, output, events)).collect();
             let text = format!("version: 1\nservices:\n{services}");
-            let problems = check(text.as_bytes()).problems;
+            let problems = check(text.as_bytes(), built_in()).problems;
             let found = problems.iter().filter(|problem| problem.code == "workers-feed-each-other").count();
             assert_eq!(found, count, "{name}: {problems:?}");
         }

@@ -2,9 +2,10 @@
 
 use super::export;
 use redrive_core::alerts::catalog;
+use redrive_core::book::connectors::built_in;
 
 fn exported(book: &str) -> super::Exported {
-    let reading = redrive_core::book::read(book);
+    let reading = redrive_core::book::read(book, built_in());
     export(&reading.book.unwrap_or_else(|| panic!("no book: {:?}\n{book}", reading.problems)))
 }
 

@@ -12,7 +12,7 @@ use super::{
     count, criticality, data_loss, failure, idempotency_by, letter_form, letter_name, limit, matcher, order,
     reaction, reprocess, severity, trip, when_full, when_open,
 };
-use redrive_core::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch, TargetKind};
+use redrive_core::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch};
 use redrive_core::book::problem::Span;
 use redrive_core::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
 use redrive_core::book::{EMBEDDED, RuleBook};
@@ -23,7 +23,7 @@ use redrive_core::policy::catalog::Kind;
 use redrive_core::policy::category::{Category, Code};
 use redrive_core::policy::rule::{FailureMatch, Meaning, Reaction};
 use redrive_core::position::Position;
-use redrive_core::text::{Rate, hide_passwords, show_duration, show_size};
+use redrive_core::text::{Rate, show_duration, show_size};
 
 /// Values that belong together.
 #[derive(Clone, Debug, PartialEq)]
@@ -215,19 +215,17 @@ fn delivery(resolved: &Resolved<'_>) -> Vec<Explained> {
         Some(channel) if channel.target.is_some() => Level::Channel,
         Some(_) | None => Level::Service,
     };
-    let target = &resolved.target.kind;
-    let (kind, place) = (target.as_str(), address(target));
+    let target = &resolved.target.endpoint;
+    let (kind, place) = (target.key(), target.profile.shown.as_str());
     let target_origin = at_level(target_level, resolved.target.span);
     let Known { value: dependency, origin } = &resolved.dependency;
     let mut values = vec![
         Explained::new("target", json!({ "kind": kind, "address": place }), kind, target_origin)
-            .noting(&place),
+            .noting(place),
     ];
-    if resolved.target.takes_batches() {
-        let stated = resolved.target.batch_max.as_ref();
-        let most = stated.map_or(limits::BATCH_DELIVERIES_DEFAULT, |at| at.value);
-        let origin = stated.map_or(Origin::BUILT_IN, |at| at_level(target_level, at.span));
-        values.push(Explained::new("batch_max", most, most.to_string(), origin));
+    if let Some(batch) = &target.profile.batch {
+        let origin = batch.stated_at.map_or(Origin::BUILT_IN, |span| at_level(target_level, span));
+        values.push(Explained::new("batch_max", batch.max, batch.max.to_string(), origin));
     }
     values.extend([
         Explained::word("dependency", dependency.as_str(), *origin)
@@ -242,22 +240,6 @@ fn delivery(resolved: &Resolved<'_>) -> Vec<Explained> {
     let loss = resolved.data_loss.as_ref();
     values.extend(loss.map(|known| Explained::word("data_loss", data_loss(known.value), known.origin)));
     values
-}
-
-/// Where a target is, without the passwords of its address.
-#[must_use]
-pub fn address(target: &TargetKind) -> String {
-    match target {
-        TargetKind::Http(text)
-        | TargetKind::Ntfy(text)
-        | TargetKind::Smtp(text)
-        | TargetKind::Kafka(text)
-        | TargetKind::RedisStream(text)
-        | TargetKind::Sqs(text)
-        | TargetKind::ServiceBus(text) => hide_passwords(text).into_owned(),
-        TargetKind::Exec(command) => command.join(" "),
-        TargetKind::Log => "stdout".to_owned(),
-    }
 }
 
 fn on_failure(resolved: &Resolved<'_>) -> Vec<Explained> {

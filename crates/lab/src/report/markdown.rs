@@ -396,12 +396,13 @@ const fn metric_title(metric: Metric) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     fn page(service: &str, book: &str) -> String {
         let text = format!(
             "version: 1\n{book}\nservices:\n  svc: {{ target: {{ log: stdout }}, events: [a.b]{service} }}\n"
         );
-        let reading = redrive_core::book::read(&text);
+        let reading = redrive_core::book::read(&text, built_in());
         let book = reading.book.unwrap_or_else(|| panic!("{:?}\n{text}", reading.problems));
         render(&book, &book.explain("svc", None, "a.b").expect("it is wanted"))
     }

@@ -84,10 +84,11 @@ fn line(event: &str, cells: &[String; 5]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     fn rows(services: &str) -> Vec<String> {
         let text = format!("version: 1\nservices:\n  svc:\n    target: {{ log: stdout }}\n{services}");
-        let reading = redrive_core::book::read(&text);
+        let reading = redrive_core::book::read(&text, built_in());
         let book = reading.book.unwrap_or_else(|| panic!("{:?}\n{text}", reading.problems));
         let tables = render(&book);
         tables.lines().skip(4).map(str::to_owned).collect()

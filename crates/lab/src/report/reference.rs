@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use redrive_core::book::Connectors;
 use redrive_core::book::expression;
 use redrive_core::book::schema::{BOOK, Need, Object, Role, Type};
 use redrive_core::book::validate::describe;
@@ -10,13 +11,13 @@ use redrive_core::text::show_duration;
 
 /// The page.
 #[must_use]
-pub fn reference() -> String {
+pub fn reference(connectors: &Connectors) -> String {
     let mut page = String::from(
         "# Every key of the rule book\n\n\
          Made from the same tables that `redrive check` and `redrive schema` use. A **fact** changes nothing that \
          Redrive does: it tells `check` about the world outside.\n",
     );
-    push_keys(&mut page, &BOOK);
+    push_keys(&mut page, &BOOK, connectors);
     catalog_policies(&mut page);
     catalog_breakers(&mut page);
     catalog_timeouts(&mut page);
@@ -25,13 +26,13 @@ pub fn reference() -> String {
 }
 
 /// A section for each map, from the outermost inwards.
-pub fn push_keys(page: &mut String, root: &'static Object) {
+pub fn push_keys(page: &mut String, root: &'static Object, connectors: &Connectors) {
     let mut objects: Vec<&'static Object> = vec![root];
     let mut next = 0;
     while let Some(object) = objects.get(next).copied() {
         next += 1;
-        section(page, object);
-        let inner = object.all_fields().filter_map(|field| object_in(&field.takes));
+        section(page, object, connectors);
+        let inner = object.all_fields(connectors).filter_map(|field| object_in(&field.takes));
         let shared = object.includes.iter().copied();
         for object in shared.chain(inner).collect::<Vec<_>>() {
             if !objects.iter().any(|known| std::ptr::eq(*known, object)) {
@@ -110,18 +111,19 @@ fn alert_language(page: &mut String) {
     }
 }
 
-fn section(page: &mut String, object: &Object) {
+fn section(page: &mut String, object: &Object, connectors: &Connectors) {
     let name = capital(object.name.trim_start_matches("a ").trim_start_matches("an "));
     let _ = writeln!(page, "\n## {name}\n\n{}", object.about);
-    if !object.one_of.is_empty() {
-        let kinds = object.one_of.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+    let choices = object.one_of(connectors);
+    if !choices.is_empty() {
+        let kinds = choices.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
         let _ = writeln!(page, "\nExactly one of {kinds}.");
     }
     for shared in object.includes {
         let _ = writeln!(page, "\nAlso takes the keys of {}.", shared.name);
     }
     let _ = writeln!(page, "\n| key | takes | what it does |\n| --- | --- | --- |");
-    for field in object.fields {
+    for field in object.kind_fields(connectors).into_iter().chain(object.fields) {
         let mark = match (field.need, field.role) {
             (Need::Required, _) => " (required)",
             (Need::Optional, Role::Fact) => " (fact)",

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::expectation::{self, MetricInfo};
 use super::schema::SCENARIO;
 use crate::report::reference::push_keys;
+use redrive_core::book::Connectors;
 
 /// The page.
 #[must_use]
@@ -14,7 +15,7 @@ pub fn reference() -> String {
          Made from the same tables that `redrive simulate` and `redrive schema scenario` use; \
          [Simulating](simulating.md) shows them at work.\n",
     );
-    push_keys(&mut page, &SCENARIO);
+    push_keys(&mut page, &SCENARIO, &Connectors::default());
     expectations(&mut page);
     page
 }

@@ -1,6 +1,6 @@
 //! The format of a scenario as data, in the same tables as the rule book's.
 
-use redrive_core::book::schema::{Object, Type, key, required};
+use redrive_core::book::schema::{Object, OneOf, Type, key, required};
 use redrive_core::limits;
 
 /// A whole scenario.
@@ -39,7 +39,7 @@ pub static SCENARIO: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// Events of one type.
@@ -71,7 +71,7 @@ static ARRIVAL: Object = Object {
         key("until", Type::Duration, "When no more arrive (default: the scenario's `duration`)."),
     ],
     includes: &[],
-    one_of: &["rate", "wave", "bursts", "trace"],
+    one_of: OneOf::Keys(&["rate", "wave", "bursts", "trace"]),
 };
 
 static WAVE: Object = Object {
@@ -83,7 +83,7 @@ static WAVE: Object = Object {
         key("every", Type::Duration, "How long a wave is (default 1d)."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static BURSTS: Object = Object {
@@ -98,7 +98,7 @@ static BURSTS: Object = Object {
         key("every", Type::Duration, "How often (default: once)."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static BEHAVIOUR: Object = Object {
@@ -119,7 +119,7 @@ static BEHAVIOUR: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static INNER_CALL: Object = Object {
@@ -135,7 +135,7 @@ static INNER_CALL: Object = Object {
         key("timeout", Type::Duration, "How long it waits for an answer (default 5s)."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static LATENCY: Object = Object {
@@ -146,7 +146,7 @@ static LATENCY: Object = Object {
         required("p99", Type::Duration, "99 of 100 calls take no longer."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static CAPACITY: Object = Object {
@@ -171,7 +171,7 @@ static CAPACITY: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static PHASE: Object = Object {
@@ -194,7 +194,7 @@ static PHASE: Object = Object {
         key("throttled", Type::Object(&THROTTLED), "It takes few calls and answers the others with 429."),
     ],
     includes: &[],
-    one_of: &["is", "slow", "fails", "throttled"],
+    one_of: OneOf::Keys(&["is", "slow", "fails", "throttled"]),
 };
 
 const STATUS: Type = Type::Count { min: 300, max: 599 };
@@ -207,7 +207,7 @@ static FAILS: Object = Object {
         key("share", Type::Share, "The share of calls that get it (default 100%)."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static THROTTLED: Object = Object {
@@ -218,7 +218,7 @@ static THROTTLED: Object = Object {
         key("retry_after", Type::Duration, "How long it asks the others to wait (default: it does not say)."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 static FAULT: Object = Object {
@@ -235,5 +235,5 @@ static FAULT: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &["restart", "store_stall"],
+    one_of: OneOf::Keys(&["restart", "store_stall"]),
 };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 
 fn problems(text: &str) -> Vec<String> {
     listed(read(text).problems)
@@ -202,7 +203,7 @@ fn very_many_ways_from_one_to_another_take_no_time() {
 
 fn book() -> RuleBook {
     let text = "version: 1\ndependencies: { warehouse: { kind: webhook } }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: warehouse\n    events: [\"orders.*\"]\n";
-    book::read(text).book.expect("a book")
+    book::read(text, built_in()).book.expect("a book")
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn what_the_book_does_not_know_is_said() {
 fn one_scenario_may_speak_of_all_rows_and_dependencies_of_any_book() {
     let text = "version: 1\nduration: 1m\narrivals: [{ type: \"*\", rate: 1/s }]\ndependencies:\n  all: { latency: 1s }\n  mail: { latency: 2s }\n";
     let wide = "version: 1\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    events: [orders.placed, \"orders.*\"]\n  mail:\n    target: { http: \"http://127.0.0.1:9001/\" }\n    events: [orders.placed]\n";
-    let book = book::read(wide).book.expect("a book");
+    let book = book::read(wide, built_in()).book.expect("a book");
     let scenario = read(text).scenario.expect("a scenario");
     assert!(!scenario.misfits(&book).has_errors(), "{:?}", scenario.misfits(&book));
     let expected = scenario.deliveries_expected(&book);
@@ -289,7 +290,7 @@ fn a_fact_of_the_book_is_the_latency_wherever_it_stands() {
         let text = format!(
             "version: 1\ndependencies: {{ api: {{ kind: webhook{dependency} }} }}\nservices:\n  shop: {{ target: {{ http: \"http://127.0.0.1:9000/\" }}, depends_on: api, {service}events: [a.b, {{ type: a.c{row} }}] }}\n"
         );
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         let book = reading.book.unwrap_or_else(|| panic!("{name}: {:?}", reading.problems));
         let scenario = read("version: 1\nduration: 1m\narrivals: [{ type: a.b, rate: 1/s }]\n")
             .scenario

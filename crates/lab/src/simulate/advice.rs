@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
 use crate::scenario::expectation::Value;
-use redrive_core::book::{self, RuleBook, patch};
+use redrive_core::book::{RuleBook, patch};
 
 /// A finding and what would help.
 #[derive(Debug, Serialize)]
@@ -76,8 +76,7 @@ pub fn advised(
     for candidates in changes.into_iter().take(CHANGES_MAX) {
         let book = patch::laid_over(book_text, &candidates[0].change.to_string()).ok();
         // Some changes make no book.
-        let book =
-            book.and_then(|text| book::read_for(&text, plan.book.sections().machine).book).map(Arc::new);
+        let book = book.and_then(|text| plan.book.read_changed(&text).book).map(Arc::new);
         proven.extend(book.and_then(|book| again.proven(&book, candidates)).into_iter().flatten());
     }
     let gain =
@@ -169,10 +168,12 @@ impl Again<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::book;
     use std::num::NonZeroU32;
 
     use super::*;
     use crate::scenario::{self, Scenario};
+    use redrive_core::book::connectors::built_in;
     use redrive_core::book::model::Machine;
 
     const GUARDED: &str = "\
@@ -193,7 +194,7 @@ dependencies:
 ";
 
     fn plan(scenario: &Scenario, seed: u64) -> Plan<'_> {
-        Plan { scenario, book: Arc::new(book::read(GUARDED).book.expect("a book")), seed }
+        Plan { scenario, book: Arc::new(book::read(GUARDED, built_in()).book.expect("a book")), seed }
     }
 
     fn play(plan: &Plan<'_>) -> Report {
@@ -213,7 +214,7 @@ dependencies:
             for candidate in candidates.filter(|candidate| candidate.words().contains("jitter")) {
                 let changed =
                     patch::laid_over(GUARDED, &candidate.change.to_string()).expect("both are YAML");
-                let book = Arc::new(book::read(&changed).book.expect("a book"));
+                let book = Arc::new(book::read(&changed, built_in()).book.expect("a book"));
                 let after = play(&Plan { book, ..plan.clone() });
                 lucky += usize::from(candidate.gain(&before, &after).is_some());
             }
@@ -237,7 +238,7 @@ services:
         );
         let scenario = scenario.scenario.expect("a scenario");
         let machine = Machine { cores: NonZeroU32::MIN };
-        let read = |text: &str| Arc::new(book::read_for(text, machine).book.expect("a book"));
+        let read = |text: &str| Arc::new(book::read_for(text, built_in(), machine).book.expect("a book"));
         let plan = Plan { scenario: &scenario, book: read(PROGRAMS), seed: 1 };
         let before = play(&plan);
         let told = advised(&plan, &before, PROGRAMS, &mut |_| Go::On);
@@ -260,7 +261,7 @@ services:
             .replace("depends_on", "retry: aggressive, depends_on");
         // Long enough for somebody to look at it while it is played.
         let scenario = scenario::read(&OUTAGE.replace("2/s", "40/s")).scenario.expect("a scenario");
-        let book = Arc::new(book::read(&bare).book.expect("a book"));
+        let book = Arc::new(book::read(&bare, built_in()).book.expect("a book"));
         let plan = Plan { scenario: &scenario, book, seed: 1 };
         let report = play(&plan);
         let count = |watch: &mut dyn FnMut(Progress) -> Go| {

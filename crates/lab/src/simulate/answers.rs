@@ -4,52 +4,27 @@
 use std::time::Duration;
 
 use super::agenda::Said;
-use redrive_core::book::model::TargetKind;
+use redrive_core::book::connectors::Speech;
 use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
 
-/// How a kind of target answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speech {
-    /// With HTTP statuses.
-    Http,
-    /// As a broker or a store does.
-    Broker,
-    /// As a process does.
-    Process,
+/// What a connector that speaks so reports.
+pub(super) fn reply(speech: Speech, said: Said) -> Reply {
+    let retry_after = match said {
+        Said::TooMany(wait) => wait,
+        Said::Done | Said::Status(_) | Said::Refused | Said::Nothing => None,
+    };
+    let seen = match speech {
+        Speech::Http | Speech::HttpApi => http(said),
+        Speech::Broker => broker(said),
+        Speech::Process => process(said),
+    };
+    Reply { seen, message: message(said), retry_after: retry_after.filter(|wait| *wait > Duration::ZERO) }
 }
 
-impl Speech {
-    pub(super) const fn of(kind: &TargetKind) -> Self {
-        match kind {
-            TargetKind::Http(_) | TargetKind::Ntfy(_) | TargetKind::Sqs(_) | TargetKind::ServiceBus(_) => {
-                Self::Http
-            }
-            TargetKind::Smtp(_) | TargetKind::Kafka(_) | TargetKind::RedisStream(_) | TargetKind::Log => {
-                Self::Broker
-            }
-            TargetKind::Exec(_) => Self::Process,
-        }
-    }
-
-    /// What its connector reports.
-    pub(super) fn reply(self, said: Said) -> Reply {
-        let retry_after = match said {
-            Said::TooMany(wait) => wait,
-            Said::Done | Said::Status(_) | Said::Refused | Said::Nothing => None,
-        };
-        let seen = match self {
-            Self::Http => http(said),
-            Self::Broker => broker(said),
-            Self::Process => process(said),
-        };
-        Reply { seen, message: message(said), retry_after: retry_after.filter(|wait| *wait > Duration::ZERO) }
-    }
-
-    /// What it reports of a batch of which some were taken and others not.
-    pub(super) fn partly() -> Reply {
-        let message = "the target named it among those that failed".to_owned();
-        Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }
-    }
+/// What it reports of a batch of which some were taken and others not.
+pub(super) fn partly() -> Reply {
+    let message = "the target named it among those that failed".to_owned();
+    Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }
 }
 
 fn message(said: Said) -> String {

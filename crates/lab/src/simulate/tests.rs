@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::scenario;
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_core::policy::breaker::Phase;
 
 /// One service with one row of events; `inside` says more of the service.
@@ -13,7 +14,7 @@ pub(super) fn book(inside: &str, more: &str) -> Arc<RuleBook> {
     let text = format!(
         "version: 1\n{more}services:\n  shop:\n    target: {{ http: \"http://127.0.0.1:9000/\" }}\n    depends_on: api\n{inside}    events: [\"orders.*\"]\n"
     );
-    let reading = book::read(&text);
+    let reading = book::read(&text, built_in());
     Arc::new(reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems)))
 }
 
@@ -79,7 +80,7 @@ fn the_order_of_services_changes_nothing() {
     ];
     let book = |places: &[usize]| {
         let services: String = places.iter().map(|place| services[*place]).collect();
-        Arc::new(book::read(&format!("version: 1\nservices:\n{services}")).book.expect("a book"))
+        Arc::new(book::read(&format!("version: 1\nservices:\n{services}"), built_in()).book.expect("a book"))
     };
     let rough = scenario(
         "duration: 1m\nnodes: 2\narrivals: [{ type: \"*\", rate: 5/s, sessions: 4, poison: 2% }]\ndependencies:\n  all: { latency: { p50: 40ms, p99: 400ms }, phases: [{ at: 10s, for: 30s, fails: { status: 503, share: 40% } }] }\n",
@@ -300,7 +301,7 @@ fn a_service_that_pauses_itself_keeps_everything_waiting() {
 #[test]
 fn a_batch_fails_in_part() {
     let text = "version: 1\ndependencies: { api: { kind: webhook, breaker: none } }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\", format: batch }\n    depends_on: api\n    events: [orders.placed]\n";
-    let book = Arc::new(book::read(text).book.expect("a book"));
+    let book = Arc::new(book::read(text, built_in()).book.expect("a book"));
     let burst = "duration: 1m\narrivals: [{ type: orders.placed, bursts: { size: 1000 }, poison: 10% }]\n";
     let report = play(&scenario(burst), &book, 3);
     assert!((70..=130).contains(&report.dead), "{}", report.dead);
@@ -312,7 +313,7 @@ fn a_batch_fails_in_part() {
 #[test]
 fn calls_of_batches_are_counted_as_calls() {
     let text = "version: 1\nretry_policies: { r: { delays: [1s], retries: 3, jitter: none } }\ndependencies: { api: { kind: webhook, breaker: none } }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\", format: batch, batch_max: 5 }\n    depends_on: api\n    retry: r\n    events: [orders.placed]\n";
-    let book = Arc::new(book::read(text).book.expect("a book"));
+    let book = Arc::new(book::read(text, built_in()).book.expect("a book"));
     let burst = |more: &str, phases: &str| {
         let text = format!(
             "duration: 30s\narrivals: [{{ type: orders.placed, bursts: {{ size: 20 }}{more} }}]\ndependencies: {{ api: {{ latency: 100ms{phases} }} }}\n"
@@ -349,7 +350,7 @@ fn calls_of_batches_are_counted_as_calls() {
 #[test]
 fn what_a_worker_tells_arrives_at_whoever_wants_it() {
     let text = "version: 1\ndependencies: { runs: { kind: webhook }, post: { kind: webhook } }\nservices:\n  work:\n    target: { exec: [\"/bin/true\"], output: orders.made }\n    depends_on: runs\n    breaker: none\n    events: [orders.placed]\n  mail:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: post\n    order: session\n    events: [orders.made]\n";
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     let book = Arc::new(reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)));
     for nodes in [1, 3] {
         let burst = format!(
@@ -420,7 +421,7 @@ fn a_run_can_be_watched_and_stopped() {
 #[test]
 fn facts_fill_in_what_a_scenario_leaves_out() {
     let text = "version: 1\ndependencies: { api: { kind: webhook, facts: { p99: 1s } } }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: api\n    events: [{ type: orders.placed, facts: { rate: 20/s } }, orders.paid]\n";
-    let book = Arc::new(book::read(text).book.expect("a book"));
+    let book = Arc::new(book::read(text, built_in()).book.expect("a book"));
     let report = play(&scenario("duration: 100s\n"), &book, 1);
     assert!((1_800..2_200).contains(&report.events), "{}", report.events);
     let latency = report.dependencies[0].call_latency;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::agenda::{Agenda, CallEnd, Happening, Said};
-use super::answers::Speech;
+use super::answers;
 use super::chance::Chance;
 use super::checker::{Caller, Checker};
 use super::layers::{ByRule, Inner, Layers, Taken};
@@ -17,6 +17,7 @@ use super::stream::Stream;
 use super::target::{self, Knock, Target};
 use super::{Cancelled, Go, Plan, Progress};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
+use redrive_core::book::connectors::Speech;
 use redrive_core::book::model::Order;
 use redrive_core::engine::{
     Bounds, Call, CallId, Effect, Ending, Engine, Fate, Input, Next, QueueName, Settlement, Setup, Signal,
@@ -449,8 +450,8 @@ impl<'a> World<'a> {
         self.ledger.answered(dependency, took, how);
         let rule = self.nodes[node].rules.remove(&call).expect("it was kept when the call began");
         let ending = match partly {
-            Some(failed) => Ending::Partly { reply: Speech::partly(), failed },
-            None => Ending::Reply(self.queues[queue].speech.reply(said)),
+            Some(failed) => Ending::Partly { reply: answers::partly(), failed },
+            None => Ending::Reply(answers::reply(self.queues[queue].speech, said)),
         };
         if how == How::Badly
             && let Ending::Reply(reply) = &ending
@@ -584,7 +585,7 @@ impl Queue {
             .as_ref()
             .and_then(|wanted| service.channels.iter().find(|channel| channel.name == *wanted));
         let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
-        Self { name: Arc::clone(name), speech: Speech::of(&target.kind) }
+        Self { name: Arc::clone(name), speech: target.endpoint.connector.speech }
     }
 }
 

@@ -20,9 +20,9 @@ use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::folder::FolderArchive;
 use super::{Archive, ArchiveFailure, Day, Entry};
 use crate::activity::{Activity, BreakerFacts};
+use crate::connectors::Drivers;
 use crate::runtime::{Node, ReadError, SubmitError};
 use crate::store::EventView;
 
@@ -108,7 +108,7 @@ impl Archivist {
     /// When this returns it is settled where an archive begins that is new: whatever is accepted from then on
     /// will be in it.
     pub async fn start(node: &Node) -> Self {
-        Self::with(node, Box::new(open_folder)).await
+        Self::with(node, Box::new(|rule| Drivers::built_in().archive(&rule.endpoint))).await
     }
 
     /// The same with an archive of one's own.
@@ -164,14 +164,6 @@ impl Archivist {
 
 fn locked(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn open_folder(rule: &ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> {
-    let archive = FolderArchive::new(rule.folder.as_ref());
-    match archive {
-        Ok(archive) => Ok(Arc::new(archive)),
-        Err(error) => Err(ArchiveFailure::Other { reason: error.to_string() }),
-    }
 }
 
 impl Progress {

@@ -23,6 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::entry::{self, Day, Entry, Kept};
 use super::{Archive, ArchiveFailure, ArchiveKey, Doing, Found};
+use crate::connectors::{Driver, Make, settings};
+use redrive_core::book::connectors;
 
 /// What may wait for the thread that writes: nobody asks for a second thing before the first is done.
 const JOBS_MAX: usize = 1;
@@ -70,6 +72,15 @@ impl FolderArchive {
         failure(&self.folder, error)
     }
 }
+
+/// How it is made.
+pub(crate) const DRIVER: Driver = Driver {
+    connector: &connectors::folder::ARCHIVE,
+    make: Make::Archive(|endpoint| match FolderArchive::new(settings::<String>(endpoint).as_ref()) {
+        Ok(archive) => Ok(Arc::new(archive)),
+        Err(error) => Err(ArchiveFailure::Other { reason: error.to_string() }),
+    }),
+};
 
 impl Archive for FolderArchive {
     fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()> {

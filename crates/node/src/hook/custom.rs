@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
-use redrive_core::book::model::{Algorithm, Encoding, Hmac};
+use redrive_core::book::connectors::webhook::{Algorithm, Encoding, Hmac};
 use ring::hmac;
 
 use super::claim::{Claim, Distrust, from_hex, only, to_hex};

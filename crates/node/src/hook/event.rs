@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use redrive_core::book::model::Scheme;
+use redrive_core::book::connectors::webhook::Scheme;
 use redrive_core::book::source_template::{Material, Picked, SourceTemplate};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{

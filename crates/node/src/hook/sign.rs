@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive_core::book::model::Scheme;
+use redrive_core::book::connectors::webhook::Scheme;
 use redrive_core::time::Timestamp;
 
 use super::claim::{signature, to_hex};

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
+use redrive_core::book::connectors::built_in;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, Text};
 
@@ -13,7 +14,7 @@ fn hook(webhook: &str, more: &str) -> Hook {
     let text = format!(
         "version: 1\nsecrets: {{ k: {{ env: K }} }}\nsources:\n  s:\n    webhook: {{ {webhook}, secret: k }}\n{more}"
     );
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems));
     Hook::new("s", &book.sections().sources["s"].value).expect("a webhook")
 }
@@ -383,7 +384,7 @@ fn counts_outlive_a_change_of_the_book() {
         let text = format!(
             "version: 1\nsecrets: {{ k: {{ env: K }} }}\nsources:\n  {source}:\n    webhook: {{ scheme: github, secret: k }}\n    type: a\n"
         );
-        std::sync::Arc::new(redrive_core::book::read(&text).book.expect("a book"))
+        std::sync::Arc::new(redrive_core::book::read(&text, built_in()).book.expect("a book"))
     };
     let hooks = Hooks::new(&book("a"));
     hooks.get("a").expect("it is there").tally.count(Answered::Accepted, at(1));

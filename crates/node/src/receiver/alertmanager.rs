@@ -100,12 +100,13 @@ fn label_name(name: &str) -> String {
 mod tests {
     use super::super::notice_test::notice;
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     fn alerts(stage: Stage, repeat: &str) -> Vec<Value> {
         let text = format!(
             "version: 1\nalerts: [{{ name: breaker-open, when: breaker_open, severity: critical, repeat: {repeat} }}]\n"
         );
-        let book = redrive_core::book::read(&text).book.expect("a book");
+        let book = redrive_core::book::read(&text, built_in()).book.expect("a book");
         let message = message(&notice(stage), &Repeats::of(book.sections()));
         serde_json::from_slice(&message.body).expect("a list")
     }

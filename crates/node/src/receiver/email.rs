@@ -20,7 +20,7 @@ use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, Certific
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
 use redrive_core::alerts::notice::Notice;
-use redrive_core::book::model::{Email, Smtp, SmtpPrivacy};
+use redrive_core::book::connectors::email::{Email, Smtp, SmtpPrivacy};
 use redrive_core::engine::{Call, Ending};
 use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::text::show_duration;
@@ -59,7 +59,7 @@ impl Mail {
         whose: Whose,
         pool: Arc<Pool>,
     ) -> Result<Self, AddressError> {
-        let Email { to, from, smtp } = email;
+        let Email { to, from, smtp, .. } = email;
         Ok(Self {
             from: from.parse()?,
             to: to.parse()?,
@@ -273,6 +273,8 @@ mod tests {
             to: "ops@example.test".to_owned(),
             from: "redrive@example.test".to_owned(),
             smtp: Smtp::parse("smtp://127.0.0.1:2525").expect("a server"),
+            network: Network::Public,
+            secret: None,
         };
         let whose = Whose { network: Network::Public, place: "receiver ops, line 3".to_owned() };
         let mail =

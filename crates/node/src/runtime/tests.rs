@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::{Bounds, Call, Ending, Load, Page};
 use redrive_core::event::easy::{Easy, parse_easy};
 use redrive_core::event::{Event, HeaderList};
@@ -211,7 +212,7 @@ impl Bench {
 }
 
 fn book() -> RuleBook {
-    let reading = redrive_core::book::read(BOOK);
+    let reading = redrive_core::book::read(BOOK, built_in());
     reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
 }
 

@@ -49,6 +49,10 @@ impl Program {
 }
 
 impl SecretSource for Program {
+    fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
+        self.words.is_empty().then_some(Err(SecretError::NoCommand))
+    }
+
     fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
         Box::pin(self.run())
     }

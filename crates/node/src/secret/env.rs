@@ -11,6 +11,10 @@ use super::{SecretError, SecretSource, SecretValues};
 pub(super) struct Variable(pub(super) String);
 
 impl SecretSource for Variable {
+    fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
+        Some(read(&self.0))
+    }
+
     fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
         Box::pin(std::future::ready(read(&self.0)))
     }

@@ -41,6 +41,10 @@ impl Watched {
 }
 
 impl SecretSource for Watched {
+    fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
+        Some(read(&self.path).map(|(values, _)| values))
+    }
+
     fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
         Box::pin(async move {
             let path = Arc::clone(&self.path);

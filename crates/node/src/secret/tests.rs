@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use redrive_core::book::connectors::built_in;
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;
 
 fn book_of(text: &str) -> RuleBook {
-    let reading = redrive_core::book::read(text);
+    let reading = redrive_core::book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
 }
 
@@ -172,7 +173,7 @@ const VAULT: &str = "key-vault: \"https://v.test/s\"";
 /// Secrets of a vault, and the news of them.
 fn kept_in(vault: &Arc<Vault>, book: &Arc<RuleBook>) -> (Secrets, Arc<Mutex<Vec<News>>>) {
     let vault = Arc::clone(vault);
-    let open = Box::new(move |_: &SecretFrom| Arc::clone(&vault) as Arc<dyn SecretSource>);
+    let open = Box::new(move |_: &Endpoint| Arc::clone(&vault) as Arc<dyn SecretSource>);
     let secrets = Secrets::opened_by(book, open);
     let news = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&news);
@@ -365,7 +366,7 @@ services:
       push: {{ target: {{ http: \"http://h/\", secret: good }}, events: [a.b] }}
 "
     ));
-    let told = Secrets::check(&book).into_iter().map(|problem| {
+    let told = Secrets::check(&book, Drivers::built_in()).into_iter().map(|problem| {
         let Problem { severity, code, span, message, help: _ } = problem;
         format!("{} {severity} {code}: {message}", span.position).replace(&missing, "FILE")
     });

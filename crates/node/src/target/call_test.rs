@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::{Call, CallId, QueueName, Waiting};
 use redrive_core::event::idempotency::delivery_id;
@@ -34,7 +35,7 @@ pub(crate) fn call_retried(retry: &str, timeout: &str, deliveries: Vec<Waiting>)
 }
 
 pub(crate) fn book_of(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
 }
 

@@ -17,7 +17,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::book::model::{Network, ProcessLimits};
+use redrive_core::book::connectors;
+use redrive_core::book::connectors::exec::{Exec, Input};
+use redrive_core::book::model::Network;
 use redrive_core::engine::worker::Report;
 use redrive_core::engine::{Call, Ending, Waiting};
 use redrive_core::event::idempotency::webhook_id;
@@ -26,6 +28,7 @@ use serde_json::{Map, Value};
 
 use super::Target;
 use super::http::{InvalidAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
+use crate::connectors::{Driver, Make, settings};
 use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
 
 /// How long whatever `on_timeout` names may take.
@@ -45,15 +48,6 @@ pub(super) struct ExecTarget {
     setting: Setting,
     on_timeout: Option<Cancel>,
     pool: Arc<Pool>,
-}
-
-/// What a program gets on its standard input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input {
-    /// The whole event as JSON.
-    Structured,
-    /// Its data alone.
-    Data,
 }
 
 /// Where a program runs.
@@ -80,16 +74,24 @@ pub(super) struct ExecOptions {
     pub(super) place: String,
 }
 
+/// How it is made.
+pub(crate) const DRIVER: Driver = Driver {
+    connector: &connectors::exec::TARGET,
+    make: Make::Target(|endpoint, site| {
+        let options = ExecOptions {
+            supervisor: site.supervisor.clone(),
+            pool: Arc::clone(site.pool),
+            place: site.place.clone(),
+        };
+        Ok(Arc::new(ExecTarget::new(settings(endpoint), options)?))
+    }),
+};
+
 impl ExecTarget {
-    pub(super) fn new(
-        words: &[String],
-        format: Option<&str>,
-        process: &ProcessLimits,
-        options: ExecOptions,
-    ) -> Result<Self, InvalidAddress> {
+    pub(super) fn new(settings: &Exec, options: ExecOptions) -> Result<Self, InvalidAddress> {
         let ExecOptions { supervisor, pool, place } = options;
         let usual = Limits::default();
-        let on_timeout = match process.on_timeout.as_slice() {
+        let on_timeout = match settings.on_timeout.as_slice() {
             [] => None,
             [address] if address.starts_with("http://") || address.starts_with("https://") => {
                 let options = WireOptions { permits: 1, network: Network::Private, place };
@@ -99,21 +101,21 @@ impl ExecTarget {
         };
         Ok(Self {
             supervisor,
-            words: words.to_vec(),
-            input: if format == Some("data") { Input::Data } else { Input::Structured },
+            words: settings.command.clone(),
+            input: settings.input,
             limits: Limits {
-                spawn: process.spawn_limit.as_ref().map_or(usual.spawn, |at| at.value),
+                spawn: settings.spawn_limit.unwrap_or(usual.spawn),
                 time: usual.time,
-                grace: process.grace.unwrap_or(usual.grace),
-                memory_bytes: process.memory_bytes,
-                output_bytes: process
+                grace: settings.grace.unwrap_or(usual.grace),
+                memory_bytes: settings.memory_bytes,
+                output_bytes: settings
                     .output_bytes_max
                     .map_or(usual.output_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             },
             setting: Setting {
-                folder: process.folder.clone(),
-                env: process.env.clone(),
-                inherit: process.inherit.clone(),
+                folder: settings.folder.clone(),
+                env: settings.env.clone(),
+                inherit: settings.inherit.clone(),
             },
             on_timeout,
             pool,

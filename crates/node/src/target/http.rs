@@ -28,6 +28,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use redrive_core::book::connectors::{self, http::Http};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::policy::answer::{CallPart, Reply, Seen};
@@ -39,17 +40,18 @@ use self::failure::Failure;
 use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, timed_out};
 use self::sign::{Signer, Unsigned};
 use super::Target;
+use crate::connectors::{Driver, Make, settings};
 use redrive::clock::wall_clock;
 use redrive::http::answer::reply;
 
 pub use self::address::InvalidAddress;
 pub(crate) use self::elsewhere::Elsewhere;
 pub use self::pool::Pool;
-pub use self::request::Form;
 pub(super) use self::request::{place_in_trace, structured, trace_state};
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
+pub use redrive_core::book::connectors::http::Form;
 
 /// Posts events to one address.
 pub struct HttpTarget {
@@ -82,6 +84,22 @@ pub enum InvalidTarget {
     #[error(transparent)]
     Address(#[from] InvalidAddress),
 }
+
+/// How it is made.
+pub(crate) const DRIVER: Driver = Driver {
+    connector: &connectors::http::TARGET,
+    make: Make::Target(|endpoint, site| {
+        let Http { address, form, secret, network } = settings(endpoint);
+        let options = HttpOptions {
+            form: *form,
+            signing: site.signing(secret.as_ref())?,
+            permits: site.permits,
+            network: *network,
+            place: site.place.clone(),
+        };
+        Ok(Arc::new(HttpTarget::new(address, options, Arc::clone(site.pool))?))
+    }),
+};
 
 impl HttpTarget {
     /// A target that shares its connections with all others of the pool.

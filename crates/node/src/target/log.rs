@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::future::Future;
 use std::io::{self, Write};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
+use redrive_core::book::connectors;
 use redrive_core::engine::{Call, Ending, Waiting};
 use redrive_core::limits::DURATION_MAX;
 use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::Target;
+use crate::connectors::{Driver, Make};
 
 /// The part of the data that a line shows, in characters.
 const DATA_SHOWN_MAX: usize = 120;
@@ -40,6 +42,15 @@ struct Lines {
     text: String,
     written: oneshot::Sender<io::Result<()>>,
 }
+
+/// How it is made: all of a process print through one.
+pub(crate) const DRIVER: Driver = Driver {
+    connector: &connectors::log::TARGET,
+    make: Make::Target(|_, _| {
+        static STDOUT: LazyLock<Arc<LogTarget>> = LazyLock::new(|| Arc::new(LogTarget::stdout()));
+        Ok(Arc::clone(&*STDOUT) as Arc<dyn Target>)
+    }),
+};
 
 impl LogTarget {
     /// Prints to standard output.

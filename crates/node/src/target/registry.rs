@@ -8,19 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
-use redrive_core::book::built_in::Edge;
-use redrive_core::book::model::{self, ChannelEntry, ReceiverKind, ServiceEntry, TargetKind};
+use redrive_core::book::model::{self, ChannelEntry, ServiceEntry};
+use redrive_core::book::own_book::OWN_SERVICE;
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
 
 use super::Target;
-use super::exec::{ExecOptions, ExecTarget};
-use super::http::{Form, HttpOptions, HttpTarget, Pool, Signing, check_secret};
-use super::log::LogTarget;
-use crate::built_in::BUILT_IN;
-use crate::receiver;
-use crate::secret::{Secrets, read_now};
+use super::http::Pool;
+use crate::connectors::{Drivers, Site};
+use crate::secret::Secrets;
 use crate::tls::Roots;
 use redrive::process::Supervisor;
 
@@ -28,8 +25,8 @@ use redrive::process::Supervisor;
 #[derive(Clone)]
 pub struct Targets {
     by_queue: BTreeMap<QueueName, Arc<dyn Target>>,
+    drivers: Drivers,
     pool: Arc<Pool>,
-    log: Option<Arc<LogTarget>>,
     supervisor: Supervisor,
 }
 
@@ -40,59 +37,36 @@ impl Targets {
     pub fn new(book: &RuleBook, secrets: &Secrets, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
         let mut targets = match previous {
             Some(previous) => Self { by_queue: BTreeMap::new(), ..previous.clone() },
-            None => Self::none(Arc::new(Pool::new(Roots::System)), Supervisor::new()),
+            None => Self::none(Drivers::built_in(), Arc::new(Pool::new(Roots::System)), Supervisor::new()),
         };
         let mut problems = Vec::new();
-        for service in &book.sections().services {
-            let own = std::iter::once(None);
-            for channel in own.chain(service.channels.iter().map(Some)) {
-                let queue = QueueName {
-                    service: service.name.clone(),
-                    channel: channel.map(|channel| channel.name.clone()),
-                };
-                match targets.make(book, service, channel, secrets) {
-                    Ok(target) => drop(targets.by_queue.insert(queue, target)),
-                    // A channel without a target of its own has its service's problem over again.
-                    Err(problem) if problems.contains(&problem) => {}
-                    Err(problem) => problems.push(problem),
-                }
-            }
-        }
-        targets.add_receivers(book, secrets, &mut problems);
-        if problems.is_empty() { Ok(targets) } else { Err(problems) }
-    }
-
-    /// Adds a target for each of those whom the book tells of alerts.
-    fn add_receivers(&mut self, book: &RuleBook, secrets: &Secrets, problems: &mut Vec<Problem>) {
+        let services = book.sections().services.iter().flat_map(|service| {
+            std::iter::once((service, None))
+                .chain(service.channels.iter().map(move |one| (service, Some(one))))
+        });
         let own = book.own().into_iter().flat_map(|own| &own.sections().services);
-        for (service, channel) in
-            own.flat_map(|service| service.channels.iter().map(move |one| (service, one)))
-        {
-            let (Some(at), Some(target)) =
-                (book.sections().receivers.get(channel.name.as_str()), channel.target.as_ref())
-            else {
-                continue;
+        let receivers =
+            own.flat_map(|service| service.channels.iter().map(move |channel| (service, Some(channel))));
+        for (service, channel) in services.chain(receivers) {
+            let queue = QueueName {
+                service: service.name.clone(),
+                channel: channel.map(|channel| channel.name.clone()),
             };
-            let place = format!("receiver {}, line {}", channel.name, at.span.position.line);
-            let signs = matches!(at.value.kind, ReceiverKind::Webhook(_));
-            let checked = if signs { signing(book, target, secrets).map(drop) } else { Ok(()) };
-            let made = checked.and_then(|()| {
-                let made = receiver::target(book, &at.value, place, secrets, &self.pool);
-                made.map_err(|error| problem(target, "bad-target", error.to_string()))
-            });
-            let queue = QueueName { service: service.name.clone(), channel: Some(channel.name.clone()) };
-            match made {
-                Ok(target) => drop(self.by_queue.insert(queue, target)),
+            match targets.make(book, service, channel, secrets) {
+                Ok(target) => drop(targets.by_queue.insert(queue, target)),
+                // A channel without a target of its own has its service's problem over again.
+                Err(problem) if problems.contains(&problem) => {}
                 Err(problem) => problems.push(problem),
             }
         }
+        if problems.is_empty() { Ok(targets) } else { Err(problems) }
     }
 
-    /// None yet, over those connections and with that hand for programs: the targets of a first book are made
+    /// None yet, of those drivers, over those connections and with that hand for programs: the targets of a first book are made
     /// after these.
     #[must_use]
-    pub fn none(pool: Arc<Pool>, supervisor: Supervisor) -> Self {
-        Self { by_queue: BTreeMap::new(), pool, log: None, supervisor }
+    pub fn none(drivers: &Drivers, pool: Arc<Pool>, supervisor: Supervisor) -> Self {
+        Self { by_queue: BTreeMap::new(), drivers: drivers.clone(), pool, supervisor }
     }
 
     /// Ends the programs that run, within that time; no more are started.
@@ -121,61 +95,30 @@ impl Targets {
     }
 
     fn make(
-        &mut self,
+        &self,
         book: &RuleBook,
         service: &ServiceEntry,
         channel: Option<&ChannelEntry>,
         secrets: &Secrets,
     ) -> Result<Arc<dyn Target>, Problem> {
         let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
-        match &target.kind {
-            TargetKind::Log => {
-                let log = self.log.get_or_insert_with(|| Arc::new(LogTarget::stdout()));
-                Ok(Arc::clone(log) as Arc<dyn Target>)
-            }
-            TargetKind::Http(address) => {
-                let options = HttpOptions {
-                    form: target.format.as_deref().and_then(Form::from_word).unwrap_or_default(),
-                    signing: signing(book, target, secrets)?,
-                    permits: permits(book, service, channel),
-                    network: target.network,
-                    place: place(service, channel, target),
-                };
-                let made = HttpTarget::new(address, options, Arc::clone(&self.pool));
-                let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
-                Ok(Arc::new(made))
-            }
-            TargetKind::Exec(words) => {
-                let options = ExecOptions {
-                    supervisor: self.supervisor.clone(),
-                    pool: Arc::clone(&self.pool),
-                    place: place(service, channel, target),
-                };
-                let made = ExecTarget::new(words, target.format.as_deref(), &target.process, options);
-                let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
-                Ok(Arc::new(made))
-            }
-            TargetKind::Ntfy(_)
-            | TargetKind::Smtp(_)
-            | TargetKind::Kafka(_)
-            | TargetKind::RedisStream(_)
-            | TargetKind::Sqs(_)
-            | TargetKind::ServiceBus(_) => {
-                let missing = BUILT_IN.problem(Edge::Target, target.kind.as_str(), target.span);
-                Err(missing.expect("the table has no kind that cannot be made"))
+        let site = Site {
+            drivers: &self.drivers,
+            sections: book.sections(),
+            secrets,
+            pool: &self.pool,
+            supervisor: &self.supervisor,
+            permits: permits(book, service, channel),
+            place: place(service, channel, target),
+        };
+        match self.drivers.target(&target.endpoint, &site) {
+            Some(made) => made.map_err(|error| problem(target, "bad-target", error.to_string())),
+            None => {
+                let missing = book.connectors().missing(target.endpoint.connector, target.span);
+                Err(missing.expect("whatever is in the table can be made"))
             }
         }
     }
-}
-
-/// How calls to a target are signed. A value that can be looked at now must be one that can sign.
-fn signing(book: &RuleBook, target: &model::Target, secrets: &Secrets) -> Result<Option<Signing>, Problem> {
-    let Some(name) = &target.secret else { return Ok(None) };
-    let at = book.sections().secrets.get(name);
-    if let Some(Ok(values)) = at.and_then(|at| read_now(&at.value.from)) {
-        check_secret(&values).map_err(|error| problem(target, "bad-target", error.to_string()))?;
-    }
-    Ok(Some(Signing::new(secrets.clone(), name)))
 }
 
 /// The calls that may be under way to a queue's target at once: its rows may depend on different things.
@@ -189,6 +132,7 @@ fn permits(book: &RuleBook, service: &ServiceEntry, channel: Option<&ChannelEntr
 fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::Target) -> String {
     let (service, line) = (&service.name, target.span.position.line);
     match channel {
+        Some(channel) if service.as_str() == OWN_SERVICE => format!("receiver {}, line {line}", channel.name),
         Some(channel) => format!("service {service}, channel {}, line {line}", channel.name),
         None => format!("service {service}, line {line}"),
     }
@@ -367,8 +311,8 @@ mod tests {
         let book = book_of(
             "version: 1\nservices:\n  a:\n    target: { exec: [work] }\n    events: [a.b]\n  b:\n    target: { http: \"http://h/\" }\n    events: [a.b]\n  c:\n    target: { log: stdout }\n    events: [a.b]\n",
         );
-        let kinds: Vec<&str> = book.sections().services.iter().map(|one| one.target.kind.as_str()).collect();
-        assert_eq!(kinds, BUILT_IN.targets);
+        let kinds: Vec<&str> = book.sections().targets().map(|target| target.endpoint.key()).collect();
+        assert_eq!(kinds, ["exec", "http", "log"]);
         assert!(Targets::new(&book, &Secrets::default(), None).is_ok());
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use serde_json::json;
 use tokio::time::{advance, pause, resume};
 
@@ -24,7 +25,7 @@ fn book(keys: &str) -> Arc<RuleBook> {
     let text = format!(
         "version: 1\nsecrets: {{ shared: {{ env: UNSET }} }}\naccess: {{ jwt: {{ {keys}, issuer: \"https://id.test\", audience: redrive }} }}\n"
     );
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     Arc::new(reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)))
 }
 
@@ -43,7 +44,7 @@ fn shared_reader(secret: &[u8]) -> (Tokens, tempfile::NamedTempFile) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), secret).expect("written");
     let text = format!("version: 1\nsecrets: {{ shared: {{ file: \"{}\" }} }}\n", file.path().display());
-    let secrets = Secrets::new(&Arc::new(redrive_core::book::read(&text).book.expect("a book")));
+    let secrets = Secrets::new(&Arc::new(redrive_core::book::read(&text, built_in()).book.expect("a book")));
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     (Tokens::new(&rules("secret: shared"), secrets, pool).expect("no address is needed"), file)
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, Guard as Peeked};
 use redrive_core::book::problem::{Problem, Severity, suggest};
-use redrive_core::book::{Reading, RuleBook, read_bytes};
+use redrive_core::book::{Reading, RuleBook, connectors, read_bytes};
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::admission::AdmissionSettings;
 use redrive_core::policy::budget::BudgetSettings;
@@ -463,7 +463,7 @@ fn read_file(path: &Path) -> Result<RuleBook, BookError> {
 }
 
 fn checked(bytes: &[u8], path: Option<&Path>) -> Result<RuleBook, BookError> {
-    let Reading { book, problems } = read_bytes(bytes);
+    let Reading { book, problems } = read_bytes(bytes, connectors::built_in());
     book.ok_or_else(|| BookError::Wrong { path: path.map(Path::to_owned), problems: problems.into_sorted() })
 }
 

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use redrive_core::alerts::notice::{Stage, Subject};
 use redrive_core::alerts::{AlertState, AlertView};
-use redrive_core::book::model::{Receiver, ReceiverKind};
+use redrive_core::book::model::Receiver;
 use redrive_core::book::own_book::OWN_SERVICE;
 use redrive_core::engine::QueueName;
 use redrive_core::engine::story::End;
@@ -192,8 +192,8 @@ fn receiver_shown(
     let counts = queue.and_then(|queue| counts.queues.get(&queue).copied()).unwrap_or_default();
     ReceiverShown {
         name: name.to_owned(),
-        kind: receiver.kind.as_str().to_owned(),
-        address: address(&receiver.kind),
+        kind: receiver.endpoint.key().to_owned(),
+        address: receiver.endpoint.profile.shown.clone(),
         hours: receiver.hours.as_ref().map(ToString::to_string),
         severity: receiver.severity.map(|severity| severity.as_str().to_owned()),
         open_now: receiver.hours.as_ref().is_none_or(|hours| hours.contain(now)),
@@ -201,33 +201,6 @@ fn receiver_shown(
         dead: counts.dead,
         last_trouble: troubles.get(name).cloned(),
     }
-}
-
-/// Where somebody is told, without what opens a door.
-fn address(kind: &ReceiverKind) -> String {
-    match kind {
-        ReceiverKind::Ntfy(address)
-        | ReceiverKind::Webhook(address)
-        | ReceiverKind::Alertmanager(address) => without_user(address),
-        // Whoever has the path of such an address may write there.
-        ReceiverKind::Slack(address) => {
-            let address = without_user(address);
-            let host_ends = address.find("://").map_or(0, |at| at + 3);
-            let path = address[host_ends..].find('/').map_or(address.len(), |at| host_ends + at);
-            format!("{}/…", &address[..path])
-        }
-        ReceiverKind::Email(email) => email.to.clone(),
-    }
-}
-
-fn without_user(address: &str) -> String {
-    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
-    let place_ends = rest.find('/').unwrap_or(rest.len());
-    let place = &rest[..place_ends];
-    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    // What follows a question mark may be a token.
-    let path = rest[place_ends..].split('?').next().unwrap_or_default();
-    format!("{scheme}://{place}{path}")
 }
 
 /// Why the last message to each receiver failed, where it did.
@@ -254,24 +227,4 @@ fn troubles(reader: &dyn Reader) -> Result<BTreeMap<String, String>, StoreError>
         }
     }
     Ok(troubles)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_shown_without_what_opens_a_door() {
-        #[rustfmt::skip]
-        let cases = [
-            (ReceiverKind::Ntfy("https://ann:pw@ntfy.test/ops".into()),              "https://ntfy.test/ops"),
-            (ReceiverKind::Webhook("https://a.test/hook?token=hunter2".into()),      "https://a.test/hook"),
-            (ReceiverKind::Alertmanager("http://127.0.0.1:9093".into()),             "http://127.0.0.1:9093"),
-            (ReceiverKind::Slack("https://hooks.slack.test/services/T0/B0/x".into()), "https://hooks.slack.test/…"),
-            (ReceiverKind::Slack("https://hooks.slack.test".into()),                 "https://hooks.slack.test/…"),
-        ];
-        for (kind, expected) in cases {
-            assert_eq!(address(&kind), expected);
-        }
-    }
 }

@@ -28,6 +28,7 @@ use super::shape::book::{
 };
 use super::shape::wanted::RuleKeys;
 use super::{App, events};
+use crate::connectors;
 use crate::letters::fields::{Fields, WrongField};
 
 /// What was made of the book that was last asked for: it stays the same until another is read.
@@ -82,7 +83,7 @@ fn shown(book: &RuleBook, text: &str, addresses: &Addresses) -> BookShown {
         hash: format!("{:016x}", book.hash()),
         path: None,
         read_at: redrive_core::time::Timestamp::EPOCH,
-        findings: lint::check_for(text.as_bytes(), &redrive_node::built_in::BUILT_IN)
+        findings: lint::check_for(text.as_bytes(), connectors::table())
             .problems
             .into_iter()
             .map(finding)

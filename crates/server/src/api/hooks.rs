@@ -25,7 +25,7 @@ use bytes::Bytes;
 use redrive::clock::wall_clock;
 use redrive::stale::Ailing;
 use redrive_core::book::RuleBook;
-use redrive_core::book::model::Scheme;
+use redrive_core::book::connectors::webhook::Scheme;
 use redrive_core::event::Event;
 use redrive_core::quota::Allowed;
 use redrive_core::text::show_duration;

@@ -17,7 +17,6 @@ use redrive_core::ids::{DependencyName, ServiceName};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
-use redrive_lab::report::explain;
 use redrive_lab::report::{self, reaction};
 use redrive_node::runtime::{Lately, Snapshot};
 use redrive_node::store::letter::LetterFilter;
@@ -158,12 +157,12 @@ fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown
     let (tally, nothing) = (look.tally_of(queue), Histogram::default());
     let took = figures.map_or(&nothing, |figures| &figures.took);
     let first = rules.first();
-    let target = first.map(|rule| &rule.target.kind);
+    let target = first.map(|rule| &rule.target.endpoint);
     ServiceShown {
         service: queue.service.to_string(),
         channel: queue.channel.as_ref().map(ToString::to_string),
         target: target
-            .map_or_else(String::new, |kind| format!("{} {}", kind.as_str(), explain::address(kind))),
+            .map_or_else(String::new, |endpoint| format!("{} {}", endpoint.key(), endpoint.profile.shown)),
         depends_on: needs.iter().map(ToString::to_string).collect(),
         health: word,
         why,

@@ -317,6 +317,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn every_scenario_of_the_examples_is_ready() {
@@ -338,7 +339,7 @@ mod tests {
     fn what_cannot_be_played_says_why() {
         let book =
             "version: 1\nservices:\n  shop: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b] }\n";
-        let book = redrive_core::book::read(book).book.expect("a book");
+        let book = redrive_core::book::read(book, built_in()).book.expect("a book");
         let arrivals = |arrivals: &str| format!("version: 1\nduration: 1h\narrivals: [{arrivals}]\n");
         let calm = |rest: &str| format!("{}{rest}", arrivals("{ type: a.b, rate: 1/s }"));
         let layer = listed(500, |n| format!("d{n}: {{}}"));
@@ -385,7 +386,7 @@ mod tests {
     fn what_is_stopped_is_told_so() {
         let book_text =
             "version: 1\nservices:\n  shop: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b] }\n";
-        let book = Arc::new(redrive_core::book::read(book_text).book.expect("a book"));
+        let book = Arc::new(redrive_core::book::read(book_text, built_in()).book.expect("a book"));
         let calm = "version: 1\nduration: 1h\narrivals: [{ type: a.b, rate: 50/s }]\n";
         let down = "dependencies: { all: { phases: [{ at: 0s, for: 1h, is: down }] } }\n";
         let flood = format!("{}{down}", calm.replace("1h", "1m").replace("50/s", "4000/s"));

@@ -31,6 +31,7 @@ use super::shape::{
     ServiceStatus, StateShown, Status, StoryShown,
 };
 use super::waits::{Hold, Waits};
+use crate::connectors;
 use crate::letters::view;
 
 /// Replays that are read at once to find the open ones.
@@ -163,9 +164,11 @@ pub(super) async fn with_lines(
 
 /// A book that held once, with its addresses as the caller may see them.
 fn as_seen_by(caller: &Caller, text: &str) -> String {
-    let addresses = book::read(text).book.map(|book| Addresses::for_caller(caller, &book));
+    let addresses =
+        book::read(text, connectors::table()).book.map(|book| Addresses::for_caller(caller, &book));
     // A later version may not read every book of an earlier one.
-    let addresses = addresses.unwrap_or_else(|| Addresses::Masked(AddressMask::of_text(text)));
+    let addresses =
+        addresses.unwrap_or_else(|| Addresses::Masked(AddressMask::of_text(text, connectors::table())));
     addresses.shown_book(text)
 }
 

@@ -41,7 +41,9 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
     let rule = rule.ok_or_else(|| {
         Refused(format!("{} has no archive: name its folder with --folder", args.rules.display()))
     })?;
-    Ok(rule.folder.into())
+    let folder = rule.endpoint.settings::<String>();
+    let folder = folder.ok_or_else(|| Refused("only an archive in a folder can be read here".to_owned()))?;
+    Ok(folder.into())
 }
 
 /// All that goes by what was typed: an id first, and a receipt if it looks like one.

@@ -20,6 +20,7 @@ use redrive_node::store::{self, DeliveryState, DeliveryView, Filter, Reader, Sto
 use super::simulate::progress::Bar;
 use super::{Refused, machine, print, print_json, read_book};
 use crate::cli::{BacktestArgs, Format};
+use crate::connectors;
 use crate::letters::filter;
 use crate::show;
 
@@ -88,7 +89,9 @@ impl<'a> Record<'a> {
             let recorded = recorded(view, first_queue(view, queues.keys()));
             while let Some(hash) = survey.wants_book(&recorded) {
                 let text = self.reader.book(hash)?;
-                let book = text.and_then(|text| redrive_core::book::read_for(&text, machine()).book);
+                let book = text.and_then(|text| {
+                    redrive_core::book::read_for(&text, connectors::table(), machine()).book
+                });
                 survey.add_book(hash, book);
             }
             survey.look(&recorded);

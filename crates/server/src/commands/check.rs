@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use redrive_core::book::problem::{Problem, Severity, Span, suggest};
 use redrive_lab::lint::{self, Checked, Lint};
-use redrive_node::built_in::BUILT_IN;
 use serde::Serialize;
 
 use super::{Refused, load, print};
 use crate::cli::{CheckArgs, CheckFormat, Deny};
+use crate::connectors;
 use crate::show::{self, style};
 
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
@@ -28,7 +28,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
                 continue;
             }
         };
-        let checked = lint::check_for(&bytes, &BUILT_IN);
+        let checked = lint::check_for(&bytes, connectors::table());
         let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
         errors += count(Severity::Error);
         warnings += count(Severity::Warning);

@@ -17,6 +17,7 @@ use super::{Refused, machine, print, print_json, read_book, service_name, wait_f
 use crate::api::shape::doctor::DoctorReport;
 use crate::cli::{DoctorArgs, Format};
 use crate::client::Ask;
+use crate::connectors;
 use crate::doctor::gather::{self, Deliveries, Rest};
 use crate::doctor::report::report;
 use crate::show;
@@ -100,7 +101,10 @@ fn book(rules: Option<&Path>, rest: &mut Rest) -> anyhow::Result<RuleBook> {
         rest.text = Some(text);
         return Ok(book);
     }
-    let book = rest.text.as_deref().and_then(|text| redrive_core::book::read_for(text, machine()).book);
+    let book = rest
+        .text
+        .as_deref()
+        .and_then(|text| redrive_core::book::read_for(text, connectors::table(), machine()).book);
     let why = "the folder does not say which rule book holds: name it with --rules";
     book.ok_or_else(|| Refused(why.to_owned()).into())
 }

@@ -7,10 +7,11 @@ use redrive_lab::scenario;
 
 use super::print_json;
 use crate::cli::{Schema, SchemaArgs};
+use crate::connectors;
 
 pub(super) fn run(args: &SchemaArgs) -> anyhow::Result<ExitCode> {
     let schema = match args.of {
-        Schema::Book => json_schema::schema(),
+        Schema::Book => json_schema::schema(connectors::table()),
         Schema::Scenario => scenario::json_schema(),
     };
     print_json(&schema)?;

@@ -39,6 +39,7 @@ use crate::api::{
     listen_behind, live,
 };
 use crate::cli::ServeArgs;
+use crate::connectors;
 use crate::demo::Demo;
 use crate::logging;
 use crate::otlp::{Exporter, Settings, SpanCounts};
@@ -146,11 +147,13 @@ fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
 }
 
 fn built_in_book() -> RuleBook {
-    redrive_core::book::read(BUILTIN_BOOK).book.expect("a book of our own, which is tested")
+    redrive_core::book::read(BUILTIN_BOOK, connectors::table())
+        .book
+        .expect("a book of our own, which is tested")
 }
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let problems = book.needs_beyond(&redrive_node::built_in::BUILT_IN);
+    let problems = book.missing();
     show_and_refuse(&problems, path, text, "needs what this build does not have")
 }
 
@@ -173,7 +176,7 @@ fn targets(
     secrets: &Secrets,
     previous: Option<&Targets>,
 ) -> anyhow::Result<Targets> {
-    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text, NOT_AS_IT_IS)?;
+    show_and_refuse(&Secrets::check(&opened.book, connectors::drivers()), path, &opened.text, NOT_AS_IT_IS)?;
     match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
@@ -282,7 +285,7 @@ fn open_data(
     pool: Pool,
 ) -> anyhow::Result<(Box<dyn Store>, Targets)> {
     let pool = Arc::new(pool);
-    let connections = |supervisor| Targets::none(Arc::clone(&pool), supervisor);
+    let connections = |supervisor| Targets::none(connectors::drivers(), Arc::clone(&pool), supervisor);
     targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
     let loss = if args.accept_loss { Loss::Accepted } else { Loss::Refused };
     let options = Options { loss, ..Options::default() };
@@ -396,7 +399,7 @@ fn counted(count: usize, what: &str) -> String {
 
 /// A line for a book that can be served and will hurt later; none for one that will not.
 fn remarks(path: &Path, text: &str) -> String {
-    let problems = lint::check(text.as_bytes()).problems;
+    let problems = lint::check(text.as_bytes(), connectors::table()).problems;
     let warnings = problems.iter().filter(|problem| problem.severity == Severity::Warning).count();
     if warnings == 0 {
         return String::new();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
-use redrive_core::book::model::TargetKind;
+use redrive_core::book::connectors::Speech;
 use redrive_core::book::problem::suggest;
 use redrive_core::book::resolve::{Origin, Resolved};
 use redrive_core::engine::story::HeldBy;
@@ -46,17 +46,10 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-const fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {
-    match taker.target.kind {
-        TargetKind::Exec(_) => AttemptKind::Process,
-        TargetKind::Http(_)
-        | TargetKind::Ntfy(_)
-        | TargetKind::Smtp(_)
-        | TargetKind::Kafka(_)
-        | TargetKind::RedisStream(_)
-        | TargetKind::Sqs(_)
-        | TargetKind::ServiceBus(_)
-        | TargetKind::Log => AttemptKind::Call,
+fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {
+    match taker.target.endpoint.connector.speech {
+        Speech::Process => AttemptKind::Process,
+        Speech::Http | Speech::HttpApi | Speech::Broker => AttemptKind::Call,
     }
 }
 

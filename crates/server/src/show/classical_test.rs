@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 use redrive_lab::scenario;
 use redrive_lab::simulate::report::DependencyReport;
 use redrive_lab::simulate::{Go, Plan, Report, run};
@@ -27,7 +28,7 @@ fn played(scenario: &str, book: &str, seed: u64) -> Report {
     let reading = scenario::read(&text);
     let scenario = reading.scenario.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems));
     let text = read(&format!("examples/scenarios/classical/books/{book}.yaml"));
-    let reading = book::read(&text);
+    let reading = book::read(&text, built_in());
     let book = Arc::new(reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems)));
     assert!(!scenario.misfits(&book).has_errors(), "{:?}", scenario.misfits(&book));
     run(&Plan { scenario: &scenario, book, seed }, &mut |_| Go::On).expect("nobody stops it")

@@ -7,6 +7,7 @@ use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::mask::AddressMask;
 use redrive_core::text::hide_passwords;
 
+use crate::connectors;
 use crate::logging;
 
 /// Longer lines are not shown: nobody could find the caret.
@@ -44,7 +45,7 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
 ///
 /// More people read logs than may know the secrets in a book's addresses.
 pub(crate) fn say(problem: &Problem, path: &Path, text: &str) {
-    let mask = AddressMask::of_text(text);
+    let mask = AddressMask::of_text(text, connectors::table());
     let (message, help) = (mask.hide(&problem.message).into_owned(), mask.hide(&problem.help).into_owned());
     let problem = Problem { message, help, ..problem.clone() };
     logging::say(format_args!("{}\n", render(&problem, path, &mask.hide_in_book(text))), || {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive_core::book::model::Missed;
+use redrive_core::book::connectors::schedule::Missed;
 use redrive_core::schedule::plan::{Act, Plan};
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;

@@ -8,9 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use redrive_core::book::connectors::built_in;
+use redrive_core::book::connectors::exec::Exec;
+use redrive_core::book::connectors::webhook::Webhook;
 use redrive_core::book::model::{
     AlertSeverity, ConsumerPattern, DaprTarget, DependencyEntry, Direction, IdempotencyBy, LetterForm, Order,
-    ReactionName, ReceiverKind, SecretFrom, SourceKind, TimeoutParts, Webhook,
+    ReactionName, TimeoutParts,
 };
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::Resolved;
@@ -19,7 +22,6 @@ use redrive_core::policy::breaker::{BreakerSettings, Count, Trip};
 use redrive_core::policy::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
 use redrive_core::text::show_duration;
 use redrive_lab::lint::check_for;
-use redrive_node::built_in::BUILT_IN;
 
 use crate::run::Folder;
 use crate::server::{Server, serve};
@@ -28,7 +30,7 @@ use crate::server::{Server, serve};
 fn a_book_that_waits_for_its_connectors_has_no_other_error() {
     let mut problems = Vec::new();
     for path in SYSTEMS.map(path) {
-        let checked = check_for(&fs::read(&path).expect("a book can be read"), &BUILT_IN);
+        let checked = check_for(&fs::read(&path).expect("a book can be read"), built_in());
         let errors = checked.problems.iter().filter(|problem| problem.severity == Severity::Error);
         let (missing, other): (Vec<_>, Vec<_>) = errors.partition(|error| error.code == "not-built-in");
         let is_example = path.starts_with(root().join("examples"));
@@ -184,7 +186,8 @@ fn the_todo_book_keeps_keys_as_long_as_kafka_and_letters_for_a_month() {
     assert!(shown.iter().all(|line| line == "keys 7d, letters 30d"), "{shown:?}");
     let source = &book.sections().sources["tasks"].value;
     assert_eq!(source.facts.redelivery.as_ref().map(|at| show_duration(at.value)).as_deref(), Some("7d"));
-    let SourceKind::Kafka { topics, .. } = &source.kind else { panic!("tasks come from Kafka") };
+    assert_eq!(source.endpoint.key(), "kafka");
+    let topics = &source.endpoint.profile.addresses;
     for (_, channel, row) in book.sections().rows() {
         let event_type = row.pattern.value.as_str();
         let called_back = event_type == "jobs.callback";
@@ -456,7 +459,7 @@ fn what_is_known_of_the_queue_and_its_consumers_is_stated() {
     assert_eq!(processor.facts.lease.as_ref().map(|at| show_duration(at.value)).as_deref(), Some("5m"));
     assert_eq!(processor.facts.broker_attempts.as_ref().map(|at| at.value), Some(3));
     assert_eq!(idempotency(&processor), "Conditional state check (dynamodb)");
-    assert_eq!(processor.target.format.as_deref(), Some("batch"), "only failed messages come back");
+    assert!(processor.target.endpoint.profile.batch.is_some(), "only failed messages come back");
     let notification = find("notification-service", "rez.message.processed");
     assert_eq!(notification.idempotency.by.value, IdempotencyBy::NotificationId);
 }
@@ -465,16 +468,13 @@ fn what_is_known_of_the_queue_and_its_consumers_is_stated() {
 fn webhooks_are_verified_ordered_and_bounded() {
     let book = book("queue-keeper");
     let sections = book.sections();
-    let SourceKind::Webhook(Webhook { scheme, secret, body_max, .. }) =
-        &sections.sources["github"].value.kind
-    else {
-        panic!("events come by webhook")
-    };
+    let Webhook { scheme, secret, body_max, .. } =
+        sections.sources["github"].value.endpoint.settings().expect("events come by webhook");
     assert_eq!((scheme.as_str(), *body_max), ("github", Some(25 << 20)));
     let secret = &sections.secrets[secret].value;
     let times = [&secret.cached, &secret.kept].map(|at| at.as_ref().map(|at| show_duration(at.value)));
     assert_eq!(times, [Some("5m".to_owned()), Some("30m".to_owned())]);
-    assert!(matches!(secret.from, SecretFrom::KeyVault(_)));
+    assert_eq!(secret.endpoint.key(), "key-vault");
     for bot in ["review-bot", "task-bot"] {
         let order = book.service(bot).and_then(|service| service.order.as_ref()).map(|at| at.value);
         assert_eq!(order, Some(Order::Session), "{bot}");
@@ -482,8 +482,8 @@ fn webhooks_are_verified_ordered_and_bounded() {
     let in_hours: Vec<_> =
         sections.receivers.iter().filter(|(_, at)| at.value.hours.is_some()).map(|(name, _)| name).collect();
     assert_eq!(in_hours, ["platform"], "the others are reached at any hour");
-    let on_call = &sections.receivers["on-call"].value.kind;
-    assert!(matches!(on_call, ReceiverKind::Webhook(_)), "a pager wakes people, a chat does not");
+    let on_call = &sections.receivers["on-call"].value.endpoint;
+    assert_eq!(on_call.key(), "webhook", "a pager wakes people, a chat does not");
 }
 
 #[test]
@@ -559,7 +559,7 @@ fn root() -> &'static Path {
 
 fn book(name: &str) -> RuleBook {
     let text = fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let reading = read(&text);
+    let reading = read(&text, built_in());
     reading.book.unwrap_or_else(|| panic!("{name}: {:#?}", reading.problems.into_sorted()))
 }
 
@@ -675,11 +675,12 @@ fn failure(kind: FailureMatch) -> String {
 
 /// The limits of a call, or of a run if the target is a program.
 fn limits(rule: &Resolved<'_>) -> String {
-    let (service, process, timeouts) = (&rule.service.name, &rule.target.process, &rule.rule.timeouts);
+    let (service, timeouts) = (&rule.service.name, &rule.rule.timeouts);
+    let process: Option<&Exec> = rule.target.endpoint.settings();
     let whole = &timeouts.whole;
     let category = timeouts.category.as_str();
-    if let Some(spawn) = &process.spawn_limit {
-        let (spawn, run) = (show_duration(spawn.value), show_duration(whole.first));
+    if let Some((process, spawn)) = process.and_then(|process| Some((process, process.spawn_limit?))) {
+        let (spawn, run) = (show_duration(spawn), show_duration(whole.first));
         let cancelled = match process.on_timeout.as_slice() {
             [] => String::new(),
             command => format!(", cancelled by {}", command.join(" ")),

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use redrive_core::book::connectors::built_in;
 use redrive_lab::lint::check_for;
-use redrive_node::built_in::BUILT_IN;
 
 use self::Evidence::{NotBuiltIn, Pair, Test};
 use crate::run::Folder;
@@ -157,15 +157,6 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a schedule: missed",                      Test(SCHEDULES, "fires_that_were_missed_while_nothing_ran_are_caught_up_as_the_book_says")),
     ("a schedule: missed_within",               Test(SCHEDULES, "fires_that_were_missed_while_nothing_ran_are_caught_up_as_the_book_says")),
     ("a schedule: data",                        Test(SCHEDULES, "a_fire_carries_the_data_of_the_book")),
-    ("a Kafka source: brokers",                 NotBuiltIn("kafka source")),
-    ("a Kafka source: topics",                  NotBuiltIn("kafka source")),
-    ("a Kafka source: group",                   NotBuiltIn("kafka source")),
-    ("a Redis stream source: url",              NotBuiltIn("redis-stream source")),
-    ("a Redis stream source: stream",           NotBuiltIn("redis-stream source")),
-    ("a Redis stream source: group",            NotBuiltIn("redis-stream source")),
-    ("an SQS source: queue",                    NotBuiltIn("sqs source")),
-    ("a Service Bus source: namespace",         NotBuiltIn("service-bus source")),
-    ("a Service Bus source: queue",             NotBuiltIn("service-bus source")),
     ("a secret: env",                           Test(SECRETS, "secrets_are_found_where_the_book_says")),
     ("a secret: file",                          Test(SECRETS, "secrets_are_found_where_the_book_says")),
     ("a secret: command",                       Test(SECRETS, "secrets_are_found_where_the_book_says")),
@@ -236,7 +227,7 @@ fn every_key_that_a_server_shows_has_a_scenario() {
             }
             NotBuiltIn(kind) => {
                 let (_, book) = NO_SUCH_TARGET.iter().find(|(name, _)| name == kind).expect("it is listed");
-                let checked = check_for(format!("version: 1\n{book}\n").as_bytes(), &BUILT_IN);
+                let checked = check_for(format!("version: 1\n{book}\n").as_bytes(), built_in());
                 assert!(checked.problems.iter().any(|problem| problem.code == "not-built-in"), "{kind}");
             }
         }

@@ -3,13 +3,15 @@
 use std::fs;
 use std::path::Path;
 
+use redrive_core::book::connectors::built_in;
+
 /// Writes the pages instead of comparing them: `REDRIVE_UPDATE=1 cargo test -p redrive-server reference`.
 #[test]
 fn the_pages_of_all_keys_are_up_to_date() {
     let server = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = server.ancestors().nth(2).expect("crates/server lies two folders down").join("docs");
     let pages = [
-        ("reference.md", redrive_lab::report::reference::reference()),
+        ("reference.md", redrive_lab::report::reference::reference(built_in())),
         ("scenario-reference.md", redrive_lab::scenario::reference::reference()),
     ];
     for (name, made) in pages {

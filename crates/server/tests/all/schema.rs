@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Problems;
 use redrive_core::book::yaml::{self, Node, Quoted};
 use redrive_lab::lint;
@@ -160,7 +161,7 @@ fn good_books_pass() {
     }
     let problems: Vec<_> = books
         .iter()
-        .filter(|(_, book)| redrive_core::book::read(book).book.is_some())
+        .filter(|(_, book)| redrive_core::book::read(book, built_in()).book.is_some())
         .filter_map(|(name, book)| checker.problem(book).map(|problem| format!("{name}: {problem}")))
         .collect();
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
@@ -210,7 +211,7 @@ fn every_form_of_a_value_passes_or_not() {
     for (name, book, expected) in cases {
         let problem = checker.problem(&book);
         assert_eq!(problem.is_none(), expected, "{name}: {}", problem.unwrap_or_default());
-        let reading = redrive_core::book::read(&book);
+        let reading = redrive_core::book::read(&book, built_in());
         let form = ["undefined-name", "bad-name"];
         let refused = reading.problems.into_sorted().iter().any(|problem| !form.contains(&problem.code));
         assert!(

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use redrive_core::book::connectors::built_in;
 use redrive_lab::lint::check_for;
-use redrive_node::built_in::BUILT_IN;
 use serde_json::Value;
 
 /// The longest source file; beyond it a reader loses the thread.
@@ -186,7 +186,7 @@ fn every_folder_that_the_architecture_names_exists() {
 fn every_rule_book_in_docs_and_examples_can_be_served() {
     let mut problems = Vec::new();
     let mut check = |name: String, book: &str| {
-        for problem in check_for(book.as_bytes(), &BUILT_IN).problems {
+        for problem in check_for(book.as_bytes(), built_in()).problems {
             if problem.severity == redrive_core::book::problem::Severity::Error {
                 problems.push(format!("{name}: {}: {}", problem.span.position, problem.message));
             }

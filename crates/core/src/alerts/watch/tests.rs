@@ -16,6 +16,7 @@ use super::super::trouble::Troubles;
 use super::super::view::AlertState;
 use super::Watch;
 use crate::book::RuleBook;
+use crate::book::connectors::built_in;
 use crate::engine::{DependencyView, QueueName};
 use crate::figures::{Figures, Tally};
 use crate::ids::{ChannelName, DependencyName, ServiceName};
@@ -37,7 +38,7 @@ struct World {
 }
 
 fn book(text: &str) -> RuleBook {
-    let reading = crate::book::read(&format!("version: 1\n{text}"));
+    let reading = crate::book::read(&format!("version: 1\n{text}"), built_in());
     reading.book.unwrap_or_else(|| panic!("no book: {:?}\n{text}", reading.problems))
 }
 

@@ -1,15 +1,14 @@
 //! Lowers alerts and receivers, and checks what no single key can show: what an alert needs beside its name in
-//! the catalog, what a level has no figures for, and what belongs to mail alone.
+//! the catalog, and what a level has no figures for.
 
 use std::collections::BTreeMap;
 
-use super::{Lowering, at, duration_of, excluded, name_at, text_of, texts};
+use super::{Lowering, at, duration_of, name_at, text_of, texts};
 use crate::alerts::Concerns;
 use crate::alerts::catalog::{self, CatalogAlert};
+use crate::book::connectors::Edge;
 use crate::book::expression::{Condition, Grouping, Hours, Metric};
-use crate::book::model::{
-    Alert, AlertSeverity, At, Email, Layer, Network, Receiver, ReceiverKind, Sections, Smtp, Switch,
-};
+use crate::book::model::{Alert, AlertSeverity, At, Layer, Receiver, Sections, Switch};
 use crate::book::problem::Problems;
 use crate::book::yaml::Node;
 
@@ -61,65 +60,14 @@ impl Lowering<'_> {
     }
 
     fn receiver(&mut self, key: &Node, node: &Node) -> Option<Receiver> {
-        let kind = text_of(node, "ntfy")
-            .map(ReceiverKind::Ntfy)
-            .or_else(|| text_of(node, "webhook").map(ReceiverKind::Webhook))
-            .or_else(|| text_of(node, "slack").map(ReceiverKind::Slack))
-            .or_else(|| text_of(node, "alertmanager").map(ReceiverKind::Alertmanager));
-        if kind.is_some() {
-            excluded(node, &["smtp", "from"], "it belongs to `email`", self.problems);
-        }
-        if matches!(kind, Some(ReceiverKind::Slack(_))) {
-            excluded(node, &["secret"], "the address of `slack` is the secret", self.problems);
-        }
-        let kind = match kind {
-            Some(kind) => kind,
-            None => ReceiverKind::Email(self.email(key, node)?),
-        };
         let hours = node.get("hours").and_then(|n| at(n, |text| Hours::parse(text).ok()));
         Some(Receiver {
-            kind,
+            endpoint: self.connectors.read(Edge::Receiver, node, key.span, self.problems)?,
             hours: hours.map(|at| at.value),
             severity: text_of(node, "severity").as_deref().and_then(AlertSeverity::parse),
             retry: name_at(node, "retry"),
             timeout: duration_of(node, "timeout"),
-            network: match text_of(node, "network").as_deref() {
-                Some("private") => Network::Private,
-                _ => Network::Public,
-            },
-            secret: text_of(node, "secret"),
         })
-    }
-
-    fn email(&mut self, key: &Node, node: &Node) -> Option<Email> {
-        let to = text_of(node, "email")?;
-        if node.get("smtp").is_none() {
-            let message = "a receiver with `email` needs `smtp`, the server that takes the mail";
-            let help = "`smtp`: such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
-            self.problems.error("missing-key", key.span, message, help);
-        }
-        let server = node.get("smtp")?;
-        let smtp = Smtp::parse(server.text()?).ok()?;
-        self.login(server, &smtp, node.get("secret"));
-        Some(Email { from: text_of(node, "from").unwrap_or_else(|| to.clone()), to, smtp })
-    }
-
-    /// Reports a mail server that somebody logs in to without a password, and a password that nobody logs in with.
-    fn login(&mut self, server: &Node, smtp: &Smtp, secret: Option<&Node>) {
-        match (&smtp.user, secret) {
-            (Some(user), None) => {
-                let message = format!("`{user}` logs in to this mail server, and there is no password");
-                let help = "name the password with `secret`, or leave the user out of the address";
-                self.problems.error("missing-key", server.span, message, help);
-            }
-            (None, Some(secret)) => {
-                let message = "this is a password for the mail server, and nobody logs in there";
-                let help =
-                    "write the user before the host, as in smtp://user@host:587, or leave `secret` out";
-                self.problems.error("excluded-key", secret.span, message, help);
-            }
-            (Some(_), Some(_)) | (None, None) => {}
-        }
     }
 }
 
@@ -183,10 +131,11 @@ const fn cure(when: &Condition, level: Level) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use crate::book::connectors::built_in;
     use crate::book::read;
 
     fn codes(book: &str) -> Vec<&'static str> {
-        let found = read(&format!("version: 1\n{book}\n")).problems.into_sorted();
+        let found = read(&format!("version: 1\n{book}\n"), built_in()).problems.into_sorted();
         found.into_iter().map(|problem| problem.code).collect()
     }
 
@@ -253,7 +202,7 @@ mod tests {
     #[test]
     fn what_an_entry_states_holds_instead_of_the_catalog() {
         let book = "version: 1\nalerts:\n  - { use: dead-letters }\n  - { use: dead-letters, name: mine, when: dead_letters > 7, severity: warning, action: sleep, repeat: 2h, off: true }\n";
-        let book = read(book).book.expect("a good book");
+        let book = read(book, built_in()).book.expect("a good book");
         let shown: Vec<String> = book
             .sections()
             .alerts

@@ -51,6 +51,7 @@ impl Sections {
 mod tests {
     use std::time::Duration;
 
+    use crate::book::connectors::built_in;
     use crate::book::read;
     use crate::ids::DependencyName;
     use crate::policy::category::Category;
@@ -69,7 +70,7 @@ services:
 
     #[test]
     fn values_fall_from_the_dependency_over_its_kind_to_the_defaults() {
-        let book = read(BOOK).book.expect("a sound book");
+        let book = read(BOOK, built_in()).book.expect("a sound book");
         let ntfy = book.dependency_rule("ntfy").expect("the book has it");
         let policy = |rule: &crate::policy::rule::Rule| rule.reactions.policies()[0].name.to_string();
         assert_eq!(policy(&ntfy), "patient", "the defaults state it");
@@ -93,7 +94,7 @@ services:
             let text = format!(
                 "version: 1\ndefaults: {{ {defaults} }}\ndependencies: {{ d: {{ kind: webhook{own} }} }}\n"
             );
-            let book = read(&text).book.expect("a sound book");
+            let book = read(&text, built_in()).book.expect("a sound book");
             let budget = book.retry_budget(&DependencyName::new("d").expect("a name"));
             budget.map(|budget| (budget.share.to_string(), budget.at_least.to_string()))
         };
@@ -106,7 +107,7 @@ services:
 
     #[test]
     fn a_row_that_says_nothing_of_its_own_has_the_same_rule() {
-        let book = read(BOOK).book.expect("a sound book");
+        let book = read(BOOK, built_in()).book.expect("a sound book");
         let of_row = book.rule("notes", None, "note.made").expect("the row");
         assert_eq!(book.dependency_rule("ntfy").as_ref(), Some(&**of_row));
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{Known, Level, Origin, dependency_of, dependency_origin};
-use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry, TargetKind};
+use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry};
 use crate::ids::DependencyName;
 use crate::limits;
 use crate::policy::catalog::Kind;
@@ -67,7 +67,7 @@ impl Sections {
     pub(in crate::book) fn own_processes(&self) -> BTreeSet<DependencyName> {
         let is_process = |service: &ServiceEntry, channel: Option<&ChannelEntry>| {
             let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
-            matches!(target.kind, TargetKind::Exec(_))
+            target.endpoint.profile.run.is_some()
         };
         let rows = self.rows().filter(|(service, channel, _)| is_process(service, *channel));
         let names = rows.map(|(service, channel, row)| dependency_of(service, channel, row).value);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{Known, Level, Levels, Origin, Resolved};
-use crate::book::model::{At, Target, TargetKind, TimeoutParts};
+use crate::book::connectors::Speech;
+use crate::book::model::{At, Target, TimeoutParts};
 use crate::ids::Attempt;
 use crate::policy::category::Category;
 use crate::policy::rule::{GrowingTimeout, Timeouts};
@@ -43,8 +44,8 @@ pub(super) struct Owner {
 impl Owner {
     /// The target of a service or of a channel.
     pub(super) fn of(target: &Target, level: Level) -> Self {
-        let process = matches!(target.kind, TargetKind::Exec(_));
-        Self { level, process, time_limit: target.process.time_limit.clone() }
+        let run = target.endpoint.profile.run.as_ref();
+        Self { level, process: run.is_some(), time_limit: run.and_then(|run| run.time_limit.clone()) }
     }
 }
 
@@ -55,7 +56,11 @@ impl Resolved<'_> {
     pub fn answer_limit(&self, attempt: Attempt) -> Duration {
         let timeouts = &self.rule.timeouts;
         let whole = timeouts.whole.limit(attempt);
-        if self.target.kind.speaks_http() { whole.min(timeouts.headers) } else { whole }
+        if self.target.endpoint.connector.speech == Speech::Http {
+            whole.min(timeouts.headers)
+        } else {
+            whole
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The keys of alerts and receivers.
 
-use super::{Named, Object, Type, key};
+use super::{Named, Object, OneOf, Type, key};
 use crate::alerts::catalog;
+use crate::book::connectors::Edge;
 
 const SEVERITIES: &[&str] = &["warning", "medium", "high", "critical"];
 
@@ -37,7 +38,7 @@ pub(super) static ALERT: Object = Object {
         key("off", Type::Bool, "`true` leaves it in the book and watches for nothing (default false)."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// Who is told.
@@ -45,21 +46,6 @@ pub(super) static RECEIVER: Object = Object {
     name: "a receiver",
     about: "Who is told of alerts.",
     fields: &[
-        key("ntfy", Type::Url, "The address of an ntfy topic."),
-        key("webhook", Type::Url, "An address that alerts are posted to."),
-        key("email", Type::MailAddress, "A mail address."),
-        key("slack", Type::Url, "A Slack-compatible webhook."),
-        key("alertmanager", Type::Url, "The address of an Alertmanager."),
-        key(
-            "smtp",
-            Type::MailServer,
-            "With `email`, and needed there: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
-        ),
-        key(
-            "from",
-            Type::MailAddress,
-            "With `email`: the address that mail comes from (default: where it goes).",
-        ),
         key("severity", Type::Word(SEVERITIES), "Only alerts from this severity on (default: all)."),
         key("hours", Type::Hours, "Only in these hours: `Mon-Fri 09:00-17:00 Europe/Berlin`."),
         key(
@@ -68,17 +54,7 @@ pub(super) static RECEIVER: Object = Object {
             "The policy by which a message that fails is sent again (default: soon at first, then every five minutes, for a day).",
         ),
         key("timeout", Type::Duration, "How long one message may take (default 10s, with `email` 30s)."),
-        key(
-            "network",
-            Type::Word(&["public", "private"]),
-            "`private` lets the name resolve to addresses of this machine and of private networks (default public); an address written as such needs no leave.",
-        ),
-        key(
-            "secret",
-            Type::Name(Named::Secret),
-            "Shows who we are: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
-        ),
     ],
     includes: &[],
-    one_of: &["ntfy", "webhook", "email", "slack", "alertmanager"],
+    one_of: OneOf::Kinds(Edge::Receiver),
 };

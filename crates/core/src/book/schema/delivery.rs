@@ -3,7 +3,7 @@
 use super::alerting::{ALERT, RECEIVER};
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, RETRY_BUDGET_KEY, THROTTLE, TIMEOUT};
 use super::edge::{ACCESS, ARCHIVE, SECRET, SOURCE, TARGET};
-use super::{Field, Named, Need, Object, Role, Type, fact, key, required};
+use super::{Field, Named, Need, Object, OneOf, Role, Type, fact, key, required};
 use crate::limits;
 
 /// The whole book.
@@ -41,7 +41,7 @@ pub static BOOK: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// Names for an exported Dapr file.
@@ -54,7 +54,7 @@ pub(super) static DAPR_FILE: Object = Object {
         key("scopes", Type::ListOf(&Type::Text), "The app ids that the resource applies to."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// What nothing more specific says.
@@ -75,7 +75,7 @@ pub(super) static DEFAULTS: Object = Object {
         RETRY_BUDGET_KEY,
     ],
     includes: &[&RULE],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// How much may wait for a service.
@@ -101,7 +101,7 @@ pub(super) static WAITING: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// What may be said at every level: row, channel, service, dependency, defaults.
@@ -170,7 +170,7 @@ pub(super) static RULE: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// One override of the classification.
@@ -208,7 +208,7 @@ pub(super) static CLASSIFY_ROW: Object = Object {
         key("because", Type::Text, "Why."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// How a second copy of an event is recognised.
@@ -238,7 +238,7 @@ pub(super) static IDEMPOTENCY: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// Where deliveries go that failed for good.
@@ -294,7 +294,7 @@ pub(super) static DEAD_LETTER: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// What is known of the world outside.
@@ -323,7 +323,7 @@ pub(super) static FACTS: Object = Object {
         ),
     ],
     includes: &[&SOURCE_FACTS],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// What is known of a source: how its broker or sender behaves.
@@ -360,7 +360,7 @@ pub(super) static SOURCE_FACTS: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 const PATTERNS: [&str; 5] = ["event-id", "upsert", "state-check", "outbox", "nothing"];
@@ -380,7 +380,7 @@ pub(super) static IDEMPOTENT_BY: Object = Object {
         fact("store", Type::Text, "Where it keeps what it needs for that."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// A lint that is silenced, with the reason.
@@ -392,7 +392,7 @@ pub(super) static ALLOW_ROW: Object = Object {
         required("because", Type::Text, "Why it does not apply."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// One row of a service's or a channel's events.
@@ -414,7 +414,7 @@ pub(super) static EVENT_ROW: Object = Object {
         ),
     ],
     includes: &[&RULE],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// One way of a service to reach people: its own target, queue and rules.
@@ -436,7 +436,7 @@ pub(super) static CHANNEL: Object = Object {
         ),
     ],
     includes: &[&RULE],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// A service.
@@ -465,5 +465,5 @@ pub(super) static SERVICE: Object = Object {
         key("channels", Type::MapOf(&Type::Object(&CHANNEL)), "Ways with targets and rules of their own."),
     ],
     includes: &[&RULE],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };

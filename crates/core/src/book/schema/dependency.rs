@@ -1,7 +1,7 @@
 //! The keys of what guards a dependency: retry policies, breakers, timeouts, throttles.
 
 use super::delivery::RULE;
-use super::{Field, Named, Object, Type, key, required};
+use super::{Field, Named, Object, OneOf, Type, key, required};
 use crate::limits;
 use crate::policy::catalog::Kind;
 
@@ -45,7 +45,7 @@ pub(super) static POLICY: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// What opens a breaker.
@@ -72,7 +72,7 @@ pub(super) static TRIP: Object = Object {
         key("within", Type::Duration, "With `failures` and `failure_rate`: the sliding time."),
     ],
     includes: &[],
-    one_of: &["consecutive", "failures", "failure_rate"],
+    one_of: OneOf::Keys(&["consecutive", "failures", "failure_rate"]),
 };
 
 /// A circuit breaker.
@@ -119,7 +119,7 @@ pub(super) static BREAKER: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// A timeout in its long form.
@@ -149,7 +149,7 @@ pub(super) static TIMEOUT: Object = Object {
         ),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 const PERMITS: [Field; 5] = [
@@ -189,7 +189,7 @@ pub(super) static RETRY_BUDGET: Object = Object {
         key("at_least", Type::Rate, "So many retries in any case, however few the calls are (default 1/s)."),
     ],
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// The key of it.
@@ -205,7 +205,7 @@ pub(super) static THROTTLE: Object = Object {
     about: "How many calls may be under way, and how fast they may start.",
     fields: &PERMITS,
     includes: &[],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };
 
 /// How a thing of the book appears in a Dapr resiliency file.
@@ -223,7 +223,7 @@ pub(super) static DAPR_TARGET: Object = Object {
         key("actor", Type::Text, "The actor's type."),
     ],
     includes: &[],
-    one_of: &["component", "app", "actor"],
+    one_of: OneOf::Keys(&["component", "app", "actor"]),
 };
 
 /// A dependency.
@@ -241,5 +241,5 @@ pub(super) static DEPENDENCY: Object = Object {
         key("dapr", Type::Object(&DAPR_TARGET), "What it is in an exported Dapr resiliency file."),
     ],
     includes: &[&THROTTLE, &RULE],
-    one_of: &[],
+    one_of: OneOf::Nothing,
 };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dice::Dice;
+use crate::book::connectors::built_in;
 use crate::book::{self, RuleBook};
 use crate::engine::QueueName;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
@@ -165,7 +166,7 @@ impl Book {
     /// Has the real reader read it.
     pub(super) fn of(spec: Spec) -> Self {
         let text = spec.to_yaml();
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         let rules = reading.book.unwrap_or_else(|| panic!("{:?} in\n{text}", reading.problems));
         Self { rules: Arc::new(rules), spec, text }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::book;
+use crate::book::connectors::built_in;
 use crate::engine::{Death, Followers, QueueName};
 use crate::event::idempotency::delivery_id;
 use crate::event::{Incoming, parse};
@@ -89,7 +90,7 @@ fn failed() -> Outcome {
 fn worker() -> Worker {
     let text =
         "version: 1\nservices: { builder: { target: { exec: [x], output: build.result }, events: [a] } }\n";
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     let book = reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems));
     book.worker("builder", None).expect("it runs a program").clone()
 }

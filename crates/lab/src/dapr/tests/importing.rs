@@ -3,6 +3,7 @@
 use super::{ALL_DEFAULTS, TEMPLATE, joined};
 use crate::dapr::import;
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 
 fn notes(file: &str) -> String {
     joined(&import(file.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}")).notes)
@@ -109,7 +110,7 @@ dependencies:
 fn a_book_says_what_the_file_meant() {
     let imported = import(FILE.as_bytes()).expect("a file");
     assert_eq!(imported.book, BOOK);
-    assert!(book::read(&imported.book).book.is_some());
+    assert!(book::read(&imported.book, built_in()).book.is_some());
 }
 
 #[test]

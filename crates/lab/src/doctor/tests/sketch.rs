@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::doctor::{
     DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
 };
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story::{End, HeldBy, Place, Story, Told, Used, Weighed};
 use redrive_core::engine::{HeldQueue, QueueName};
@@ -61,7 +62,7 @@ impl Sketch {
 
     fn of(sections: &str) -> Self {
         let text = format!("version: 1\n{sections}");
-        let reading = book::read(&text);
+        let reading = book::read(&text, built_in());
         let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems));
         let queue = QueueState {
             name: queue(),

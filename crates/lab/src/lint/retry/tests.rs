@@ -4,6 +4,7 @@
 use super::super::{classification, criticality, deadline, timeout};
 use super::LINTS;
 use crate::lint::{Checked, Lint, check};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Severity;
 use redrive_core::policy::catalog;
 
@@ -12,7 +13,7 @@ fn families() -> impl Iterator<Item = &'static Lint> {
 }
 
 fn read(book: &str) -> Checked {
-    let checked = check(book.as_bytes());
+    let checked = check(book.as_bytes(), built_in());
     assert!(checked.book.is_some(), "no book: {:?}\n{book}", checked.problems);
     checked
 }

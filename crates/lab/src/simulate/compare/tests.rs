@@ -6,6 +6,7 @@ use super::*;
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 
 const STEPS: &str = "steps: { delays: [1s, 2s, 4s], retries: 3, jitter: none }";
 const LONG: &str = "steps: { initial: 1s, max: 30s, retries: 20, jitter: full }";
@@ -19,7 +20,7 @@ fn play(policy: &str, seed: u64) -> Report {
     let text = format!(
         "version: 1\nretry_policies:\n  {policy}\ndependencies:\n  api: {{ kind: webhook, breaker: none }}\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:9000/\" }}\n    depends_on: api\n    retry: steps\n    events: [\"orders.*\"]\n"
     );
-    let read = book::read(&text);
+    let read = book::read(&text, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{text}\n{:?}", read.problems)));
     run(&Plan { scenario: &outage(), book, seed }, &mut |_| Go::On).expect("nobody stops it")
 }

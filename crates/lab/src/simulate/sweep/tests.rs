@@ -6,12 +6,13 @@ use super::*;
 use crate::scenario;
 use crate::simulate::figures::Measured;
 use crate::simulate::{Go, Plan, run};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, patch};
 
 const BOOK: &str = "version: 1\nretry_policies:\n  steps: { initial: 1s, max: 4s, retries: 3, jitter: none }\ndependencies:\n  api: { kind: webhook, breaker: none }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: api\n    retry: steps\n    events: [\"orders.*\", { type: mail.sent, timeout: 3s }]\n  bare:\n    target: { http: \"http://127.0.0.1:9001/\" }\n    events: [bare.one]\n";
 
 fn book() -> RuleBook {
-    book::read(BOOK).book.expect("a book")
+    book::read(BOOK, built_in()).book.expect("a book")
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn each_value_is_laid_over_the_book() {
         assert_eq!(change.to_string(), expected, "{name}");
         let laid = patch::laid_over(BOOK, &change.to_string())
             .unwrap_or_else(|problems| panic!("{name}: {problems:?}"));
-        let read = book::read(&laid);
+        let read = book::read(&laid, built_in());
         assert!(read.book.is_some(), "{name}: {laid}\n{:?}", read.problems);
     }
 }
@@ -112,7 +113,7 @@ fn played(text: &str, seeds: u64) -> Swept {
     let runs = grid.iter().map(|values| {
         let laid =
             patch::laid_over(BOOK, &sweep.change(&book(), &values[0]).to_string()).expect("both are YAML");
-        let book = Arc::new(book::read(&laid).book.unwrap_or_else(|| panic!("{laid}")));
+        let book = Arc::new(book::read(&laid, built_in()).book.unwrap_or_else(|| panic!("{laid}")));
         let play = |seed| run(&Plan { scenario: &scenario, book: Arc::clone(&book), seed }, &mut |_| Go::On);
         (1..=seeds).map(|seed| Measured::of(&play(seed).expect("nobody stops it"))).collect()
     });

@@ -6,6 +6,7 @@ use super::*;
 use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, patch};
 
 fn text(inside: &str, more: &str) -> String {
@@ -22,7 +23,7 @@ fn scenario(api: &str) -> Scenario {
 }
 
 fn play(book: &str, scenario: &Scenario) -> (Report, Arc<RuleBook>) {
-    let read = book::read(book);
+    let read = book::read(book, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{book}\n{:?}", read.problems)));
     let plan = Plan { scenario, book: Arc::clone(&book), seed: 1 };
     (run(&plan, &mut |_| Go::On).expect("nobody stops it"), book)
@@ -115,7 +116,7 @@ fn full_jitter_parts_what_failed_together() {
     assert_eq!(together, 100, "all of them at once, again and again");
     assert!(parted < 40, "{parted}");
     for (jitter, report, is_found) in [("none", report, true), ("full", report_of_parted, false)] {
-        let book = book::read(&book_text(jitter)).book.expect("a book");
+        let book = book::read(&book_text(jitter), built_in()).book.expect("a book");
         let codes: Vec<&str> = verdict(&report, &book).iter().map(|finding| finding.code).collect();
         assert_eq!(codes.contains(&"no-jitter"), is_found, "{jitter}: {codes:?}");
     }
@@ -314,7 +315,7 @@ fn what_holds_for_many_dependencies_is_said_and_mended_once() {
     );
     let changed =
         patch::laid_over(&book_text, &dead.candidates[1].change.to_string()).expect("both are YAML");
-    let after = book::read(&changed).book.expect("a book");
+    let after = book::read(&changed, built_in()).book.expect("a book");
     let has_breaker =
         |name: &str| after.rule(name, None, &format!("{name}.x")).is_some_and(|rule| rule.breaker.is_some());
     assert!(names.into_iter().all(has_breaker), "{changed}");
@@ -352,7 +353,7 @@ fn very_many_troubles_of_very_many_dependencies_are_judged_at_once() {
     let budget = never.candidates.iter().find(|it| it.words().starts_with("`retry_budget: 10%` on"));
     let changed = patch::laid_over(&book_text, &budget.expect("it is tried").change.to_string())
         .expect("both are YAML");
-    let book = book::read(&changed).book.expect("a book");
+    let book = book::read(&changed, built_in()).book.expect("a book");
     let has_budget = |number: usize| {
         let name = redrive_core::ids::DependencyName::new(&name(number)).expect("a name");
         book.retry_budget(&name).is_some()

@@ -104,6 +104,7 @@ mod tests {
     use crate::scenario;
     use crate::simulate::{Go, Plan, run};
     use redrive_core::book;
+    use redrive_core::book::connectors::built_in;
 
     #[test]
     fn names_are_listed_as_a_person_would() {
@@ -126,7 +127,7 @@ mod tests {
         let scenario = "version: 1\nduration: 1s\ndependencies: { a: { calls: { b: {}, c: {} } } }\n";
         let book = "version: 1\nservices: { a: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b], facts: { rate: 1/s } } }\n";
         let scenario = scenario::read(scenario).scenario.expect("a scenario");
-        let book = Arc::new(book::read(book).book.expect("a book"));
+        let book = Arc::new(book::read(book, built_in()).book.expect("a book"));
         let report =
             run(&Plan { scenario: &scenario, book, seed: 1 }, &mut |_| Go::On).expect("nobody stops it");
         let [a, b, c] = report.dependencies.as_slice() else { panic!("{:?}", report.dependencies) };

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::Bounds;
 use redrive_core::event::attribute::EventId;
 use redrive_core::event::easy::{Easy, parse_easy};
@@ -27,7 +28,7 @@ fn book(archive: &str) -> Arc<RuleBook> {
         "version: 1\nservices:\n  a:\n    target: {{ log: stdout }}\n    events: [x.y]\n\
          breakers:\n  quick: {{ trip: {{ consecutive: 3 }}, open: 100ms, probes: 1 }}\n{archive}"
     );
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     Arc::new(reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)))
 }
 

@@ -1,6 +1,7 @@
 //! What comes from elsewhere, in all three forms.
 
 use redrive_core::book;
+use redrive_core::book::connectors::built_in;
 
 use super::*;
 use crate::letter::envelope::{envelope, tests::letter};
@@ -12,7 +13,7 @@ fn now() -> Timestamp {
 }
 
 fn read_book(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems))
 }
 

@@ -126,7 +126,13 @@ async fn sent(post: &Post, trust: Trust) -> Reply {
     };
     let smtp =
         Smtp { privacy: SmtpPrivacy::StartTls, user: None, host: "localhost".to_owned(), port: post.port };
-    let email = Email { to: "ops@a.test".to_owned(), from: "redrive@a.test".to_owned(), smtp };
+    let email = Email {
+        to: "ops@a.test".to_owned(),
+        from: "redrive@a.test".to_owned(),
+        smtp,
+        network: Network::Private,
+        secret: None,
+    };
     let whose = Whose { network: Network::Private, place: "receiver ops, line 3".to_owned() };
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
     let mail = Mail::new(&email, None, whose, pool).expect("mail");

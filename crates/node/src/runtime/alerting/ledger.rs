@@ -152,6 +152,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use redrive_core::book::connectors::built_in;
 
     const BOOK: &str = r#"version: 1
 services: { shop: { target: { log: stdout }, events: [a] } }
@@ -162,7 +163,7 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
 "#;
 
     fn book(text: &str) -> Arc<RuleBook> {
-        Arc::new(redrive_core::book::read(text).book.expect("a book"))
+        Arc::new(redrive_core::book::read(text, built_in()).book.expect("a book"))
     }
 
     fn at(secs: u64) -> Timestamp {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::built_in;
 use redrive_core::engine::{Bounds, Load, Page};
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
@@ -92,7 +93,7 @@ fn at(time: &str) -> Timestamp {
 
 fn book(sources: &str) -> Arc<RuleBook> {
     let text = format!("version: 1\nsources:\n{sources}");
-    let reading = redrive_core::book::read(&text);
+    let reading = redrive_core::book::read(&text, built_in());
     Arc::new(reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems)))
 }
 

@@ -4,10 +4,11 @@ use std::sync::atomic::AtomicU64;
 
 use super::*;
 use crate::runtime::{ChangeError, SwitchAt};
+use redrive_core::book::connectors::built_in;
 
 impl Bench {
     async fn reload(&self, text: &str) -> Result<(), ChangeError> {
-        let book = Arc::new(redrive_core::book::read(text).book.expect("a book"));
+        let book = Arc::new(redrive_core::book::read(text, built_in()).book.expect("a book"));
         let targets = Targets::all_to(&book, &(Arc::clone(&self.gate) as Arc<dyn Target>));
         self.node.change_book(book, text.into(), targets).await
     }

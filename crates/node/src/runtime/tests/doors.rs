@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use redrive_core::access::{Role, Scope};
+use redrive_core::book::connectors::built_in;
 use redrive_core::event::attribute::EventType;
 
 use super::*;
@@ -158,7 +159,7 @@ async fn events_that_somebody_wants_by_now_are_routed_page_by_page_however_many(
     };
     bench.node.submit((0..count).map(unwanted).collect()).await.expect("taken");
     let text = BOOK.replace("orders.*", "nobody.*");
-    let book = Arc::new(redrive_core::book::read(&text).book.expect("a book"));
+    let book = Arc::new(redrive_core::book::read(&text, built_in()).book.expect("a book"));
     let gate = Arc::clone(&bench.gate) as Arc<dyn Target>;
     let targets = Targets::all_to(&book, &gate);
     bench.node.change_book(book, text.as_str().into(), targets).await.expect("durable");

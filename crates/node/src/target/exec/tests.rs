@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use redrive_core::book::model::TargetKind;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -18,13 +17,12 @@ fn target(words: &[&str], keys: &str) -> ExecTarget {
         "version: 1\nservices:\n  shop:\n    target: {{ exec: {words}, {keys} }}\n    events: [orders.placed]\n"
     ));
     let target = &book.sections().services[0].target;
-    let TargetKind::Exec(words) = &target.kind else { panic!("a program") };
     let options = ExecOptions {
         supervisor: Supervisor::new(),
         pool: Arc::new(Pool::new(Roots::System)),
         place: "service shop, line 4".to_owned(),
     };
-    ExecTarget::new(words, target.format.as_deref(), &target.process, options).expect("a good target")
+    ExecTarget::new(settings(&target.endpoint), options).expect("a good target")
 }
 
 fn sh(script: &str, keys: &str) -> ExecTarget {

@@ -27,6 +27,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
+use redrive_core::book::connectors::http::Form;
 use redrive_core::engine::{Call, Waiting};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
@@ -49,31 +50,6 @@ const REDRIVE_REPLAY: HeaderName = HeaderName::from_static("redrive-replay");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
-
-/// How events are laid out in a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
-    /// Attributes are headers, the data are the body.
-    #[default]
-    Binary,
-    /// The whole event is one JSON object.
-    Structured,
-    /// A JSON list of such objects.
-    Batch,
-}
-
-impl Form {
-    /// The form by its word in a rule book.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "binary" => Some(Self::Binary),
-            "structured" => Some(Self::Structured),
-            "batch" => Some(Self::Batch),
-            _ => None,
-        }
-    }
-}
 
 /// The call does not carry what the target takes, which only a bug of ours can bring about.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::story;
 use redrive_core::engine::{
@@ -173,7 +174,7 @@ fn reply(answer: Result<(), Oops>) -> Option<Reply> {
 }
 
 fn book_of(text: &str) -> RuleBook {
-    let reading = book::read(text);
+    let reading = book::read(text, built_in());
     reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
 }
 

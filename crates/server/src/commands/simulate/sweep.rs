@@ -14,6 +14,7 @@ use super::document::Played;
 use super::{Expectations, Refused, many, put_out, read_book, read_scenario};
 use crate::cli::SimulateArgs;
 use crate::commands::machine;
+use crate::connectors;
 use crate::show;
 
 pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
@@ -50,7 +51,7 @@ fn changed(
     for (sweep, value) in sweeps.iter().zip(values) {
         text = patch::laid_over(&text, &sweep.change(book, value).to_string()).map_err(refused)?;
     }
-    let reading = read_bytes_for(text.as_bytes(), machine());
+    let reading = read_bytes_for(text.as_bytes(), connectors::table(), machine());
     let Some(changed) = reading.book else { return Err(refused(reading.problems)) };
     let misfits = scenario.misfits(&changed);
     if misfits.has_errors() {

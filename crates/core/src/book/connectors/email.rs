@@ -1,0 +1,202 @@
+//! Receivers of alerts by mail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::notify::SECRET;
+use super::reader::NETWORK;
+use super::{Connector, Edge, Profile, Reader, Settings};
+use crate::book::model::Network;
+use crate::book::schema::{Type, key};
+use crate::policy::catalog::Kind;
+
+/// The connector.
+pub static RECEIVER: Connector = Connector {
+    beside: &[
+        key(
+            "smtp",
+            Type::MailServer,
+            "With `email`, and needed there: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
+        ),
+        key(
+            "from",
+            Type::MailAddress,
+            "With `email`: the address that mail comes from (default: where it goes).",
+        ),
+        NETWORK,
+        SECRET,
+    ],
+    dependency: Some(Kind::Smtp),
+    // Mail servers take their time.
+    timeout: Some(Duration::from_secs(30)),
+    ..Connector::new(Edge::Receiver, "email", Type::MailAddress, "A mail address.", read)
+};
+
+/// Its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Email {
+    /// The mail address.
+    pub to: String,
+    /// The address that mail comes from; that of the mailbox unless the book says otherwise.
+    pub from: String,
+    /// The server that takes it.
+    pub smtp: Smtp,
+    /// What the server's name may resolve to.
+    pub network: Network,
+    /// The secret that is the password.
+    pub secret: Option<String>,
+}
+
+fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+    let to = from.own_text()?;
+    if from.node("smtp").is_none() {
+        let message = "a receiver with `email` needs `smtp`, the server that takes the mail";
+        let help = "`smtp`: such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
+        from.error("smtp", "missing-key", message, help);
+    }
+    let smtp = Smtp::parse(&from.text("smtp")?).ok()?;
+    let secret = from.text("secret");
+    match (&smtp.user, &secret) {
+        (Some(user), None) => {
+            let message = format!("`{user}` logs in to this mail server, and there is no password");
+            let help = "name the password with `secret`, or leave the user out of the address";
+            from.error("smtp", "missing-key", message, help);
+        }
+        (None, Some(_)) => {
+            let message = "this is a password for the mail server, and the address names no user";
+            let help = "write the user before the host, as in smtp://user@host:587, or leave `secret` out";
+            from.error("secret", "excluded-key", message, help);
+        }
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+    let network = from.network();
+    let profile = Profile {
+        shown: to.clone(),
+        network: Some(network),
+        secrets: secret.iter().cloned().collect(),
+        ..Profile::default()
+    };
+    let from = from.text("from").unwrap_or_else(|| to.clone());
+    Some((Arc::new(Email { to, from, smtp, network, secret }), profile))
+}
+
+/// A mail server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Smtp {
+    /// How the connection is kept private.
+    pub privacy: SmtpPrivacy,
+    /// Who logs in there; nobody does without.
+    pub user: Option<String>,
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// How the connection to a mail server is kept private.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmtpPrivacy {
+    /// It must become TLS before anything is said (`smtp://`).
+    StartTls,
+    /// It is TLS from the first byte (`smtps://`).
+    Tls,
+    /// It is not, since it does not leave the machine (`smtp://` to a loopback address).
+    Loopback,
+}
+
+/// Why a text is no address of a mail server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSmtp {
+    /// Not of that form.
+    #[error("`{text}` is no mail server")]
+    Form {
+        /// What was written.
+        text: String,
+    },
+    /// A password stands in it.
+    #[error("a password stands in this address, and goes wherever the book goes")]
+    Password,
+}
+
+impl Smtp {
+    /// Reads `smtp://user@host:587` or `smtps://user@host:465`.
+    pub fn parse(text: &str) -> Result<Self, InvalidSmtp> {
+        let form = || InvalidSmtp::Form { text: text.to_owned() };
+        let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
+        // A user may be a mail address of its own.
+        let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
+        if user.is_some_and(|user| user.contains(':')) {
+            return Err(InvalidSmtp::Password);
+        }
+        let (host, port) = split_port(place).ok_or_else(form)?;
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
+        if host.is_empty() || !host.chars().all(fits) || user == Some("") {
+            return Err(form());
+        }
+        let (privacy, usual_port) = match scheme {
+            "smtps" => (SmtpPrivacy::Tls, 465),
+            "smtp" if is_loopback(host) => (SmtpPrivacy::Loopback, 25),
+            "smtp" => (SmtpPrivacy::StartTls, 587),
+            _ => return Err(form()),
+        };
+        let port = port.map_or(Some(usual_port), |port| port.parse().ok().filter(|port| *port > 0));
+        Ok(Self {
+            privacy,
+            user: user.map(str::to_owned),
+            host: host.to_owned(),
+            port: port.ok_or_else(form)?,
+        })
+    }
+}
+
+/// Host and port; an IPv6 address stands in brackets.
+fn split_port(place: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = place.strip_prefix('[') {
+        let (host, after) = rest.split_once(']')?;
+        return match after.strip_prefix(':') {
+            Some(port) => Some((host, Some(port))),
+            None => after.is_empty().then_some((host, None)),
+        };
+    }
+    match place.split_once(':') {
+        Some((host, port)) => Some((host, Some(port))),
+        None => Some((place, None)),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_servers_are_read() {
+        let read = |text: &str| {
+            Smtp::parse(text).map(|smtp| (smtp.privacy, smtp.user.unwrap_or_default(), smtp.host, smtp.port))
+        };
+        let good =
+            |privacy, user: &str, host: &str, port| Ok((privacy, user.to_owned(), host.to_owned(), port));
+        let form = |text: &str| Err(InvalidSmtp::Form { text: text.to_owned() });
+        #[rustfmt::skip]
+        let cases = [
+            ("TLS after hello",     "smtp://ann@mail.test:2525",       good(SmtpPrivacy::StartTls, "ann", "mail.test", 2525)),
+            ("the usual port",      "smtp://mail.test",                good(SmtpPrivacy::StartTls, "", "mail.test", 587)),
+            ("TLS at once",         "smtps://ann@a.test@mail.test",    good(SmtpPrivacy::Tls, "ann@a.test", "mail.test", 465)),
+            ("this machine",        "smtp://127.0.0.1:1025",           good(SmtpPrivacy::Loopback, "", "127.0.0.1", 1025)),
+            ("this machine by v6",  "smtp://[::1]:1025",               good(SmtpPrivacy::Loopback, "", "::1", 1025)),
+            ("a password",          "smtp://ann:pw@mail.test",         Err(InvalidSmtp::Password)),
+            ("no scheme",           "mail.test:25",                    form("mail.test:25")),
+            ("another scheme",      "http://mail.test",                form("http://mail.test")),
+            ("no host",             "smtp://:25",                      form("smtp://:25")),
+            ("a path",              "smtp://mail.test/x",              form("smtp://mail.test/x")),
+            ("no such port",        "smtp://mail.test:70000",          form("smtp://mail.test:70000")),
+            ("port 0",              "smtp://mail.test:0",              form("smtp://mail.test:0")),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(read(text), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The `log` target: prints each event.
+
+use std::sync::Arc;
+
+use super::{Connector, Edge, Endpoint, Profile};
+use crate::book::schema::Type;
+
+/// The connector; it has no settings.
+pub static TARGET: Connector = Connector::new(
+    Edge::Target,
+    "log",
+    Type::Word(&["stdout"]),
+    "Prints each event; for first steps.",
+    |_| Some((Arc::new(()), profile())),
+);
+
+fn profile() -> Profile {
+    Profile { shown: "stdout".to_owned(), ..Profile::default() }
+}
+
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::new(&TARGET, Arc::new(()), profile())
+}

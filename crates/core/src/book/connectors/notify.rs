@@ -1,0 +1,111 @@
+//! Receivers of alerts that are posted to: ntfy, any webhook, Slack and Alertmanager.
+
+use std::sync::Arc;
+
+use super::reader::NETWORK;
+use super::{AddressUse, Connector, Detail, Edge, Profile, Reader, Settings, Speech};
+use crate::book::model::Network;
+use crate::book::schema::{Field, Named, Type, key};
+use crate::policy::catalog::Kind;
+
+/// An ntfy topic.
+pub static NTFY: Connector = Connector {
+    dependency: Some(Kind::Ntfy),
+    address: AddressUse::Secret,
+    ..receiver("ntfy", "The address of an ntfy topic.")
+};
+
+/// An address that notices are posted to.
+pub static WEBHOOK: Connector =
+    Connector { address: AddressUse::Secret, ..receiver("webhook", "An address that alerts are posted to.") };
+
+/// A Slack-compatible webhook, whose address is the secret.
+pub static SLACK: Connector = Connector {
+    beside: &[NETWORK],
+    address: AddressUse::Secret,
+    read: |from| read(from, host_alone),
+    ..receiver("slack", "A Slack-compatible webhook.")
+};
+
+/// An Alertmanager, which keeps a record of each thing.
+pub static ALERTMANAGER: Connector =
+    Connector { detail: Detail::Each, ..receiver("alertmanager", "The address of an Alertmanager.") };
+
+const fn receiver(name: &'static str, about: &'static str) -> Connector {
+    Connector {
+        beside: &[NETWORK, SECRET],
+        dependency: Some(Kind::Webhook),
+        speech: Speech::Http,
+        ..Connector::new(Edge::Receiver, name, Type::Url, about, |from| read(from, without_user))
+    }
+}
+
+pub(super) const SECRET: Field = key(
+    "secret",
+    Type::Name(Named::Secret),
+    "Shows who we are: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
+);
+
+/// The settings of a receiver that is posted to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// Where notices are posted to.
+    pub address: String,
+    /// What the name in the address may resolve to.
+    pub network: Network,
+    /// The secret that calls are signed with, or the bearer token.
+    pub secret: Option<String>,
+}
+
+fn read(from: &mut Reader<'_>, show: fn(&str) -> String) -> Option<(Arc<dyn Settings>, Profile)> {
+    let address = from.own_text()?;
+    let (network, secret) = (from.network(), from.text("secret"));
+    let profile = Profile {
+        shown: show(&address),
+        addresses: vec![address.clone()],
+        network: Some(network),
+        secrets: secret.iter().cloned().collect(),
+        ..Profile::default()
+    };
+    Some((Arc::new(Posted { address, network, secret }), profile))
+}
+
+/// Whoever has the path of such an address may write there.
+fn host_alone(address: &str) -> String {
+    let address = without_user(address);
+    let host_ends = address.find("://").map_or(0, |at| at + 3);
+    let path = address[host_ends..].find('/').map_or(address.len(), |at| host_ends + at);
+    format!("{}/…", &address[..path])
+}
+
+fn without_user(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    let place_ends = rest.find('/').unwrap_or(rest.len());
+    let place = &rest[..place_ends];
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    // What follows a question mark may be a token.
+    let path = rest[place_ends..].split('?').next().unwrap_or_default();
+    format!("{scheme}://{place}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::book::{connectors, read};
+
+    #[test]
+    fn addresses_are_shown_without_credentials() {
+        #[rustfmt::skip]
+        let cases = [
+            ("ntfy",         "https://ann:pw@ntfy.test/ops",              "https://ntfy.test/ops"),
+            ("webhook",      "https://a.test/hook?token=hunter2",         "https://a.test/hook"),
+            ("alertmanager", "http://127.0.0.1:9093",                     "http://127.0.0.1:9093"),
+            ("slack",        "https://hooks.slack.test/services/T0/B0/x", "https://hooks.slack.test/…"),
+            ("slack",        "https://hooks.slack.test",                  "https://hooks.slack.test/…"),
+        ];
+        for (key, address, expected) in cases {
+            let text = format!("version: 1\nreceivers: {{ r: {{ {key}: \"{address}\" }} }}\n");
+            let book = read(&text, connectors::built_in()).book.expect("a book");
+            assert_eq!(book.sections().receivers["r"].value.endpoint.profile.shown, expected);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The `schedule` source: emits events at times.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Connector, Edge, Profile, Reader, Settings};
+use crate::book::schema::{Object, OneOf, Type, key, required};
+use crate::book::source_template::SourceTemplate;
+use crate::event::attribute::{SessionKey, Subject};
+
+/// The connector.
+pub static SOURCE: Connector =
+    Connector::new(Edge::Source, "schedule", Type::Object(&SCHEDULE), "A clock.", read);
+
+/// A clock.
+static SCHEDULE: Object = Object {
+    name: "a schedule",
+    about: "Emits an event at times.",
+    fields: &[
+        required("cron", Type::Cron, "When: five fields of cron."),
+        key("zone", Type::Zone, "In which time zone (default UTC)."),
+        key(
+            "missed",
+            Type::Word(&["one", "none", "all"]),
+            "What becomes of fires that were missed while Redrive was down: the latest, none, or all (default one).",
+        ),
+        key(
+            "missed_within",
+            Type::Duration,
+            "How long ago a missed fire may be to be caught up (default 24h).",
+        ),
+        key(
+            "data",
+            Type::Json,
+            "The event's data, as JSON in quotes (default: the schedule and the fire time).",
+        ),
+    ],
+    includes: &[],
+    one_of: OneOf::Nothing,
+};
+
+/// Emits an event at times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// When.
+    pub cron: String,
+    /// Where.
+    pub zone: Option<String>,
+    /// What becomes of fires that were missed.
+    pub missed: Missed,
+    /// How long ago a missed fire may be.
+    pub missed_within: Option<Duration>,
+    /// The data of its events, as JSON.
+    pub data: Option<String>,
+}
+
+/// What becomes of fires that were missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missed {
+    /// The latest is caught up.
+    #[default]
+    One,
+    /// They are lost.
+    None,
+    /// All are caught up.
+    All,
+}
+
+fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+    from.needs_type();
+    from.exclude(&["id"], "a schedule's events are known by their fire time");
+    plain(from, "type", "bad-event-type", |_| None);
+    plain(from, "subject", "bad-template", |text| Subject::new(text).err().map(|error| error.to_string()));
+    plain(from, "session", "bad-template", |text| SessionKey::new(text).err().map(|error| error.to_string()));
+    let inner = from.inner()?;
+    let settings = Schedule {
+        cron: inner.text("cron")?,
+        zone: inner.text("zone"),
+        missed: match inner.text("missed").as_deref() {
+            Some("none") => Missed::None,
+            Some("all") => Missed::All,
+            _ => Missed::One,
+        },
+        missed_within: inner.duration("missed_within"),
+        data: inner.text("data"),
+    };
+    Some((Arc::new(settings), Profile::default()))
+}
+
+/// Reports a text that is filled in from a message, which a schedule has not, or is wrong in another way.
+fn plain(from: &mut Reader<'_>, key: &str, code: &'static str, fault: fn(&str) -> Option<String>) {
+    let Some(template) = from.text(key).and_then(|text| SourceTemplate::parse(&text).ok()) else { return };
+    let wrong = match template.literal() {
+        None => Some("a schedule has no headers and no data to fill in".to_owned()),
+        Some(text) => fault(text),
+    };
+    if let Some(message) = wrong {
+        from.error(key, code, message, "write a plain, short text");
+    }
+}
