@@ -147,21 +147,11 @@ fn scalar_schema(takes: &Type) -> Value {
         // A text may look like something else: `stage: 1`.
         Type::Text => json!({ "type": ["string", "number", "boolean"] }),
         Type::Url => text(r"^https?://[^\s/][^\s]*$", &["http://127.0.0.1:9000/events"]),
-        Type::SourceTemplate => json!({
-            "type": "string",
-            "minLength": 1,
-            "examples": ["report.daily", "github.{header.x-github-event}.{data.action}"],
-        }),
-        Type::CopyKey => json!({
-            "type": "string",
-            "minLength": 1,
-            "examples": ["data.order", "{type}/{data.order}"],
-        }),
-        Type::LetterName => json!({
-            "type": "string",
-            "minLength": 1,
-            "examples": ["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"],
-        }),
+        Type::SourceTemplate => template(&["report.daily", "github.{header.x-github-event}.{data.action}"]),
+        Type::CopyKey => template(&["data.order", "{type}/{data.order}"]),
+        Type::LetterName => {
+            template(&["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"])
+        }
         Type::Any => json!({}),
         Type::Bool => json!({ "type": "boolean" }),
         Type::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
@@ -199,6 +189,11 @@ fn scalar_schema(takes: &Type) -> Value {
         | Type::OneOrMany(_)
         | Type::ShortOrLong(..) => unreachable!("these are no single values"),
     }
+}
+
+/// A text with placeholders.
+fn template(examples: &[&str]) -> Value {
+    json!({ "type": "string", "minLength": 1, "examples": examples })
 }
 
 /// A status or a range of them, or whatever else may stand there.

@@ -212,8 +212,7 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a webhook source", "header" | "algorithm" | "encoding" | "prefix") => {
             vec![("scheme", json!("hmac"))]
         }
-        ("a receiver", "email") => vec![("smtp", json!("smtp://one.test"))],
-        ("a receiver", "smtp" | "from") => vec![("smtp", json!("smtp://one.test"))],
+        ("a receiver", "email" | "smtp" | "from") => vec![("smtp", json!("smtp://one.test"))],
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }

@@ -13,7 +13,6 @@ use redrive_core::book::model::Sections;
 use crate::archive::{Archive, ArchiveFailure, folder};
 use crate::receiver;
 use crate::secret::{self, SecretError, SecretSource, SecretValues, Secrets};
-use crate::source::Source;
 use crate::target::http::{Pool, Signing, check_secret};
 use crate::target::{Target, exec, http, log};
 use redrive::process::Supervisor;
@@ -21,13 +20,14 @@ use redrive::process::Supervisor;
 /// Why a connector cannot be made of its settings.
 pub type MakeError = Box<dyn Error + Send + Sync>;
 
+/// Makes a target, or a receiver of alerts.
+pub type MakeTarget = fn(&Endpoint, &Site<'_>) -> Result<Arc<dyn Target>, MakeError>;
+
 /// How a connector is made.
 #[derive(Clone, Copy)]
 pub enum Make {
     /// A target, or a receiver of alerts.
-    Target(fn(&Endpoint, &Site<'_>) -> Result<Arc<dyn Target>, MakeError>),
-    /// A source that pulls.
-    Source(fn(&Endpoint) -> Result<Box<dyn Source>, MakeError>),
+    Target(MakeTarget),
     /// A place where secrets are kept.
     Secret(fn(&Endpoint) -> Arc<dyn SecretSource>),
     /// A place for payloads.
@@ -118,16 +118,7 @@ impl Drivers {
     ) -> Option<Result<Arc<dyn Target>, MakeError>> {
         match self.make(endpoint)? {
             Make::Target(make) => Some(make(endpoint, site)),
-            Make::Source(_) | Make::Secret(_) | Make::Archive(_) | Make::Served => None,
-        }
-    }
-
-    /// Makes a source that pulls; none if it is served otherwise.
-    #[must_use]
-    pub fn source(&self, endpoint: &Endpoint) -> Option<Result<Box<dyn Source>, MakeError>> {
-        match self.make(endpoint)? {
-            Make::Source(make) => Some(make(endpoint)),
-            Make::Target(_) | Make::Secret(_) | Make::Archive(_) | Make::Served => None,
+            Make::Secret(_) | Make::Archive(_) | Make::Served => None,
         }
     }
 

@@ -14,7 +14,6 @@ mod outage;
 mod receiver;
 pub mod runtime;
 pub mod secret;
-pub mod source;
 pub mod store;
 pub mod target;
 pub mod tls;

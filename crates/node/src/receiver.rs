@@ -82,7 +82,7 @@ pub(crate) const EMAIL: Driver = Driver {
     make: Make::Target(|endpoint, site| {
         let email: &Email = settings(endpoint);
         let whose = Whose { network: email.network, place: site.place.clone() };
-        Ok(Arc::new(Mail::new(email, token(&email.secret, site), whose, Arc::clone(site.pool))?))
+        Ok(Arc::new(Mail::new(email, token(email.secret.as_ref(), site), whose, Arc::clone(site.pool))?))
     }),
 };
 
@@ -96,11 +96,11 @@ fn posted(
     let address =
         if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
     let whose = Whose { network: *network, place: site.place.clone() };
-    Ok(Arc::new(Posted::new(&address, dialect, token(secret, site), whose, Arc::clone(site.pool))?))
+    Ok(Arc::new(Posted::new(&address, dialect, token(secret.as_ref(), site), whose, Arc::clone(site.pool))?))
 }
 
-fn token(secret: &Option<String>, site: &Site<'_>) -> Option<Token> {
-    secret.as_ref().map(|name| Token { secrets: site.secrets.clone(), name: name.clone() })
+fn token(secret: Option<&String>, site: &Site<'_>) -> Option<Token> {
+    secret.map(|name| Token { secrets: site.secrets.clone(), name: name.clone() })
 }
 
 /// A notice in the form that is posted.

@@ -165,9 +165,9 @@ impl Validator<'_> {
         match self.connectors.field_beside(chosen, text) {
             Ok(field) => Some(field),
             Err(owners) => {
-                if let [first, others @ ..] = owners.as_slice() {
-                    let others: String = others.iter().map(|owner| format!(" and `{owner}`")).collect();
-                    let message = format!("`{text}` has no meaning here: it belongs to `{first}`{others}");
+                if !owners.is_empty() {
+                    let owners = owners.join("` and `");
+                    let message = format!("`{text}` has no meaning here: it belongs to `{owners}`");
                     self.problems.error("excluded-key", key.span, message, format!("leave `{text}` out"));
                 }
                 usual

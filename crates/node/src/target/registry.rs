@@ -111,13 +111,11 @@ impl Targets {
             permits: permits(book, service, channel),
             place: place(service, channel, target),
         };
-        match self.drivers.target(&target.endpoint, &site) {
-            Some(made) => made.map_err(|error| problem(target, "bad-target", error.to_string())),
-            None => {
-                let missing = book.connectors().missing(target.endpoint.connector, target.span);
-                Err(missing.expect("whatever is in the table can be made"))
-            }
-        }
+        let Some(made) = self.drivers.target(&target.endpoint, &site) else {
+            let missing = book.connectors().missing(target.endpoint.connector, target.span);
+            return Err(missing.expect("whatever is in the table can be made"));
+        };
+        made.map_err(|error| problem(target, "bad-target", error.to_string()))
     }
 }
 

@@ -103,6 +103,7 @@ pub enum Input {
     Data,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "other connectors may have no settings to give")]
 fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
     let output = from.text("output");
     let is_type = |text: &String| {
