@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::book::connectors::built_in;
 use bytes::Bytes;
 
 use super::*;
