@@ -66,7 +66,7 @@ fn files(folder: &Folder) -> Vec<String> {
 #[test]
 fn a_page_is_written_beside_what_is_printed() {
     let folder = folder();
-    folder.write("other.yaml", &BOOK.replace("retries: 3", "retries: 2"));
+    folder.write("other.yaml", BOOK.replace("retries: 3", "retries: 2"));
     #[rustfmt::skip]
     let cases: [(&str, &[&str]); 5] = [
         ("run",        &[]),
