@@ -184,7 +184,7 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         ("a batch of programs",        "version: 1\nservices: { s: { target: { log: stdout, batch_max: 5 }, events: [a] } }\n",
             "2:41 excluded-key: `batch_max` has no meaning here: it belongs to `http`"),
         ("a batch of one event",       "version: 1\nservices: { s: { target: { http: \"http://a.test/\", batch_max: 5 }, events: [a] } }\n",
-            "2:53 excluded-key: `batch_max` has no meaning here: it belongs to `format: batch`"),
+            "2:52 excluded-key: `batch_max` has no meaning here: it belongs to `format: batch`"),
         ("a batch of too many",        "version: 1\nservices: { s: { target: { http: \"http://a.test/\", format: batch, batch_max: 1001 }, events: [a] } }\n",
             "2:78 out-of-range: `1001` lies outside 1 to 1000"),
         ("an unknown metric",          "version: 1\nalerts: [{ when: dead_leters > 1, severity: high }]\n",
