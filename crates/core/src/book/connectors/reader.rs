@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         lower::rate_of(self.node, key)
     }
 
-    /// What a name may resolve to, by [`NETWORK`].
+    /// What a name may resolve to, by the key `network`.
     #[must_use]
     pub fn network(&self) -> Network {
         if self.says(NETWORK.key, "private") { Network::Private } else { Network::Public }
