@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use redrive_core::policy::answer::{Answer, What};
-use redrive_core::book;
+use redrive_core::book::{self, connectors};
 use redrive_core::policy::breaker::{Admission, Breaker, Count, RawBreaker, Trip};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
@@ -81,7 +81,7 @@ const LEASE: Duration = Duration::from_secs(30);
 
 impl Guard {
     fn new() -> Self {
-        let book = book::read(BOOK).book.expect("the book above is sound");
+        let book = book::read(BOOK, connectors::built_in()).book.expect("the book above is sound");
         let rule = book.rule("target", None, "called").expect("the service wants it");
         let mut rule = Rule::clone(rule);
         // The trip lies out of reach, so that the breaker stays closed however many calls fail.
