@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Connector, Edge, Profile, Reader, Run, Settings, Speech};
-use crate::book::model::At;
 use crate::book::pattern::EventPattern;
 use crate::book::schema::{Type, key};
 use crate::engine::worker;
@@ -72,8 +71,6 @@ pub struct Exec {
     pub command: Vec<String>,
     /// What it gets on standard input.
     pub input: Input,
-    /// How long a run may take.
-    pub time_limit: Option<At<Duration>>,
     /// How long starting may take.
     pub spawn_limit: Option<Duration>,
     /// What cancels it elsewhere.
@@ -116,7 +113,6 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
     let settings = Exec {
         command: from.texts("exec"),
         input: if from.says("format", "data") { Input::Data } else { Input::Structured },
-        time_limit: from.duration_at("time_limit"),
         spawn_limit: from.duration("spawn_limit"),
         on_timeout: from.texts("on_timeout"),
         output,
@@ -127,7 +123,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         env: from.map("env"),
         inherit: from.texts("inherit"),
     };
-    let run = Run { time_limit: settings.time_limit.clone(), output: settings.output.clone() };
+    let run = Run { time_limit: from.duration_at("time_limit"), output: settings.output.clone() };
     let profile = Profile { shown: settings.command.join(" "), run: Some(run), ..Profile::default() };
     Some((Arc::new(settings), profile))
 }
