@@ -416,7 +416,7 @@ impl<X> Model<X> {
     fn move_lane_on(&mut self, lane: Lane, now: Timestamp) -> Option<Waiting> {
         let members: Vec<Seq> = self.lane(lane).map(|(_, seq)| seq).collect();
         let holder = self.held.get(&lane).map(|holder| holder.letter);
-        // Whoever held it may have left it.
+        // Its holder may have left it.
         if holder.is_some_and(|holder| !members.contains(&holder)) {
             self.held.remove(&lane);
         }

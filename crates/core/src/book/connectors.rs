@@ -2,7 +2,7 @@
 //!
 //! A kind is one [`Connector`]: its key, the keys beside it, how its settings are read, and what the book, the
 //! lints, the simulator and the masks ask about it. [`Connectors`] is the table of all kinds of a build, and an
-//! argument wherever a book is read. How a connector is run is the business of whoever runs it.
+//! argument wherever a book is read. Running it is the job of another crate.
 //!
 //! Invariant: no other code asks which kind it has before it; it asks the connector and its [`Profile`].
 

@@ -377,7 +377,7 @@ impl AdmissionControl {
     /// rule with a breaker finds it closed: until then nothing else limits them, and they are counted alike. None if
     /// something limits them.
     ///
-    /// Whoever lets calls in by that reports them by [`Self::take_stock`] before it asks anything else.
+    /// A caller that admits calls by that reports them by [`Self::take_stock`] before it asks anything else.
     #[must_use]
     pub fn flows_until(&self) -> Option<Timestamp> {
         let throttle = self.throttle.flows_until(&self.settings.throttle)?;

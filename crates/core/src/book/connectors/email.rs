@@ -85,7 +85,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
 pub struct Smtp {
     /// How the connection is kept private.
     pub privacy: SmtpPrivacy,
-    /// Who logs in there; nobody does without.
+    /// The user to log in with; no login without it.
     pub user: Option<String>,
     /// The host.
     pub host: String,

@@ -70,7 +70,7 @@ fn read(from: &mut Reader<'_>, show: fn(&str) -> String) -> Option<(Arc<dyn Sett
     Some((Arc::new(Posted { address, network, secret }), profile))
 }
 
-/// Whoever has the path of such an address may write there.
+/// The path of such an address is a credential.
 fn host_alone(address: &str) -> String {
     let address = without_user(address);
     let host_ends = address.find("://").map_or(0, |at| at + 3);

@@ -19,7 +19,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// It waits for its turn, which comes at once if nobody else is there, or only a dead one behind it.
+    /// It waits for its turn, which comes at once if the session is empty or has only a dead one behind it.
     pub(super) fn join(
         &mut self,
         lane: Lane,
