@@ -1,0 +1,14 @@
+/**
+ * Runs the test files, two at a time: each has a server, a service and a browser of its own, and mostly waits for them.
+ *
+ *   node e2e/support/run.js FILE...
+ */
+
+import { run } from "node:test";
+import { resolve } from "node:path";
+
+import report from "./reporter.js";
+
+const tests = run({ files: process.argv.slice(2).map((file) => resolve(file)), concurrency: 2 });
+tests.on("test:fail", () => (process.exitCode = 1));
+tests.compose(report).pipe(process.stdout);
