@@ -100,7 +100,7 @@ pub struct QueueFigures {
     pub codes: BTreeMap<Arc<str>, u64>,
     /// How long attempts took.
     pub took: Histogram,
-    /// The same, fine enough for a limit to be held against it.
+    /// The same, fine enough for quantiles.
     pub took_finely: Sketch,
     /// How long deliveries waited for their first attempt.
     pub waited: Histogram,
@@ -117,7 +117,7 @@ pub struct DependencyFigures {
     pub tally: Tally,
     /// How long they took.
     pub took: Histogram,
-    /// The same, fine enough for a limit to be held against it.
+    /// The same, fine enough for quantiles.
     pub took_finely: Sketch,
     /// How calls went by how many were under way at once: ranges as in [`BESIDE_BOUNDS`].
     pub beside: [Beside; BESIDE_BOUNDS.len() + 1],

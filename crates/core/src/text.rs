@@ -89,8 +89,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(InvalidQuantity::NoTimeUnit { text: text.to_owned() });
     }
-    if let Some(iso) = text.strip_prefix(['P', 'p']) {
-        return Err(InvalidQuantity::IsoDuration { text: text.to_owned(), example: plain_duration(iso) });
+    if is_iso_duration(text) {
+        let example = plain_duration(&text[1..]);
+        return Err(InvalidQuantity::IsoDuration { text: text.to_owned(), example });
     }
     let mut rest = text;
     let mut total_nanos: f64 = 0.0;
@@ -118,6 +119,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     // Ten years are 3 × 10^17 ns: beyond what f64 holds exactly, but every unit sum below a month is.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded just above")]
     Ok(Duration::from_nanos(total_nanos.round() as u64))
+}
+
+/// Whether a text is written like a duration of ISO 8601, such as `PT10S` or `P1DT2H`.
+#[must_use]
+pub fn is_iso_duration(text: &str) -> bool {
+    let Some(parts) = text.strip_prefix(['P', 'p']) else { return false };
+    let is_part =
+        |c: char| c.is_ascii_digit() || matches!(c, '.' | ',') || "ymwdths".contains(c.to_ascii_lowercase());
+    parts.trim_start_matches(['T', 't']).starts_with(|c: char| c.is_ascii_digit())
+        && parts.chars().all(is_part)
 }
 
 /// What stands behind the `P` of an ISO 8601 duration, as [`parse_duration`] reads it.
@@ -483,7 +494,25 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in ["", "s", "5x", "-5s", "5s5s", "30m1h", "5 s", ".5s", "5.s", "1e3s", "ms", "５s"] {
+        for text in [
+            "",
+            "s",
+            "5x",
+            "-5s",
+            "5s5s",
+            "30m1h",
+            "5 s",
+            ".5s",
+            "5.s",
+            "1e3s",
+            "ms",
+            "５s",
+            "PP",
+            "P",
+            "PT",
+            "Patient",
+            "permanent",
+        ] {
             assert!(matches!(parse_duration(text), Err(InvalidQuantity::NoDuration { .. })), "{text:?}");
         }
         assert!(matches!(parse_duration("30"), Err(InvalidQuantity::NoTimeUnit { .. })));
@@ -492,7 +521,7 @@ mod tests {
             ("PT10S",            "`PT10S` is an ISO 8601 duration: write 10s"),
             ("P1DT2H",           "`P1DT2H` is an ISO 8601 duration: write 1d2h"),
             ("P3M",              "`P3M` is an ISO 8601 duration: write a number and a unit, such as 10s or 1h30m"),
-            ("PP",               "`PP` is an ISO 8601 duration: write a number and a unit, such as 10s or 1h30m"),
+            ("pt1.5h",           "`pt1.5h` is an ISO 8601 duration: write 1.5h"),
         ];
         for (text, message) in iso {
             assert_eq!(parse_duration(text).map_err(|error| error.to_string()), Err(message.to_owned()));

@@ -600,9 +600,7 @@ fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
         }
     };
     let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
-    let not_started =
-        |error: std::io::Error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() };
-    spawned.map(drop).map_err(not_started)
+    spawned.map(drop).map_err(|error| StoreError::NoThread { reason: error.to_string() })
 }
 
 /// The engine, in a task of its own.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::problem::suggest;
 use crate::alerts::{Concerns, Lasts, Trouble};
 use crate::limits;
-use crate::text::{self, Rate, Share};
+use crate::text::{self, InvalidQuantity, Rate, Share};
 use crate::time::Timestamp;
 
 /// When an alert is raised.
@@ -245,6 +245,9 @@ pub enum InvalidCondition {
         /// The word before it.
         word: &'static str,
     },
+    /// A duration of ISO 8601.
+    #[error(transparent)]
+    IsoDuration(InvalidQuantity),
 }
 
 impl InvalidCondition {
@@ -259,6 +262,7 @@ impl InvalidCondition {
                 "leave `for` out, or write \"breaker_open for 10m\"".to_owned()
             }
             Self::DoesNotLast { .. } => "leave `for` out".to_owned(),
+            Self::IsoDuration(_) => String::new(),
             Self::Combination { known: [], .. } => "leave `by` out".to_owned(),
             Self::Combination { known, .. } => {
                 let known: Vec<String> = known.iter().map(|by| format!("`by {}`", by.as_str())).collect();
@@ -403,8 +407,10 @@ impl Condition {
             Some(op) => {
                 words.next();
                 let word = words.next().unwrap_or_default();
-                let wrong =
-                    || InvalidCondition::Value { metric: name, unit: unit.about(), value: word.to_owned() };
+                let wrong = || match text::parse_duration(word) {
+                    Err(iso @ InvalidQuantity::IsoDuration { .. }) => InvalidCondition::IsoDuration(iso),
+                    _ => InvalidCondition::Value { metric: name, unit: unit.about(), value: word.to_owned() },
+                };
                 rate_per = rate_span(word).filter(|_| unit == Unit::Rate);
                 Some(Limit { op, value: unit.read(word).ok_or_else(wrong)? })
             }
@@ -413,9 +419,10 @@ impl Condition {
             Self { metric, limit, over: None, lasting: None, by: None, rate_per, text: text.to_owned() };
         while let Some(word) = words.next() {
             let next = words.next().unwrap_or_default();
-            let span = |word| {
-                let span = text::parse_duration(next).ok().filter(|span| !span.is_zero());
-                span.ok_or(InvalidCondition::Span { word })
+            let span = |word| match text::parse_duration(next) {
+                Ok(span) if !span.is_zero() => Ok(span),
+                Err(iso @ InvalidQuantity::IsoDuration { .. }) => Err(InvalidCondition::IsoDuration(iso)),
+                Ok(_) | Err(_) => Err(InvalidCondition::Span { word }),
             };
             match word {
                 "over" if condition.over.is_none() && unit != Unit::State => {

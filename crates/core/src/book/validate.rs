@@ -244,7 +244,8 @@ impl Validator<'_> {
             return Ok(());
         }
         // Where a timeout belongs, a duration is one too.
-        if kind == Named::Timeout && text.starts_with(|c: char| c.is_ascii_digit()) {
+        let is_span = text.starts_with(|c: char| c.is_ascii_digit()) || text::is_iso_duration(text);
+        if kind == Named::Timeout && is_span {
             return text::parse_duration(text).map(|_| ()).map_err(|e| wrong("bad-duration", e, ""));
         }
         let acts = if matches!(takes, Type::Reaction) { &ACTS[..] } else { &[] };

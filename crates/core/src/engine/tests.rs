@@ -565,6 +565,14 @@ fn a_delivery_says_that_its_dependency_asked_to_wait() {
     assert_eq!(wait(&bench, 3, Stands::Ready), asked);
     assert_eq!(wait(&bench, 1, Stands::Due { at: START + secs(1) }), asked, "it lasts longer than the retry");
     assert_eq!(wait(&bench, 2, Stands::Ready), Wait::Running, "it was called before");
+    bench.operator(Command::Trip(dependency("guarded")));
+    let open = Wait::BreakerOpen { dependency: dependency("guarded"), until: START + secs(10) };
+    assert_eq!(
+        wait(&bench, 3, Stands::Ready),
+        open,
+        "the breaker stays open for longer than it asked to wait"
+    );
+    bench.operator(Command::Reset(dependency("guarded")));
     bench.pass(secs(5));
     assert_eq!(wait(&bench, 3, Stands::Ready), Wait::Running);
 }

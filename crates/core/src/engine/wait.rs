@@ -231,8 +231,16 @@ impl Engine {
     fn hold_of_dependency(&self, rule: &Rule, now: Timestamp) -> Option<Wait> {
         let dependency = self.dependency_of(rule)?;
         let name = || dependency.name.clone();
+        let opens_at = match dependency.control.breaker().state(now) {
+            State::Open { until } if rule.breaker.is_some() => Some(until),
+            State::Open { .. } | State::HalfOpen { .. } | State::Closed { .. } => None,
+        };
         match dependency.control.barrier(rule, now) {
-            Some((HoldCause::AskedToWait, until)) => Some(Wait::RetryAfter { dependency: name(), until }),
+            // Of two reasons the one that lasts longer says when it goes on.
+            Some((HoldCause::AskedToWait, until)) => Some(match opens_at.filter(|at| *at > until) {
+                Some(until) => Wait::BreakerOpen { dependency: name(), until },
+                None => Wait::RetryAfter { dependency: name(), until },
+            }),
             Some((HoldCause::BreakerOpen, until)) => Some(Wait::BreakerOpen { dependency: name(), until }),
             None => match dependency.control.breaker().state(now) {
                 State::HalfOpen { .. } if rule.breaker.is_some() => Some(Wait::Probes { dependency: name() }),

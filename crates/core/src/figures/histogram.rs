@@ -42,49 +42,6 @@ impl Histogram {
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
-
-    /// Adds another.
-    pub fn merge(&mut self, other: &Self) {
-        for (own, other) in self.counts.iter_mut().zip(other.counts) {
-            *own = own.saturating_add(other);
-        }
-        self.sum_micros = self.sum_micros.saturating_add(other.sum_micros);
-    }
-
-    /// What was counted since an earlier look.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let mut since = *self;
-        for (own, earlier) in since.counts.iter_mut().zip(earlier.counts) {
-            *own = own.saturating_sub(earlier);
-        }
-        since.sum_micros = since.sum_micros.saturating_sub(earlier.sum_micros);
-        since
-    }
-
-    /// The time that so large a share of all did not exceed, between 0 and 1: within the range where it lies
-    /// the times are taken to be spread evenly. None if nothing was counted.
-    #[must_use]
-    pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let count = self.count();
-        if count == 0 {
-            return None;
-        }
-        let wanted = share.clamp(0.0, 1.0) * count as f64;
-        let (mut below, mut lower) = (0.0, 0.0);
-        for (range, inside) in self.counts.iter().enumerate() {
-            // Beyond the last bound nothing is known but that it was longer.
-            let upper = BOUNDS_MS.get(range).map_or(lower, |bound| f64::from(*bound));
-            let inside = *inside as f64;
-            if inside > 0.0 && below + inside >= wanted {
-                let millis = lower + (upper - lower) * ((wanted - below) / inside).clamp(0.0, 1.0);
-                return Some(Duration::from_secs_f64(millis / 1_000.0));
-            }
-            below += inside;
-            lower = upper;
-        }
-        Some(Duration::from_secs_f64(lower / 1_000.0))
-    }
 }
 
 #[cfg(test)]
@@ -92,29 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_lies_where_the_times_were() {
+    fn times_are_counted_by_range_and_summed() {
         let mut histogram = Histogram::default();
-        assert_eq!(histogram.quantile(0.5), None);
         for millis in 1..=100 {
             histogram.add(Duration::from_millis(millis));
         }
-        #[rustfmt::skip]
-        let cases = [(0.5, 50), (0.99, 99), (1.0, 100), (0.1, 10), (0.0, 0)];
-        for (share, millis) in cases {
-            assert_eq!(histogram.quantile(share), Some(Duration::from_millis(millis)), "{share}");
-        }
-        assert_eq!(histogram.count(), 100);
-        assert_eq!(histogram.sum_micros, 5_050_000);
-    }
-
-    #[test]
-    fn what_came_since_is_what_was_added() {
-        let (mut first, mut more) = (Histogram::default(), Histogram::default());
-        first.add(Duration::from_millis(3));
-        more.add(Duration::from_hours(5));
-        let mut both = first;
-        both.merge(&more);
-        assert_eq!(both.since(&first), more);
-        assert_eq!(more.quantile(0.5), Some(Duration::from_hours(2)), "at least the last bound");
+        histogram.add(Duration::from_hours(5));
+        assert_eq!(histogram.counts[..8], [1, 1, 3, 5, 10, 30, 50, 0]);
+        assert_eq!(histogram.counts[BOUNDS_MS.len()], 1, "beyond the last bound");
+        assert_eq!(histogram.count(), 101);
+        assert_eq!(histogram.sum_micros, 5_050_000 + 18_000_000_000);
     }
 }

@@ -1,4 +1,4 @@
-//! How long things took, in ranges so fine that a quantile is off by at most 2.5 %: what alerts compare.
+//! How long things took, in ranges so fine that a quantile is off by at most 2.5 %: what alerts compare and people see.
 //!
 //! Each power of two from 128 µs to almost five hours is cut into twenty ranges of the same width; what is
 //! shorter is one range, and what is longer counts in the last. Only ranges that something fell into are kept.

@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
-use super::worst_case::{InUse, chosen_policies, is_of_the_catalog, longest_delay};
+use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay};
 use super::{Findings, Lint, Run};
 use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Level, Resolved};
+use redrive_core::book::resolve::{Level, Origin, Resolved};
+use redrive_core::policy::answer::{Answer, What};
 use redrive_core::policy::backoff::{Backoff, Jitter};
 use redrive_core::policy::category::Category;
-use redrive_core::policy::rule::Reaction;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::rule::{Meaning, NamedPolicy, PolicyIndex, Rule};
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
@@ -153,25 +155,52 @@ fn retries_within_a_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 
 fn retries_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(window) = &rule.facts.rate_limit_window else { return };
-    let Some(used) = policy_for_rate_limits(rule) else { return };
-    if used.origin.level == Level::BuiltIn || used.backoff().is_unlimited() {
-        return;
-    }
-    let in_all = longest_in_all(used.backoff());
-    if in_all < window.value {
-        let (name, in_all, window) = (&used.policy.name, show_duration(in_all), show_duration(window.value));
-        let message =
-            format!("`{name}` gives up after {in_all} at the latest, and the limit counts over {window}");
-        let help = format!("name a policy that waits for more than {window}, or set `rate`");
-        findings.report(rule.place(used.origin), message, help);
+    for (category, status) in rate_limits(rule) {
+        let stated = rule.reactions.iter().find(|(on, _)| on.matches(category, status));
+        let origin = stated.map_or(Origin::BUILT_IN, |(_, known)| known.origin);
+        // What is built in for rate limits waits as long as it is asked to.
+        if origin.level == Level::BuiltIn && category == Category::RateLimited {
+            continue;
+        }
+        let reactions = &rule.rule.reactions;
+        let Some(PolicyIndex(index)) = reactions.to(category, status).value.policy() else { continue };
+        let NamedPolicy { name, backoff, .. } = &reactions.policies()[usize::from(index)];
+        // No retry at all is another lint's matter.
+        if backoff.is_unlimited() || backoff.retries() == 0 {
+            continue;
+        }
+        let in_all = longest_in_all(backoff);
+        if in_all < window.value {
+            let (in_all, window) = (show_duration(in_all), show_duration(window.value));
+            let message =
+                format!("`{name}` gives up after {in_all} at the latest, and the limit counts over {window}");
+            let help = format!("name a policy that waits for more than {window}, or set `rate`");
+            findings.report(rule.place(origin), message, help);
+        }
     }
 }
 
-fn policy_for_rate_limits<'r>(rule: &'r Resolved<'_>) -> Option<InUse<'r>> {
-    let reactions = &rule.rule.reactions;
-    let Reaction::Retry(index) = reactions.to(Category::RateLimited, None).value else { return None };
-    let name = &reactions.policies().get(usize::from(index.0))?.name;
-    chosen_policies(rule).find(|used| used.policy.name == *name)
+/// The statuses that say "too many calls".
+const TOO_MANY: [u16; 2] = [429, 529];
+
+/// The failures that a rate limit may be for the rule: what its rows make of a plain 429, what they make a rate
+/// limit, and one that has no status.
+fn rate_limits(rule: &Resolved<'_>) -> impl Iterator<Item = (Category, Option<u16>)> {
+    let Rule { classify: rows, timeouts, .. } = &rule.rule;
+    let refused = TOO_MANY.into_iter().filter_map(|status| {
+        let what = What::Http { status, headers: &(), body: "" };
+        let answer = Answer { what, message: "", retry_after: None };
+        match classify(&answer, rows, timeouts.category) {
+            Outcome::Failed(failure) => Some((failure.category, failure.status)),
+            Outcome::Delivered { .. } => None,
+        }
+    });
+    let limited = rows.iter().filter(|row| row.meaning == Meaning::Failure(Category::RateLimited));
+    let ranges = limited.flat_map(|row| &row.when.statuses);
+    let by_row = ranges.flat_map(|range| range.first..=range.last);
+    refused
+        .chain(by_row.map(|status| (Category::RateLimited, Some(status))))
+        .chain([(Category::RateLimited, None)])
 }
 
 /// The waits of all retries together at the longest, while every attempt fails at once.
@@ -210,6 +239,18 @@ mod tests {
             ("less patience than the limit",    book(PLAIN, "on_failure: { rate-limited: own }, facts: { rate_limit_window: 1h }"), vec!["4:90 retries-shorter-than-rate-limit"]),
             ("enough for a short one",          book(PLAIN, "on_failure: { rate-limited: own }, facts: { rate_limit_window: 10s }"), vec![]),
             ("what is built in",                book(PLAIN, "facts: { rate_limit_window: 1h }"), vec![]),
+            ("its status",                      book(PLAIN, "on_failure: { 429: own }, facts: { rate_limit_window: 1h }"), vec!["4:81 retries-shorter-than-rate-limit"]),
+            ("its status, of the catalog",      book(PLAIN, "on_failure: { 429: aggressive }, facts: { rate_limit_window: 1h }"), vec!["4:81 retries-shorter-than-rate-limit"]),
+            ("a range with its status",         book(PLAIN, "on_failure: { 400-499: own }, facts: { rate_limit_window: 1h }"), vec!["4:85 retries-shorter-than-rate-limit"]),
+            ("the other status of a limit",     book(PLAIN, "on_failure: { 529: own }, facts: { rate_limit_window: 1h }"), vec!["4:81 retries-shorter-than-rate-limit"]),
+            ("a narrower range waits",          book(&format!("{PLAIN} }}, slow: {{ initial: 1h, retries: 3"), "on_failure: { 400-499: own, 429: slow }, facts: { rate_limit_window: 1h }"), vec![]),
+            ("another status",                  book(PLAIN, "on_failure: { 500-528: own }, facts: { rate_limit_window: 1h }"), vec![]),
+            ("made transient by its status",    book(PLAIN, "retry: own, classify: [{ status: 429, as: transient, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:69 retries-shorter-than-rate-limit"]),
+            ("made transient by its code",      book(PLAIN, "retry: own, classify: [{ code: RATE_LIMITED, as: transient, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:69 retries-shorter-than-rate-limit"]),
+            ("made transient, built-in policy", book(PLAIN, "classify: [{ status: 429, as: transient, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:59 retries-shorter-than-rate-limit"]),
+            ("made a limit by a row",           book(PLAIN, "on_failure: { 503: own }, classify: [{ status: 503, as: rate-limited, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:81 retries-shorter-than-rate-limit"]),
+            ("made a limit by a code",          book(PLAIN, "on_failure: { rate-limited: own }, classify: [{ code: QUOTA, as: rate-limited, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:90 retries-shorter-than-rate-limit"]),
+            ("no retry at all",                 book(PLAIN, "on_failure: { 429: none }, facts: { rate_limit_window: 1h }"), vec![]),
         ];
         for (name, book, expected) in cases {
             assert_eq!(found(&book, super::LINTS), expected, "{name}\n{book}");

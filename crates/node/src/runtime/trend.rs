@@ -157,7 +157,7 @@ impl Seen {
                 State::HalfOpen { .. } => Phase::HalfOpen,
             });
             let at_once = Now { in_flight: view.in_flight, breaker, ..Now::default() };
-            let known = Known { accepted: 0, tally: figures.tally, took: figures.took, now: at_once };
+            let known = Known { accepted: 0, tally: figures.tally, took: figures.took_finely, now: at_once };
             if let Some(rings) = place(&mut self.dependencies, &view.name, DEPENDENCIES_MAX) {
                 rings.look(self.looks, known, now);
             }
@@ -204,7 +204,7 @@ impl Seen {
 }
 
 fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> Known {
-    let mut known = Known { took: figures.took, ..Known::default() };
+    let mut known = Known { took: figures.took_finely.clone(), ..Known::default() };
     for tally in figures.types.values() {
         known.tally.add(tally);
     }

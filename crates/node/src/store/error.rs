@@ -75,6 +75,12 @@ pub enum StoreError {
         /// The newest that is known.
         known: u32,
     },
+    /// The machine has no thread for the writer.
+    #[error("could not start the writer thread: {reason}")]
+    NoThread {
+        /// Why not.
+        reason: String,
+    },
     /// It cannot be opened.
     #[error("could not open {}: {reason}", path.display())]
     NotOpened {
@@ -97,6 +103,7 @@ impl StoreError {
             | Self::Damaged { .. }
             | Self::InUse { .. }
             | Self::TooNew { .. }
+            | Self::NoThread { .. }
             | Self::NotOpened { .. } => false,
         }
     }

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
-use redrive_core::figures::{DependencyFigures, Histogram};
+use redrive_core::figures::{DependencyFigures, Sketch};
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::breaker::{BreakerSettings, Phase, State as Breaker};
 use redrive_core::policy::catalog::Kind;
@@ -66,7 +66,7 @@ pub(super) fn state_of(settings: Option<&BreakerSettings>, view: Option<&Depende
 }
 
 /// Milliseconds with three places, for a share of all times.
-pub(super) fn quantile_ms(took: &Histogram, share: f64) -> Option<f64> {
+pub(super) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
     took.quantile(share).map(|time| (time.as_secs_f64() * 1e6).round() / 1e3)
 }
 
@@ -209,8 +209,8 @@ fn shown(
         trips: figures.trips,
         attempts: figures.tally.attempts,
         failed: figures.tally.failures(),
-        p50_ms: quantile_ms(&figures.took, 0.5),
-        p99_ms: quantile_ms(&figures.took, 0.99),
+        p50_ms: quantile_ms(&figures.took_finely, 0.5),
+        p99_ms: quantile_ms(&figures.took_finely, 0.99),
         services: declared.queues.iter().map(ToString::to_string).collect(),
         history: turns.of(name.as_str()).map(turn_shown).collect(),
     }

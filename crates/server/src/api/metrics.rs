@@ -18,7 +18,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive_core::engine::QueueName;
-use redrive_core::figures::{Histogram, QueueFigures, Tally};
+use redrive_core::figures::{QueueFigures, Tally};
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Snapshot;
@@ -26,6 +26,7 @@ use redrive_node::store::{Oldest, QueueCounts};
 
 pub(crate) use self::gather::Metrics;
 use self::gather::{Gathered, Stock};
+use super::dependencies::quantile_ms;
 use super::error::ApiError;
 use super::shape::metrics::{
     CountsShown, DependencyMetrics, EngineShown, MetricsShown, MetricsState, OldestOfService, ServiceCounts,
@@ -127,8 +128,8 @@ fn engine_shown(snapshot: &Snapshot) -> EngineShown {
             trips: counted.trips,
             attempts: counted.tally.attempts,
             failed: counted.tally.failures(),
-            p50_ms: millis(&counted.took, 0.5),
-            p99_ms: millis(&counted.took, 0.99),
+            p50_ms: quantile_ms(&counted.took_finely, 0.5),
+            p99_ms: quantile_ms(&counted.took_finely, 0.99),
         }
     });
     EngineShown {
@@ -169,8 +170,8 @@ fn service_shown(name: &QueueName, queue: &QueueFigures) -> ServiceMetrics {
         delivered: tally.delivered,
         dead: tally.dead,
         held: queue.held,
-        p50_ms: millis(&queue.took, 0.5),
-        p99_ms: millis(&queue.took, 0.99),
+        p50_ms: quantile_ms(&queue.took_finely, 0.5),
+        p99_ms: quantile_ms(&queue.took_finely, 0.99),
     }
 }
 
@@ -200,8 +201,4 @@ fn oldest_shown((name, oldest): (&QueueName, &Oldest)) -> OldestOfService {
         waiting_since: oldest.waiting_since,
         dead_since: oldest.dead_since,
     }
-}
-
-fn millis(times: &Histogram, share: f64) -> Option<f64> {
-    times.quantile(share).map(|time| time.as_secs_f64() * 1_000.0)
 }

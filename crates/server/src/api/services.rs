@@ -12,7 +12,7 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::engine::{HeldQueue, QueueName, RowView};
-use redrive_core::figures::{Histogram, Tally};
+use redrive_core::figures::{Sketch, Tally};
 use redrive_core::ids::{DependencyName, ServiceName};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Category;
@@ -154,8 +154,8 @@ fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown
     let Judgement { word, why, since, until } = judge(&signs);
     let counts = look.counts_of(queue);
     let figures = look.snapshot.figures.queues.get(queue);
-    let (tally, nothing) = (look.tally_of(queue), Histogram::default());
-    let took = figures.map_or(&nothing, |figures| &figures.took);
+    let (tally, nothing) = (look.tally_of(queue), Sketch::default());
+    let took = figures.map_or(&nothing, |figures| &figures.took_finely);
     let first = rules.first();
     let target = first.map(|rule| &rule.target.endpoint);
     ServiceShown {

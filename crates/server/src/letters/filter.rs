@@ -77,7 +77,7 @@ pub(crate) fn time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         return Ok(at);
     }
     parse_duration(text).map(|span| now - span).map_err(|error| match error {
-        InvalidQuantity::TooLong { .. } => error.to_string(),
+        InvalidQuantity::TooLong { .. } | InvalidQuantity::IsoDuration { .. } => error.to_string(),
         _ => format!("{text:?} is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h"),
     })
 }

@@ -29,7 +29,8 @@ pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp, columns: Op
     }
     let mut text: String = table.within(columns).lines().into_iter().map(|line| line + "\n").collect();
     if dependencies.iter().any(|shown| shown.trips > 0) {
-        let note = "TRIPS counts every opening since the start, also those by a probe that failed";
+        let note =
+            "TRIPS counts how often a closed breaker opened since the start; a failed probe is no new trip";
         text.push_str(&format!("\n{}\n", style::dim(note)));
     }
     text

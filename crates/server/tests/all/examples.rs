@@ -100,6 +100,28 @@ fn check_refuses_addresses_that_serve_refuses() {
     }
 }
 
+/// Those of the classical failures show what happens with books that have warnings.
+#[test]
+fn the_books_of_the_examples_have_no_warning() {
+    let mut checked = 0;
+    let classical = root().join("examples/scenarios/classical");
+    let mut folders = vec![root().join("examples")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the examples are there") {
+            let path = entry.expect("an example can be listed").path();
+            if path.is_dir() && !path.ends_with("target") && path != classical {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "yaml") && is_book(&path) {
+                let name = path.to_str().expect("our own names are text");
+                let run = Folder::new().run(&["check", "--deny", "warnings", name]);
+                assert_eq!(run.code, 0, "{name}: {}", run.stdout);
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 3, "there are books: {checked}");
+}
+
 #[test]
 fn every_book_of_the_examples_is_served() {
     let mut served = 0;

@@ -1,6 +1,7 @@
 //! What the page asks of a real server: services, trends, the rule book, and the live stream.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::client::Connection;
 use crate::identity::{bearer, create, get, key_on_folder};
 use crate::run::Folder;
 use crate::server::{Server, until};
-use crate::target::{Target, book};
+use crate::target::{Target, book, status};
 
 /// A book with a second service whose address has a password.
 fn two_services(target: &Target) -> String {
@@ -80,6 +81,46 @@ fn services_are_told_with_their_health_and_their_rows() {
         (&json!("paused"), true),
         "{paused}"
     );
+    server.stop().assert_calm();
+}
+
+/// Within the bucket of a histogram that ends at 2 s, 1.1 s was shown as 1.5 s and 1.99 s.
+#[test]
+fn times_are_shown_to_within_three_percent_of_what_was_recorded() {
+    let target = Target::start(|_| {
+        std::thread::sleep(Duration::from_millis(1_100));
+        status(200)
+    });
+    let folder = Folder::with("redrive.yaml", &two_services(&target));
+    let server = Server::start(&folder);
+    let ids = ["1", "2", "3", "4", "5"];
+    for id in ids {
+        server.accept("orders.placed", id, "");
+    }
+    let mut took_ms = ids.map(|id| {
+        server.until(id, "delivered");
+        let stories = server.delivery(id)["stories"].clone();
+        assert_eq!(stories.as_array().map(Vec::len), Some(1), "{stories}");
+        stories[0]["took_nanos"].as_f64().expect("a number") / 1e6
+    });
+    took_ms.sort_by(f64::total_cmp);
+    let metrics = server.get("/v1/metrics").json();
+    let trend = until("a look was taken at all of them", || {
+        let points = server.get("/v1/trend?service=orders&span=3h").json()["points"].clone();
+        (points[0]["delivered"] == 5).then(|| points[0].clone())
+    });
+    let views = [
+        ("dependencies", server.get("/v1/dependencies").json()["dependencies"][0].clone()),
+        ("services", server.get("/v1/services").json()["services"][0].clone()),
+        ("metrics", metrics["engine"]["dependencies"][0].clone()),
+        ("trend", trend),
+    ];
+    for (view, shown) in views {
+        for (key, recorded) in [("p50_ms", took_ms[2]), ("p99_ms", took_ms[4])] {
+            let off = (shown[key].as_f64().unwrap_or_default() - recorded).abs() / recorded;
+            assert!(off <= 0.03, "{view}: {key} of {shown}, where {took_ms:?} ms were recorded");
+        }
+    }
     server.stop().assert_calm();
 }
 

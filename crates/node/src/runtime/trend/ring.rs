@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::figures::{Histogram, Tally};
+use redrive_core::figures::{Sketch, Tally};
 use redrive_core::policy::breaker::Phase;
 use redrive_core::time::Timestamp;
 
@@ -67,7 +67,7 @@ impl Span {
 pub(in crate::runtime) struct Known {
     pub accepted: u64,
     pub tally: Tally,
-    pub took: Histogram,
+    pub took: Sketch,
     pub now: Now,
 }
 
@@ -207,9 +207,8 @@ mod tests {
 
     /// One attempt a second that arrives after 10 ms, as much as there is by then.
     fn known(seconds: u64) -> Known {
-        let mut took = Histogram::default();
-        took.add(Duration::from_millis(10));
-        took.counts.iter_mut().for_each(|count| *count *= seconds);
+        let mut took = Sketch::default();
+        (0..seconds).for_each(|_| took.add(Duration::from_millis(10)));
         let tally = Tally { attempts: seconds, delivered: seconds, ..Tally::default() };
         let now = Now { waiting: seconds % 7, ..Now::default() };
         Known { accepted: 2 * seconds, tally, took, now }
