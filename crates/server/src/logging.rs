@@ -40,8 +40,8 @@ const OURS: &[&str] = &[
     "span_id",
     "trace_id",
 ];
-/// Fields with ids and names that others choose, and that look like anything.
-const IDS: &[&str] = &["correlation_id", "event_id", "event_type"];
+/// Fields with ids and names that others choose, and that look like anything; the value of an alert names a delivery.
+const IDS: &[&str] = &["correlation_id", "event_id", "event_type", "value"];
 
 /// What was chosen at the start, for the whole process, as the log itself is.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();

@@ -3,11 +3,12 @@
 //!
 //! Times are scaled: seconds where a real scenario has minutes. The stage waits for a slow machine before anything
 //! changes on it (see `live.rs`), and what is due after a change is due at least a second after what is due before.
-//! Only a run in which the machine stood still is played once more; what the server did is never a reason to.
+//! Each scenario is played once.
 //!
-//! Where nothing is left to chance both agree in everything that is told: deliveries, attempts, dead letters with
+//! Where nothing is left to chance both agree in everything that is shown: deliveries, attempts, dead letters with
 //! their causes, turns of the breaker, duplicates, order. Where chance or the speed of the machine has a part they
-//! agree within the bounds that each test states.
+//! agree within the bounds that each test states. If the machine kept the server from running, what is due in one
+//! phase may fall into the next: then only what holds at any speed is asserted ([`assert_possible`]).
 
 mod actor;
 mod live;
@@ -41,6 +42,9 @@ services:
     )
 }
 
+/// The most that a policy of the book allows.
+const ATTEMPTS_MAX: u64 = 21;
+
 fn scenario(duration: &str, arrivals: &[&str], warehouse: &str, more: &str) -> String {
     let arrivals = arrivals.iter().fold(String::new(), |mut lines, arrival| {
         let _ = writeln!(lines, "  - {{ {arrival} }}");
@@ -57,29 +61,38 @@ arrivals:
     )
 }
 
-/// A machine that stands still in each of so many runs is none to test on.
-const RUNS_MAX: usize = 4;
-
 /// What was foretold, with all of its report, and what came.
 #[track_caller]
 fn played(book: &str, scenario: &str) -> (Came, Value, Played) {
-    for _ in 0..RUNS_MAX {
-        let stage = Stage::set(book, scenario);
-        let (foretold, report) = stage.foretold();
-        let played = stage.play();
-        // What came in spite of that came.
-        if played.machine == Machine::Ran || played.came == foretold {
-            return (foretold, report, played);
-        }
-    }
-    panic!("in each of {RUNS_MAX} runs the machine stood still, and other things came than were foretold");
+    let stage = Stage::set(book, scenario);
+    let (foretold, report) = stage.foretold();
+    let played = stage.play();
+    assert_possible(&foretold, &played.came);
+    (foretold, report, played)
+}
+
+/// What holds at any speed of the machine.
+#[track_caller]
+fn assert_possible(foretold: &Came, came: &Came) {
+    let ended = |came: &Came| came.delivered + came.dead.values().sum::<u64>();
+    assert_eq!(
+        (ended(came), came.waiting, came.out_of_order),
+        (ended(foretold), foretold.waiting, foretold.out_of_order),
+        "{foretold:?} foretold, {came:?} came"
+    );
+    let other_cause = came.dead.keys().find(|cause| !foretold.dead.contains_key(*cause));
+    assert_eq!(other_cause, None, "{foretold:?} foretold, {came:?} came");
+    let attempts_max = came.attempts.keys().max();
+    assert!(attempts_max <= Some(&ATTEMPTS_MAX), "{came:?}");
 }
 
 /// Foretells and plays; both must say the same.
 #[track_caller]
 fn assert_agree(book: &str, scenario: &str, told: &str) {
     let (foretold, report, played) = played(book, scenario);
-    assert_eq!(foretold, played.came, "foretold, then what came, with {:?}", played.seen);
+    if played.machine == Machine::Ran {
+        assert_eq!(foretold, played.came, "foretold, then what came, with {:?}", played.seen);
+    }
     let dead: Vec<String> = foretold
         .dead
         .iter()
@@ -280,7 +293,9 @@ fn backlog(ramp: &str) -> (Came, Value, Played) {
         ),
     );
     assert_eq!((foretold.delivered, played.came.delivered), (207, 207));
-    assert_eq!(foretold.breaker, played.came.breaker);
+    if played.machine == Machine::Ran {
+        assert_eq!(foretold.breaker, played.came.breaker);
+    }
     (foretold, report, played)
 }
 
@@ -296,7 +311,8 @@ fn a_backlog_comes_back_by_and_by() {
     let foretold = calls_in_a_second_max(&report);
     assert!((20.0..=25.0).contains(&foretold), "{foretold} calls in a second foretold");
     let came = played.seen.calls_in_a_second_max();
-    assert!((came as f64) < 2.0 * foretold, "{came} calls in a second where {foretold} were foretold");
+    let is_late = played.machine == Machine::WasLate;
+    assert!(is_late || (came as f64) < 2.0 * foretold, "{came} calls in a second where {foretold} were foretold");
     // 200 calls at 10/s and 1/s more each second: 12.4 s.
     let lasted = played.seen.last_came_within(200);
     assert!(lasted > Duration::from_secs(10), "all of them within {lasted:?}");
@@ -309,8 +325,8 @@ fn a_backlog_flushes_at_the_rate_of_its_limit() {
     let in_flight = report["dependencies"][0]["series"]["in_flight"].as_array().expect("a series");
     let at_once = in_flight.iter().filter_map(Value::as_u64).max();
     assert_eq!(at_once, Some(20), "foretold");
-    let came = played.seen.at_once_max;
-    assert!((15..=20).contains(&came), "{came} at once: as many as may, and no more");
+    let (came, is_late) = (played.seen.at_once_max, played.machine == Machine::WasLate);
+    assert!((15..=20).contains(&came) || is_late && came <= 20, "{came} at once: as many as may, and no more");
     let usual = 5.0;
     let flush = calls_in_a_second_max(&report);
     assert!(flush >= 15.0 * usual, "{flush} calls in one second");

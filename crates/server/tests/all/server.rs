@@ -113,6 +113,16 @@ impl Server {
         self.ended()
     }
 
+    /// How long its threads were ready to run and had no core; the longest of them counts.
+    pub(crate) fn waited_for_a_core(&self) -> Duration {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.id())).expect("it runs");
+        let of_thread = |path: PathBuf| {
+            let figures = std::fs::read_to_string(path.join("schedstat")).ok()?;
+            figures.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+        };
+        threads.filter_map(|thread| of_thread(thread.ok()?.path())).max().unwrap_or_default()
+    }
+
     /// Ends it in the middle of whatever it does.
     pub(crate) fn kill(mut self) -> String {
         self.child.kill().expect("it runs");

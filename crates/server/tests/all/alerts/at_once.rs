@@ -93,7 +93,13 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
     );
     let value = refused["subjects"][0]["value"].as_str().unwrap_or_default();
     assert!(value.contains("HTTP_401") || value.contains("UNAUTHORIZED"), "{value}");
-    assert_eq!(told(&hook, "misconfigured")["subjects"][0]["of"], "service=moved");
+    let misconfigured = told(&hook, "misconfigured")["subjects"][0].clone();
+    assert_eq!(misconfigured["of"], "service=moved");
+    // The delivery that it names can be looked up, by those who read the log, too.
+    let value = misconfigured["value"].as_str().unwrap_or_default();
+    assert!(value.contains("delivery "), "{value}");
+    let line = server.err.wait_for("alert=\"misconfigured\"");
+    assert!(line.contains("delivery ") && !line.contains("[secret]"), "{line}");
     assert_eq!(told(&hook, "secret-gone")["subjects"][0]["of"], "secret=away");
 
     // A service goes while deliveries wait for it.

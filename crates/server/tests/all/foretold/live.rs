@@ -3,8 +3,9 @@
 //! The clock of the stage waits for the server. Before the target turns, or the server is killed, all that was
 //! foretold to have happened by then must have happened: so a phase never ends before the calls that belong into
 //! it were made, however slow the machine is. What the server does by its own clock meanwhile may then fall into the
-//! wrong phase: so a run says whether the machine stood still meanwhile. A thread that does nothing else tells that;
-//! a server that is slow is no part of it. Something that never happens is waited for with a limit.
+//! wrong phase: so a run says whether the machine was late. That is seen by a thread that does nothing else, and by
+//! how long the server's threads waited for a core; a server that is slow by itself is no part of it. Something that
+//! never happens is waited for with a limit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,11 +19,11 @@ use crate::kill::all_deliveries;
 use crate::run::Folder;
 use crate::server::{Server, until};
 
-/// How often it is looked whether the machine stands still.
+/// How often it is looked whether the machine is late.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// After a machine stood still for so long, the stage may turn when what is due after that is due already: half a
-/// second lies between.
-const STOOD_STILL_MS: u64 = 350;
+/// After a machine was late by so much, the stage may turn when what is due after that is due already: half a second
+/// lies between.
+const LATE_MS: u64 = 350;
 
 /// What both sides can tell of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,11 +46,11 @@ pub(super) struct Played {
     pub(super) machine: Machine,
 }
 
-/// What the machine did while a scenario was played, as seen by a thread that has no other work.
+/// What the machine did while a scenario was played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
     Ran,
-    StoodStill,
+    WasLate,
 }
 
 /// A book and a scenario, as both sides read them.
@@ -128,9 +129,9 @@ impl Stage {
         (came, report)
     }
 
-    /// What comes, and whether the machine stood still meanwhile.
+    /// What comes, and whether the machine was late.
     pub(super) fn play(&self) -> Played {
-        let (is_over, stood_still_ms) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (is_over, late_ms) = (AtomicBool::new(false), AtomicU64::new(0));
         let played = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
@@ -138,26 +139,25 @@ impl Stage {
                     std::thread::sleep(LOOK_EVERY);
                     let late = before.elapsed().saturating_sub(LOOK_EVERY);
                     let late = u64::try_from(late.as_millis()).expect("short");
-                    stood_still_ms.fetch_max(late, Ordering::SeqCst);
+                    late_ms.fetch_max(late, Ordering::SeqCst);
                 }
             });
             let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.play_once()));
             is_over.store(true, Ordering::SeqCst);
             played.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        let (came, seen) = played;
-        let machine = match stood_still_ms.load(Ordering::SeqCst) {
-            0..STOOD_STILL_MS => Machine::Ran,
-            _ => Machine::StoodStill,
-        };
+        let (came, seen, waited) = played;
+        let late = Duration::from_millis(late_ms.load(Ordering::SeqCst)).max(waited);
+        let machine = if late.as_millis() < LATE_MS.into() { Machine::Ran } else { Machine::WasLate };
         Played { came, seen, machine }
     }
 
-    fn play_once(&self) -> (Came, Seen) {
+    /// What comes, what the target saw, and how long the server's threads waited for a core.
+    fn play_once(&self) -> (Came, Seen, Duration) {
         let (foretold, report) = self.foretold();
         let pace = Pace::of(&report);
         let mut server = Some(Server::start(&self.folder));
-        let mut sent = 0;
+        let (mut sent, mut waited) = (0, Duration::ZERO);
         let mut began_at = Instant::now();
         for (at, cue) in self.cues() {
             wait_until(began_at + at);
@@ -172,7 +172,9 @@ impl Stage {
                     send(serving, arrival, count, &mut sent);
                 }
                 Cue::Kill => {
-                    let said = server.take().expect("it runs").kill();
+                    let server = server.take().expect("it runs");
+                    waited += server.waited_for_a_core();
+                    let said = server.kill();
                     assert!(!said.contains("panicked"), "{said}");
                     self.actor.forget_callers();
                 }
@@ -187,8 +189,9 @@ impl Stage {
             (rest <= foretold.waiting).then_some(())
         });
         let came = self.came(&server);
+        waited += server.waited_for_a_core();
         server.stop().assert_calm();
-        (came, self.actor.seen())
+        (came, self.actor.seen(), waited)
     }
 
     /// Whether nobody listens at some time, and nobody sees who calls then.
