@@ -247,7 +247,7 @@ mod tests {
             ("another status",                  book(PLAIN, "on_failure: { 500-528: own }, facts: { rate_limit_window: 1h }"), vec![]),
             ("made transient by its status",    book(PLAIN, "retry: own, classify: [{ status: 429, as: transient, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:69 retries-shorter-than-rate-limit"]),
             ("made transient by its code",      book(PLAIN, "retry: own, classify: [{ code: RATE_LIMITED, as: transient, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:69 retries-shorter-than-rate-limit"]),
-            ("made transient, built-in policy", book(PLAIN, "classify: [{ status: 429, as: transient, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:59 retries-shorter-than-rate-limit"]),
+            ("made transient, built-in policy", book(PLAIN, "classify: [{ status: 429, as: transient, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:58 retries-shorter-than-rate-limit"]),
             ("made a limit by a row",           book(PLAIN, "on_failure: { 503: own }, classify: [{ status: 503, as: rate-limited, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:81 retries-shorter-than-rate-limit"]),
             ("made a limit by a code",          book(PLAIN, "on_failure: { rate-limited: own }, classify: [{ code: QUOTA, as: rate-limited, because: b }], facts: { rate_limit_window: 1h }"), vec!["4:90 retries-shorter-than-rate-limit"]),
             ("no retry at all",                 book(PLAIN, "on_failure: { 429: none }, facts: { rate_limit_window: 1h }"), vec![]),
