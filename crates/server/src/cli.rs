@@ -21,14 +21,14 @@ use redrive_core::text::{Share, parse_duration, parse_share, parse_size};
 use redrive_core::time::Timestamp;
 
 pub(crate) use remote::{
-    BackupArgs, CompactArgs, Format, HealthArgs, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs,
-    ShowArgs, StatusArgs, TailArgs, WhyArgs,
+    BackupArgs, CompactArgs, Format, HealthArgs, RouteArgs, SendArgs, ServerArgs, ServiceArgs, ShowArgs,
+    StatusArgs, TailArgs, ViewArgs, WhyArgs,
 };
 
-pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
+pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsTestArgs};
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::backtest::BacktestArgs;
-pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
+pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, ReplaysArgs,
@@ -36,7 +36,7 @@ pub(crate) use self::dlq::{
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
-pub(crate) use self::removed::{Removed, RemovedArgs, RemovedListArgs, RemovedOf};
+pub(crate) use self::removed::{Removed, RemovedArgs, RemovedOf};
 pub(crate) use self::simulate::SimulateArgs;
 
 /// Delivers events and records one outcome for each, by rules you can read.
@@ -93,8 +93,20 @@ pub(crate) enum Command {
     Archive(ArchiveArgs),
     Alerts(AlertsArgs),
     Breakers(BreakersArgs),
-    Pause(PauseArgs),
-    Resume(ResumeArgs),
+    /// Lets nothing of a service start until it is resumed; its events are kept in order
+    #[command(after_help = "\
+Examples:
+  redrive pause billing
+
+Exit code: 0 paused, 1 no such service, 2 wrong use, 3 no server.")]
+    Pause(ServiceArgs),
+    /// Lets a paused service go on
+    #[command(after_help = "\
+Examples:
+  redrive resume billing
+
+Exit code: 0 resumed, 1 no such service, 2 wrong use, 3 no server.")]
+    Resume(ServiceArgs),
     Route(RouteArgs),
     Removed(RemovedArgs),
     Backup(BackupArgs),

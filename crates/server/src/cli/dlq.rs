@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use redrive_core::text::{Rate, parse_duration, parse_rate};
 
-use super::remote::{Format, ServerArgs};
+use super::remote::{Format, ServerArgs, ViewArgs};
 use crate::api::shape::letters::Form;
 
 /// Looks at dead letters, sends them again, or does away with them.
@@ -398,11 +398,8 @@ pub(crate) struct ReplaysArgs {
     /// Shows how it goes on until it is over
     #[arg(long, requires = "replay")]
     pub(crate) watch: bool,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -437,9 +434,6 @@ pub(crate) struct AuditArgs {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }

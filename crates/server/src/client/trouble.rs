@@ -60,6 +60,11 @@ impl Trouble {
             | Self::Unaskable(_) => None,
         }
     }
+
+    /// Whether the server is away, and may come back.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. }) || self.refusal().is_some_and(Refusal::is_away)
+    }
 }
 
 impl From<Refusal> for Trouble {
@@ -151,7 +156,7 @@ impl Refusal {
     }
 
     /// Whether it may go better later.
-    pub(crate) fn is_away(&self) -> bool {
+    fn is_away(&self) -> bool {
         is_away(self.status)
     }
 }

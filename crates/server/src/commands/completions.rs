@@ -1,14 +1,12 @@
 //! `redrive completions`: what a shell needs to complete our commands.
 
-use std::process::ExitCode;
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::print;
 use crate::cli::{Cli, CompletionShell, CompletionsArgs};
 
-pub(super) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let shell = match args.shell {
         CompletionShell::Bash => Shell::Bash,
         CompletionShell::Zsh => Shell::Zsh,
@@ -16,6 +14,5 @@ pub(super) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "redrive", &mut script);
-    print(&String::from_utf8(script)?)?;
-    Ok(ExitCode::SUCCESS)
+    print(&String::from_utf8(script)?)
 }

@@ -3,7 +3,6 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,16 +11,16 @@ use super::{Refused, bind, not_made, serve};
 use crate::api::fresh_id;
 use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
 use crate::demo::{Demo, Step};
-use crate::show::style;
+use crate::show::{style, wrap};
 
 /// How long calls may go on when the demo ends: nobody waits for them.
 const DRAIN: Duration = Duration::from_secs(1);
 /// The longest line of the story.
-const LINE_BYTES_MAX: usize = 90;
+const LINE_COLUMNS_MAX: usize = 90;
 /// The largest event that is taken.
 const BODY_BYTES_MAX: u64 = 1024 * 1024;
 
-pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     refuse_strangers(args)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
@@ -137,7 +136,7 @@ pub(super) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
 /// One step of the story, when it has come.
 pub(super) fn tell(step: &Step, server: &str) {
     anstream::println!("\n  {} {}", style::good("→"), style::bold(step.title));
-    for line in lines(step.text) {
+    for line in wrap(step.text, LINE_COLUMNS_MAX).lines() {
         anstream::println!("    {line}");
     }
     let command = step.command.map(|command| format!("{command} --server {server}"));
@@ -145,23 +144,6 @@ pub(super) fn tell(step: &Step, server: &str) {
     if let Some(command) = command.or_else(press) {
         anstream::println!("    {}", style::dim(command));
     }
-}
-
-/// The text in lines that are easy to read.
-fn lines(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.len() + 1 + word.len() <= LINE_BYTES_MAX {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

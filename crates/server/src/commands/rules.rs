@@ -1,7 +1,5 @@
 //! `redrive rules`: what holds for a service and an event, and where each value came from.
 
-use std::process::ExitCode;
-
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{ChannelEntry, ServiceEntry};
 use redrive_core::book::problem::{nearest, suggest};
@@ -12,7 +10,7 @@ use super::{Refused, open_book, print};
 use crate::cli::{RulesArgs, RulesFormat};
 use crate::show;
 
-pub(super) fn run(args: &RulesArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &RulesArgs) -> anyhow::Result<()> {
     let book = open_book(&args.rules)?;
     let taker = match &args.service {
         Some(name) => Some(find_taker(&book, name)?),
@@ -27,8 +25,7 @@ pub(super) fn run(args: &RulesArgs) -> anyhow::Result<ExitCode> {
             many(&book, &all.collect::<Vec<_>>(), args)?
         }
     };
-    print(&page)?;
-    Ok(ExitCode::SUCCESS)
+    print(&page)
 }
 
 /// A service, or one of its channels.

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -39,7 +38,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Requests that wait to be printed; those behind them wait for their answer.
 const LINES_WAITING_MAX: usize = 1_024;
 
-pub(super) fn run(args: &SinkArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &SinkArgs) -> anyhow::Result<()> {
     if !args.listen.ip().is_loopback() {
         let address = args.listen;
         let refusal =
@@ -50,7 +49,7 @@ pub(super) fn run(args: &SinkArgs) -> anyhow::Result<ExitCode> {
     runtime.context("could not start")?.block_on(serve(args))
 }
 
-async fn serve(args: &SinkArgs) -> anyhow::Result<ExitCode> {
+async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     let listener = bind(args.listen).await?;
     let address: SocketAddr = listener.local_addr().context("could not listen")?;
     print(&sink::listening(&format!("http://{address}"), args.format))?;
@@ -75,8 +74,7 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<ExitCode> {
     while let Ok(request) = waiting.try_recv() {
         add(&request)?;
     }
-    print(&counts.render(args.format))?;
-    Ok(ExitCode::SUCCESS)
+    print(&counts.render(args.format))
 }
 
 /// Somebody wants it to end: Ctrl-C, or a supervisor.

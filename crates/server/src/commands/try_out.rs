@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
@@ -26,7 +25,7 @@ use crate::show::moment::show_wait;
 use crate::show::story::{self, Numbers, field, spent};
 use crate::show::{counted, name_of, style};
 
-pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &TryArgs) -> anyhow::Result<()> {
     let script = parse_script(&args.answers)?;
     let book = open_book(&args.rules)?;
     let takers: Vec<_> = book
@@ -43,7 +42,7 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
         let gap = if index > 0 { "\n" } else { "" };
         print(&format!("{gap}{}", story.tell(&rehearsal, &args.event_type)))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {

@@ -27,7 +27,7 @@ pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp, columns: Op
             Cell::plain(plain(&shown.services.join(", "))),
         ]);
     }
-    let mut text: String = table.within(columns).lines().into_iter().map(|line| line + "\n").collect();
+    let mut text = table.within(columns).text();
     if dependencies.iter().any(|shown| shown.trips > 0) {
         let note = "TRIPS counts every opening since the start, also those by a probe that failed";
         text.push_str(&format!("\n{}\n", style::dim(note)));

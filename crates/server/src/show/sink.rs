@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use redrive_core::time::Timestamp;
 use serde_json::json;
 
+use super::moment::time_of_day;
 use super::style;
 use crate::cli::SinkFormat;
 
@@ -103,11 +104,4 @@ fn painted(answer: Option<u16>) -> String {
         Some(status) => style::error(status),
         None => style::warning("no answer"),
     }
-}
-
-/// `14:30:00.250` in UTC.
-fn time_of_day(at: Timestamp) -> String {
-    let millis = at.as_millis();
-    let (hours, minutes, seconds) = (millis / 3_600_000 % 24, millis / 60_000 % 60, millis / 1_000 % 60);
-    format!("{hours:02}:{minutes:02}:{seconds:02}.{:03}", millis % 1_000)
 }
