@@ -9,8 +9,9 @@ use anyhow::Context;
 
 use super::{Refused, bind, not_made, serve};
 use crate::api::fresh_id;
+use crate::api::shape::demo::StepShown;
 use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
-use crate::demo::{Demo, Step};
+use crate::demo::Demo;
 use crate::show::{style, wrap};
 
 /// How long calls may go on when the demo ends: nobody waits for them.
@@ -122,7 +123,7 @@ pub(super) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
     let mut text = format!("{} on {}\n", style::bold("redrive demo"), style::bold(server));
     text.push_str("  open this address in a browser, and follow the guide\n\n");
     for service in demo.services() {
-        text.push_str(&format!("  {:<10} {}\n", service.name, style::dim(service.habit)));
+        text.push_str(&format!("  {:<10} {}\n", service.service, style::dim(service.habit)));
     }
     text.push_str(&format!(
         "\n  rules      {}\n             {}\n\n{}\n",
@@ -134,13 +135,13 @@ pub(super) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
 }
 
 /// One step of the story, when it has come.
-pub(super) fn tell(step: &Step, server: &str) {
+pub(super) fn tell(step: &StepShown, server: &str) {
     anstream::println!("\n  {} {}", style::good("→"), style::bold(step.title));
     for line in wrap(step.text, LINE_COLUMNS_MAX).lines() {
         anstream::println!("    {line}");
     }
     let command = step.command.map(|command| format!("{command} --server {server}"));
-    let press = || step.act.map(|(act, _)| format!("curl -X POST {server}/v1/demo/{act}"));
+    let press = || step.act.as_ref().map(|press| format!("curl -X POST {server}/v1/demo/{}", press.act));
     if let Some(command) = command.or_else(press) {
         anstream::println!("    {}", style::dim(command));
     }

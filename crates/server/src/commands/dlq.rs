@@ -9,7 +9,7 @@ mod skip;
 
 use std::process::ExitCode;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::done;
 use crate::cli::{Dlq, DlqArgs, FilterArgs};
@@ -31,9 +31,13 @@ pub(super) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A request on the letters that a filter finds, with its other keys.
-fn wish(filter: &FilterArgs, mut others: Value) -> Value {
+fn wish(filter: &FilterArgs, others: &Value) -> Value {
+    let mut wish = json!({});
     for (name, value) in filter.pairs() {
-        others[name] = value.into();
+        wish[name] = value.into();
     }
-    others
+    for (name, value) in others.as_object().into_iter().flatten() {
+        wish[name] = value.clone();
+    }
+    wish
 }

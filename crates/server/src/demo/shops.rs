@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use super::Introduced;
+use crate::api::shape::demo::ServiceShown;
 use redrive::clock::wall_clock;
 
 /// The largest request that a service takes.
@@ -103,10 +103,15 @@ impl Shops {
     }
 
     /// Those that orders go to.
-    pub(super) fn introduced(&self) -> Vec<Introduced> {
+    pub(super) fn introduced(&self) -> Vec<ServiceShown> {
         let both = SHOPS.into_iter().zip(self.addresses());
         let services = both.filter(|((_, habit, _), _)| *habit != Habit::Pager);
-        services.map(|((name, _, habit), (_, address))| Introduced { name, habit, address }).collect()
+        let shown = |((service, _, habit), (_, address))| ServiceShown {
+            service,
+            habit,
+            address: format!("http://{address}"),
+        };
+        services.map(shown).collect()
     }
 
     pub(super) fn are_closed(&self) -> bool {
