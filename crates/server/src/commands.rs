@@ -291,6 +291,12 @@ pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     runtime.context("could not start a runtime")?.block_on(work)
 }
 
+/// Runs what serves others, on all threads of the machine.
+fn wait_for_many<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("could not start")?.block_on(work)
+}
+
 /// The machine that a book is read for.
 pub(crate) fn machine() -> Machine {
     let cores = std::thread::available_parallelism().ok().and_then(|cores| NonZeroU32::try_from(cores).ok());

@@ -38,29 +38,6 @@ struct Stage {
     looked: AtomicBool,
 }
 
-/// What somebody does in the demo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// Deploys the release of `invoicing` that works.
-    Mend,
-    /// Deploys the one that does not.
-    Break,
-    /// Looks at why letters are dead.
-    Look,
-}
-
-impl Act {
-    /// The act of that name.
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "mend" => Some(Self::Mend),
-            "break" => Some(Self::Break),
-            "look" => Some(Self::Look),
-            _ => None,
-        }
-    }
-}
-
 impl Demo {
     /// Opens the services.
     pub(crate) async fn open() -> std::io::Result<Self> {
@@ -95,16 +72,19 @@ impl Demo {
         });
     }
 
-    /// Does it.
-    pub(crate) fn act(&self, act: Act) {
-        match act {
-            Act::Mend => self.0.shops.mend(),
-            Act::Break => {
+    /// Deploys the release of `invoicing` that works or the one that does not, or looks at why letters are dead;
+    /// none if there is no such act.
+    pub(crate) fn act(&self, word: &str) -> Option<()> {
+        match word {
+            "mend" => self.0.shops.mend(),
+            "break" => {
                 self.0.shops.break_again();
                 self.0.looked.store(false, Ordering::Relaxed);
             }
-            Act::Look => self.0.looked.store(true, Ordering::Relaxed),
+            "look" => self.0.looked.store(true, Ordering::Relaxed),
+            _ => return None,
         }
+        Some(())
     }
 
     /// Where the story stands.

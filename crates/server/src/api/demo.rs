@@ -8,7 +8,7 @@ use super::code::Code;
 use super::error::{ApiError, Named};
 use super::shape::demo::DemoShown;
 use super::{App, events};
-use crate::demo::{Act, Demo};
+use crate::demo::Demo;
 
 /// Where the story of the demo stands.
 #[utoipa::path(
@@ -28,10 +28,9 @@ pub(super) async fn story(State(app): State<App>) -> Result<Response, ApiError> 
 )]
 pub(super) async fn act(State(app): State<App>, Named(word): Named) -> Result<Response, ApiError> {
     let demo = demo_of(&app)?;
-    let act = Act::from_word(&word).ok_or_else(|| {
+    demo.act(&word).ok_or_else(|| {
         ApiError::new(Code::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
     })?;
-    demo.act(act);
     shown(&app, demo).await
 }
 

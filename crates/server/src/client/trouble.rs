@@ -52,13 +52,7 @@ impl fmt::Display for NotRead {
 impl Trouble {
     /// The server's refusal, if it is one.
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
-        match self {
-            Self::Refused(refusal) => Some(refusal),
-            Self::Unreachable { .. }
-            | Self::Distrusted { .. }
-            | Self::Unreadable { .. }
-            | Self::Unaskable(_) => None,
-        }
+        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }
 
     /// Whether the server is away, and may come back.

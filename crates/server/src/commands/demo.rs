@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{Refused, bind, not_made, serve};
+use super::{Refused, bind, not_made, serve, wait_for_many};
 use crate::api::fresh_id;
 use crate::api::shape::demo::StepShown;
-use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
+use crate::cli::{DemoArgs, LogFormat, ServeArgs};
 use crate::demo::Demo;
 use crate::show::{style, wrap};
 
@@ -23,9 +23,7 @@ const BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     refuse_strangers(args)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(async {
+    wait_for_many(async {
         let listener = bind(args.listen).await?;
         let demo = Demo::open().await.context("could not open the services of the demo")?;
         let folder = Folder::new(args.data.as_deref())?;
@@ -44,7 +42,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
             tls_roots: None,
             otlp: None,
             // The story is what stands in the terminal.
-            log_level: LogLevel::Error,
+            log_level: tracing::Level::ERROR,
             log_format: LogFormat::Human,
         };
         serve::run_demo(&serve_args, listener, demo).await

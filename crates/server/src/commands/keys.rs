@@ -31,7 +31,7 @@ async fn create(args: &KeysCreateArgs) -> anyhow::Result<()> {
     } else {
         let wanted = json!({
             "name": args.name,
-            "role": Role::from(args.role),
+            "role": args.role,
             "sources": args.sources,
             "services": args.services,
             "rate": args.rate.map(|rate| rate.to_string()),
@@ -46,7 +46,7 @@ async fn create(args: &KeysCreateArgs) -> anyhow::Result<()> {
 fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<KeyMade> {
     let wish = KeyWish {
         name: args.name.clone(),
-        role: args.role.into(),
+        role: args.role,
         scope: Scope { sources: args.sources.clone(), services: args.services.clone() },
         rate: args.rate,
         lives: args.expires,

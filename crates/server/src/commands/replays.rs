@@ -21,7 +21,7 @@ pub(super) async fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {
     }
     let ask = match args.act {
         None => Ask::get(format!("/v1/replays/{id}")),
-        Some(act) => Ask::post(format!("/v1/replays/{id}/{}", act.as_str()), "application/json", ""),
+        Some(act) => Ask::post(format!("/v1/replays/{id}/{act}"), "application/json", ""),
     };
     let (shown, now) = client.timed_json::<ReplayShown>(&ask).await?;
     print_as(format, &shown, || replay::page(&shown, now))?;

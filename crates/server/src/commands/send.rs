@@ -90,25 +90,20 @@ fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
 /// JSON goes by the easy form, anything else as a CloudEvent in binary form.
 fn ask(args: &SendArgs, data: &Bytes) -> Ask {
     let ask = match &args.content_type {
-        None => {
-            let ask = Ask::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone());
-            optional(ask, "ce-source", args.source.as_deref())
-        }
+        None => Ask::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone()),
         Some(content_type) => Ask::post("/v1/events", content_type, data.clone())
             .header("ce-specversion", "1.0")
-            .header("ce-type", header_value(&args.event_type))
-            .header("ce-source", header_value(args.source.as_deref().unwrap_or(SOURCE_DEFAULT))),
+            .header("ce-type", header_value(&args.event_type)),
     };
     let id = args.id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-    let ask = ask.header("ce-id", header_value(&id));
-    let ask = optional(ask, "ce-subject", args.subject.as_deref());
-    let ask = optional(ask, "ce-partitionkey", args.session.as_deref());
-    optional(ask, "ce-correlationid", args.correlation_id.as_deref())
-}
-
-fn optional(ask: Ask, name: &'static str, value: Option<&str>) -> Ask {
-    match value {
-        Some(value) => ask.header(name, header_value(value)),
-        None => ask,
-    }
+    let source = args.source.as_deref().or(args.content_type.as_ref().map(|_| SOURCE_DEFAULT));
+    let attributes = [
+        ("ce-source", source),
+        ("ce-id", Some(&id)),
+        ("ce-subject", args.subject.as_deref()),
+        ("ce-partitionkey", args.session.as_deref()),
+        ("ce-correlationid", args.correlation_id.as_deref()),
+    ];
+    let given = attributes.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    given.fold(ask, |ask, (name, value)| ask.header(name, header_value(value)))
 }

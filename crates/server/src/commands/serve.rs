@@ -28,7 +28,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
-use super::{Refused, bind, demo, not_listening, read_book};
+use super::{Refused, bind, demo, not_listening, read_book, wait_for_many};
 use crate::api::doctor::Reports;
 use crate::api::door::Scheme;
 use crate::api::health::Memo;
@@ -66,12 +66,7 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
     refuse_strangers(args, &book.book)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(async {
-        let listener = bind(args.listen).await?;
-        serve(args, book, listener, None).await
-    })
+    wait_for_many(async { serve(args, book, bind(args.listen).await?, None).await })
 }
 
 /// Serves the book of a demo, and the demo beside it.
@@ -137,7 +132,8 @@ fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
         Some(path) => read_book(path)?,
         None => (built_in_book(), BUILTIN_BOOK.to_owned()),
     };
-    refuse_what_is_not_built_in(&book, path.unwrap_or(Path::new(BUILT_IN)), &text)?;
+    let shown = path.unwrap_or(Path::new(BUILT_IN));
+    show_and_refuse(&book.missing(), shown, &text, "needs what this build does not have")?;
     Ok(Opened { book: Arc::new(book), text: text.into(), stamp })
 }
 
@@ -145,11 +141,6 @@ fn built_in_book() -> RuleBook {
     redrive_core::book::read(BUILTIN_BOOK, connectors::table())
         .book
         .expect("a book of our own, which is tested")
-}
-
-fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let problems = book.missing();
-    show_and_refuse(&problems, path, text, "needs what this build does not have")
 }
 
 /// How a book is refused whose secrets or targets are not as it says.
@@ -200,7 +191,7 @@ async fn serve(
     let door = Watched::door(certificate.as_ref());
     let secrets = Secrets::new(&opened.book);
     logging::leave_out(&secrets);
-    let (pool, traces) = (tls::pool(args)?, traces(args)?);
+    let (pool, traces) = (Pool::new(tls::roots(args)?), traces(args)?);
     if let Some((settings, _)) = &traces {
         pool.tell_traces(settings.sampler());
     }

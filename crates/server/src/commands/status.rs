@@ -4,9 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
 use redrive_core::time::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::sink::stopped;
 use super::{print, print_as};
 use crate::api::shape::Status;
 use crate::cli::{Format, StatusArgs};
@@ -31,11 +31,9 @@ pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
     if !args.watch {
         return print_as(args.view.format, &shape, || status::page(&shape, client.address(), None, now));
     }
-    let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         biased;
-        interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
-        _ = terminate.recv() => Ok(()),
+        stopped = stopped() => Ok(stopped?),
         result = watch(args, &mut client, shape, now) => result,
     }
 }
