@@ -16,19 +16,22 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use redrive_core::text::{Share, parse_duration, parse_share, parse_size};
 use redrive_core::time::Timestamp;
+use tracing::Level;
 
 pub(crate) use remote::{
-    BackupArgs, CompactArgs, Format, HealthArgs, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs,
-    ShowArgs, StatusArgs, TailArgs, WhyArgs,
+    BackupArgs, CompactArgs, Format, HealthArgs, RouteArgs, SendArgs, ServerArgs, ServiceArgs, ShowArgs,
+    StatusArgs, TailArgs, ViewArgs, WhyArgs,
 };
 
-pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
+pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsTestArgs};
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::backtest::BacktestArgs;
-pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
+pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, ReplaysArgs,
@@ -36,7 +39,7 @@ pub(crate) use self::dlq::{
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
-pub(crate) use self::removed::{Removed, RemovedArgs, RemovedListArgs, RemovedOf};
+pub(crate) use self::removed::{Removed, RemovedArgs, RemovedOf};
 pub(crate) use self::simulate::SimulateArgs;
 
 /// Delivers events and records one outcome for each, by rules you can read.
@@ -93,8 +96,20 @@ pub(crate) enum Command {
     Archive(ArchiveArgs),
     Alerts(AlertsArgs),
     Breakers(BreakersArgs),
-    Pause(PauseArgs),
-    Resume(ResumeArgs),
+    /// Lets nothing of a service start until it is resumed; its events are kept in order
+    #[command(after_help = "\
+Examples:
+  redrive pause billing
+
+Exit code: 0 paused, 1 no such service, 2 wrong use, 3 no server.")]
+    Pause(ServiceArgs),
+    /// Lets a paused service go on
+    #[command(after_help = "\
+Examples:
+  redrive resume billing
+
+Exit code: 0 resumed, 1 no such service, 2 wrong use, 3 no server.")]
+    Resume(ServiceArgs),
     Route(RouteArgs),
     Removed(RemovedArgs),
     Backup(BackupArgs),
@@ -106,6 +121,17 @@ pub(crate) enum Command {
     Openapi(OpenapiArgs),
     Sink(SinkArgs),
     Completions(CompletionsArgs),
+}
+
+/// One of these words: what is typed, its help, and what it stands for.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    words: &'static [(&'static str, &'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let names = words.iter().map(|(name, help, _)| PossibleValue::new(name).help(*help));
+    PossibleValuesParser::new(names).map(|typed| {
+        let known = words.iter().find(|(name, ..)| name.eq_ignore_ascii_case(&typed));
+        known.map(|(.., value)| *value).expect("only these words are taken")
+    })
 }
 
 /// Where to listen: an address and a port. A name could be several addresses; the usual one is known.
@@ -192,40 +218,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
     /// How much to log, on standard error
-    #[arg(long, env = "REDRIVE_LOG", value_enum, value_name = "LEVEL", default_value_t = LogLevel::Info, ignore_case = true)]
-    pub(crate) log_level: LogLevel,
+    #[arg(long, env = "REDRIVE_LOG", value_parser = one_of(&LOG_LEVELS), value_name = "LEVEL", default_value = "info", ignore_case = true)]
+    pub(crate) log_level: Level,
     /// How to log: for people, or one JSON object a line
     #[arg(long, env = "REDRIVE_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Human)]
     pub(crate) log_format: LogFormat,
 }
 
 /// How much of what happens is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevel {
-    /// What the server cannot do
-    Error,
-    /// And what needs a look
-    Warn,
-    /// And every failure, hold and change
-    Info,
-    /// And every event and delivery
-    Debug,
-    /// Everything
-    Trace,
-}
-
-impl LogLevel {
-    /// The most that is logged.
-    pub(crate) const fn most(self) -> tracing::Level {
-        match self {
-            Self::Error => tracing::Level::ERROR,
-            Self::Warn => tracing::Level::WARN,
-            Self::Info => tracing::Level::INFO,
-            Self::Debug => tracing::Level::DEBUG,
-            Self::Trace => tracing::Level::TRACE,
-        }
-    }
-}
+const LOG_LEVELS: [(&str, &str, Level); 5] = [
+    ("error", "What the server cannot do", Level::ERROR),
+    ("warn", "And what needs a look", Level::WARN),
+    ("info", "And every failure, hold and change", Level::INFO),
+    ("debug", "And every event and delivery", Level::DEBUG),
+    ("trace", "Everything", Level::TRACE),
+];
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -484,7 +491,7 @@ A running server has it at /openapi.json.")]
 pub(crate) struct OpenapiArgs {}
 
 /// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Prints a line for each request and, when it is stopped (Ctrl-C), the counts. What it fails is drawn from \
 the seed, so that the same requests in the same order meet the same answers.
@@ -546,19 +553,12 @@ Examples:
   redrive completions fish > ~/.config/fish/completions/redrive.fish")]
 pub(crate) struct CompletionsArgs {
     /// The shell
-    #[arg(value_enum)]
-    pub(crate) shell: CompletionShell,
+    #[arg(value_parser = one_of(&SHELLS))]
+    pub(crate) shell: Shell,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompletionShell {
-    /// GNU Bash
-    Bash,
-    /// Z shell
-    Zsh,
-    /// fish
-    Fish,
-}
+const SHELLS: [(&str, &str, Shell); 3] =
+    [("bash", "GNU Bash", Shell::Bash), ("zsh", "Z shell", Shell::Zsh), ("fish", "fish", Shell::Fish)];
 
 /// Writes the retries, timeouts and breakers of a rule book as a Dapr resiliency file.
 ///

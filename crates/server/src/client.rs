@@ -9,7 +9,7 @@ mod trouble;
 mod trust;
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LOCATION, DATE, HOST};
@@ -18,9 +18,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use redrive::clock::wall_clock;
 use redrive_core::time::Timestamp;
 use redrive_node::tls::Roots;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -30,7 +33,8 @@ use self::address::Security;
 
 pub(crate) use address::{Address, header_value, segment};
 pub(crate) use key::Key;
-pub(crate) use trouble::{Break, NotRead, Refusal, Trouble};
+pub(crate) use trouble::{Break, Trouble};
+use trouble::{NotRead, Refusal};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,10 +75,33 @@ impl Ask {
         Self { method: Method::GET, path: path.into(), headers, body, tries }
     }
 
+    /// A question for a part of a list.
+    pub(crate) fn page(path: &str, limit: usize, before: Option<String>) -> Self {
+        let before = before.map(|before| ("before", before));
+        Self::find(path, [("limit", limit.to_string())].into_iter().chain(before))
+    }
+
+    /// A question with these keys and values behind the question mark.
+    pub(crate) fn find<'a>(path: &str, pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        Self::get(format!("{path}?{query}"))
+    }
+
     pub(crate) fn post(path: impl Into<String>, content_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type".into(), content_type.to_owned())];
         let (body, tries) = (body.into(), Tries::Several);
         Self { method: Method::POST, path: path.into(), headers, body, tries }
+    }
+
+    /// A request with a JSON object; null, false and empty lists are left out of it, which says the same.
+    pub(crate) fn json(path: impl Into<String>, body: &impl Serialize) -> Self {
+        let mut body = serde_json::to_value(body).expect("texts and numbers can be written as JSON");
+        if let Value::Object(keys) = &mut body {
+            let says_nothing =
+                |value: &Value| *value == Value::Bool(false) || value.as_array().is_some_and(Vec::is_empty);
+            keys.retain(|_, value| !value.is_null() && !says_nothing(value));
+        }
+        Self::post(path, "application/json", body.to_string())
     }
 
     /// Asks only once, since it would be done twice.
@@ -143,7 +170,7 @@ impl Client {
         ask: &Ask,
     ) -> Result<(T, Timestamp), Trouble> {
         let answer = self.ask(ask).await?;
-        Ok((self.read(&answer)?, answer.at))
+        Ok((read(&self.address, &answer.body)?, answer.at))
     }
 
     /// The same, with the last part of the address that it is known by.
@@ -153,12 +180,7 @@ impl Client {
     ) -> Result<(T, Option<String>), Trouble> {
         let answer = self.ask(ask).await?;
         let name = answer.location.as_deref().and_then(|location| location.rsplit('/').next());
-        Ok((self.read(&answer)?, name.map(ToOwned::to_owned)))
-    }
-
-    fn read<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Trouble> {
-        serde_json::from_slice(&answer.body)
-            .map_err(|error| Trouble::Unreadable { address: self.address.clone(), why: NotRead(error) })
+        Ok((read(&self.address, &answer.body)?, name.map(ToOwned::to_owned)))
     }
 
     /// Asks, and reads the whole answer.
@@ -184,11 +206,23 @@ impl Client {
         let Head { response, sender, ends_at } = self.head(ask).await?;
         let (parts, body) = response.into_parts();
         if parts.status.is_success() {
-            return Ok(Lines { body, buffer: Vec::new(), read: 0, _sender: sender });
+            let address = self.address.clone();
+            return Ok(Lines { address, body, buffer: Vec::new(), read: 0, _sender: sender });
         }
         let body = timeout_at(ends_at, Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
         let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes);
         Err(Refusal::read(parts.status, &parts.headers, &body.unwrap_or_default()).into())
+    }
+
+    /// The same of a server that has gone away: it is asked again and again until it is back.
+    pub(crate) async fn lines_again(&mut self, ask: &Ask, pause: Duration) -> Result<Lines, Trouble> {
+        loop {
+            sleep(pause).await;
+            match self.lines(ask).await {
+                Err(trouble) if trouble.is_absence() => {}
+                result => return result,
+            }
+        }
     }
 
     /// The first answer that is worth reading, or the last one there was.
@@ -276,17 +310,22 @@ pub(crate) fn is_away(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
+fn read<T: DeserializeOwned>(address: &Address, json: &[u8]) -> Result<T, Trouble> {
+    serde_json::from_slice(json)
+        .map_err(|error| Trouble::Unreadable { address: address.clone(), why: NotRead(error) })
+}
+
 /// The server's clock may differ from ours, and all other times in its answer are by its own.
 fn told_at(headers: &HeaderMap) -> Timestamp {
     let date = headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
-    let at = date.unwrap_or_else(std::time::SystemTime::now);
-    let since = at.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::EPOCH + since
+    let since = date.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    since.map_or_else(wall_clock, |since| Timestamp::EPOCH + since)
 }
 
 /// An answer that comes line by line.
 #[derive(Debug)]
 pub(crate) struct Lines {
+    address: Address,
     body: Incoming,
     buffer: Vec<u8>,
     /// How much of the buffer is known to hold no end of a line.
@@ -315,6 +354,11 @@ impl Lines {
                 Some(Ok(frame)) => self.buffer.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
             }
         }
+    }
+
+    /// A line as JSON of that shape.
+    pub(crate) fn read<T: DeserializeOwned>(&self, line: &str) -> Result<T, Trouble> {
+        read(&self.address, line.as_bytes())
     }
 
     fn buffered(&mut self) -> Option<String> {

@@ -40,76 +40,90 @@ mod timeline;
 mod try_out;
 mod why;
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 
 use anyhow::{Context, anyhow};
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::Machine;
+use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::cli::{ArchiveWhat, Command, Export, Import};
+use crate::cli::{ArchiveWhat, Command, Export, Format, Import};
 use crate::connectors;
+use crate::letters::LIST_MAX;
 use crate::show::{self, shell_word};
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(&args),
-        Command::Try(args) => try_out::run(&args),
-        Command::Rules(args) => rules::run(&args),
+        Command::Try(args) => done(try_out::run(&args)),
+        Command::Rules(args) => done(rules::run(&args)),
         Command::Timeline(args) => timeline::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Backtest(args) => backtest::run(&args),
-        Command::Schedules(args) => schedules::run(&args),
-        Command::Send(args) => send::run(&args),
-        Command::Tail(args) => tail::run(&args),
-        Command::Show(args) => show_key::run(&args),
-        Command::Why(args) => why::run(&args),
-        Command::Status(args) => status::run(&args),
+        Command::Schedules(args) => done(schedules::run(&args)),
+        Command::Send(args) => done(wait_for(send::run(&args))),
+        Command::Tail(args) => done(wait_for(tail::run(&args))),
+        Command::Show(args) => done(wait_for(show_key::run(&args))),
+        Command::Why(args) => done(wait_for(why::run(&args))),
+        Command::Status(args) => done(wait_for(status::run(&args))),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Health(args) => health::run(&args),
-        Command::Dlq(args) => dlq::run(&args),
-        Command::Replays(args) => replays::run(&args),
-        Command::Audit(args) => audit::run(&args),
-        Command::Hooks(args) => hooks::run(&args),
-        Command::Keys(args) => keys::run(&args),
+        Command::Health(args) => done(wait_for(health::run(&args))),
+        Command::Dlq(args) => wait_for(dlq::run(&args)),
+        Command::Replays(args) => wait_for(replays::run(&args)),
+        Command::Audit(args) => done(wait_for(audit::run(&args))),
+        Command::Hooks(args) => done(wait_for(hooks::run(&args))),
+        Command::Keys(args) => done(wait_for(keys::run(&args))),
         Command::Archive(args) => match args.what {
-            ArchiveWhat::Get(args) => archive::get(&args),
+            ArchiveWhat::Get(args) => done(archive::get(&args)),
         },
-        Command::Alerts(args) => alerts::run(&args),
-        Command::Breakers(args) => breakers::run(&args),
-        Command::Pause(args) => pause::pause(&args),
-        Command::Resume(args) => pause::resume(&args),
-        Command::Route(args) => route::run(&args),
-        Command::Removed(args) => removed::run(&args),
-        Command::Backup(args) => backup::run(&args),
-        Command::Compact(args) => compact::run(&args),
-        Command::Export(args) => match args.what {
+        Command::Alerts(args) => wait_for(alerts::run(&args)),
+        Command::Breakers(args) => done(wait_for(breakers::run(&args))),
+        Command::Pause(args) => done(wait_for(pause::pause(&args))),
+        Command::Resume(args) => done(wait_for(pause::resume(&args))),
+        Command::Route(args) => done(wait_for(route::run(&args))),
+        Command::Removed(args) => done(wait_for(removed::run(&args))),
+        Command::Backup(args) => done(wait_for(backup::run(&args))),
+        Command::Compact(args) => done(compact::run(&args)),
+        Command::Export(args) => done(match args.what {
             Export::Dapr(args) => export_dapr::run(&args),
             Export::Matrix(args) => export_matrix::run(&args),
             Export::Prometheus(args) => export_prometheus::run(&args),
-        },
+        }),
         Command::Import(args) => match args.what {
             Import::Dapr(args) => import_dapr::run(&args),
         },
-        Command::Init(args) => init::run(&args),
-        Command::Schema(args) => schema::run(&args),
-        Command::Openapi(args) => openapi::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Serve(args) => serve::run(&args),
-        Command::Sink(args) => sink::run(&args),
-        Command::Completions(args) => completions::run(&args),
+        Command::Init(args) => done(init::run(&args)),
+        Command::Schema(args) => done(schema::run(&args)),
+        Command::Openapi(args) => done(openapi::run(&args)),
+        Command::Demo(args) => done(demo::run(&args)),
+        Command::Serve(args) => done(serve::run(&args)),
+        Command::Sink(args) => done(sink::run(&args)),
+        Command::Completions(args) => done(completions::run(&args)),
     }
+}
+
+/// The exit code of a command that has only one unless it fails.
+fn done(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(Termination::report)
 }
 
 /// What was asked is understood and cannot be done; the exit code is 1, not 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);
+
+impl Refused {
+    /// A refusal with the words of an error.
+    fn of(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// Listens on an address of this machine.
 async fn bind(address: SocketAddr) -> Result<TcpListener, Refused> {
@@ -208,19 +222,79 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Prints JSON for programs.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&json_text(value)?)
 }
 
+/// Prints JSON for programs, or a page for people.
+pub(crate) fn print_as(
+    format: Format,
+    value: &impl Serialize,
+    page: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    match format {
+        Format::Json => print_json(value),
+        Format::Text => print(&page()),
+    }
+}
+
+/// Prints bytes as they are.
+fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).context("could not write the output")
+}
+
 /// The same, as text.
-pub(crate) fn json_text(value: &impl serde::Serialize) -> anyhow::Result<String> {
+pub(crate) fn json_text(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// The bytes of a file, or of standard input if it is called `-`; who is named takes no more than so many.
+fn read_input(path: &Path, bytes_max: u64, taker: &str) -> anyhow::Result<Vec<u8>> {
+    let (input, name): (Box<dyn Read>, String) = if path.as_os_str() == "-" {
+        (Box::new(io::stdin().lock()), "standard input".to_owned())
+    } else {
+        let file = File::open(path).with_context(|| format!("could not open {}", path.display()))?;
+        (Box::new(file), path.display().to_string())
+    };
+    let mut bytes = Vec::new();
+    input.take(bytes_max + 1).read_to_end(&mut bytes).with_context(|| format!("could not read {name}"))?;
+    if bytes.len() as u64 > bytes_max {
+        let mebibytes = bytes_max >> 20;
+        return Err(Refused(format!("{name} has more than {mebibytes} MiB: no {taker} takes so much")).into());
+    }
+    Ok(bytes)
+}
+
+/// As many rows as are wanted, page by page, and where a next list would begin; a page may be short and still not be
+/// the last.
+async fn gather<T>(
+    wanted: u32,
+    mut before: Option<String>,
+    mut page: impl AsyncFnMut(usize, Option<String>) -> anyhow::Result<(Vec<T>, Option<String>)>,
+) -> anyhow::Result<(Vec<T>, Option<String>)> {
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let mut rows = Vec::new();
+    loop {
+        let (more, next) = page((wanted - rows.len()).min(LIST_MAX), before).await?;
+        rows.extend(more);
+        if next.is_none() || rows.len() >= wanted {
+            return Ok((rows, next));
+        }
+        before = next;
+    }
 }
 
 /// Runs what waits for a server; one thread is enough for that.
 pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("could not start a runtime")?.block_on(work)
+}
+
+/// Runs what serves others, on all threads of the machine.
+fn wait_for_many<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("could not start")?.block_on(work)
 }
 
 /// The machine that a book is read for.

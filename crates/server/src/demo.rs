@@ -8,7 +8,6 @@ mod orders;
 mod shops;
 mod story;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,8 +17,9 @@ use redrive_core::ids::ServiceName;
 use redrive_node::runtime::Node;
 
 use self::shops::Shops;
+use self::story::Facts;
 use self::story::Telling;
-pub(crate) use self::story::{Facts, Step, StepState};
+use crate::api::shape::demo::{ServiceShown, StepShown};
 
 /// How often the story looks whether it has gone on.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -38,40 +38,6 @@ struct Stage {
     looked: AtomicBool,
 }
 
-/// What somebody does in the demo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// Deploys the release of `invoicing` that works.
-    Mend,
-    /// Deploys the one that does not.
-    Break,
-    /// Looks at why letters are dead.
-    Look,
-}
-
-impl Act {
-    /// The act of that name.
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "mend" => Some(Self::Mend),
-            "break" => Some(Self::Break),
-            "look" => Some(Self::Look),
-            _ => None,
-        }
-    }
-}
-
-/// A service as it is introduced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Introduced {
-    /// Its name in the rule book.
-    pub(crate) name: &'static str,
-    /// What it is like, in a few words.
-    pub(crate) habit: &'static str,
-    /// Where it is.
-    pub(crate) address: SocketAddr,
-}
-
 impl Demo {
     /// Opens the services.
     pub(crate) async fn open() -> std::io::Result<Self> {
@@ -88,12 +54,12 @@ impl Demo {
     }
 
     /// The services.
-    pub(crate) fn services(&self) -> Vec<Introduced> {
+    pub(crate) fn services(&self) -> Vec<ServiceShown> {
         self.0.shops.introduced()
     }
 
     /// Sends orders, and tells the story as it goes on, for as long as the node works.
-    pub(crate) fn begin(&self, node: &Node, tell: impl Fn(&Step) + Send + 'static) {
+    pub(crate) fn begin(&self, node: &Node, tell: impl Fn(&StepShown) + Send + 'static) {
         tokio::spawn(orders::send(node.clone()));
         let (demo, node) = (self.clone(), node.clone());
         tokio::spawn(async move {
@@ -106,20 +72,23 @@ impl Demo {
         });
     }
 
-    /// Does it.
-    pub(crate) fn act(&self, act: Act) {
-        match act {
-            Act::Mend => self.0.shops.mend(),
-            Act::Break => {
+    /// Deploys the release of `invoicing` that works or the one that does not, or looks at why letters are dead;
+    /// none if there is no such act.
+    pub(crate) fn act(&self, word: &str) -> Option<()> {
+        match word {
+            "mend" => self.0.shops.mend(),
+            "break" => {
                 self.0.shops.break_again();
                 self.0.looked.store(false, Ordering::Relaxed);
             }
-            Act::Look => self.0.looked.store(true, Ordering::Relaxed),
+            "look" => self.0.looked.store(true, Ordering::Relaxed),
+            _ => return None,
         }
+        Some(())
     }
 
     /// Where the story stands.
-    pub(crate) async fn steps(&self, node: &Node) -> Option<Vec<Step>> {
+    pub(crate) async fn steps(&self, node: &Node) -> Option<Vec<StepShown>> {
         Some(story::steps(&self.facts(node).await?))
     }
 

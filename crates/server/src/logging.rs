@@ -21,7 +21,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::{LogFormat, LogLevel};
+use crate::cli::LogFormat;
 use crate::show::{plain, style};
 
 /// Fields that only the rule book and ourselves fill.
@@ -49,9 +49,9 @@ static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
 /// Logs from now on; only the first call counts.
-pub(crate) fn start(level: LogLevel, format: LogFormat) {
+pub(crate) fn start(level: Level, format: LogFormat) {
     let _ = FORMAT.set(format);
-    let log = tracing_subscriber::fmt().with_max_level(level.most());
+    let log = tracing_subscriber::fmt().with_max_level(level);
     // Whoever has set another one up wants that one.
     let _ = match format {
         LogFormat::Human => {

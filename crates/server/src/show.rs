@@ -14,6 +14,7 @@ pub(crate) mod letter;
 pub(crate) mod letters;
 pub(crate) mod moment;
 pub(crate) mod problem;
+pub(crate) mod progress;
 pub(crate) mod refused;
 pub(crate) mod remarks;
 pub(crate) mod replay;
@@ -155,6 +156,11 @@ pub(crate) fn hanging(mark: &str, text: &str, columns: Option<usize>) -> String 
     let Some(columns) = columns else { return format!("{mark}{text}\n") };
     let lines = wrap(text, columns.saturating_sub(indent));
     format!("{mark}{}\n", lines.replace('\n', &format!("\n{}", " ".repeat(indent))))
+}
+
+/// The service, or service/channel, as somebody else has named them.
+pub(crate) fn queue_name(service: &str, channel: Option<&str>) -> String {
+    plain(&channel.map_or_else(|| service.to_owned(), |channel| format!("{service}/{channel}")))
 }
 
 /// The service, or service/channel.

@@ -322,7 +322,9 @@ impl Told {
 }
 
 impl Weighed {
-    fn of(numbers: &RetryNumbers, rule: &Rule) -> Self {
+    /// The numbers as they are kept, with the name of the policy.
+    #[must_use]
+    pub fn of(numbers: &RetryNumbers, rule: &Rule) -> Self {
         let pair = |tally: Tally| (tally.number, tally.max);
         Self {
             policy: rule.reactions.policies()[usize::from(numbers.policy.0)].name.to_string(),
@@ -335,6 +337,12 @@ impl Weighed {
             held: numbers.held.into(),
             deadline: numbers.deadline.into(),
         }
+    }
+
+    /// Whether the wait is the other side's wish, and so time held.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.retry_after_nanos.is_some_and(|asked| asked > self.backoff_nanos)
     }
 }
 

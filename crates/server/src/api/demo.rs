@@ -6,9 +6,9 @@ use axum::response::Response;
 
 use super::code::Code;
 use super::error::{ApiError, Named};
-use super::shape::demo::{ActShown, DemoShown, ServiceShown, StepShown, StepStateShown};
+use super::shape::demo::DemoShown;
 use super::{App, events};
-use crate::demo::{Act, Demo, Step, StepState};
+use crate::demo::Demo;
 
 /// Where the story of the demo stands.
 #[utoipa::path(
@@ -28,10 +28,9 @@ pub(super) async fn story(State(app): State<App>) -> Result<Response, ApiError> 
 )]
 pub(super) async fn act(State(app): State<App>, Named(word): Named) -> Result<Response, ApiError> {
     let demo = demo_of(&app)?;
-    let act = Act::from_word(&word).ok_or_else(|| {
+    demo.act(&word).ok_or_else(|| {
         ApiError::new(Code::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
     })?;
-    demo.act(act);
     shown(&app, demo).await
 }
 
@@ -43,26 +42,5 @@ fn demo_of(app: &App) -> Result<&Demo, ApiError> {
 async fn shown(app: &App, demo: &Demo) -> Result<Response, ApiError> {
     let steps = demo.steps(&app.node).await;
     let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read at the moment"))?;
-    let services = demo.services().into_iter().map(|service| ServiceShown {
-        service: service.name.to_owned(),
-        habit: service.habit.to_owned(),
-        address: format!("http://{}", service.address),
-    });
-    let shown = DemoShown { services: services.collect(), steps: steps.iter().map(step_shown).collect() };
-    Ok(events::json(StatusCode::OK, &shown))
-}
-
-fn step_shown(step: &Step) -> StepShown {
-    StepShown {
-        title: step.title.to_owned(),
-        text: step.text.to_owned(),
-        page: step.page.to_owned(),
-        command: step.command.map(str::to_owned),
-        act: step.act.map(|(act, label)| ActShown { act: act.to_owned(), label: label.to_owned() }),
-        state: match step.state {
-            StepState::Done => StepStateShown::Done,
-            StepState::Now => StepStateShown::Now,
-            StepState::Later => StepStateShown::Later,
-        },
-    }
+    Ok(events::json(StatusCode::OK, &DemoShown { services: demo.services(), steps }))
 }

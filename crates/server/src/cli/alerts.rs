@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::remote::{Format, ServerArgs};
+use super::remote::ViewArgs;
 
 /// Shows the alerts of the rule book and where they stand; tries out whether a receiver hears us.
 #[derive(Debug, Args)]
@@ -20,23 +20,14 @@ pub(crate) struct AlertsArgs {
     #[command(subcommand)]
     pub(crate) what: Option<Alerts>,
     #[command(flatten)]
-    pub(crate) list: AlertsListArgs,
+    pub(crate) list: ViewArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Alerts {
-    List(AlertsListArgs),
+    /// Shows the alerts of the rule book, and those who are told
+    List(ViewArgs),
     Test(AlertsTestArgs),
-}
-
-/// Shows the alerts of the rule book, and those who are told.
-#[derive(Debug, Args)]
-pub(crate) struct AlertsListArgs {
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 /// Sends a receiver a message that says that it is a test, and waits for what becomes of it.
@@ -45,9 +36,6 @@ pub(crate) struct AlertsTestArgs {
     /// The receiver
     #[arg(value_name = "RECEIVER")]
     pub(crate) name: String,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }

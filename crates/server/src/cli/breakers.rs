@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::remote::{Format, ServerArgs};
+use super::remote::{ServerArgs, ViewArgs};
 
 /// Shows how the breakers of all dependencies are; trips one, or resets it.
 #[derive(Debug, Args)]
@@ -20,26 +20,17 @@ pub(crate) struct BreakersArgs {
     #[command(subcommand)]
     pub(crate) what: Option<Breakers>,
     #[command(flatten)]
-    pub(crate) list: BreakersListArgs,
+    pub(crate) list: ViewArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Breakers {
-    List(BreakersListArgs),
+    /// Shows how the breakers of all dependencies are
+    List(ViewArgs),
     /// Opens the breaker of a dependency for as long as failures would: calls wait
     Trip(BreakerTurnArgs),
     /// Closes it and forgets the failures so far: calls flow
     Reset(BreakerTurnArgs),
-}
-
-/// Shows how the breakers of all dependencies are.
-#[derive(Debug, Args)]
-pub(crate) struct BreakersListArgs {
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 /// Which breaker is turned.

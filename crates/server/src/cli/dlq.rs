@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use redrive_core::text::{Rate, parse_duration, parse_rate};
 
-use super::remote::{Format, ServerArgs};
+use super::one_of;
+use super::remote::{Format, ServerArgs, ViewArgs};
 use crate::api::shape::letters::Form;
 
 /// Looks at dead letters, sends them again, or does away with them.
@@ -393,37 +394,21 @@ pub(crate) struct ReplaysArgs {
     #[arg(value_name = "NUMBER")]
     pub(crate) replay: Option<u64>,
     /// What to do with it
-    #[arg(value_enum, conflicts_with = "watch")]
-    pub(crate) act: Option<ReplayActArg>,
+    #[arg(value_parser = one_of(&REPLAY_ACTS), conflicts_with = "watch")]
+    pub(crate) act: Option<&'static str>,
     /// Shows how it goes on until it is over
     #[arg(long, requires = "replay")]
     pub(crate) watch: bool,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReplayActArg {
-    /// Sends nothing more for now
-    Pause,
-    /// Goes on
-    Resume,
-    /// Ends it; what was not sent stays dead
-    Cancel,
-}
-
-impl ReplayActArg {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Cancel => "cancel",
-        }
-    }
-}
+/// What can be done to a replay, and the last part of the path that does it.
+const REPLAY_ACTS: [(&str, &str, &str); 3] = [
+    ("pause", "Sends nothing more for now", "pause"),
+    ("resume", "Goes on", "resume"),
+    ("cancel", "Ends it; what was not sent stays dead", "cancel"),
+];
 
 /// Shows what was done with dead letters, by hand and by rule, the latest first.
 #[derive(Debug, Args)]
@@ -437,9 +422,6 @@ pub(crate) struct AuditArgs {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }

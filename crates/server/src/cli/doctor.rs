@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use redrive_lab::doctor::Harm;
 
 use super::dlq::FromArgs;
+use super::one_of;
 use super::remote::Format;
 
 /// Says what ails a server, with the evidence and the change to the rule book.
@@ -30,8 +31,8 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", requires = "data")]
     pub(crate) rules: Option<PathBuf>,
     /// Ends with 1 if anything does this much harm, or more
-    #[arg(long, value_name = "HARM", value_enum)]
-    pub(crate) deny: Option<DenyHarm>,
+    #[arg(long, value_name = "HARM", value_parser = one_of(&HARMS))]
+    pub(crate) deny: Option<Harm>,
     /// Says what a diagnosis means and what to do about it, or lists them: `all`
     #[arg(long, value_name = "CODE")]
     pub(crate) explain: Option<String>,
@@ -43,25 +44,9 @@ pub(crate) struct DoctorArgs {
 }
 
 /// How much harm is too much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DenyHarm {
-    /// Deliveries stand still, or most of them fail
-    Critical,
-    /// Deliveries fail that need not
-    High,
-    /// Things are slower or dearer than they need be
-    Medium,
-    /// Anything
-    Low,
-}
-
-impl From<DenyHarm> for Harm {
-    fn from(deny: DenyHarm) -> Self {
-        match deny {
-            DenyHarm::Critical => Self::Critical,
-            DenyHarm::High => Self::High,
-            DenyHarm::Medium => Self::Medium,
-            DenyHarm::Low => Self::Low,
-        }
-    }
-}
+const HARMS: [(&str, &str, Harm); 4] = [
+    ("critical", "Deliveries stand still, or most of them fail", Harm::Critical),
+    ("high", "Deliveries fail that need not", Harm::High),
+    ("medium", "Things are slower or dearer than they need be", Harm::Medium),
+    ("low", "Anything", Harm::Low),
+];

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::remote::{Format, ServerArgs};
+use super::remote::{ServerArgs, ViewArgs};
 
 /// Tries webhook sources out, and shows what was refused.
 #[derive(Debug, Args)]
@@ -37,11 +37,8 @@ pub(crate) struct HooksRefusedArgs {
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }
 
 /// Shows one of them with its headers and its body.
@@ -59,11 +56,8 @@ pub(crate) struct HooksShowArgs {
     /// Prints the body as it came, and nothing else
     #[arg(long, conflicts_with = "format")]
     pub(crate) raw: bool,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }
 
 /// Prints a curl command that calls a webhook source with a good signature.

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use redrive_core::access::Role;
 use redrive_core::text::{Rate, parse_duration, parse_rate};
 
+use super::one_of;
 use super::remote::{Format, ServerArgs};
 
 /// Makes keys for those who come to a server, lists them, and revokes them.
@@ -43,8 +44,8 @@ pub(crate) struct KeysCreateArgs {
     /// Whose it is, for lists and the record
     pub(crate) name: String,
     /// What its owner may do
-    #[arg(long, value_enum)]
-    pub(crate) role: RoleWord,
+    #[arg(long, value_parser = one_of(&ROLES))]
+    pub(crate) role: Role,
     /// Only events of this source; may be given more than once
     #[arg(long = "source", value_name = "SOURCE")]
     pub(crate) sources: Vec<String>,
@@ -107,26 +108,9 @@ pub(crate) struct KeysAtArgs {
     pub(crate) server: ServerArgs,
 }
 
-/// A role as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RoleWord {
-    /// Sends events, and sees nothing
-    Ingest,
-    /// Looks, and changes nothing
-    Viewer,
-    /// Looks, sends events, and deals with services, dead letters and replays
-    Operator,
-    /// May do everything, keys included
-    Admin,
-}
-
-impl From<RoleWord> for Role {
-    fn from(word: RoleWord) -> Self {
-        match word {
-            RoleWord::Ingest => Self::Ingest,
-            RoleWord::Viewer => Self::Viewer,
-            RoleWord::Operator => Self::Operator,
-            RoleWord::Admin => Self::Admin,
-        }
-    }
-}
+const ROLES: [(&str, &str, Role); 4] = [
+    ("ingest", "Sends events, and sees nothing", Role::Ingest),
+    ("viewer", "Looks, and changes nothing", Role::Viewer),
+    ("operator", "Looks, sends events, and deals with services, dead letters and replays", Role::Operator),
+    ("admin", "May do everything, keys included", Role::Admin),
+];

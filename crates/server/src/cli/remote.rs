@@ -52,6 +52,22 @@ pub(crate) enum Format {
     Json,
 }
 
+/// How what a server tells is printed, and which server.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ViewArgs {
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+impl ViewArgs {
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        self.server.client()
+    }
+}
+
 /// Sends an event to a running server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -141,11 +157,8 @@ pub(crate) struct ShowArgs {
     /// An event's id or receipt, or a delivery's id or the first digits of it
     #[arg(value_name = "EVENT|DELIVERY")]
     pub(crate) key: String,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }
 
 /// Tells why a delivery is as it is: every attempt, the rule line as it read then, and the numbers.
@@ -167,11 +180,8 @@ pub(crate) struct WhyArgs {
     /// With --last: only of this service and its channels, or only of service/channel
     #[arg(long, conflicts_with = "delivery")]
     pub(crate) service: Option<String>,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }
 
 /// Shows how a running server is: what waits, what is dead, which breakers are open.
@@ -193,11 +203,8 @@ pub(crate) struct StatusArgs {
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every, requires = "watch")]
     pub(crate) every: Duration,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) view: ViewArgs,
 }
 
 /// Says whether a running server works, by its exit code: for containers and scripts.
@@ -218,28 +225,9 @@ pub(crate) struct HealthArgs {
     pub(crate) server: ServerArgs,
 }
 
-/// Lets nothing of a service start until it is resumed; its events are kept in order.
+/// Which service is meant.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive pause billing
-
-Exit code: 0 paused, 1 no such service, 2 wrong use, 3 no server.")]
-pub(crate) struct PauseArgs {
-    /// The service
-    pub(crate) service: String,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Lets a paused service go on.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive resume billing
-
-Exit code: 0 resumed, 1 no such service, 2 wrong use, 3 no server.")]
-pub(crate) struct ResumeArgs {
+pub(crate) struct ServiceArgs {
     /// The service
     pub(crate) service: String,
     #[command(flatten)]

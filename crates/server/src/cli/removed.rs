@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Format, ServerArgs};
+use super::{ServerArgs, ViewArgs};
 
 /// Shows services and rows that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
 #[derive(Debug, Args)]
@@ -23,33 +23,17 @@ pub(crate) struct RemovedArgs {
     #[command(subcommand)]
     pub(crate) what: Option<Removed>,
     #[command(flatten)]
-    pub(crate) list: RemovedListArgs,
+    pub(crate) list: ViewArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Removed {
-    List(RemovedListArgs),
+    /// Shows services and rows that the rule book has no more and that deliveries wait for
+    List(ViewArgs),
     /// Turns what waits for a removed service or row into dead letters (`SERVICE_REMOVED`, `RULE_REMOVED`), the oldest first
-    DeadLetter(RemovedDeadLetterArgs),
+    DeadLetter(RemovedOf),
     /// Sends what waits for a removed service or row to another service, each session in its order
     Move(RemovedMoveArgs),
-}
-
-/// Shows services and rows that the rule book has no more and that deliveries wait for.
-#[derive(Debug, Args)]
-pub(crate) struct RemovedListArgs {
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Whose deliveries end.
-#[derive(Debug, Args)]
-pub(crate) struct RemovedDeadLetterArgs {
-    #[command(flatten)]
-    pub(crate) of: RemovedOf,
 }
 
 /// Whose deliveries go where.

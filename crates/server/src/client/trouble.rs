@@ -52,13 +52,12 @@ impl fmt::Display for NotRead {
 impl Trouble {
     /// The server's refusal, if it is one.
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
-        match self {
-            Self::Refused(refusal) => Some(refusal),
-            Self::Unreachable { .. }
-            | Self::Distrusted { .. }
-            | Self::Unreadable { .. }
-            | Self::Unaskable(_) => None,
-        }
+        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
+    }
+
+    /// Whether the server is away, and may come back.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. }) || self.refusal().is_some_and(Refusal::is_away)
     }
 }
 
@@ -151,7 +150,7 @@ impl Refusal {
     }
 
     /// Whether it may go better later.
-    pub(crate) fn is_away(&self) -> bool {
+    fn is_away(&self) -> bool {
         is_away(self.status)
     }
 }

@@ -2,43 +2,33 @@
 
 use std::process::ExitCode;
 
-use super::{print, print_json, wait_for};
+use serde_json::json;
+
+use super::print_as;
 use crate::api::shape::alerts::{AlertsFound, ReceiverTested, TestOutcome};
-use crate::cli::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs, Format};
+use crate::cli::{Alerts, AlertsArgs, AlertsTestArgs, ViewArgs};
 use crate::client::{Ask, segment};
 use crate::show::alerts as show;
 use crate::show::terminal_columns;
 
-pub(super) fn run(args: &AlertsArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &AlertsArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
-        None => list(&args.list),
-        Some(Alerts::List(args)) => list(args),
-        Some(Alerts::Test(args)) => test(args),
+        None => list(&args.list).await,
+        Some(Alerts::List(args)) => list(args).await,
+        Some(Alerts::Test(args)) => test(args).await,
     }
 }
 
-fn list(args: &AlertsListArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let mut client = args.server.client()?;
-        let (found, now) = client.timed_json::<AlertsFound>(&Ask::get("/v1/alerts")).await?;
-        match args.format {
-            Format::Json => print_json(&found)?,
-            Format::Text => print(&show::page(&found, now, terminal_columns()))?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+async fn list(args: &ViewArgs) -> anyhow::Result<ExitCode> {
+    let (found, now) = args.client()?.timed_json::<AlertsFound>(&Ask::get("/v1/alerts")).await?;
+    print_as(args.format, &found, || show::page(&found, now, terminal_columns()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn test(args: &AlertsTestArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let path = format!("/v1/receivers/{}/test", segment(&args.name));
-        let ask = Ask::post(path, "application/json", "{}".to_owned());
-        let (tested, now) = args.server.client()?.timed_json::<ReceiverTested>(&ask).await?;
-        match args.format {
-            Format::Json => print_json(&tested)?,
-            Format::Text => print(&show::tested(&tested, now))?,
-        }
-        let is_told = tested.outcome == TestOutcome::Delivered;
-        Ok(if is_told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    })
+async fn test(args: &AlertsTestArgs) -> anyhow::Result<ExitCode> {
+    let ask = Ask::json(format!("/v1/receivers/{}/test", segment(&args.name)), &json!({}));
+    let (tested, now) = args.view.client()?.timed_json::<ReceiverTested>(&ask).await?;
+    print_as(args.view.format, &tested, || show::tested(&tested, now))?;
+    let is_told = tested.outcome == TestOutcome::Delivered;
+    Ok(if is_told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,22 +1,20 @@
 //! `redrive archive get`: an event's data as they came, from the archive itself.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use anyhow::Context;
 use redrive_core::archive::ArchiveRule;
 use redrive_core::ids::Receipt;
 use redrive_node::archive::{ArchiveKey, Found, Kept, folder};
 
-use super::{Refused, open_book, write_new};
+use super::{Refused, open_book, print_bytes, write_new};
 use crate::cli::{ArchiveFormat, ArchiveGetArgs};
 use crate::show::{plain, style};
 
 /// Events that are told apart in a message.
 const TOLD_MAX: usize = 10;
 
-pub(super) fn get(args: &ArchiveGetArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn get(args: &ArchiveGetArgs) -> anyhow::Result<()> {
     let folder = folder_of(args)?;
     let kept = one(find(&folder, args)?, args, &folder)?;
     let bytes = match args.format {
@@ -26,11 +24,11 @@ pub(super) fn get(args: &ArchiveGetArgs) -> anyhow::Result<ExitCode> {
             super::json_text(&value)?.into_bytes()
         }
     };
-    match &args.output {
-        Some(path) => write_new(path, &bytes)?,
-        None => print_bytes(&bytes)?,
+    if let Some(path) = &args.output {
+        return write_new(path, &bytes);
     }
-    Ok(ExitCode::SUCCESS)
+    check_harmless(&bytes)?;
+    print_bytes(&bytes)
 }
 
 fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
@@ -85,18 +83,16 @@ fn one(mut found: Vec<Kept>, args: &ArchiveGetArgs, archive: &std::path::Path) -
     })
 }
 
-/// Prints bytes as they are; what could play tricks on a terminal goes to files only.
-fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+/// What could play tricks on a terminal goes to files only.
+fn check_harmless(bytes: &[u8]) -> Result<(), Refused> {
     let is_harmless = || {
         std::str::from_utf8(bytes).is_ok_and(|text| {
             !text.chars().any(|char| char.is_control() && !matches!(char, '\n' | '\t' | '\r'))
         })
     };
-    if out.is_terminal() && !is_harmless() {
-        let refusal =
-            format!("the data are no plain text: write them to a file with {}", style::bold("-o FILE"));
-        return Err(Refused(refusal).into());
+    if std::io::stdout().is_terminal() && !is_harmless() {
+        let file = style::bold("-o FILE");
+        return Err(Refused(format!("the data are no plain text: write them to a file with {file}")));
     }
-    out.write_all(bytes).and_then(|()| out.flush()).context("could not write the output")
+    Ok(())
 }

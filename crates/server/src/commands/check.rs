@@ -7,10 +7,10 @@ use redrive_core::book::problem::{Problem, Severity, Span, suggest};
 use redrive_lab::lint::{self, Checked, Lint};
 use serde::Serialize;
 
-use super::{Refused, load, print};
+use super::{Refused, load, print, print_json};
 use crate::cli::{CheckArgs, CheckFormat, Deny};
 use crate::connectors;
-use crate::show::{self, style};
+use crate::show::{self, counted, style};
 
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     if let Some(code) = &args.explain {
@@ -41,7 +41,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if args.format == CheckFormat::Json {
-        print(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
+        print_json(&rows)?;
     }
     if unreadable > 0 {
         return Ok(ExitCode::from(2));
@@ -104,15 +104,9 @@ fn report(path: &Path, text: &str, checked: &Checked, args: &CheckArgs) -> Strin
 fn summary(path: &Path, checked: &Checked, args: &CheckArgs) -> String {
     let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
     let (errors, warnings, infos) = (count(Severity::Error), count(Severity::Warning), count(Severity::Info));
-    let mut parts = Vec::new();
-    let mut part = |count: usize, what: &str| {
-        if count > 0 {
-            parts.push(format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
-        }
-    };
-    part(errors, "error");
-    part(warnings, "warning");
-    part(infos, "remark");
+    let parts = [(errors, "error"), (warnings, "warning"), (infos, "remark")];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, what)| counted(count as u64, what)).collect();
     let mut line = match (errors, warnings) {
         (0, 0) => format!("{} {}", style::good("✓"), path.display()),
         (0, _) => format!("{} {}", style::warning("!"), path.display()),

@@ -1,21 +1,12 @@
 //! `redrive completions`: what a shell needs to complete our commands.
 
-use std::process::ExitCode;
-
 use clap::CommandFactory;
-use clap_complete::Shell;
 
 use super::print;
-use crate::cli::{Cli, CompletionShell, CompletionsArgs};
+use crate::cli::{Cli, CompletionsArgs};
 
-pub(super) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
-    let shell = match args.shell {
-        CompletionShell::Bash => Shell::Bash,
-        CompletionShell::Zsh => Shell::Zsh,
-        CompletionShell::Fish => Shell::Fish,
-    };
+pub(super) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "redrive", &mut script);
-    print(&String::from_utf8(script)?)?;
-    Ok(ExitCode::SUCCESS)
+    clap_complete::generate(args.shell, &mut Cli::command(), "redrive", &mut script);
+    print(&String::from_utf8(script)?)
 }

@@ -3,29 +3,27 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{Refused, bind, not_made, serve};
+use super::{Refused, bind, not_made, serve, wait_for_many};
 use crate::api::fresh_id;
-use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
-use crate::demo::{Demo, Step};
-use crate::show::style;
+use crate::api::shape::demo::StepShown;
+use crate::cli::{DemoArgs, LogFormat, ServeArgs};
+use crate::demo::Demo;
+use crate::show::{style, wrap};
 
 /// How long calls may go on when the demo ends: nobody waits for them.
 const DRAIN: Duration = Duration::from_secs(1);
 /// The longest line of the story.
-const LINE_BYTES_MAX: usize = 90;
+const LINE_COLUMNS_MAX: usize = 90;
 /// The largest event that is taken.
 const BODY_BYTES_MAX: u64 = 1024 * 1024;
 
-pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     refuse_strangers(args)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(async {
+    wait_for_many(async {
         let listener = bind(args.listen).await?;
         let demo = Demo::open().await.context("could not open the services of the demo")?;
         let folder = Folder::new(args.data.as_deref())?;
@@ -44,7 +42,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
             tls_roots: None,
             otlp: None,
             // The story is what stands in the terminal.
-            log_level: LogLevel::Error,
+            log_level: tracing::Level::ERROR,
             log_format: LogFormat::Human,
         };
         serve::run_demo(&serve_args, listener, demo).await
@@ -123,7 +121,7 @@ pub(super) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
     let mut text = format!("{} on {}\n", style::bold("redrive demo"), style::bold(server));
     text.push_str("  open this address in a browser, and follow the guide\n\n");
     for service in demo.services() {
-        text.push_str(&format!("  {:<10} {}\n", service.name, style::dim(service.habit)));
+        text.push_str(&format!("  {:<10} {}\n", service.service, style::dim(service.habit)));
     }
     text.push_str(&format!(
         "\n  rules      {}\n             {}\n\n{}\n",
@@ -135,33 +133,16 @@ pub(super) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
 }
 
 /// One step of the story, when it has come.
-pub(super) fn tell(step: &Step, server: &str) {
+pub(super) fn tell(step: &StepShown, server: &str) {
     anstream::println!("\n  {} {}", style::good("→"), style::bold(step.title));
-    for line in lines(step.text) {
+    for line in wrap(step.text, LINE_COLUMNS_MAX).lines() {
         anstream::println!("    {line}");
     }
     let command = step.command.map(|command| format!("{command} --server {server}"));
-    let press = || step.act.map(|(act, _)| format!("curl -X POST {server}/v1/demo/{act}"));
+    let press = || step.act.as_ref().map(|press| format!("curl -X POST {server}/v1/demo/{}", press.act));
     if let Some(command) = command.or_else(press) {
         anstream::println!("    {}", style::dim(command));
     }
-}
-
-/// The text in lines that are easy to read.
-fn lines(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.len() + 1 + word.len() <= LINE_BYTES_MAX {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

@@ -9,29 +9,35 @@ mod skip;
 
 use std::process::ExitCode;
 
-use crate::cli::{Dlq, DlqArgs};
+use serde_json::{Value, json};
+
+use super::done;
+use crate::cli::{Dlq, DlqArgs, FilterArgs};
 
 pub(super) use replay::watch;
 
-pub(super) fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
-        Dlq::List(args) => look::list(args),
-        Dlq::Groups(args) => look::groups(args),
-        Dlq::Show(args) => look::show(args),
-        Dlq::Export(args) => look::export(args),
-        Dlq::Replay(args) => replay::run(args),
-        Dlq::Purge(args) => purge::run(args),
-        Dlq::Edit(args) => edit::run(args),
-        Dlq::Skip(args) => skip::run(args),
-        Dlq::Import(args) => import::run(args),
+        Dlq::List(args) => done(look::list(args).await),
+        Dlq::Groups(args) => done(look::groups(args).await),
+        Dlq::Show(args) => done(look::show(args).await),
+        Dlq::Export(args) => done(look::export(args).await),
+        Dlq::Replay(args) => replay::run(args).await,
+        Dlq::Purge(args) => done(purge::run(args).await),
+        Dlq::Edit(args) => done(edit::run(args).await),
+        Dlq::Skip(args) => done(skip::run(args).await),
+        Dlq::Import(args) => done(import::run(args).await),
     }
 }
 
-/// The part of an address behind the question mark.
-fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in pairs {
-        query.append_pair(name, &value);
+/// A request on the letters that a filter finds, with its other keys.
+fn wish(filter: &FilterArgs, others: &Value) -> Value {
+    let mut wish = json!({});
+    for (name, value) in filter.pairs() {
+        wish[name] = value.into();
     }
-    query.finish()
+    for (name, value) in others.as_object().into_iter().flatten() {
+        wish[name] = value.clone();
+    }
+    wish
 }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::suggest;
 use redrive_core::time::Timestamp;
-use redrive_lab::doctor::{self, DELIVERIES_MAX, Harm};
+use redrive_lab::doctor::{self, DELIVERIES_MAX};
 use redrive_node::runtime::Turns;
 use redrive_node::store::{self, Reader, StoreError};
 
@@ -37,8 +37,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         Format::Json => print_json(&found)?,
         Format::Text => print(&show::doctor::page(&found, &whence, now, show::columns()))?,
     }
-    let limit = args.deny.map(Harm::from);
-    let is_denied = limit.is_some_and(|limit| found.findings.iter().any(|finding| finding.harm >= limit));
+    let is_denied = args.deny.is_some_and(|limit| found.findings.iter().any(|finding| finding.harm >= limit));
     Ok(if is_denied { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 

@@ -1,14 +1,11 @@
 //! `redrive export matrix`: every row of every service as Markdown tables.
 
-use std::process::ExitCode;
-
 use redrive_lab::report::matrix;
 
 use super::{open_book, print};
 use crate::cli::ExportMatrixArgs;
 
-pub(super) fn run(args: &ExportMatrixArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ExportMatrixArgs) -> anyhow::Result<()> {
     let book = open_book(&args.rules)?;
-    print(&matrix::render(&book))?;
-    Ok(ExitCode::SUCCESS)
+    print(&matrix::render(&book))
 }

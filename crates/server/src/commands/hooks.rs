@@ -2,69 +2,44 @@
 
 mod sign;
 
-use std::io::Write;
-use std::process::ExitCode;
-
 use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use redrive::clock::wall_clock;
 
-use super::{print, print_json, wait_for};
+use super::{gather, print_as, print_bytes};
 use crate::api::shape::hooks::{RefusedFound, RefusedShown};
-use crate::cli::{Format, HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs};
+use crate::cli::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs};
 use crate::client::Ask;
 use crate::show::refused;
 
-/// Refused bodies that are asked for at once.
-const PAGE: usize = 500;
-
-pub(super) fn run(args: &HooksArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &HooksArgs) -> anyhow::Result<()> {
     match &args.what {
-        HooksCommand::Refused(args) => list(args),
-        HooksCommand::Show(args) => show(args),
-        HooksCommand::Sign(args) => sign::run(args),
+        HooksCommand::Refused(args) => list(args).await,
+        HooksCommand::Show(args) => show(args).await,
+        HooksCommand::Sign(args) => sign::run(args).await,
     }
 }
 
-fn list(args: &HooksRefusedArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let mut client = args.server.client()?;
-        let wanted = usize::try_from(args.limit).unwrap_or(usize::MAX);
-        let mut all: Vec<RefusedShown> = Vec::new();
-        let mut before = String::new();
-        let now = loop {
-            let limit = (wanted - all.len()).min(PAGE);
-            let ask = Ask::get(format!("/v1/refused-hooks?limit={limit}{before}"));
-            let (page, now) = client.timed_json::<RefusedFound>(&ask).await?;
-            all.extend(page.refused);
-            match page.next.filter(|_| all.len() < wanted) {
-                Some(next) => before = format!("&before={next}"),
-                None => break now,
-            }
-        };
-        match args.format {
-            Format::Json => print_json(&all)?,
-            Format::Text => print(&refused::list(&all, now))?,
-        }
-        Ok(ExitCode::SUCCESS)
+async fn list(args: &HooksRefusedArgs) -> anyhow::Result<()> {
+    let mut client = args.view.client()?;
+    let mut now = wall_clock();
+    let (all, _next) = gather(args.limit, None, async |limit, before| {
+        let found: RefusedFound;
+        (found, now) = client.timed_json(&Ask::page("/v1/refused-hooks", limit, before)).await?;
+        Ok((found.refused, found.next.map(|next| next.to_string())))
     })
+    .await?;
+    print_as(args.view.format, &all, || refused::list(&all, now))
 }
 
-fn show(args: &HooksShowArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let mut client = args.server.client()?;
-        let ask = Ask::get(format!("/v1/refused-hooks/{}", args.number));
-        let (shown, now) = client.timed_json::<RefusedShown>(&ask).await?;
-        let body = STANDARD.decode(shown.body_base64.as_deref().unwrap_or_default());
-        let body = body.context("the server's answer has no readable body")?;
-        match args.format {
-            _ if args.raw => {
-                let mut out = std::io::stdout().lock();
-                out.write_all(&body).and_then(|()| out.flush()).context("could not write the output")?;
-            }
-            Format::Json => print_json(&shown)?,
-            Format::Text => print(&refused::page(&shown, &body, now))?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+async fn show(args: &HooksShowArgs) -> anyhow::Result<()> {
+    let ask = Ask::get(format!("/v1/refused-hooks/{}", args.number));
+    let (shown, now) = args.view.client()?.timed_json::<RefusedShown>(&ask).await?;
+    let body = STANDARD.decode(shown.body_base64.as_deref().unwrap_or_default());
+    let body = body.context("the server's answer has no readable body")?;
+    if args.raw {
+        return print_bytes(&body);
+    }
+    print_as(args.view.format, &shown, || refused::page(&shown, &body, now))
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 
 use super::{print, write_new};
 use crate::cli::InitArgs;
@@ -11,11 +10,10 @@ use crate::show::style;
 /// The book that a newcomer reads first.
 const STARTER: &str = include_str!("init/starter.yaml");
 
-pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &InitArgs) -> anyhow::Result<()> {
     let path = &args.file;
     write_new(path, STARTER)?;
-    print(&next_steps(path))?;
-    Ok(ExitCode::SUCCESS)
+    print(&next_steps(path))
 }
 
 fn next_steps(path: &Path) -> String {

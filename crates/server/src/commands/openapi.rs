@@ -1,12 +1,9 @@
 //! `redrive openapi`: the description of the HTTP API, as a running server has it too.
 
-use std::process::ExitCode;
-
-use super::print;
+use super::print_json;
 use crate::api::openapi;
 use crate::cli::OpenapiArgs;
 
-pub(super) fn run(OpenapiArgs {}: &OpenapiArgs) -> anyhow::Result<ExitCode> {
-    print(&(serde_json::to_string_pretty(&openapi::document())? + "\n"))?;
-    Ok(ExitCode::SUCCESS)
+pub(super) fn run(OpenapiArgs {}: &OpenapiArgs) -> anyhow::Result<()> {
+    print_json(&openapi::document())
 }

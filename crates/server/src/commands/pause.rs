@@ -1,30 +1,26 @@
 //! `redrive pause` and `redrive resume`: whether anything of a service may start.
 
-use std::process::ExitCode;
+use serde_json::json;
 
-use super::{print, wait_for};
-use crate::cli::{PauseArgs, ResumeArgs, ServerArgs};
+use super::print;
+use crate::cli::ServiceArgs;
 use crate::client::{Ask, segment};
 use crate::show::{plain, shell_word, style};
 
-pub(super) fn pause(args: &PauseArgs) -> anyhow::Result<ExitCode> {
-    tell(&args.server, &args.service, "pause")?;
+pub(super) async fn pause(args: &ServiceArgs) -> anyhow::Result<()> {
+    tell(args, "pause").await?;
     let resume = style::bold(format!("redrive resume {}", shell_word(&args.service)));
     let service = style::bold(plain(&args.service));
-    print(&format!("{} {service} is paused: what comes for it waits until `{resume}`\n", style::good("✓")))?;
-    Ok(ExitCode::SUCCESS)
+    print(&format!("{} {service} is paused: what comes for it waits until `{resume}`\n", style::good("✓")))
 }
 
-pub(super) fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
-    tell(&args.server, &args.service, "resume")?;
-    print(&format!("{} {} goes on\n", style::good("✓"), style::bold(plain(&args.service))))?;
-    Ok(ExitCode::SUCCESS)
+pub(super) async fn resume(args: &ServiceArgs) -> anyhow::Result<()> {
+    tell(args, "resume").await?;
+    print(&format!("{} {} goes on\n", style::good("✓"), style::bold(plain(&args.service))))
 }
 
-fn tell(server: &ServerArgs, service: &str, command: &str) -> anyhow::Result<()> {
-    wait_for(async {
-        let path = format!("/v1/services/{}/{command}", segment(service));
-        server.client()?.ask(&Ask::post(path, "application/json", "{}")).await?;
-        Ok(())
-    })
+async fn tell(args: &ServiceArgs, command: &str) -> anyhow::Result<()> {
+    let path = format!("/v1/services/{}/{command}", segment(&args.service));
+    args.server.client()?.ask(&Ask::json(path, &json!({}))).await?;
+    Ok(())
 }

@@ -1,18 +1,16 @@
 //! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
 
-use std::process::ExitCode;
+use serde_json::json;
 
-use super::{print, wait_for};
+use super::print;
 use crate::api::shape::Rerouted;
 use crate::cli::RouteArgs;
 use crate::client::Ask;
 use crate::show::{counted, style, thousands};
 
-pub(super) fn run(args: &RouteArgs) -> anyhow::Result<ExitCode> {
-    let ask = Ask::post("/v1/unrouted/route", "application/json", "{}");
-    let rerouted = wait_for(async { Ok(args.server.client()?.json::<Rerouted>(&ask).await?) })?;
-    print(&words(rerouted))?;
-    Ok(ExitCode::SUCCESS)
+pub(super) async fn run(args: &RouteArgs) -> anyhow::Result<()> {
+    let ask = Ask::json("/v1/unrouted/route", &json!({}));
+    print(&words(args.server.client()?.json(&ask).await?))
 }
 
 fn words(Rerouted { seen, routed }: Rerouted) -> String {

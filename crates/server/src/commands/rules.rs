@@ -1,18 +1,16 @@
 //! `redrive rules`: what holds for a service and an event, and where each value came from.
 
-use std::process::ExitCode;
-
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{ChannelEntry, ServiceEntry};
 use redrive_core::book::problem::{nearest, suggest};
 use redrive_core::book::resolve::Resolved;
 use redrive_lab::report::{explain, markdown};
 
-use super::{Refused, open_book, print};
+use super::{Refused, json_text, open_book, print};
 use crate::cli::{RulesArgs, RulesFormat};
 use crate::show;
 
-pub(super) fn run(args: &RulesArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &RulesArgs) -> anyhow::Result<()> {
     let book = open_book(&args.rules)?;
     let taker = match &args.service {
         Some(name) => Some(find_taker(&book, name)?),
@@ -27,8 +25,7 @@ pub(super) fn run(args: &RulesArgs) -> anyhow::Result<ExitCode> {
             many(&book, &all.collect::<Vec<_>>(), args)?
         }
     };
-    print(&page)?;
-    Ok(ExitCode::SUCCESS)
+    print(&page)
 }
 
 /// A service, or one of its channels.
@@ -103,7 +100,7 @@ fn one(book: &RuleBook, taker: Taker<'_>, event: &str, args: &RulesArgs) -> anyh
     };
     Ok(match args.format {
         RulesFormat::Text => show::rule::whole(book, &rule, event) + &see_also(book, taker, event),
-        RulesFormat::Json => serde_json::to_string_pretty(&explain::to_json(book, &rule))? + "\n",
+        RulesFormat::Json => json_text(&explain::to_json(book, &rule))?,
         RulesFormat::Markdown => markdown::render(book, &rule),
     })
 }
@@ -114,7 +111,7 @@ fn many(book: &RuleBook, rules: &[Resolved<'_>], args: &RulesArgs) -> anyhow::Re
         RulesFormat::Text => show::rule::overview(rules),
         RulesFormat::Json => {
             let rules: Vec<_> = rules.iter().map(|rule| explain::to_json(book, rule)).collect();
-            serde_json::to_string_pretty(&rules)? + "\n"
+            json_text(&rules)?
         }
         RulesFormat::Markdown => {
             let pages: Vec<_> = rules.iter().map(|rule| markdown::render(book, rule)).collect();

@@ -1,28 +1,21 @@
 //! `redrive schedules`: when the schedules of a rule book fire next, without a server.
 
-use std::process::ExitCode;
-
 use redrive::clock::wall_clock;
 use redrive_core::schedule::Mark;
 use redrive_core::schedule::plan::{Act, Plan, plans};
 use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{open_book, print, print_json};
-use crate::cli::{Format, SchedulesArgs};
+use super::{open_book, print_as};
+use crate::cli::SchedulesArgs;
 use crate::show::schedules;
 
-pub(super) fn run(args: &SchedulesArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &SchedulesArgs) -> anyhow::Result<()> {
     let book = open_book(&args.rules)?;
     let plans = plans(&book);
     let from = args.from.unwrap_or_else(wall_clock);
-    match args.format {
-        Format::Text => print(&schedules::page(&plans, from, args.count))?,
-        Format::Json => {
-            print_json(&plans.iter().map(|plan| shown(plan, from, args.count)).collect::<Vec<_>>())?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let shown: Vec<Value> = plans.iter().map(|plan| shown(plan, from, args.count)).collect();
+    print_as(args.format, &shown, || schedules::page(&plans, from, args.count))
 }
 
 fn shown(plan: &Plan, from: Timestamp, count: u16) -> Value {

@@ -2,17 +2,13 @@
 //!
 //! Invariant: each event has its id before it is sent, so that one sent twice is still one event.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-use super::{Refused, print, wait_for};
+use super::{print, read_input};
 use crate::api::shape::Accepted;
 use crate::cli::{Format, SendArgs};
 use crate::client::{Ask, header_value, segment};
@@ -20,38 +16,36 @@ use crate::show::moment::show_wait;
 use crate::show::{counted, cut, event, plain, shell_word, style};
 
 /// More data than any server takes.
-const DATA_BYTES_MAX: u64 = 256 << 20;
+pub(super) const DATA_BYTES_MAX: u64 = 256 << 20;
 /// As much of what is no JSON is shown.
 const QUOTED_COLUMNS: usize = 40;
 const JSON: &str = "application/json";
 /// What CloudEvents asks of every event that comes with a content type of its own.
 const SOURCE_DEFAULT: &str = "redrive-send";
 
-pub(super) fn run(args: &SendArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &SendArgs) -> anyhow::Result<()> {
     let data = data(args)?;
     if args.content_type.is_none() {
         check_json(args, &data)?;
     }
-    wait_for(async {
-        let mut client = args.server.client()?;
-        let started_at = Instant::now();
-        let mut unrouted = 0;
-        for number in 1..=args.count {
-            let accepted: Accepted = client.json(&ask(args, &data)).await?;
-            unrouted += u32::from(accepted.deliveries == 0);
-            match args.format {
-                Format::Json => print(&(serde_json::to_string(&accepted)? + "\n"))?,
-                Format::Text if number < args.count => {}
-                Format::Text => {
-                    if args.count > 1 {
-                        print(&summary(args, unrouted, started_at))?;
-                    }
-                    print(&event::accepted(&args.event_type, &accepted))?;
+    let mut client = args.server.client()?;
+    let started_at = Instant::now();
+    let mut unrouted = 0;
+    for number in 1..=args.count {
+        let accepted: Accepted = client.json(&ask(args, &data)).await?;
+        unrouted += u32::from(accepted.deliveries == 0);
+        match args.format {
+            Format::Json => print(&(serde_json::to_string(&accepted)? + "\n"))?,
+            Format::Text if number < args.count => {}
+            Format::Text => {
+                if args.count > 1 {
+                    print(&summary(args, unrouted, started_at))?;
                 }
+                print(&event::accepted(&args.event_type, &accepted))?;
             }
         }
-        Ok(ExitCode::SUCCESS)
-    })
+    }
+    Ok(())
 }
 
 fn summary(args: &SendArgs, unrouted: u32, started_at: Instant) -> String {
@@ -66,28 +60,12 @@ fn summary(args: &SendArgs, unrouted: u32, started_at: Instant) -> String {
 
 /// The bytes to send, from wherever they are.
 fn data(args: &SendArgs) -> anyhow::Result<Bytes> {
-    let is_standard_input = |path: &Path| path.as_os_str() == "-";
+    let read = |path: &Path| read_input(path, DATA_BYTES_MAX, "server").map(Bytes::from);
     match &args.file {
-        Some(path) if !is_standard_input(path) => {
-            let shown = path.display();
-            let file = File::open(path).with_context(|| format!("could not open {shown}"))?;
-            bounded(file).with_context(|| format!("could not read {shown}"))
-        }
-        Some(_) => bounded(std::io::stdin().lock()).context("could not read standard input"),
-        None if args.data == "-" => bounded(std::io::stdin().lock()).context("could not read standard input"),
+        Some(path) => read(path),
+        None if args.data == "-" => read(Path::new("-")),
         None => Ok(Bytes::from(args.data.clone())),
     }
-}
-
-fn bounded(from: impl Read) -> anyhow::Result<Bytes> {
-    let mut bytes = Vec::new();
-    from.take(DATA_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > DATA_BYTES_MAX {
-        return Err(
-            Refused(format!("more than {} MiB: no server takes so much", DATA_BYTES_MAX >> 20)).into()
-        );
-    }
-    Ok(Bytes::from(bytes))
 }
 
 /// Refuses what the server would refuse, with advice that only this side of the shell can give.
@@ -112,25 +90,20 @@ fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
 /// JSON goes by the easy form, anything else as a CloudEvent in binary form.
 fn ask(args: &SendArgs, data: &Bytes) -> Ask {
     let ask = match &args.content_type {
-        None => {
-            let ask = Ask::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone());
-            optional(ask, "ce-source", args.source.as_deref())
-        }
+        None => Ask::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone()),
         Some(content_type) => Ask::post("/v1/events", content_type, data.clone())
             .header("ce-specversion", "1.0")
-            .header("ce-type", header_value(&args.event_type))
-            .header("ce-source", header_value(args.source.as_deref().unwrap_or(SOURCE_DEFAULT))),
+            .header("ce-type", header_value(&args.event_type)),
     };
     let id = args.id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-    let ask = ask.header("ce-id", header_value(&id));
-    let ask = optional(ask, "ce-subject", args.subject.as_deref());
-    let ask = optional(ask, "ce-partitionkey", args.session.as_deref());
-    optional(ask, "ce-correlationid", args.correlation_id.as_deref())
-}
-
-fn optional(ask: Ask, name: &'static str, value: Option<&str>) -> Ask {
-    match value {
-        Some(value) => ask.header(name, header_value(value)),
-        None => ask,
-    }
+    let source = args.source.as_deref().or(args.content_type.as_ref().map(|_| SOURCE_DEFAULT));
+    let attributes = [
+        ("ce-source", source),
+        ("ce-id", Some(&id)),
+        ("ce-subject", args.subject.as_deref()),
+        ("ce-partitionkey", args.session.as_deref()),
+        ("ce-correlationid", args.correlation_id.as_deref()),
+    ];
+    let given = attributes.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    given.fold(ask, |ask, (name, value)| ask.header(name, header_value(value)))
 }

@@ -5,7 +5,6 @@ mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -29,7 +28,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
-use super::{Refused, bind, demo, not_listening, read_book};
+use super::{Refused, bind, demo, not_listening, read_book, wait_for_many};
 use crate::api::doctor::Reports;
 use crate::api::door::Scheme;
 use crate::api::health::Memo;
@@ -44,7 +43,7 @@ use crate::demo::Demo;
 use crate::logging;
 use crate::otlp::{Exporter, Settings, SpanCounts};
 use crate::show;
-use crate::show::{shell_word, style};
+use crate::show::{counted, shell_word, style};
 
 /// How often the rule book's file is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -63,24 +62,15 @@ const CODE_FAILED: i32 = 70;
 /// Where the data folder has its record of workers that run.
 const WORKERS: &str = "workers";
 
-pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
     refuse_strangers(args, &book.book)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(async {
-        let listener = bind(args.listen).await?;
-        serve(args, book, listener, None).await
-    })
+    wait_for_many(async { serve(args, book, bind(args.listen).await?, None).await })
 }
 
 /// Serves the book of a demo, and the demo beside it.
-pub(super) async fn run_demo(
-    args: &ServeArgs,
-    listener: TcpListener,
-    demo: Demo,
-) -> anyhow::Result<ExitCode> {
+pub(super) async fn run_demo(args: &ServeArgs, listener: TcpListener, demo: Demo) -> anyhow::Result<()> {
     logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
     refuse_strangers(args, &book.book)?;
@@ -142,7 +132,8 @@ fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
         Some(path) => read_book(path)?,
         None => (built_in_book(), BUILTIN_BOOK.to_owned()),
     };
-    refuse_what_is_not_built_in(&book, path.unwrap_or(Path::new(BUILT_IN)), &text)?;
+    let shown = path.unwrap_or(Path::new(BUILT_IN));
+    show_and_refuse(&book.missing(), shown, &text, "needs what this build does not have")?;
     Ok(Opened { book: Arc::new(book), text: text.into(), stamp })
 }
 
@@ -150,11 +141,6 @@ fn built_in_book() -> RuleBook {
     redrive_core::book::read(BUILTIN_BOOK, connectors::table())
         .book
         .expect("a book of our own, which is tested")
-}
-
-fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let problems = book.missing();
-    show_and_refuse(&problems, path, text, "needs what this build does not have")
 }
 
 /// How a book is refused whose secrets or targets are not as it says.
@@ -189,7 +175,7 @@ fn targets(
 /// Where traces go and whose certificates are believed there, if anybody asked for traces.
 fn traces(args: &ServeArgs) -> anyhow::Result<Option<(Settings, Roots)>> {
     let settings = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
-    let settings = settings.map_err(|error| Refused(error.to_string()))?;
+    let settings = settings.map_err(Refused::of)?;
     settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
 }
 
@@ -199,13 +185,13 @@ async fn serve(
     opened: Opened,
     listener: TcpListener,
     demo: Option<Demo>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
     let secrets = Secrets::new(&opened.book);
     logging::leave_out(&secrets);
-    let (pool, traces) = (tls::pool(args)?, traces(args)?);
+    let (pool, traces) = (Pool::new(tls::roots(args)?), traces(args)?);
     if let Some((settings, _)) = &traces {
         pool.tell_traces(settings.sampler());
     }
@@ -218,14 +204,14 @@ async fn serve(
         store,
         bounds: Bounds::OF_A_SERVER,
     };
-    let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
+    let node = Node::start(config).map_err(Refused::of)?;
     tokio::spawn(end_if_it_fails(node.clone()));
     let exporter = traces.map(|(settings, roots)| Exporter::start(&node, settings, roots));
     let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
         Err(error) => {
             node.stop(Duration::ZERO).await;
-            return Err(Refused(error.to_string()).into());
+            return Err(Refused::of(error).into());
         }
     };
     doors.spans = exporter.as_ref().map(Exporter::counts);
@@ -266,7 +252,7 @@ async fn serve(
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
     end(&node, exporter, args.drain).await;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// A node that cannot go on is of no use, and a new process begins with what is durable: this one ends at once.
@@ -289,7 +275,7 @@ fn open_data(
     targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
     let loss = if args.accept_loss { Loss::Accepted } else { Loss::Refused };
     let options = Options { loss, ..Options::default() };
-    let store = store::open(&args.data, options).map_err(|error| Refused(error.to_string()))?;
+    let store = store::open(&args.data, options).map_err(Refused::of)?;
     let targets = targets(opened, path, secrets, Some(&connections(supervisor(&args.data)?)))?;
     Ok((store, targets))
 }
@@ -302,7 +288,7 @@ fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
     if survived > 0 {
         let ended = format!(
             "{} of an earlier run had outlived it, and {} ended",
-            counted(survived, "worker"),
+            counted(survived as u64, "worker"),
             if survived == 1 { "was" } else { "were" }
         );
         logging::say(style::dim(ended), || tracing::warn!(survived, "workers of an earlier run were ended"));
@@ -323,7 +309,7 @@ async fn end(node: &Node, exporter: Option<Exporter>, drain: Duration) {
     }
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
-        let cut = style::dim(format!("{} cut short, no retry burnt", counted(count, "call")));
+        let cut = style::dim(format!("{} cut short, no retry burnt", counted(count as u64, "call")));
         logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
     }
 }
@@ -350,7 +336,7 @@ fn greet(
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
-        |path| format!("{} ({})", path.display(), counted(services, "service")),
+        |path| format!("{} ({})", path.display(), counted(services as u64, "service")),
     );
     let remarks = args.rules.as_ref().map_or_else(String::new, |path| remarks(path, &opened.text));
     let hooks = hook_lines(book, &address);
@@ -393,10 +379,6 @@ fn page_address(address: &str, at: SocketAddr) -> String {
     format!("{}/", named.replace("[localhost]", "localhost"))
 }
 
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
 /// A line for a book that can be served and will hurt later; none for one that will not.
 fn remarks(path: &Path, text: &str) -> String {
     let problems = lint::check(text.as_bytes(), connectors::table()).problems;
@@ -405,7 +387,7 @@ fn remarks(path: &Path, text: &str) -> String {
         return String::new();
     }
     let check = style::bold(format!("redrive check {}", shell_word(&path.to_string_lossy())));
-    format!("          {}: run {check}\n", style::warning(counted(warnings, "warning")))
+    format!("          {}: run {check}\n", style::warning(counted(warnings as u64, "warning")))
 }
 
 /// A line for each webhook source: where its calls go.

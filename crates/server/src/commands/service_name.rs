@@ -35,7 +35,7 @@ pub(super) fn check_in(
     name: Option<&str>,
 ) -> anyhow::Result<()> {
     let Some(name) = name.filter(|name| !is_own(name)) else { return Ok(()) };
-    let counts = reader.counts().map_err(|error| Refused(error.to_string()))?;
+    let counts = reader.counts().map_err(Refused::of)?;
     let mut known = Vec::new();
     for queue in counts.queues.keys().filter(|queue| !is_own(queue.service.as_str())) {
         known.push(queue.to_string());

@@ -5,10 +5,9 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use anyhow::Context;
 use http_body_util::{BodyExt, Full, Limited};
@@ -18,14 +17,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use redrive::clock::wall_clock;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
-use redrive_core::text::Share;
 use redrive_core::time::Timestamp;
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{Refused, bind, print};
+use super::{Refused, bind, print, wait_for_many};
 use crate::cli::SinkArgs;
 use crate::show::plain;
 use crate::show::sink::{self, Counts};
@@ -39,18 +39,17 @@ const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Requests that wait to be printed; those behind them wait for their answer.
 const LINES_WAITING_MAX: usize = 1_024;
 
-pub(super) fn run(args: &SinkArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &SinkArgs) -> anyhow::Result<()> {
     if !args.listen.ip().is_loopback() {
         let address = args.listen;
         let refusal =
             format!("on {address} anybody could reach it: a sink listens on 127.0.0.1 or [::1] only");
         return Err(Refused(refusal).into());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("could not start")?.block_on(serve(args))
+    wait_for_many(serve(args))
 }
 
-async fn serve(args: &SinkArgs) -> anyhow::Result<ExitCode> {
+async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     let listener = bind(args.listen).await?;
     let address: SocketAddr = listener.local_addr().context("could not listen")?;
     print(&sink::listening(&format!("http://{address}"), args.format))?;
@@ -75,24 +74,17 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<ExitCode> {
     while let Ok(request) = waiting.try_recv() {
         add(&request)?;
     }
-    print(&counts.render(args.format))?;
-    Ok(ExitCode::SUCCESS)
+    print(&counts.render(args.format))
 }
 
 /// Somebody wants it to end: Ctrl-C, or a supervisor.
-async fn stopped() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            biased;
-            result = tokio::signal::ctrl_c() => result,
-            _ = terminate.recv() => Ok(()),
-        }
+pub(super) async fn stopped() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        biased;
+        result = tokio::signal::ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
     }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }
 
 async fn accept(listener: TcpListener, script: Arc<Script>, lines: mpsc::Sender<sink::Request>) {
@@ -110,51 +102,29 @@ async fn accept(listener: TcpListener, script: Arc<Script>, lines: mpsc::Sender<
     }
 }
 
-/// What a sink was asked to do.
+/// What a sink was asked to do, and how far it is.
 struct Script {
-    fail: Option<Share>,
-    status: u16,
-    slow: Option<Duration>,
-    down: Option<Duration>,
-    manner: Manner,
-    retry_after: Option<Duration>,
-    seed: Seed,
+    args: SinkArgs,
     started: Instant,
     requests: AtomicU64,
 }
 
-/// Whether it answers at all.
-#[derive(Clone, Copy)]
-enum Manner {
-    Answers,
-    Hangs,
-}
-
 impl Script {
     fn new(args: &SinkArgs) -> Self {
-        Self {
-            fail: args.fail,
-            status: args.status,
-            slow: args.slow,
-            down: args.down,
-            manner: if args.hang { Manner::Hangs } else { Manner::Answers },
-            retry_after: args.retry_after,
-            seed: Seed(args.seed),
-            started: Instant::now(),
-            requests: AtomicU64::new(0),
-        }
+        Self { args: args.clone(), started: Instant::now(), requests: AtomicU64::new(0) }
     }
 
     /// The status for the next request.
     fn next(&self) -> u16 {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        if self.down.is_some_and(|down| self.started.elapsed() < down) {
+        if self.args.down.is_some_and(|down| self.started.elapsed() < down) {
             return 503;
         }
-        let drawn = self.seed.draw(DeliveryId(u128::from(number)), Attempt::FIRST) as f64 / u64::MAX as f64;
+        let drawn = Seed(self.args.seed).draw(DeliveryId(u128::from(number)), Attempt::FIRST) as f64
+            / u64::MAX as f64;
         // All of them fail at 100 %, whatever is drawn.
-        let fails = self.fail.is_some_and(|share| drawn < share.get() || share.get() >= 1.0);
-        if fails { self.status } else { 200 }
+        let fails = self.args.fail.is_some_and(|share| drawn < share.get() || share.get() >= 1.0);
+        if fails { self.args.status } else { 200 }
     }
 }
 
@@ -168,10 +138,9 @@ async fn answer(
         Ok(body) => (script.next(), body.to_bytes()),
         Err(_) => (413, Bytes::new()),
     };
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let number = |name| text_of(&head.headers, name).and_then(|text| text.parse().ok());
     let request = sink::Request {
-        at: Timestamp::from_millis((Timestamp::EPOCH + since_1970).as_millis()),
+        at: Timestamp::from_millis(wall_clock().as_millis()),
         path: head.uri.to_string(),
         webhook_id: text_of(&head.headers, "webhook-id"),
         event_type: event_type(&head.headers, &body),
@@ -179,17 +148,14 @@ async fn answer(
         sequence: number("redrive-sequence"),
         replay: number("redrive-replay"),
         bytes: body.len(),
-        answer: match script.manner {
-            Manner::Answers => Some(status),
-            Manner::Hangs => None,
-        },
+        answer: (!script.args.hang).then_some(status),
     };
     // If nobody prints any more, the sink is about to end.
     let _ = lines.send(request).await;
-    if let Manner::Hangs = script.manner {
+    if script.args.hang {
         pending::<()>().await;
     }
-    if let Some(slow) = script.slow {
+    if let Some(slow) = script.args.slow {
         tokio::time::sleep(slow).await;
     }
     Ok(response(script, status))
@@ -202,7 +168,7 @@ fn response(script: &Script, status: u16) -> Response<Full<Bytes>> {
     let body = if fails { "the sink was asked to fail\n" } else { "" };
     let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *response.status_mut() = status;
-    if let Some(wait) = script.retry_after.filter(|_| fails) {
+    if let Some(wait) = script.args.retry_after.filter(|_| fails) {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }

@@ -1,17 +1,16 @@
 //! `redrive status`: how a server is, once or for as long as somebody watches.
 
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use redrive_core::time::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{print, print_json, wait_for};
+use super::sink::stopped;
+use super::{print, print_as};
 use crate::api::shape::Status;
 use crate::cli::{Format, StatusArgs};
-use crate::client::{Address, Ask, Client, Trouble};
+use crate::client::{Address, Ask, Client};
 use crate::show::watch::Watch;
 use crate::show::{status, style};
 
@@ -25,31 +24,18 @@ const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K";
 const REST_OF_SCREEN: &str = "\x1b[J";
 
-pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let mut client = args.server.client()?;
-        // A server that was never there is told at once; only one that went away is waited for.
-        let (shape, now) = look(&mut client).await?;
-        if args.watch {
-            let mut terminate = signal(SignalKind::terminate())?;
-            tokio::select! {
-                biased;
-                interrupted = tokio::signal::ctrl_c() => interrupted?,
-                _ = terminate.recv() => {}
-                result = watch(args, &mut client, shape, now) => result?,
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
-        match args.format {
-            Format::Json => print_json(&shape)?,
-            Format::Text => print(&status::page(&shape, client.address(), None, now))?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
-}
-
-async fn look(client: &mut Client) -> Result<(Status, Timestamp), Trouble> {
-    client.timed_json::<Status>(&Ask::get("/v1/status")).await
+pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
+    let mut client = args.view.client()?;
+    // A server that was never there is told at once; only one that went away is waited for.
+    let (shape, now) = client.timed_json(&Ask::get("/v1/status")).await?;
+    if !args.watch {
+        return print_as(args.view.format, &shape, || status::page(&shape, client.address(), None, now));
+    }
+    tokio::select! {
+        biased;
+        stopped = stopped() => Ok(stopped?),
+        result = watch(args, &mut client, shape, now) => result,
+    }
 }
 
 /// Shows one look after the other until somebody stops it.
@@ -60,7 +46,7 @@ async fn watch(
     mut now: Timestamp,
 ) -> anyhow::Result<()> {
     let address = client.address().clone();
-    let stage = Stage::new(args.format)?;
+    let stage = Stage::new(args.view.format)?;
     let mut rates = Watch::default();
     let mut ticks = interval(args.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -72,26 +58,18 @@ async fn watch(
             stage.show(&shape, &address, &rates, now)?;
         }
         ticks.tick().await;
-        match look(client).await {
+        match client.timed_json(&Ask::get("/v1/status")).await {
             Ok(looked) => {
                 (shape, now) = looked;
                 is_away = false;
             }
-            Err(trouble) if is_absence(&trouble) => {
+            Err(trouble) if trouble.is_absence() => {
                 if !std::mem::replace(&mut is_away, true) {
                     stage.wait(&address)?;
                 }
             }
             Err(trouble) => return Err(trouble.into()),
         }
-    }
-}
-
-fn is_absence(trouble: &Trouble) -> bool {
-    match trouble {
-        Trouble::Unreachable { .. } => true,
-        Trouble::Refused(refusal) => refusal.is_away(),
-        Trouble::Distrusted { .. } | Trouble::Unreadable { .. } | Trouble::Unaskable(_) => false,
     }
 }
 

@@ -1,29 +1,24 @@
 //! `redrive tail`: what happens on a server, as it happens; a server that goes away is waited for.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use redrive_node::activity::{Activity, ActivityLine};
-use tokio::time::sleep;
 
-use super::{print, wait_for};
+use super::print;
 use crate::cli::{Format, TailArgs};
-use crate::client::{Ask, Client, Lines, Trouble};
+use crate::client::{Ask, Lines};
 use crate::show::tail::Columns;
 use crate::show::{self, style};
 
 /// How long to wait between two tries to find the server again.
 const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
-pub(super) fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        tokio::select! {
-            biased;
-            interrupted = tokio::signal::ctrl_c() => interrupted?,
-            result = follow(args) => result?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+pub(super) async fn run(args: &TailArgs) -> anyhow::Result<()> {
+    tokio::select! {
+        biased;
+        interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+        result = follow(args) => result,
+    }
 }
 
 /// Goes on until somebody stops it.
@@ -38,7 +33,7 @@ async fn follow(args: &TailArgs) -> anyhow::Result<()> {
     loop {
         let lost = pass_on(args, lines, &mut columns).await?;
         say(&format!("{lost}; waiting for {address} …"));
-        lines = found_again(&mut client, &stream).await?;
+        lines = client.lines_again(&stream, PAUSE_BETWEEN_TRIES).await?;
         say("connected again; what happened in between is not shown");
     }
 }
@@ -66,18 +61,6 @@ async fn pass_on(args: &TailArgs, mut lines: Lines, columns: &mut Columns) -> an
         match args.format {
             Format::Json => print(&(line + "\n"))?,
             Format::Text => print(&columns.line(&activity_line))?,
-        }
-    }
-}
-
-async fn found_again(client: &mut Client, stream: &Ask) -> Result<Lines, Trouble> {
-    loop {
-        sleep(PAUSE_BETWEEN_TRIES).await;
-        match client.lines(stream).await {
-            Ok(lines) => return Ok(lines),
-            Err(Trouble::Unreachable { .. }) => {}
-            Err(Trouble::Refused(refusal)) if refusal.is_away() => {}
-            Err(trouble) => return Err(trouble),
         }
     }
 }

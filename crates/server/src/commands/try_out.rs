@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::Speech;
 use redrive_core::book::problem::suggest;
 use redrive_core::book::resolve::{Origin, Resolved};
-use redrive_core::engine::story::HeldBy;
+use redrive_core::engine::story::{HeldBy, Weighed};
 use redrive_core::ids::Seed;
 use redrive_core::limits;
 use redrive_core::policy::breaker::{Observation, Phase, State, Transition, Trip};
@@ -23,10 +22,10 @@ use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_scri
 use super::{Refused, open_book, print, rules};
 use crate::cli::TryArgs;
 use crate::show::moment::show_wait;
-use crate::show::story::{self, Numbers, field, spent};
+use crate::show::story::{self, field, spent};
 use crate::show::{counted, name_of, style};
 
-pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &TryArgs) -> anyhow::Result<()> {
     let script = parse_script(&args.answers)?;
     let book = open_book(&args.rules)?;
     let takers: Vec<_> = book
@@ -43,7 +42,7 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
         let gap = if index > 0 { "\n" } else { "" };
         print(&format!("{gap}{}", story.tell(&rehearsal, &args.event_type)))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {
@@ -172,7 +171,7 @@ impl Story<'_> {
                 HoldCause::AskedToWait => HeldBy::RetryAfter,
             };
             field(out, "because", story::held_because(cause));
-            field(out, "held", &format!("{} of `hold_max`", spent(holding.held)));
+            field(out, "held", &format!("{} of `hold_max`", spent(holding.held.into())));
         }
         self.verdict(out, decision, at);
     }
@@ -251,20 +250,17 @@ impl Story<'_> {
     }
 
     fn verdict(&self, out: &mut String, decision: &Decision, now: Timestamp) {
+        let weighed = numbers_of(decision).map(|numbers| Weighed::of(numbers, &self.taker.rule));
         let text = match decision.verdict {
             Verdict::Deliver => style::good("delivered"),
             Verdict::Retry { due_at } => {
-                let numbers = match &decision.why {
-                    Why::Failed(Ruling { retry: Some(numbers), .. }) => self.wait(numbers),
-                    Why::Failed(_) | Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => String::new(),
-                };
+                let numbers = numbers_of(decision).map(|numbers| self.wait(numbers)).unwrap_or_default();
                 let wait = style::bold(format!("retry in {}", show_wait(due_at.since(now))));
                 format!("{wait}, at {}  {numbers}", clock(due_at))
             }
             Verdict::Hold { until } => format!("held until {}", clock(until)),
             Verdict::DeadLetter { reason, tier } => {
-                let numbers = numbers_of(decision);
-                let because = story::death_because(reason, numbers.as_ref(), Some(self.taker.rule.when_open));
+                let because = story::death_because(reason, weighed.as_ref(), Some(self.taker.rule.when_open));
                 story::death(&because, tier, reason.code())
             }
             Verdict::Pause => story::paused(),
@@ -277,7 +273,7 @@ impl Story<'_> {
             field(out, "", &text);
         }
         if matches!(decision.verdict, Verdict::Retry { .. })
-            && let Some(text) = numbers_of(decision).and_then(|numbers| numbers.asked_for_it())
+            && let Some(text) = weighed.as_ref().and_then(story::asked_for_it)
         {
             field(out, "", &text);
         }
@@ -299,14 +295,14 @@ impl Story<'_> {
         let (min, max) = policy.backoff.range(n);
         let range =
             if min == max { show_wait(min) } else { format!("{} to {}", show_wait(min), show_wait(max)) };
-        let shared = Numbers::from(numbers);
-        let mut parts = shared.tallies();
+        let weighed = Weighed::of(numbers, &self.taker.rule);
+        let mut parts = story::tallies(&weighed);
         if numbers.is_held() {
             parts.push(format!("backoff alone {}", show_wait(numbers.backoff())));
         } else {
             parts.push(format!("backoff {range}, jitter {}", policy.backoff.jitter()));
         }
-        parts.extend(shared.window_part());
+        parts.extend(story::window_part(&weighed));
         style::dim(format!("({})", parts.join("; ")))
     }
 
@@ -357,9 +353,9 @@ fn retry_after(wait: Duration) -> String {
 }
 
 /// The retry that was weighed, if one was.
-fn numbers_of(decision: &Decision) -> Option<Numbers> {
+fn numbers_of(decision: &Decision) -> Option<&RetryNumbers> {
     match &decision.why {
-        Why::Failed(ruling) => ruling.retry.as_ref().map(Numbers::from),
+        Why::Failed(ruling) => ruling.retry.as_ref(),
         Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => None,
     }
 }

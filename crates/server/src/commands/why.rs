@@ -1,31 +1,23 @@
 //! `redrive why`: the story of a delivery, with the rule lines as they read then.
 
-use std::process::ExitCode;
-
-use super::{Refused, print, print_json, service_name, wait_for};
+use super::{Refused, print_as, service_name};
 use crate::api::shape::{DeliveriesFound, DeliveryShown, StateShown};
-use crate::cli::{Format, WhyArgs};
+use crate::cli::WhyArgs;
 use crate::client::{Ask, Client, segment};
 use crate::show::{plain, why};
 
 /// Among how many of the latest the last failure is looked for.
 const LOOKED_AT_MAX: usize = 100;
 
-pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let mut client = args.server.client()?;
-        let id = match &args.delivery {
-            Some(id) => id.clone(),
-            None => last(&mut client, args.service.as_deref()).await?,
-        };
-        let ask = Ask::get(format!("/v1/deliveries/{}", segment(&id)));
-        let (delivery, now) = client.timed_json::<DeliveryShown>(&ask).await?;
-        match args.format {
-            Format::Json => print_json(&delivery)?,
-            Format::Text => print(&why::page(&delivery, now))?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+pub(super) async fn run(args: &WhyArgs) -> anyhow::Result<()> {
+    let mut client = args.view.client()?;
+    let id = match &args.delivery {
+        Some(id) => id.clone(),
+        None => last(&mut client, args.service.as_deref()).await?,
+    };
+    let ask = Ask::get(format!("/v1/deliveries/{}", segment(&id)));
+    let (delivery, now) = client.timed_json::<DeliveryShown>(&ask).await?;
+    print_as(args.view.format, &delivery, || why::page(&delivery, now))
 }
 
 /// The delivery that failed last, or else the latest; of that service, if one is named.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use super::Introduced;
+use crate::api::shape::demo::ServiceShown;
 use redrive::clock::wall_clock;
 
 /// The largest request that a service takes.
@@ -103,10 +103,15 @@ impl Shops {
     }
 
     /// Those that orders go to.
-    pub(super) fn introduced(&self) -> Vec<Introduced> {
+    pub(super) fn introduced(&self) -> Vec<ServiceShown> {
         let both = SHOPS.into_iter().zip(self.addresses());
         let services = both.filter(|((_, habit, _), _)| *habit != Habit::Pager);
-        services.map(|((name, _, habit), (_, address))| Introduced { name, habit, address }).collect()
+        let shown = |((service, _, habit), (_, address))| ServiceShown {
+            service,
+            habit,
+            address: format!("http://{address}"),
+        };
+        services.map(shown).collect()
     }
 
     pub(super) fn are_closed(&self) -> bool {
@@ -159,28 +164,16 @@ async fn answer(
     if habit == Habit::Pager {
         tell_pager(&data);
     }
-    Ok(match world.trouble(habit, attempt.unwrap_or(1), &data) {
-        None => response(StatusCode::OK, &json!({ "ok": true })),
-        Some(Trouble::Failed) => response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "try again" })),
-        Some(Trouble::Down) => {
-            response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "down for maintenance" }))
-        }
-        Some(Trouble::TooMany) => {
-            let mut response = response(StatusCode::TOO_MANY_REQUESTS, &json!({ "error": "too many calls" }));
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(WAIT_SECONDS));
-            response
-        }
-        Some(Trouble::NoVatId) => response(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &json!({ "error": "orders from the EU need the field `vat_id`" }),
-        ),
-    })
-}
-
-fn response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let (status, body) = match world.trouble(habit, attempt.unwrap_or(1), &data) {
+        None => (StatusCode::OK, json!({ "ok": true })),
+        Some((status, error)) => (status, json!({ "error": error })),
+    };
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = status;
-    response
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(WAIT_SECONDS));
+    }
+    Ok(response)
 }
 
 /// What alerts say, in the terminal.
@@ -191,14 +184,8 @@ fn tell_pager(notice: &Value) {
     }
 }
 
-/// Why a call fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
-    Failed,
-    Down,
-    TooMany,
-    NoVatId,
-}
+/// How a call fails: the status, and what is said with it.
+type Trouble = (StatusCode, &'static str);
 
 impl World {
     fn mended(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
@@ -212,13 +199,17 @@ impl World {
                 let number = self.calls.fetch_add(1, Ordering::Relaxed);
                 let drawn = Seed(3).draw(DeliveryId(u128::from(number)), Attempt::FIRST);
                 let fails = drawn.is_multiple_of(FLAKY_ONE_IN) && attempt <= FLAKY_ATTEMPTS_MAX;
-                fails.then_some(Trouble::Failed)
+                fails.then_some((StatusCode::SERVICE_UNAVAILABLE, "try again"))
             }
-            Habit::Limited => self.is_one_too_many().then_some(Trouble::TooMany),
-            Habit::DownNowAndThen => is_down(self.began.elapsed()).then_some(Trouble::Down),
+            Habit::Limited => {
+                self.is_one_too_many().then_some((StatusCode::TOO_MANY_REQUESTS, "too many calls"))
+            }
+            Habit::DownNowAndThen => is_down(self.began.elapsed())
+                .then_some((StatusCode::SERVICE_UNAVAILABLE, "down for maintenance")),
             Habit::Broken => {
                 let is_eu = matches!(data["country"].as_str(), Some("DE" | "FR"));
-                (is_eu && self.mended().is_none()).then_some(Trouble::NoVatId)
+                let refusal = "orders from the EU need the field `vat_id`";
+                (is_eu && self.mended().is_none()).then_some((StatusCode::UNPROCESSABLE_ENTITY, refusal))
             }
             Habit::Slow | Habit::Pager => None,
         }

@@ -15,10 +15,10 @@ pub(crate) fn page(found: &AlertsFound, now: Timestamp, columns: Option<usize>) 
     if found.alerts.is_empty() && found.receivers.is_empty() {
         return format!("{} the rule book has no alerts\n", style::warning("!"));
     }
-    let mut text = lines(alerts(&found.alerts, now).within(columns));
+    let mut text = alerts(&found.alerts, now).within(columns).text();
     if !found.receivers.is_empty() {
         text.push('\n');
-        text.push_str(&lines(receivers(&found.receivers).within(columns)));
+        text.push_str(&receivers(&found.receivers).within(columns).text());
     }
     text
 }
@@ -81,22 +81,17 @@ fn receivers(receivers: &[ReceiverShown]) -> Table {
             (Some(hours), true) => Cell::plain(plain(hours)),
             (Some(hours), false) => Cell::dim(format!("{} (not now)", plain(hours))),
         };
-        let dead = thousands(receiver.dead);
         table.push(vec![
             Cell::bold(plain(&receiver.name)),
             Cell::plain(plain(&receiver.kind)),
             Cell::plain(plain(&receiver.address)),
             hours,
             Cell::plain(thousands(receiver.waiting)),
-            if receiver.dead > 0 { Cell::painted(dead, style::error) } else { Cell::plain(dead) },
+            Cell::failures(receiver.dead),
             Cell::dim(plain(receiver.last_trouble.as_deref().unwrap_or("-"))),
         ]);
     }
     table
-}
-
-fn lines(table: Table) -> String {
-    table.lines().into_iter().map(|line| line + "\n").collect()
 }
 
 fn state(state: AlertStateShown) -> Cell {

@@ -34,5 +34,5 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
         cells.truncate(columns);
         table.push(cells);
     }
-    table.within(room).lines().into_iter().map(|line| line + "\n").collect()
+    table.within(room).text()
 }

@@ -27,7 +27,7 @@ pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp, columns: Op
             Cell::plain(plain(&shown.services.join(", "))),
         ]);
     }
-    let mut text: String = table.within(columns).lines().into_iter().map(|line| line + "\n").collect();
+    let mut text = table.within(columns).text();
     if dependencies.iter().any(|shown| shown.trips > 0) {
         let note =
             "TRIPS counts how often a closed breaker opened since the start; a failed probe is no new trip";

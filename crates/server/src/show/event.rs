@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::moment::{ago, moment, show_wait};
 use super::story::field;
-use super::table::{Cell, Side, Table};
+use super::table::{Cell, Facts, Side, Table};
 use super::why::{self, outlook};
-use super::{counted, cut, next_steps, plain, shell_word, style};
+use super::{counted, cut, next_steps, plain, queue_name, shell_word, style};
 use crate::api::shape::{DeliveryShown, EventShown, StateShown, StoryShown};
 
 /// Longer data end with a line about the rest.
@@ -24,10 +24,7 @@ const SHORT_ID_DIGITS: usize = 8;
 
 /// The service, or service/channel.
 pub(crate) fn queue_of(delivery: &DeliveryShown) -> String {
-    match &delivery.channel {
-        Some(channel) => plain(&format!("{}/{channel}", delivery.service)),
-        None => plain(&delivery.service),
-    }
+    queue_name(&delivery.service, delivery.channel.as_deref())
 }
 
 /// The first digits of an id.
@@ -41,9 +38,7 @@ pub(crate) fn page(shown: &EventShown, now: Timestamp) -> String {
     let received = format!("received {}", ago(shown.received_at, now));
     let mut out =
         format!("{}  {}  {}\n", style::bold(text("type")), style::bold(text("id")), style::dim(received));
-    for line in attributes(shown) {
-        let _ = writeln!(out, "{line}");
-    }
+    out.push_str(&attributes(shown));
     out.push_str(&data(&shown.event));
     if shown.deliveries.is_empty() {
         let word = if shown.unrouted { "nobody wants it" } else { "it has no deliveries" };
@@ -51,22 +46,17 @@ pub(crate) fn page(shown: &EventShown, now: Timestamp) -> String {
     } else {
         let count = counted(shown.deliveries.len() as u64, "service");
         let title = if shown.deliveries.len() == 1 { "gets it" } else { "get it" };
-        let _ = writeln!(out, "\n{}", style::bold(format!("{count} {title}")));
-        for line in deliveries(&shown.deliveries, now) {
-            let _ = writeln!(out, "{line}");
-        }
+        let title = style::bold(format!("{count} {title}"));
+        let _ = write!(out, "\n{title}\n{}", deliveries(&shown.deliveries, now));
     }
     out.push_str(&next_steps(&steps(shown)));
     out
 }
 
-fn attributes(shown: &EventShown) -> Vec<String> {
-    let mut table = Table::new(&[Side::Left; 2]);
-    let mut row = |name: &str, value: &str| {
-        table.push(vec![Cell::dim(format!("  {}", plain(name))), Cell::plain(plain(value))]);
-    };
-    row("receipt", &shown.receipt);
-    row("received", &moment(shown.received_at));
+fn attributes(shown: &EventShown) -> String {
+    let mut facts = Facts::new();
+    facts.text("receipt", Some(&shown.receipt));
+    facts.text("received", Some(&moment(shown.received_at)));
     for (name, value) in shown.event.as_object().into_iter().flatten() {
         let name = match name.as_str() {
             "specversion" | "id" | "type" | "data" | "data_base64" => continue,
@@ -75,9 +65,10 @@ fn attributes(shown: &EventShown) -> Vec<String> {
             "correlationid" => "correlation id",
             other => other,
         };
-        row(name, &value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned));
+        let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+        facts.text(&plain(name), Some(&value));
     }
-    table.lines()
+    facts.lines()
 }
 
 /// The data as people read them, as much as fits on a screen.
@@ -104,7 +95,7 @@ pub(crate) fn data(event: &Value) -> String {
 }
 
 /// Deliveries under each other.
-fn deliveries(deliveries: &[DeliveryShown], now: Timestamp) -> Vec<String> {
+fn deliveries(deliveries: &[DeliveryShown], now: Timestamp) -> String {
     let mut table = Table::new(&[Side::Left, Side::Left, Side::Left, Side::Right, Side::Left]);
     table.head(&["  DELIVERY", "SERVICE", "STATE", "ATTEMPTS", ""]);
     for delivery in deliveries {
@@ -116,7 +107,7 @@ fn deliveries(deliveries: &[DeliveryShown], now: Timestamp) -> Vec<String> {
             Cell::dim(cut(&remark(delivery, now), REMARK_COLUMNS_MAX)),
         ]);
     }
-    table.lines()
+    table.text()
 }
 
 fn state(state: StateShown) -> Cell {
@@ -181,14 +172,9 @@ pub(crate) fn delivery_page(delivery: &DeliveryShown, now: Timestamp) -> String 
         style::bold(queue_of(delivery)),
         style::dim(format!("delivery {}", plain(&delivery.id)))
     );
-    for line in facts(delivery, now) {
-        let _ = writeln!(out, "{line}");
-    }
+    out.push_str(&facts(delivery, now));
     if !delivery.stories.is_empty() {
-        let _ = writeln!(out, "\n{}", style::bold("attempts"));
-        for line in attempts(delivery) {
-            let _ = writeln!(out, "{line}");
-        }
+        let _ = write!(out, "\n{}\n{}", style::bold("attempts"), attempts(delivery));
     }
     let event = format!("redrive show {}", plain(&delivery.receipt));
     let steps =
@@ -197,36 +183,28 @@ pub(crate) fn delivery_page(delivery: &DeliveryShown, now: Timestamp) -> String 
     out
 }
 
-fn facts(delivery: &DeliveryShown, now: Timestamp) -> Vec<String> {
-    let mut table = Table::new(&[Side::Left; 3]);
-    let mut row = |name: &str, value: Cell, remark: String| {
-        table.push(vec![Cell::dim(format!("  {name}")), value, Cell::dim(remark)]);
-    };
-    row("state", state(delivery.state), remark(delivery, now));
-    row("event", Cell::plain(plain(&delivery.event_id)), plain(&format!("of {}", delivery.event_source)));
-    row("receipt", Cell::plain(plain(&delivery.receipt)), String::new());
-    row("accepted", Cell::plain(moment(delivery.accepted_at)), ago(delivery.accepted_at, now));
+fn facts(delivery: &DeliveryShown, now: Timestamp) -> String {
+    let mut facts = Facts::new();
+    facts.push("state", state(delivery.state), remark(delivery, now));
+    let source = plain(&format!("of {}", delivery.event_source));
+    facts.push("event", Cell::plain(plain(&delivery.event_id)), source);
+    facts.text("receipt", Some(&delivery.receipt));
+    facts.push("accepted", Cell::plain(moment(delivery.accepted_at)), ago(delivery.accepted_at, now));
     if let Some(at) = delivery.ended_at {
-        row("ended", Cell::plain(moment(at)), ago(at, now));
+        facts.push("ended", Cell::plain(moment(at)), ago(at, now));
     }
-    row("row", Cell::plain(plain(&delivery.subscription)), String::new());
-    row("webhook-id", Cell::plain(plain(&delivery.webhook_id)), String::new());
-    if delivery.replays > 0 {
-        row("replayed", Cell::plain(counted(u64::from(delivery.replays), "time")), String::new());
-    }
+    facts.text("row", Some(&delivery.subscription));
+    facts.text("webhook-id", Some(&delivery.webhook_id));
+    facts.replays(delivery.replays);
     if let Some(receipt) = &delivery.supersedes {
-        row("instead of", Cell::plain(plain(receipt)), "the event whose dead letter was edited".to_owned());
+        facts.push("instead of", Cell::plain(plain(receipt)), "the event whose dead letter was edited");
     }
-    if let Some(session) = &delivery.session {
-        row("session", Cell::plain(plain(session)), String::new());
-    }
-    if let Some(id) = &delivery.correlation_id {
-        row("correlation id", Cell::plain(plain(id)), String::new());
-    }
-    table.lines()
+    facts.text("session", delivery.session.as_deref());
+    facts.text("correlation id", delivery.correlation_id.as_deref());
+    facts.lines()
 }
 
-fn attempts(delivery: &DeliveryShown) -> Vec<String> {
+fn attempts(delivery: &DeliveryShown) -> String {
     let mut table = Table::new(&[Side::Right, Side::Left, Side::Right, Side::Left, Side::Left]);
     table.head(&["  NO", "AT", "TOOK", "WHAT", "SO"]);
     for StoryShown { story, .. } in &delivery.stories {
@@ -252,7 +230,7 @@ fn attempts(delivery: &DeliveryShown) -> Vec<String> {
             Cell::dim(verdict(&story.verdict)),
         ]);
     }
-    table.lines()
+    table.text()
 }
 
 fn verdict(told: &Told) -> String {

@@ -73,5 +73,5 @@ pub(crate) fn list(keys: &[KeyShown], now: Timestamp) -> String {
             Cell::dim(key.last_used_at.map_or_else(String::new, |at| ago(at, now))),
         ]);
     }
-    table.lines().into_iter().map(|line| line + "\n").collect()
+    table.text()
 }

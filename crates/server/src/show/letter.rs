@@ -7,8 +7,8 @@ use redrive_core::time::Timestamp;
 
 use super::event::{data, short_id};
 use super::moment::{ago, moment};
-use super::table::{Cell, Side, Table};
-use super::{counted, cut, next_steps, plain, shell_word, style};
+use super::table::{Cell, Facts, Side, Table};
+use super::{cut, next_steps, plain, shell_word, style};
 
 /// Longer messages are cut.
 const MESSAGE_COLUMNS_MAX: usize = 100;
@@ -22,52 +22,31 @@ pub(crate) fn page(envelope: &Envelope, now: Timestamp) -> String {
         style::bold(plain(&envelope.consumer_service)),
         style::dim(format!("letter {}", plain(envelope.dlq_id.as_str())))
     );
-    for line in facts(envelope, now) {
-        let _ = writeln!(out, "{line}");
-    }
+    out.push_str(&facts(envelope, now));
     if !envelope.retry_attempts.is_empty() {
-        let _ = writeln!(out, "\n{}", style::bold("attempts"));
-        for line in attempts(envelope) {
-            let _ = writeln!(out, "{line}");
-        }
+        let _ = write!(out, "\n{}\n{}", style::bold("attempts"), attempts(envelope));
     }
     out.push_str(&data(&envelope.original_message));
     out.push_str(&next_steps(&steps(envelope)));
     out
 }
 
-fn facts(envelope: &Envelope, now: Timestamp) -> Vec<String> {
-    let mut table = Table::new(&[Side::Left; 3]);
-    let mut row = |name: &str, value: Cell, remark: String| {
-        table.push(vec![Cell::dim(format!("  {name}")), value, Cell::dim(remark)]);
-    };
-    let tier = match envelope.tier {
-        Tier::Dead => Cell::painted("dead", style::error),
-        Tier::Poison => Cell::painted("poison", style::error),
-    };
-    row("tier", tier, String::new());
-    row("died", Cell::plain(moment(envelope.routed_to_dlq_at)), ago(envelope.routed_to_dlq_at, now));
-    row("category", Cell::plain(envelope.category.to_string()), String::new());
-    if let Some(fingerprint) = envelope.fingerprint {
-        row("failure group", Cell::plain(fingerprint.to_string()), String::new());
-    }
-    let mut optional = |name: &str, value: &Option<String>| {
-        if let Some(value) = value {
-            row(name, Cell::plain(plain(value)), String::new());
-        }
-    };
-    optional("event", &envelope.original_event_id);
-    optional("session", &envelope.session_id);
-    optional("correlation id", &envelope.correlation_id);
-    optional("row", &envelope.subscription_id);
-    optional("consumer group", &envelope.consumer_group);
-    if envelope.replays > 0 {
-        row("replayed", Cell::plain(counted(u64::from(envelope.replays), "time")), String::new());
-    }
-    table.lines()
+fn facts(envelope: &Envelope, now: Timestamp) -> String {
+    let mut facts = Facts::new();
+    facts.push("tier", Cell::painted(envelope.tier.as_str(), style::error), "");
+    facts.push("died", Cell::plain(moment(envelope.routed_to_dlq_at)), ago(envelope.routed_to_dlq_at, now));
+    facts.text("category", Some(&envelope.category.to_string()));
+    facts.text("failure group", envelope.fingerprint.map(|group| group.to_string()).as_deref());
+    facts.text("event", envelope.original_event_id.as_deref());
+    facts.text("session", envelope.session_id.as_deref());
+    facts.text("correlation id", envelope.correlation_id.as_deref());
+    facts.text("row", envelope.subscription_id.as_deref());
+    facts.text("consumer group", envelope.consumer_group.as_deref());
+    facts.replays(envelope.replays);
+    facts.lines()
 }
 
-fn attempts(envelope: &Envelope) -> Vec<String> {
+fn attempts(envelope: &Envelope) -> String {
     let mut table = Table::new(&[Side::Right, Side::Left, Side::Left, Side::Left, Side::Left]);
     table.head(&["  NO", "FAILED AT", "STATUS", "CODE", "MESSAGE"]);
     for record in &envelope.retry_attempts {
@@ -81,7 +60,7 @@ fn attempts(envelope: &Envelope) -> Vec<String> {
             Cell::plain(cut(&message, MESSAGE_COLUMNS_MAX)),
         ]);
     }
-    table.lines()
+    table.text()
 }
 
 fn steps(envelope: &Envelope) -> Vec<(String, &'static str)> {

@@ -9,7 +9,7 @@ use super::event::short_id;
 use super::moment::ago;
 use super::spark::{spark, sums};
 use super::table::{Cell, Side, Table};
-use super::{counted, cut, next_steps, plain, style, thousands};
+use super::{counted, cut, next_steps, plain, queue_name, style, thousands};
 use crate::api::shape::letters::{GroupShown, LetterShown, QueueCount};
 
 /// A message has at least this much room, whatever the terminal, and where there is none.
@@ -24,10 +24,9 @@ const HOURS_NARROW: usize = 8;
 const WIDE_COLUMNS: usize = 120;
 const HOUR: Duration = Duration::from_hours(1);
 
-/// The service, or service/channel.
-fn queue_name(service: &str, channel: Option<&str>) -> String {
-    let name = channel.map_or_else(|| service.to_owned(), |channel| format!("{service}/{channel}"));
-    cut(&plain(&name), NAME_COLUMNS_MAX)
+/// The service, or service/channel, as much as fits.
+fn short_queue(service: &str, channel: Option<&str>) -> String {
+    cut(&queue_name(service, channel), NAME_COLUMNS_MAX)
 }
 
 /// A list, the latest first.
@@ -48,14 +47,14 @@ pub(crate) fn list(letters: &[LetterShown], now: Timestamp, columns: Option<usiz
         table.push(vec![
             Cell::bold(short_id(&letter.id)),
             Cell::dim(ago(letter.died_at, now)),
-            Cell::plain(queue_name(&letter.service, letter.channel.as_deref())),
+            Cell::plain(short_queue(&letter.service, letter.channel.as_deref())),
             Cell::plain(cut(&plain(&letter.event_type), NAME_COLUMNS_MAX)),
             Cell::painted(cut(&plain(&letter.failure_code), NAME_COLUMNS_MAX), style::warning),
             Cell::plain(letter.attempts.to_string()),
             Cell::plain(message),
         ]);
     }
-    let mut out = lines(table.within(columns));
+    let mut out = table.within(columns).text();
     let first = short_id(&letters[0].id);
     out.push_str(&next_steps(&[
         (format!("redrive dlq show {first}"), "shows a letter with its attempts and its data"),
@@ -80,10 +79,6 @@ fn marks(letter: &LetterShown) -> String {
 
 fn message_room(columns: Option<usize>, before: usize) -> usize {
     columns.map_or(MESSAGE_COLUMNS_DEFAULT, |columns| columns.saturating_sub(before).max(MESSAGE_COLUMNS_MIN))
-}
-
-fn lines(table: Table) -> String {
-    table.lines().into_iter().map(|line| line + "\n").collect()
 }
 
 /// The causes, the most frequent first; the letters of the first may belong to a replay.
@@ -128,7 +123,7 @@ pub(crate) fn groups(
             Cell::plain(message),
         ]);
     }
-    let mut out = lines(table.within(columns));
+    let mut out = table.within(columns).text();
     let all: u64 = groups.iter().map(|group| group.count).sum();
     let summary = format!("{} of {}", counted(all, "dead letter"), counted(groups.len() as u64, "cause"));
     let _ = writeln!(out, "\n{}", style::dim(summary));
@@ -156,9 +151,9 @@ fn send_again(group: &GroupShown, claimed_by: Option<u64>) -> (String, &'static 
 fn services(services: &[QueueCount]) -> String {
     match services {
         [] => String::new(),
-        [one] => queue_name(&one.service, one.channel.as_deref()),
+        [one] => short_queue(&one.service, one.channel.as_deref()),
         [first, rest @ ..] => {
-            format!("{} +{}", queue_name(&first.service, first.channel.as_deref()), rest.len())
+            format!("{} +{}", short_queue(&first.service, first.channel.as_deref()), rest.len())
         }
     }
 }

@@ -30,10 +30,9 @@ pub(crate) fn list(refused: &[RefusedShown], now: Timestamp) -> String {
             Cell::plain(cut(&plain(&one.reason), REASON_COLUMNS_MAX)),
         ]);
     }
-    let lines: String = table.lines().into_iter().map(|line| line + "\n").collect();
     let steps =
         [(format!("redrive hooks show {}", latest.number), "shows the latest with its headers and its body")];
-    lines + &next_steps(&steps)
+    table.text() + &next_steps(&steps)
 }
 
 /// One with its headers and the beginning of its body.

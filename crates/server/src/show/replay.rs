@@ -8,9 +8,9 @@ use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 
 use super::event::short_id;
-use super::moment::{ago, rough};
-use super::table::{Cell, Side, Table};
-use super::{counted, cut, next_steps, plain, style, thousands};
+use super::moment::{ago, moment, rough};
+use super::table::{Cell, Facts, Side, Table};
+use super::{counted, cut, next_steps, plain, progress, queue_name, style, thousands};
 use crate::api::shape::letters::{OriginShown, QueueCount, ReplayShown, SurveyShown};
 
 /// The widest bar of progress, whatever the terminal, and what stands beside it.
@@ -60,57 +60,46 @@ pub(crate) fn list(replays: &[ReplayShown], now: Timestamp, columns: Option<usiz
     let mut table = Table::new(&[right, Side::Left, right, right, right, right, Side::Left, Side::Left]);
     table.head(&["NO", "STATE", "LETTERS", "DELIVERED", "FAILED", "LEFT ALONE", "BEGAN", "WHAT"]);
     for replay in replays {
-        let failed = thousands(replay.failed);
         table.push(vec![
             Cell::bold(replay.id.to_string()),
             state(replay.state),
             Cell::plain(thousands(replay.total)),
             Cell::plain(thousands(replay.delivered)),
-            if replay.failed > 0 { Cell::painted(failed, style::error) } else { Cell::plain(failed) },
+            Cell::failures(replay.failed),
             Cell::plain(thousands(replay.left)),
             Cell::dim(ago(replay.created_at, now)),
             Cell::plain(cut(&plain(&replay.what), WHAT_COLUMNS_MAX)),
         ]);
     }
-    table.within(columns).lines().into_iter().map(|line| line + "\n").collect()
+    table.within(columns).text()
 }
 
 /// A replay with all there is to say.
 pub(crate) fn page(replay: &ReplayShown, now: Timestamp) -> String {
     let title = style::bold(format!("replay {}", replay.id));
     let mut out = format!("{title}  {}\n", plain(&replay.what));
-    let mut table = Table::new(&[Side::Left; 3]);
-    let mut row = |name: &str, value: Cell, remark: String| {
-        table.push(vec![Cell::dim(format!("  {name}")), value, Cell::dim(remark)]);
-    };
-    row("state", state(replay.state), ago(replay.changed_at, now));
+    let mut facts = Facts::new();
+    facts.push("state", state(replay.state), ago(replay.changed_at, now));
     if let Some(stop) = replay.stop.as_ref().filter(|_| replay.state == ReplayState::Stopped) {
         let cause = format!("a letter failed again (failure group {})", plain(&stop.fingerprint));
-        row("because", Cell::plain(cause), String::new());
+        facts.push("because", Cell::plain(cause), "");
     }
-    row("began", Cell::plain(super::moment::moment(replay.created_at)), ago(replay.created_at, now));
-    row("pace", Cell::plain(pace(replay)), String::new());
+    facts.push("began", Cell::plain(moment(replay.created_at)), ago(replay.created_at, now));
+    facts.push("pace", Cell::plain(pace(replay)), "");
     if let Some(to) = &replay.to {
-        row("goes to", Cell::plain(plain(to)), "instead of where the letters came from".to_owned());
+        facts.push("goes to", Cell::plain(plain(to)), "instead of where the letters came from");
     }
-    if let Some(note) = &replay.note {
-        row("note", Cell::plain(plain(note)), String::new());
-    }
-    row("letters", Cell::plain(thousands(replay.total)), String::new());
-    row("delivered", Cell::plain(thousands(replay.delivered)), String::new());
-    row("failed again", Cell::plain(thousands(replay.failed)), String::new());
+    facts.text("note", replay.note.as_deref());
+    facts.count("letters", replay.total);
+    facts.count("delivered", replay.delivered);
+    facts.count("failed again", replay.failed);
     let left = "one before them in their session failed, or they are no longer dead";
-    row(
-        "left alone",
-        Cell::plain(thousands(replay.left)),
-        if replay.left > 0 { left } else { "" }.to_owned(),
-    );
-    row("on their way", Cell::plain(thousands(replay.in_flight)), String::new());
+    let left = if replay.left > 0 { left } else { "" };
+    facts.push("left alone", Cell::plain(thousands(replay.left)), left);
+    facts.count("on their way", replay.in_flight);
     let waiting = if replay.state == ReplayState::Cancelled { "not sent" } else { "to be sent" };
-    row(waiting, Cell::plain(thousands(replay.waiting)), String::new());
-    for line in table.lines() {
-        let _ = writeln!(out, "{line}");
-    }
+    facts.count(waiting, replay.waiting);
+    out.push_str(&facts.lines());
     out.push_str(&next_steps(&steps(replay)));
     out
 }
@@ -223,12 +212,7 @@ pub(crate) fn poison_left(begun: &ReplayShown) -> String {
 /// How far a replay is: a line that is written over and over.
 pub(crate) fn progress(replay: &ReplayShown, per_second: Option<f64>, columns: usize) -> String {
     let columns = columns.saturating_sub(BAR_TEXT_COLUMNS).min(BAR_COLUMNS_MAX);
-    let (done, total) = (done(replay), replay.total);
-    // Nothing to send is all sent.
-    let share = |whole: u64| done.saturating_mul(whole).checked_div(total).unwrap_or(whole).min(whole);
-    let filled = usize::try_from(share(columns as u64)).unwrap_or(columns);
-    let bar = format!("{}{}", style::good("█".repeat(filled)), style::dim("░".repeat(columns - filled)));
-    format!("{bar} {:3} %  {}", share(100), style::dim(progress_words(replay, per_second)))
+    progress::bar(done(replay), replay.total, columns, &progress_words(replay, per_second))
 }
 
 /// The same for those who read lines.
@@ -271,13 +255,11 @@ pub(crate) fn survey(survey: &SurveyShown) -> String {
             table.push(vec![
                 Cell::plain(format!("  {}", plain(&cause.fingerprint))),
                 Cell::plain(thousands(cause.count)),
-                Cell::bold(plain(&queue(&cause.service, cause.channel.as_deref()))),
+                Cell::bold(queue_name(&cause.service, cause.channel.as_deref())),
                 Cell::plain(cut(&message, WHAT_COLUMNS_MAX)),
             ]);
         }
-        for line in table.lines() {
-            let _ = writeln!(out, "{line}");
-        }
+        out.push_str(&table.text());
         if survey.by_cause.len() > CAUSES_MAX {
             let more = counted((survey.by_cause.len() - CAUSES_MAX) as u64, "more cause");
             let _ = writeln!(out, "  {}", style::dim(format!("… and {more}")));
@@ -320,10 +302,6 @@ fn left_out(survey: &SurveyShown) -> String {
     out
 }
 
-fn queue(service: &str, channel: Option<&str>) -> String {
-    channel.map_or_else(|| service.to_owned(), |channel| format!("{service}/{channel}"))
-}
-
 fn target(target: &QueueCount) -> String {
-    plain(&format!("{} ({})", queue(&target.service, target.channel.as_deref()), thousands(target.count)))
+    format!("{} ({})", queue_name(&target.service, target.channel.as_deref()), thousands(target.count))
 }

@@ -54,7 +54,7 @@ fn counted<'a>(
     rules: &[Resolved<'_>],
     channels: impl Iterator<Item = (&'a ServiceEntry, &'a ChannelEntry)>,
 ) -> String {
-    let count = |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+    let count = |number: usize, word: &str| super::counted(number as u64, word);
     let mut services: Vec<_> = rules.iter().map(|rule| &rule.service.name).collect();
     services.dedup();
     let mut channels: Vec<_> = channels.map(|(service, channel)| (&service.name, &channel.name)).collect();

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use redrive_core::time::Timestamp;
+use serde::Serialize;
 use serde_json::json;
 
+use super::moment::time_of_day;
 use super::style;
 use crate::cli::SinkFormat;
 
@@ -12,12 +14,13 @@ use crate::cli::SinkFormat;
 const ID_SHOWN_MAX: usize = 12;
 
 /// A request as a sink saw it.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Request {
     pub(crate) at: Timestamp,
     pub(crate) path: String,
     pub(crate) webhook_id: Option<String>,
     /// The event's type, or how many events there were.
+    #[serde(rename = "type")]
     pub(crate) event_type: Option<String>,
     pub(crate) attempt: Option<u64>,
     pub(crate) sequence: Option<u64>,
@@ -25,6 +28,7 @@ pub(crate) struct Request {
     pub(crate) replay: Option<u64>,
     pub(crate) bytes: usize,
     /// The status it is answered with; none if it never is.
+    #[serde(rename = "status")]
     pub(crate) answer: Option<u16>,
 }
 
@@ -81,14 +85,10 @@ pub(crate) fn listening(address: &str, format: SinkFormat) -> String {
 
 /// One request as one line.
 pub(crate) fn line(request: &Request, format: SinkFormat) -> String {
-    let Request { at, path, webhook_id, event_type, attempt, sequence, replay, bytes, answer } = request;
     if format == SinkFormat::Json {
-        let object = json!({
-            "at": at, "path": path, "webhook_id": webhook_id, "type": event_type, "attempt": attempt,
-            "sequence": sequence, "replay": replay, "bytes": bytes, "status": answer,
-        });
-        return format!("{object}\n");
+        return format!("{}\n", json!(request));
     }
+    let Request { at, path, webhook_id, event_type, attempt, sequence, replay, bytes: _, answer } = request;
     let short = |id: &String| id.chars().take(ID_SHOWN_MAX).collect::<String>();
     let numbers = [("attempt", attempt), ("sequence", sequence), ("replay", replay)];
     let numbers = numbers.into_iter().filter_map(|(name, number)| Some(format!("{name} {}", (*number)?)));
@@ -103,11 +103,4 @@ fn painted(answer: Option<u16>) -> String {
         Some(status) => style::error(status),
         None => style::warning("no answer"),
     }
-}
-
-/// `14:30:00.250` in UTC.
-fn time_of_day(at: Timestamp) -> String {
-    let millis = at.as_millis();
-    let (hours, minutes, seconds) = (millis / 3_600_000 % 24, millis / 60_000 % 60, millis / 1_000 % 60);
-    format!("{hours:02}:{minutes:02}:{seconds:02}.{:03}", millis % 1_000)
 }

@@ -67,17 +67,14 @@ pub(crate) fn page(status: &Status, address: &Address, watch: Option<&Watch>, no
     for line in letters(status).into_iter().chain(status.archive.as_ref().map(|shown| archive(shown, now))) {
         let _ = writeln!(out, "{line}");
     }
-    if !status.services.is_empty() {
-        out.push_str(&block(services(&status.services, watch, now)));
-    }
-    if !status.dependencies.is_empty() {
-        out.push_str(&block(dependencies(&status.dependencies, now)));
-    }
-    if !status.sources.is_empty() {
-        out.push_str(&block(super::source::table(&status.sources)));
-    }
-    if !status.schedules.is_empty() {
-        out.push_str(&block(schedules(&status.schedules, now)));
+    let tables = [
+        services(&status.services, watch, now),
+        dependencies(&status.dependencies, now),
+        super::source::table(&status.sources),
+        schedules(&status.schedules, now),
+    ];
+    for table in tables.into_iter().filter(Table::has_rows) {
+        let _ = write!(out, "\n{}", table.text());
     }
     out.push_str(&next_steps(&steps(status)));
     out
@@ -252,10 +249,6 @@ fn held(status: &Status) -> String {
         "{sessions}{or_more} {held}: {waiting} behind {}",
         if status.held_sessions == 1 { "it" } else { "them" }
     )
-}
-
-fn block(table: Table) -> String {
-    table.lines().into_iter().fold("\n".to_owned(), |block, line| block + &line + "\n")
 }
 
 fn services(services: &[ServiceStatus], watch: Option<&Watch>, now: Timestamp) -> Table {

@@ -7,7 +7,7 @@ use redrive_core::engine::story::{HeldBy, Used, Weighed};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::category::Category;
-use redrive_core::policy::decide::{DeathReason, RetryNumbers, Spent, Tally};
+use redrive_core::policy::decide::DeathReason;
 use redrive_core::policy::rule::WhenOpen;
 use redrive_core::text::show_duration;
 
@@ -57,10 +57,11 @@ pub(crate) fn paused() -> String {
 }
 
 /// So much of so much.
-pub(crate) fn spent(spent: Spent) -> String {
-    match spent.limit() {
-        Some(limit) => format!("{} of {}", show_wait(spent.used()), show_duration(limit)),
-        None => show_wait(spent.used()),
+pub(crate) fn spent(used: Used) -> String {
+    let shown = show_wait(Duration::from_nanos(used.used_nanos));
+    match used.limit_nanos {
+        Some(limit) => format!("{shown} of {}", show_duration(Duration::from_nanos(limit))),
+        None => shown,
     }
 }
 
@@ -69,97 +70,38 @@ pub(crate) fn count(max: u32) -> String {
     if max == Backoff::UNLIMITED { "unlimited".to_owned() } else { max.to_string() }
 }
 
-/// The numbers behind a retry, whoever kept them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbers {
-    pub(crate) by_policy: Tally,
-    pub(crate) in_total: Tally,
-    pub(crate) by_category: Option<Tally>,
-    pub(crate) backoff: Duration,
-    pub(crate) retry_after: Option<Duration>,
-    pub(crate) window: Spent,
-    pub(crate) held: Spent,
-    pub(crate) deadline: Spent,
+/// Which retry it is, by the policy and by the category.
+pub(crate) fn tallies(weighed: &Weighed) -> Vec<String> {
+    let (number, max) = weighed.by_policy;
+    let mut parts = vec![format!("retry {number} of {}", count(max))];
+    parts.extend(weighed.by_category.map(|(number, max)| format!("{number} of {max} for this category")));
+    parts
 }
 
-impl From<&RetryNumbers> for Numbers {
-    fn from(numbers: &RetryNumbers) -> Self {
-        Self {
-            by_policy: numbers.by_policy,
-            in_total: numbers.in_total,
-            by_category: numbers.by_category,
-            backoff: numbers.backoff(),
-            retry_after: numbers.retry_after(),
-            window: numbers.window,
-            held: numbers.held,
-            deadline: numbers.deadline,
-        }
-    }
+/// How much of the window is used, if there is one.
+pub(crate) fn window_part(weighed: &Weighed) -> Option<String> {
+    weighed.window.limit_nanos.map(|_| format!("window {}", spent(weighed.window)))
 }
 
-impl From<&Weighed> for Numbers {
-    fn from(weighed: &Weighed) -> Self {
-        let tally = |(number, max)| Tally { number, max };
-        let spent = |used: Used| {
-            Spent::of(Duration::from_nanos(used.used_nanos), used.limit_nanos.map(Duration::from_nanos))
-        };
-        Self {
-            by_policy: tally(weighed.by_policy),
-            in_total: tally(weighed.in_total),
-            by_category: weighed.by_category.map(tally),
-            backoff: Duration::from_nanos(weighed.backoff_nanos),
-            retry_after: weighed.retry_after_nanos.map(Duration::from_nanos),
-            window: spent(weighed.window),
-            held: spent(weighed.held),
-            deadline: spent(weighed.deadline),
-        }
-    }
+/// A word on a wait that somebody asked for.
+pub(crate) fn asked_for_it(weighed: &Weighed) -> Option<String> {
+    weighed.is_held().then(|| {
+        format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(weighed.held))
+    })
 }
 
-impl Numbers {
-    /// Whether the wait is the other side's wish, and so time held.
-    pub(crate) fn is_held(&self) -> bool {
-        self.retry_after.is_some_and(|asked| asked > self.backoff)
-    }
-
-    fn wait(&self) -> Duration {
-        self.retry_after.map_or(self.backoff, |asked| asked.max(self.backoff))
-    }
-
-    /// Which retry it is, by the policy and by the category.
-    pub(crate) fn tallies(&self) -> Vec<String> {
-        let mut parts = vec![format!("retry {} of {}", self.by_policy.number, count(self.by_policy.max))];
-        if let Some(category) = self.by_category {
-            parts.push(format!("{} of {} for this category", category.number, category.max));
-        }
-        parts
-    }
-
-    /// How much of the window is used, if there is one.
-    pub(crate) fn window_part(&self) -> Option<String> {
-        self.window.limit().map(|_| format!("window {}", spent(self.window)))
-    }
-
-    /// A word on a wait that somebody asked for.
-    pub(crate) fn asked_for_it(&self) -> Option<String> {
-        self.is_held().then(|| {
-            format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(self.held))
-        })
-    }
-
-    fn exhausted(&self) -> String {
-        let by_category = self.by_category.filter(|tally| tally.number > tally.max);
-        let (max, whose) = if let Some(tally) = by_category {
-            (tally.max, "retries that this category gets")
-        } else if self.by_policy.number > self.by_policy.max {
-            (self.by_policy.max, "retries of the policy")
-        } else {
-            (self.in_total.max, "retries that the rule allows in all")
-        };
-        match max {
-            0 => format!("there are no {whose}"),
-            max => format!("the {max} {whose} are used up"),
-        }
+fn exhausted(weighed: &Weighed) -> String {
+    let exceeds = |(number, max): &(u32, u32)| number > max;
+    let ((_, max), whose) = if let Some(tally) = weighed.by_category.filter(exceeds) {
+        (tally, "retries that this category gets")
+    } else if exceeds(&weighed.by_policy) {
+        (weighed.by_policy, "retries of the policy")
+    } else {
+        (weighed.in_total, "retries that the rule allows in all")
+    };
+    match max {
+        0 => format!("there are no {whose}"),
+        max => format!("the {max} {whose} are used up"),
     }
 }
 
@@ -176,19 +118,21 @@ pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
 /// Why it is given up; what the rule does while the breaker is open may not be known any more.
 pub(crate) fn death_because(
     reason: DeathReason,
-    numbers: Option<&Numbers>,
+    weighed: Option<&Weighed>,
     when_open: Option<WhenOpen>,
 ) -> String {
-    match (reason, numbers) {
-        (DeathReason::RetriesExceeded, Some(numbers)) => numbers.exhausted(),
-        (DeathReason::WindowExceeded, Some(numbers)) => {
-            format!("the next retry would start {} into the window", spent(numbers.window))
+    match (reason, weighed) {
+        (DeathReason::RetriesExceeded, Some(weighed)) => exhausted(weighed),
+        (DeathReason::WindowExceeded, Some(weighed)) => {
+            format!("the next retry would start {} into the window", spent(weighed.window))
         }
-        (DeathReason::DeadlineExceeded, Some(numbers)) => {
-            format!("the next retry would start {} into the deadline", spent(numbers.deadline))
+        (DeathReason::DeadlineExceeded, Some(weighed)) => {
+            format!("the next retry would start {} into the deadline", spent(weighed.deadline))
         }
-        (DeathReason::HoldExpired, Some(numbers)) => {
-            format!("they ask for {}, and `hold_max` has no room for it", show_duration(numbers.wait()))
+        (DeathReason::HoldExpired, Some(weighed)) => {
+            let wait =
+                Duration::from_nanos(weighed.backoff_nanos.max(weighed.retry_after_nanos.unwrap_or(0)));
+            format!("they ask for {}, and `hold_max` has no room for it", show_duration(wait))
         }
         (DeathReason::Refused, _) => "retrying cannot help".to_owned(),
         (DeathReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),

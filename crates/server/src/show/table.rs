@@ -3,7 +3,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{cut, style};
+use super::{counted, cut, plain, style, thousands};
 
 /// The space between two columns.
 const GAP: &str = "  ";
@@ -34,6 +34,12 @@ impl Cell {
 
     pub fn bold(text: impl Into<String>) -> Self {
         Self { text: text.into(), paint: |text| style::bold(text) }
+    }
+
+    /// A count of failures, which stands out unless there are none.
+    pub(crate) fn failures(count: u64) -> Self {
+        let paint = |text| if text == "0" { text } else { style::error(text) };
+        Self { text: thousands(count), paint }
     }
 
     /// In a colour that means something.
@@ -99,6 +105,17 @@ impl Table {
         (0..self.sides.len()).map(|column| cells(column).map(width).max().unwrap_or(0)).collect()
     }
 
+    /// Whether there is anything below its titles.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.rows.len() > 1
+    }
+
+    /// All lines, each with its end.
+    #[must_use]
+    pub fn text(self) -> String {
+        self.lines().into_iter().map(|line| line + "\n").collect()
+    }
+
     /// One line for each row, without the end of the line and without blanks at it.
     #[must_use]
     pub fn lines(self) -> Vec<String> {
@@ -124,6 +141,40 @@ impl Table {
             line
         };
         self.rows.into_iter().map(line).collect()
+    }
+}
+
+/// Names and values under each other, each with a remark perhaps.
+pub(crate) struct Facts(Table);
+
+impl Facts {
+    pub(crate) fn new() -> Self {
+        Self(Table::new(&[Side::Left; 3]))
+    }
+
+    pub(crate) fn push(&mut self, name: &str, value: Cell, remark: impl Into<String>) {
+        self.0.push(vec![Cell::dim(format!("  {name}")), value, Cell::dim(remark)]);
+    }
+
+    /// A text of somebody else's, if there is one.
+    pub(crate) fn text(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.push(name, Cell::plain(plain(value)), "");
+        }
+    }
+
+    pub(crate) fn count(&mut self, name: &str, count: u64) {
+        self.push(name, Cell::plain(thousands(count)), "");
+    }
+
+    pub(crate) fn replays(&mut self, times: u32) {
+        if times > 0 {
+            self.push("replayed", Cell::plain(counted(u64::from(times), "time")), "");
+        }
+    }
+
+    pub(crate) fn lines(self) -> String {
+        self.0.text()
     }
 }
 

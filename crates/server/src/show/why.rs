@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::StatusCode;
-use redrive_core::engine::story::{End, HeldBy, Place, Story, Told};
+use redrive_core::engine::story::{End, HeldBy, Place, Story, Told, Weighed};
 use redrive_core::letters::envelope::Tier;
 use redrive_core::policy::category::codes;
 use redrive_core::policy::decide::DeathReason;
@@ -12,7 +12,7 @@ use redrive_core::time::Timestamp;
 
 use super::event::{queue_of, short_id};
 use super::moment::{coming, moment, show_wait};
-use super::story::{self, Numbers, field, note, spent};
+use super::story::{self, field, note, spent};
 use super::{cut, next_steps, plain, shell_word, style};
 use crate::api::shape::{DeathShown, DeliveryShown, StateShown, StoryShown, WaitCause, WaitShown};
 
@@ -117,7 +117,6 @@ fn quoted(line: &str) -> String {
 
 fn verdict(out: &mut String, story: &Story) {
     let ended_at = story.started_at + Duration::from_nanos(story.took_nanos);
-    let numbers = story.retry.as_ref().map(Numbers::from);
     let text = match &story.verdict {
         Told::Delivered => style::good("delivered"),
         Told::Retry { due_at } => {
@@ -127,39 +126,40 @@ fn verdict(out: &mut String, story: &Story) {
         Told::Hold { until } if *until == Timestamp::NEVER => "held until somebody acts".to_owned(),
         Told::Hold { until } => format!("held until {}", moment(*until)),
         Told::Dead { code, tier } => {
-            let because = story::death_because(reason_of(code.as_str()), numbers.as_ref(), None);
+            let because = story::death_because(reason_of(code.as_str()), story.retry.as_ref(), None);
             story::death(&because, *tier, Some(&plain(code.as_str())))
         }
         Told::Paused => story::paused(),
     };
     field(out, "verdict", &text);
-    if let (Told::Retry { .. }, Some(weighed), Some(numbers)) = (&story.verdict, &story.retry, numbers) {
-        note(out, &weighed_parts(&numbers, &plain(&weighed.policy)).join("; "));
-        if let Some(text) = numbers.asked_for_it() {
+    if let (Told::Retry { .. }, Some(weighed)) = (&story.verdict, &story.retry) {
+        note(out, &weighed_parts(weighed).join("; "));
+        if let Some(text) = story::asked_for_it(weighed) {
             note(out, &text);
         }
     }
 }
 
 /// Every number that decided on the retry.
-fn weighed_parts(numbers: &Numbers, policy: &str) -> Vec<String> {
-    let mut parts = numbers.tallies();
-    parts[0] = format!("{} by {policy}", parts[0]);
-    parts.push(format!("{} of {} in all", numbers.in_total.number, story::count(numbers.in_total.max)));
-    if numbers.is_held() {
-        parts.push(format!("backoff alone {}", show_wait(numbers.backoff)));
+fn weighed_parts(weighed: &Weighed) -> Vec<String> {
+    let wait = |nanos| show_wait(Duration::from_nanos(nanos));
+    let mut parts = story::tallies(weighed);
+    parts[0] = format!("{} by {}", parts[0], plain(&weighed.policy));
+    let (number, max) = weighed.in_total;
+    parts.push(format!("{number} of {} in all", story::count(max)));
+    let backoff = wait(weighed.backoff_nanos);
+    parts.push(if weighed.is_held() {
+        format!("backoff alone {backoff}")
     } else {
-        parts.push(format!("backoff {} with its jitter", show_wait(numbers.backoff)));
+        format!("backoff {backoff} with its jitter")
+    });
+    parts.extend(weighed.retry_after_nanos.map(|asked| format!("Retry-After {}", wait(asked))));
+    parts.extend(story::window_part(weighed));
+    if !weighed.is_held() && weighed.held.used_nanos > 0 {
+        parts.push(format!("held {}", spent(weighed.held)));
     }
-    if let Some(asked) = numbers.retry_after {
-        parts.push(format!("Retry-After {}", show_wait(asked)));
-    }
-    parts.extend(numbers.window_part());
-    if !numbers.is_held() && !numbers.held.used().is_zero() {
-        parts.push(format!("held {}", spent(numbers.held)));
-    }
-    if numbers.deadline.limit().is_some() {
-        parts.push(format!("deadline {}", spent(numbers.deadline)));
+    if weighed.deadline.limit_nanos.is_some() {
+        parts.push(format!("deadline {}", spent(weighed.deadline)));
     }
     parts
 }

@@ -1,45 +1,39 @@
 //! `redrive dlq edit`: a dead letter is sent with other data, typed, from a file, or from an editor.
 
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_core::letters::envelope::Envelope;
+use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::api::shape::letters::Edited;
-use crate::cli::{DlqEditArgs, Format};
+use crate::cli::DlqEditArgs;
 use crate::client::{Ask, segment};
-use crate::commands::{Refused, print, print_json, wait_for};
+use crate::commands::send::DATA_BYTES_MAX;
+use crate::commands::{Refused, print_as, read_input};
 use crate::show::event::short_id;
 use crate::show::{next_steps, plain, style};
 
-/// More data than any server takes.
-const DATA_BYTES_MAX: u64 = 256 << 20;
-
-pub(super) fn run(args: &DlqEditArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let mut client = args.server.client()?;
-        let path = |name: &str| format!("/v1/dead-letters/{}", segment(name));
-        let (letter, id): (Envelope, _) =
-            client.named_json(&Ask::get(path(&args.letter) + "?form=envelope")).await?;
-        let old = Payload::of(&letter.original_message)?;
-        let new = new_data(args, &old)?;
-        let body = body(args, &old, &new)?;
-        // By the id that a repetition is known by: the answer may get lost.
-        let path = path(id.as_deref().unwrap_or(&args.letter));
-        let ask = Ask::post(format!("{path}/edit"), "application/json", body);
-        let edited: Edited = client.json(&ask).await?;
-        match args.format {
-            Format::Json => print_json(&edited)?,
-            Format::Text => print(&ending(&edited))?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+pub(super) async fn run(args: &DlqEditArgs) -> anyhow::Result<()> {
+    let mut client = args.server.client()?;
+    let path = |name: &str| format!("/v1/dead-letters/{}", segment(name));
+    let (letter, id): (Envelope, _) =
+        client.named_json(&Ask::get(path(&args.letter) + "?form=envelope")).await?;
+    let old = Payload::of(&letter.original_message)?;
+    let new = new_data(args, &old)?;
+    let body = body(args, &old, &new)?;
+    // By the id that a repetition is known by: the answer may get lost.
+    let path = path(id.as_deref().unwrap_or(&args.letter));
+    let ask = Ask::post(format!("{path}/edit"), "application/json", body);
+    let edited: Edited = client.json(&ask).await?;
+    print_as(args.format, &edited, || ending(&edited))
 }
 
 /// What a letter carries.
@@ -67,12 +61,7 @@ impl Payload {
 fn new_data(args: &DlqEditArgs, old: &Payload) -> anyhow::Result<Vec<u8>> {
     match (&args.data, &args.file) {
         (Some(data), _) => Ok(data.clone().into_bytes()),
-        (None, Some(path)) if path.as_os_str() == "-" => bounded(std::io::stdin().lock()),
-        (None, Some(path)) => {
-            let file =
-                std::fs::File::open(path).with_context(|| format!("could not open {}", path.display()))?;
-            bounded(file)
-        }
+        (None, Some(path)) => read_input(path, DATA_BYTES_MAX, "server"),
         (None, None) => {
             let new = in_editor(old)?;
             if new == old.text {
@@ -81,12 +70,6 @@ fn new_data(args: &DlqEditArgs, old: &Payload) -> anyhow::Result<Vec<u8>> {
             Ok(new)
         }
     }
-}
-
-fn bounded(from: impl Read) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.take(DATA_BYTES_MAX).read_to_end(&mut bytes).context("could not read the data")?;
-    Ok(bytes)
 }
 
 /// Lets a person change the data in an editor of their own.
@@ -120,22 +103,13 @@ impl Draft {
         let name = format!("redrive-letter-{}.{ending}", uuid::Uuid::now_v7());
         let path = std::env::temp_dir().join(name);
         let shown = path.display().to_string();
-        let mut file = create_private(&path).with_context(|| format!("could not create {shown}"))?;
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path);
+        let mut file = file.with_context(|| format!("could not create {shown}"))?;
         let draft = Self { path };
         file.write_all(&old.text).with_context(|| format!("could not write {shown}"))?;
         Ok(draft)
     }
-}
-
-#[cfg(unix)]
-fn create_private(path: &Path) -> std::io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-#[cfg(not(unix))]
-fn create_private(path: &Path) -> std::io::Result<std::fs::File> {
-    std::fs::OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 impl Drop for Draft {
@@ -146,27 +120,32 @@ impl Drop for Draft {
 }
 
 /// The request: JSON as it was typed, anything else as base64.
+#[derive(Default, Serialize)]
+struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawValue>,
+}
+
 fn body(args: &DlqEditArgs, old: &Payload, new: &[u8]) -> anyhow::Result<Vec<u8>> {
     let is_json = args.content_type.as_deref().map_or(old.is_json, |text| text.contains("json"));
-    let mut body = json!({});
-    if let Some(content_type) = &args.content_type {
-        body["content_type"] = json!(content_type);
-    }
-    if let Some(note) = &args.note {
-        body["note"] = json!(note);
-    }
+    let mut body =
+        Body { content_type: args.content_type.as_deref(), note: args.note.as_deref(), ..Body::default() };
     if !is_json {
-        body["data_base64"] = json!(STANDARD.encode(new));
+        body.data_base64 = Some(STANDARD.encode(new));
         return Ok(serde_json::to_vec(&body)?);
     }
-    let raw: Box<RawValue> = serde_json::from_slice(new).map_err(|error| {
+    let raw: &RawValue = serde_json::from_slice(new).map_err(|error| {
         let shown = plain(String::from_utf8_lossy(new).lines().next().unwrap_or_default());
         Refused(format!("the new data are no JSON: {error}\n  they begin: {shown}\n  say what they are with --content-type"))
     })?;
-    let mut text = body.to_string();
-    text.truncate(text.len() - 1);
-    let comma = if text.len() > 1 { "," } else { "" };
-    Ok(format!("{text}{comma}\"data\":{}}}", raw.get()).into_bytes())
+    body.data = Some(raw);
+    Ok(serde_json::to_vec(&body)?)
 }
 
 fn ending(edited: &Edited) -> String {

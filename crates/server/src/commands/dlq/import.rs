@@ -5,16 +5,15 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context;
 use redrive_node::letter::import;
 
 use crate::api::bulk::IMPORT_LINES_MAX;
 use crate::api::shape::letters::Imported;
-use crate::cli::{DlqImportArgs, Format};
+use crate::cli::DlqImportArgs;
 use crate::client::{Ask, Client};
-use crate::commands::{Refused, print, print_json, wait_for};
+use crate::commands::{Refused, print_as};
 use crate::show::{counted, next_steps, plain, style};
 
 /// Bytes that are sent at once; a letter that is larger goes alone.
@@ -61,33 +60,26 @@ impl Source {
     }
 }
 
-pub(super) fn run(args: &DlqImportArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &DlqImportArgs) -> anyhow::Result<()> {
     let source = Source::new(&args.file)?;
     check(&source)?;
-    let sum = wait_for(async {
-        let mut client = args.server.client()?;
-        let mut sum = Imported::default();
-        let (mut body, mut lines) = (String::new(), 0);
-        for line in source.lines()? {
-            let (_, line) = line?;
-            if lines == IMPORT_LINES_MAX || (lines > 0 && body.len() + line.len() > BYTES_MAX) {
-                send(&mut client, std::mem::take(&mut body), &mut sum).await?;
-                lines = 0;
-            }
-            body.push_str(&line);
-            body.push('\n');
-            lines += 1;
+    let mut client = args.server.client()?;
+    let mut sum = Imported::default();
+    let (mut body, mut lines) = (String::new(), 0);
+    for line in source.lines()? {
+        let (_, line) = line?;
+        if lines == IMPORT_LINES_MAX || (lines > 0 && body.len() + line.len() > BYTES_MAX) {
+            send(&mut client, std::mem::take(&mut body), &mut sum).await?;
+            lines = 0;
         }
-        if lines > 0 {
-            send(&mut client, body, &mut sum).await?;
-        }
-        Ok(sum)
-    })?;
-    match args.format {
-        Format::Json => print_json(&sum)?,
-        Format::Text => print(&ending(sum))?,
+        body.push_str(&line);
+        body.push('\n');
+        lines += 1;
     }
-    Ok(ExitCode::SUCCESS)
+    if lines > 0 {
+        send(&mut client, body, &mut sum).await?;
+    }
+    print_as(args.format, &sum, || ending(sum))
 }
 
 /// Refuses a file with a line that is no letter, and tells of each.

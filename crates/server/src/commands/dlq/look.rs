@@ -1,23 +1,20 @@
 //! `redrive dlq list`, `groups`, `show` and `export`: what can be read without changing anything.
 
 use std::path::Path;
-use std::process::ExitCode;
-use std::time::SystemTime;
 
-use redrive_core::letters::envelope::Envelope;
+use redrive::clock::wall_clock;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterQuery};
-use redrive_node::store::{self, Reader, StoreError};
+use redrive_node::store::{self, Reader};
 use serde_json::Value;
 
-use super::query;
 use crate::api::shape::letters::{Form, GroupShown, GroupsFound, LetterShown, LettersFound};
 use crate::cli::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs, FilterArgs, Format, FromArgs};
 use crate::client::{Ask, segment};
-use crate::commands::{Refused, print, print_json, service_name, wait_for};
+use crate::commands::{Refused, gather, print, print_as, print_json, service_name};
 use crate::letters::fields::Fields;
 use crate::letters::find::{self, Found, not_dead};
-use crate::letters::{EXPORT_PAGE, GROUPS_MAX, LIST_MAX, everything, filter, view};
+use crate::letters::{EXPORT_PAGE, GROUPS_MAX, everything, filter, view};
 use crate::show::{letter, letters, plain, style, terminal_columns};
 
 /// A data folder that is read without its server.
@@ -28,15 +25,14 @@ struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    fn open(path: &'a Path) -> anyhow::Result<Self> {
-        let reader = store::open_reader(path).map_err(|error| refused(&error))?;
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Self { path, reader, now: Timestamp::EPOCH + since })
+    fn open(path: &'a Path) -> Result<Self, Refused> {
+        let reader = store::open_reader(path).map_err(Refused::of)?;
+        Ok(Self { path, reader, now: wall_clock() })
     }
 
-    fn filter(&self, args: &FilterArgs) -> anyhow::Result<LetterFilter> {
+    fn filter(&self, args: &FilterArgs) -> Result<LetterFilter, Refused> {
         let mut fields = Fields::of_pairs(args.pairs());
-        filter::take(&mut fields, self.now).map_err(|wrong| Refused(wrong.to_string()).into())
+        filter::take(&mut fields, self.now).map_err(Refused::of)
     }
 
     /// Where no letter was found: whether that is since nothing goes by the service's name.
@@ -45,101 +41,62 @@ impl<'a> Folder<'a> {
     }
 }
 
-fn refused(error: &StoreError) -> Refused {
-    Refused(error.to_string())
-}
-
-pub(super) fn list(args: &DlqListArgs) -> anyhow::Result<ExitCode> {
-    let (found, now) = match &args.from.data {
-        Some(folder) => listed_there(&Folder::open(folder)?, args)?,
-        None => wait_for(listed(args))?,
+pub(super) async fn list(args: &DlqListArgs) -> anyhow::Result<()> {
+    let (found, next, now) = match &args.from.data {
+        Some(folder) => listed_there(&Folder::open(folder)?, args).await?,
+        None => listed(args).await?,
     };
-    match args.format {
-        Format::Json => print_json(&found.dead_letters)?,
-        Format::Text => print(&letters::list(&found.dead_letters, now, terminal_columns()))?,
-    }
-    if let Some(next) = &found.next {
+    print_as(args.format, &found, || letters::list(&found, now, terminal_columns()))?;
+    if let Some(next) = &next {
         let more = format!("there are more: --before {}", plain(next));
         anstream::eprintln!("{}", style::dim(more));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// As many as were asked for, page by page: a page may be short and still not be the last.
-async fn listed(args: &DlqListArgs) -> anyhow::Result<(LettersFound, Timestamp)> {
+/// Letters, where a next list would begin, and when all of that held.
+type Listed = (Vec<LetterShown>, Option<String>, Timestamp);
+
+async fn listed(args: &DlqListArgs) -> anyhow::Result<Listed> {
     let mut client = args.from.server.client()?;
-    let mut all = Gathered::new(args);
-    loop {
+    let mut now = wall_clock();
+    let (letters, next) = gather(args.limit, args.before.clone(), async |limit, before| {
         let mut pairs = args.filter.pairs();
-        pairs.extend(all.before.clone().map(|before| ("before", before)));
-        pairs.push(("limit", all.missing().to_string()));
-        let ask = Ask::get(format!("/v1/dead-letters?{}", query(pairs)));
-        let (page, now) = client.timed_json::<LettersFound>(&ask).await?;
-        if all.is_whole_with(page) {
-            if all.letters.is_empty() {
-                service_name::check(&mut client, args.filter.service.as_deref()).await?;
-            }
-            return Ok((all.found(), now));
-        }
+        pairs.extend(before.map(|before| ("before", before)));
+        pairs.push(("limit", limit.to_string()));
+        let found: LettersFound;
+        (found, now) = client.timed_json(&Ask::find("/v1/dead-letters", pairs)).await?;
+        Ok((found.dead_letters, found.next))
+    })
+    .await?;
+    if letters.is_empty() {
+        service_name::check(&mut client, args.filter.service.as_deref()).await?;
     }
+    Ok((letters, next, now))
 }
 
-fn listed_there(folder: &Folder<'_>, args: &DlqListArgs) -> anyhow::Result<(LettersFound, Timestamp)> {
-    let mut all = Gathered::new(args);
+async fn listed_there(folder: &Folder<'_>, args: &DlqListArgs) -> anyhow::Result<Listed> {
     let filter = folder.filter(&args.filter)?;
-    loop {
-        let before = all.before.as_deref().map(filter::read_cursor).transpose();
+    let (letters, next) = gather(args.limit, args.before.clone(), async |rows_max, before| {
+        let before = before.as_deref().map(filter::read_cursor).transpose();
         let before = before.map_err(|problem| Refused(format!("--before is not right: {problem}")))?;
-        let query = LetterQuery { filter: filter.clone(), before, rows_max: all.missing() };
-        let page = folder.reader.letters(&query).map_err(|error| refused(&error))?;
-        if all.is_whole_with(view::letters(&page)) {
-            if all.letters.is_empty() {
-                folder.check_service(&args.filter)?;
-            }
-            return Ok((all.found(), folder.now));
-        }
+        let query = LetterQuery { filter: filter.clone(), before, rows_max };
+        let page = view::letters(&folder.reader.letters(&query).map_err(Refused::of)?);
+        Ok((page.dead_letters, page.next))
+    })
+    .await?;
+    if letters.is_empty() {
+        folder.check_service(&args.filter)?;
     }
+    Ok((letters, next, folder.now))
 }
 
-/// A list in the making.
-struct Gathered {
-    letters: Vec<LetterShown>,
-    before: Option<String>,
-    wanted: usize,
-}
-
-impl Gathered {
-    fn new(args: &DlqListArgs) -> Self {
-        let wanted = usize::try_from(args.limit).unwrap_or(usize::MAX);
-        Self { letters: Vec::new(), before: args.before.clone(), wanted }
-    }
-
-    fn missing(&self) -> usize {
-        (self.wanted - self.letters.len()).min(LIST_MAX)
-    }
-
-    /// Adds a page; whether that is all there is or all that is wanted.
-    fn is_whole_with(&mut self, page: LettersFound) -> bool {
-        self.letters.extend(page.dead_letters);
-        self.before = page.next;
-        self.before.is_none() || self.letters.len() >= self.wanted
-    }
-
-    fn found(self) -> LettersFound {
-        LettersFound { dead_letters: self.letters, next: self.before }
-    }
-}
-
-pub(super) fn groups(args: &DlqGroupsArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn groups(args: &DlqGroupsArgs) -> anyhow::Result<()> {
     let Grouped { groups, claimed_by, now } = match &args.from.data {
         Some(folder) => grouped_there(&Folder::open(folder)?, args)?,
-        None => wait_for(grouped(args))?,
+        None => grouped(args).await?,
     };
-    match args.format {
-        Format::Json => print_json(&groups)?,
-        Format::Text => print(&letters::groups(&groups, claimed_by, now, terminal_columns()))?,
-    }
-    Ok(ExitCode::SUCCESS)
+    print_as(args.format, &groups, || letters::groups(&groups, claimed_by, now, terminal_columns()))
 }
 
 /// Causes, and what matters before the first of them is replayed.
@@ -152,7 +109,7 @@ struct Grouped {
 
 async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
     let mut client = args.from.server.client()?;
-    let ask = Ask::get(format!("/v1/failure-groups?{}", query(args.filter.pairs())));
+    let ask = Ask::find("/v1/failure-groups", args.filter.pairs());
     let (GroupsFound { groups }, now) = client.timed_json(&ask).await?;
     let Some(first) = groups.first() else {
         service_name::check(&mut client, args.filter.service.as_deref()).await?;
@@ -164,9 +121,7 @@ async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
             let mut pairs = args.filter.pairs();
             pairs.retain(|(name, _)| *name != "fingerprint");
             pairs.extend([("fingerprint", first.fingerprint.clone()), ("limit", "1".to_owned())]);
-            let ask = Ask::get(format!("/v1/dead-letters?{}", query(pairs)));
-            let found: LettersFound = client.json(&ask).await?;
-            claim_of(&found)
+            claim_of(&client.json(&Ask::find("/v1/dead-letters", pairs)).await?)
         }
     };
     Ok(Grouped { groups, claimed_by, now })
@@ -174,14 +129,14 @@ async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
 
 fn grouped_there(folder: &Folder<'_>, args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
     let filter = folder.filter(&args.filter)?;
-    let found = folder.reader.groups(&filter, folder.now, GROUPS_MAX).map_err(|error| refused(&error))?;
+    let found = folder.reader.groups(&filter, folder.now, GROUPS_MAX).map_err(Refused::of)?;
     let Some(first) = found.first() else {
         folder.check_service(&args.filter)?;
         return Ok(Grouped { groups: Vec::new(), claimed_by: None, now: folder.now });
     };
     let of_first = LetterFilter { fingerprint: Some(first.fingerprint), ..LetterFilter::default() };
     let query = LetterQuery { filter: of_first, before: None, rows_max: 1 };
-    let letters = folder.reader.letters(&query).map_err(|error| refused(&error))?;
+    let letters = folder.reader.letters(&query).map_err(Refused::of)?;
     let claimed_by = claim_of(&view::letters(&letters));
     Ok(Grouped { groups: found.iter().map(view::group).collect(), claimed_by, now: folder.now })
 }
@@ -190,34 +145,27 @@ fn claim_of(found: &LettersFound) -> Option<u64> {
     found.dead_letters.first().and_then(|letter| letter.claimed_by)
 }
 
-pub(super) fn show(args: &DlqShowArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn show(args: &DlqShowArgs) -> anyhow::Result<()> {
     // People see the whole story; programs may ask for the short one.
     let form = match args.format {
         Format::Text => Some(Form::Envelope),
         Format::Json => args.form,
     };
-    let (letter, now) = one(&args.from, &args.letter, form)?;
+    let (letter, now) = one(&args.from, &args.letter, form).await?;
     match args.format {
-        Format::Json => print_json(&letter)?,
-        Format::Text => {
-            let envelope: Envelope = serde_json::from_value(letter)?;
-            print(&letter::page(&envelope, now))?;
-        }
+        Format::Json => print_json(&letter),
+        Format::Text => print(&letter::page(&serde_json::from_value(letter)?, now)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value, Timestamp)> {
+async fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value, Timestamp)> {
     let Some(folder) = &from.data else {
-        return wait_for(async {
-            let mut client = from.server.client()?;
-            let path = format!("/v1/dead-letters/{}", segment(name));
-            let form = form.map(|form| format!("?form={}", form.as_str())).unwrap_or_default();
-            Ok(client.timed_json(&Ask::get(path + &form)).await?)
-        });
+        let path = format!("/v1/dead-letters/{}", segment(name));
+        let form = form.map(|form| format!("?form={}", form.as_str())).unwrap_or_default();
+        return Ok(from.server.client()?.timed_json(&Ask::get(path + &form)).await?);
     };
     let folder = Folder::open(folder)?;
-    let problem = match find::letter(&*folder.reader, name, |_| true).map_err(|error| refused(&error))? {
+    let problem = match find::letter(&*folder.reader, name, |_| true).map_err(Refused::of)? {
         Found::Letter(letter) => {
             return Ok((view::written(&letter, form.unwrap_or(Form::Envelope)), folder.now));
         }
@@ -228,35 +176,26 @@ fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value
     Err(Refused(problem).into())
 }
 
-pub(super) fn export(args: &DlqExportArgs) -> anyhow::Result<ExitCode> {
-    let form = args.form;
-    match &args.from.data {
-        Some(folder) => exported_there(&Folder::open(folder)?, args, form.unwrap_or(Form::Envelope))?,
-        None => wait_for(async {
-            let mut client = args.from.server.client()?;
-            let mut pairs = args.filter.pairs();
-            pairs.extend(form.map(|form| ("form", form.as_str().to_owned())));
-            let ask = Ask::get(format!("/v1/dead-letters/export?{}", query(pairs)));
-            let mut lines = client.lines(&ask).await?;
-            loop {
-                match lines.next().await {
-                    Ok(Some(line)) => print(&(line + "\n"))?,
-                    Ok(None) => return Ok(()),
-                    Err(problem) => {
-                        return Err(Refused(format!("the export is not complete: {problem}")).into());
-                    }
-                }
-            }
-        })?,
+pub(super) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
+    if let Some(folder) = &args.from.data {
+        return exported_there(&Folder::open(folder)?, args);
     }
-    Ok(ExitCode::SUCCESS)
+    let mut pairs = args.filter.pairs();
+    pairs.extend(args.form.map(|form| ("form", form.as_str().to_owned())));
+    let mut lines = args.from.server.client()?.lines(&Ask::find("/v1/dead-letters/export", pairs)).await?;
+    let broken = |problem| Refused(format!("the export is not complete: {problem}"));
+    while let Some(line) = lines.next().await.map_err(broken)? {
+        print(&(line + "\n"))?;
+    }
+    Ok(())
 }
 
-fn exported_there(folder: &Folder<'_>, args: &DlqExportArgs, form: Form) -> anyhow::Result<()> {
+fn exported_there(folder: &Folder<'_>, args: &DlqExportArgs) -> anyhow::Result<()> {
+    let form = args.form.unwrap_or(Form::Envelope);
     let selection = everything(folder.filter(&args.filter)?, folder.now);
     let mut after = None;
     loop {
-        let page = folder.reader.export(&selection, after, EXPORT_PAGE).map_err(|error| refused(&error))?;
+        let page = folder.reader.export(&selection, after, EXPORT_PAGE).map_err(Refused::of)?;
         for letter in &page.letters {
             print(&format!("{}\n", view::written(letter, form)))?;
         }

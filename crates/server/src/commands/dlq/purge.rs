@@ -1,22 +1,22 @@
 //! `redrive dlq purge`: deletes dead letters, once somebody has said so with the number before them.
 
 use std::io::{BufRead, IsTerminal, Write};
-use std::process::ExitCode;
 
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use super::wish;
 
 use crate::api::shape::letters::PurgeShown;
 use crate::cli::{DlqPurgeArgs, Format};
-use crate::client::{Ask, Client, NotRead, Trouble};
-use crate::commands::{Refused, json_text, print, wait_for};
+use crate::client::{Ask, Client};
+use crate::commands::{Refused, json_text, print};
+use crate::show::progress::ProgressLine;
 use crate::show::{counted, plain, style};
 
-pub(super) fn run(args: &DlqPurgeArgs) -> anyhow::Result<ExitCode> {
-    let out = wait_for(carry_out(args, confirm))?;
-    print(&out)?;
-    Ok(ExitCode::SUCCESS)
+pub(super) async fn run(args: &DlqPurgeArgs) -> anyhow::Result<()> {
+    print(&carry_out(args, confirm).await?)
 }
 
 /// What is to be printed; nothing is deleted unless `confirm` says so or nobody has to be asked.
@@ -31,7 +31,7 @@ async fn carry_out(
     };
     let mut looked_at = None;
     if args.dry_run || !args.yes {
-        let dry: PurgeShown = client.json(&ask(Some(("dry_run", json!(true))), args)).await?;
+        let dry: PurgeShown = client.json(&ask(args, "dry_run", &json!(true))).await?;
         if args.dry_run || dry.deleted == 0 {
             return shown(&dry, would_be);
         }
@@ -42,20 +42,15 @@ async fn carry_out(
     shown(&purged, ending)
 }
 
-fn ask(more: Option<(&str, Value)>, args: &DlqPurgeArgs) -> Ask {
-    let mut wish: Map<String, Value> =
-        more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    wish.extend(args.filter.pairs().into_iter().map(|(name, value)| (name.to_owned(), json!(value))));
-    wish.extend(args.older_than.map(|age| ("older_than".to_owned(), json!(show_duration(age)))));
-    wish.extend(args.note.as_ref().map(|note| ("note".to_owned(), json!(note))));
-    if !args.letters.is_empty() {
-        wish.insert("letters".to_owned(), json!(args.letters));
-    }
-    if args.all {
-        wish.insert("all".to_owned(), json!(true));
-    }
-    let body = serde_json::to_vec(&wish).expect("texts can be written as JSON");
-    Ask::post("/v1/dead-letters/purge", "application/json", body)
+fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> Ask {
+    let others = json!({
+        key: value,
+        "letters": args.letters,
+        "all": args.all,
+        "older_than": args.older_than.map(show_duration),
+        "note": args.note,
+    });
+    Ask::json("/v1/dead-letters/purge", &wish(&args.filter, &others))
 }
 
 /// Goes on until the server says that it is done; what died after the moment that was looked at stays.
@@ -64,31 +59,22 @@ async fn purge(
     args: &DlqPurgeArgs,
     looked_at: Option<Timestamp>,
 ) -> anyhow::Result<PurgeShown> {
-    let address = client.address().clone();
-    let died_until = looked_at.map(|at| ("died_until", json!(at)));
-    let mut lines = client.lines(&ask(died_until, args)).await?;
-    let is_terminal = std::io::stderr().is_terminal();
+    let mut lines = client.lines(&ask(args, "died_until", &json!(looked_at))).await?;
+    let progress = ProgressLine::new();
     loop {
-        let line = lines.next().await;
-        let Ok(Some(line)) = line else {
+        let Ok(Some(line)) = lines.next().await else {
             let text = "the server went away before it said that it is done: the purge may be incomplete";
             return Err(Refused(text.to_owned()).into());
         };
-        let step: PurgeShown = serde_json::from_str(&line)
-            .map_err(|error| Trouble::Unreadable { address: address.clone(), why: NotRead(error) })?;
-        if is_terminal {
-            let _ = write!(anstream::stderr().lock(), "\r\x1b[K");
-        }
+        let step: PurgeShown = lines.read(&line)?;
+        progress.clear();
         if let Some(error) = step.error {
             return Err(Refused(format!("the purge is incomplete: {}", plain(&error))).into());
         }
         if step.done {
             return Ok(step);
         }
-        if is_terminal {
-            let so_far = format!("{} deleted so far", counted(step.deleted, "dead letter"));
-            let _ = write!(anstream::stderr().lock(), "{}", style::dim(so_far));
-        }
+        progress.show(&style::dim(format!("{} deleted so far", counted(step.deleted, "dead letter"))));
     }
 }
 
@@ -200,7 +186,7 @@ mod tests {
         };
         let Dlq::Purge(args) = dlq.what else { panic!("a purge") };
         let server = std::thread::spawn(move || answer(&listener, &[DRY, DONE]));
-        let out = wait_for(carry_out(&args, |dry| {
+        let out = crate::commands::wait_for(carry_out(&args, |dry| {
             assert_eq!(dry.deleted, 2);
             Ok(())
         }));

@@ -1,18 +1,13 @@
 //! `redrive hooks sign`: a call as the sender of a webhook would make it.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
 use redrive::clock::wall_clock;
 use redrive_node::hook::Hook;
 use redrive_node::secret::Secrets;
 
 use crate::cli::HooksSignArgs;
-use crate::commands::{Refused, open_book, print, wait_for};
+use crate::commands::{Refused, open_book, print, read_input};
 use crate::show::shell_word;
 
 /// The largest body that is signed.
@@ -20,7 +15,7 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 /// The body where none is given.
 const BODY_DEFAULT: &str = "{}";
 
-pub(super) fn run(args: &HooksSignArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
     let book = Arc::new(open_book(&args.rules)?);
     let source = book.sections().sources.get(&args.source);
     let hook = source.and_then(|source| Hook::new(&args.source, &source.value)).ok_or_else(|| {
@@ -35,18 +30,15 @@ pub(super) fn run(args: &HooksSignArgs) -> anyhow::Result<ExitCode> {
             if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
         Refused(format!("{} has no webhook source `{}`: {have}", args.rules.display(), args.source))
     })?;
+    let read = |path| read_input(path, BODY_BYTES_MAX, "source");
     let body = args.body.as_deref().map_or_else(|| Ok(BODY_DEFAULT.into()), read)?;
-    let secrets = Secrets::new(&book);
-    let values = wait_for(async {
-        let values = secrets.get(hook.secret()).await;
-        values.map_err(|error| Refused(format!("the secret `{}`: {error}", hook.secret())).into())
-    })?;
+    let values = Secrets::new(&book).get(hook.secret()).await;
+    let values = values.map_err(|error| Refused(format!("the secret `{}`: {error}", hook.secret())))?;
     let id = format!("try-{}", uuid::Uuid::now_v7());
     let signed = values.iter().next().and_then(|secret| hook.sign(secret, &body, &id, wall_clock()));
     let signed = signed
         .ok_or_else(|| Refused(format!("the secret `{}` cannot be a key of this scheme", hook.secret())))?;
-    print(&command(args, signed))?;
-    Ok(ExitCode::SUCCESS)
+    print(&command(args, signed))
 }
 
 fn command(args: &HooksSignArgs, signed: Vec<(String, String)>) -> String {
@@ -61,21 +53,4 @@ fn command(args: &HooksSignArgs, signed: Vec<(String, String)>) -> String {
     lines.push(format!("--data-binary {}", shell_word(body.as_deref().unwrap_or(BODY_DEFAULT))));
     lines.push(shell_word(&format!("{}/v1/hooks/{}", args.server.server, args.source)));
     lines.join(" \\\n  ") + "\n"
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let shown = path.display();
-    let file = File::open(path).with_context(|| format!("could not open {shown}"))?;
-    let mut bytes = Vec::new();
-    file.take(BODY_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("could not read {shown}"))?;
-    if bytes.len() as u64 > BODY_BYTES_MAX {
-        return Err(Refused(format!(
-            "{shown} has more than {} MiB: no source takes so much",
-            BODY_BYTES_MAX >> 20
-        ))
-        .into());
-    }
-    Ok(bytes)
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use redrive_core::alerts::Trouble;
 use redrive_node::activity::Activity;
 use redrive_node::runtime::Node;
-use redrive_node::target::http::Pool;
 use redrive_node::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
 use rustls::ServerConfig;
 
@@ -20,11 +19,6 @@ use crate::cli::ServeArgs;
 use crate::commands::Refused;
 use crate::logging;
 use crate::show::style;
-
-/// The connections of all targets, with those whom the flags say to trust.
-pub(super) fn pool(args: &ServeArgs) -> anyhow::Result<Pool> {
-    Ok(Pool::new(roots(args)?))
-}
 
 /// Whose certificates are believed.
 pub(super) fn roots(args: &ServeArgs) -> anyhow::Result<Roots> {
