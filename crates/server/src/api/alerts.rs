@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_core::alerts::notice::{Stage, Subject};
 use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::book::model::Receiver;
@@ -23,7 +20,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::App;
 use super::addresses::Addresses;
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
 use super::shape::alerts::{
     AlertShown, AlertStateShown, AlertsFound, ReceiverShown, ReceiverTested, SubjectShown, TestOutcome,
@@ -40,7 +37,7 @@ const MESSAGES_SEEN_MAX: usize = 100;
     get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
     responses((status = 200, description = "all that the rule book has", body = AlertsFound))
 )]
-pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn list(app: App, caller: Caller) -> Answer {
     let (book, now) = (app.node.book(), app.node.now());
     let (counts, troubles) = app.node.read(|reader| Ok((reader.counts()?, troubles(reader)?))).await?;
     let alerts = app.node.alerts();
@@ -53,7 +50,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
             .collect(),
         recent: alerts.recent.iter().map(told_shown).collect(),
     };
-    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &found))
+    Addresses::for_caller(&caller, &book).ok(&found)
 }
 
 /// The alerts that fire.
@@ -69,11 +66,7 @@ pub(super) fn firing(node: &Node) -> Vec<AlertShown> {
     params(("name" = String, Path, description = "a receiver of the rule book", example = "on-call")),
     responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTested))
 )]
-pub(super) async fn test(
-    State(app): State<App>,
-    caller: Caller,
-    Named(name): Named,
-) -> Result<Response, ApiError> {
+pub(super) async fn test(app: App, caller: Caller, Named(name): Named) -> Answer {
     // Before it is sent, so that nothing is missed.
     let activities = app.node.activities();
     let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
@@ -108,7 +101,7 @@ pub(super) async fn test(
             took_ms: None,
         },
     };
-    Ok(Addresses::for_caller(&caller, &app.node.book()).json(StatusCode::OK, &tested))
+    Addresses::for_caller(&caller, &app.node.book()).ok(&tested)
 }
 
 /// What becomes of an event's delivery; none if nobody tells any more.

@@ -1,11 +1,7 @@
 //! The demo's story, for its guide on the page; a server that is no demo has none.
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
-
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::shape::demo::{ActShown, DemoShown, ServiceShown, StepShown, StepStateShown};
 use super::{App, events};
 use crate::demo::{Act, Demo, Step, StepState};
@@ -15,7 +11,7 @@ use crate::demo::{Act, Demo, Step, StepState};
     get, path = "/v1/demo", operation_id = "demo", tag = "demo",
     responses((status = 200, description = "its services and its steps", body = DemoShown))
 )]
-pub(super) async fn story(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn story(app: App) -> Answer {
     shown(&app, demo_of(&app)?).await
 }
 
@@ -26,7 +22,7 @@ pub(super) async fn story(State(app): State<App>) -> Result<Response, ApiError> 
     params(("act" = String, Path, description = "`mend`, `break` or `look`", example = "mend")),
     responses((status = 200, description = "the story as it stands now", body = DemoShown))
 )]
-pub(super) async fn act(State(app): State<App>, Named(word): Named) -> Result<Response, ApiError> {
+pub(super) async fn act(app: App, Named(word): Named) -> Answer {
     let demo = demo_of(&app)?;
     let act = Act::from_word(&word).ok_or_else(|| {
         ApiError::new(Code::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
@@ -40,7 +36,7 @@ fn demo_of(app: &App) -> Result<&Demo, ApiError> {
     app.demo.as_ref().ok_or_else(none)
 }
 
-async fn shown(app: &App, demo: &Demo) -> Result<Response, ApiError> {
+async fn shown(app: &App, demo: &Demo) -> Answer {
     let steps = demo.steps(&app.node).await;
     let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read at the moment"))?;
     let services = demo.services().into_iter().map(|service| ServiceShown {
@@ -49,7 +45,7 @@ async fn shown(app: &App, demo: &Demo) -> Result<Response, ApiError> {
         address: format!("http://{}", service.address),
     });
     let shown = DemoShown { services: services.collect(), steps: steps.iter().map(step_shown).collect() };
-    Ok(events::json(StatusCode::OK, &shown))
+    events::ok(&shown)
 }
 
 fn step_shown(step: &Step) -> StepShown {

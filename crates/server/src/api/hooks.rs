@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -131,7 +131,7 @@ pub(super) fn is_call(method: &Method, uri: &Uri) -> bool {
     )
 )]
 pub(super) async fn take(
-    State(app): State<App>,
+    app: App,
     Extension(peer): Extension<Peer>,
     Named(source): Named,
     headers: HeaderMap,

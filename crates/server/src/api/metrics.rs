@@ -14,9 +14,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use redrive_core::engine::QueueName;
 use redrive_core::figures::{Histogram, QueueFigures, Tally};
 use redrive_core::policy::category::Category;
@@ -26,7 +25,7 @@ use redrive_node::store::{Oldest, QueueCounts};
 
 pub(crate) use self::gather::Metrics;
 use self::gather::{Gathered, Stock};
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::shape::metrics::{
     CountsShown, DependencyMetrics, EngineShown, MetricsShown, MetricsState, OldestOfService, ServiceCounts,
     ServiceMetrics,
@@ -41,7 +40,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
     get, path = "/metrics", operation_id = "scrape", tag = "operating",
     responses((status = 200, description = "the families of `docs/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
 )]
-pub(super) async fn scrape(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn scrape(app: App) -> Answer {
     let gathered = app.metrics.gather().await;
     if is_empty(&gathered) {
         return Err(nothing());
@@ -55,16 +54,16 @@ pub(super) async fn scrape(State(app): State<App>) -> Result<Response, ApiError>
     get, path = "/v1/metrics", operation_id = "metrics", tag = "operating",
     responses((status = 200, description = "all of it as it is, as it was, or the parts that can be had", body = MetricsShown))
 )]
-pub(super) async fn figures(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn figures(app: App) -> Answer {
     answer(&app.metrics, app.node.now()).await
 }
 
-async fn answer(metrics: &Metrics, now: Timestamp) -> Result<Response, ApiError> {
+async fn answer(metrics: &Metrics, now: Timestamp) -> Answer {
     let gathered = metrics.gather().await;
     if is_empty(&gathered) {
         return Err(nothing());
     }
-    Ok(events::json(StatusCode::OK, &shown(&gathered, now)))
+    events::ok(&shown(&gathered, now))
 }
 
 fn is_empty(Gathered { engine, counts, oldest }: &Gathered) -> bool {

@@ -5,9 +5,6 @@ mod condition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
 use redrive_core::book::resolve::Resolved;
@@ -26,7 +23,7 @@ use self::condition::Signs;
 pub(super) use self::condition::{Judgement, judge};
 use super::addresses::Addresses;
 use super::dependencies::quantile_ms;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::shape::services::{RowShown, ServiceShown, ServicesFound};
 use super::{App, book, waits};
@@ -117,7 +114,7 @@ impl Look {
     get, path = "/v1/services", operation_id = "services", tag = "operating",
     responses((status = 200, description = "all that there are, and those that have gone and still have something", body = ServicesFound))
 )]
-pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn list(app: App, caller: Caller) -> Answer {
     let look = Look::of(&app).await?;
     let book = app.node.book();
     let mut services: Vec<ServiceShown> = Vec::new();
@@ -129,7 +126,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
     for queue in look.removed().filter(|queue| caller.sees(queue.service.as_str())) {
         services.push(shown(&look, queue, &[]));
     }
-    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &ServicesFound { services }))
+    Addresses::for_caller(&caller, &book).ok(&ServicesFound { services })
 }
 
 /// The rules of every queue, in the order of the book.

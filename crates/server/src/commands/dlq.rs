@@ -9,6 +9,8 @@ mod skip;
 
 use std::process::ExitCode;
 
+use serde_json::{Map, Value};
+
 use crate::cli::{Dlq, DlqArgs};
 
 pub(super) use replay::watch;
@@ -28,10 +30,8 @@ pub(super) fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The part of an address behind the question mark.
-fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+fn query(keys: &Map<String, Value>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in pairs {
-        query.append_pair(name, &value);
-    }
+    query.extend_pairs(keys.iter().filter_map(|(name, value)| Some((name, value.as_str()?))));
     query.finish()
 }

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::query;
 use crate::api::shape::letters::{Form, GroupShown, GroupsFound, LetterShown, LettersFound};
-use crate::cli::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs, FilterArgs, Format, FromArgs};
+use crate::cli::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs, Format, FromArgs};
 use crate::client::{Ask, segment};
 use crate::commands::{Refused, print, print_json, service_name, wait_for};
-use crate::letters::fields::Fields;
+use crate::letters::filter::FilterKeys;
 use crate::letters::find::{self, Found, not_dead};
 use crate::letters::{EXPORT_PAGE, GROUPS_MAX, LIST_MAX, everything, filter, view};
 use crate::show::{letter, letters, plain, style, terminal_columns};
@@ -34,13 +34,12 @@ impl<'a> Folder<'a> {
         Ok(Self { path, reader, now: Timestamp::EPOCH + since })
     }
 
-    fn filter(&self, args: &FilterArgs) -> anyhow::Result<LetterFilter> {
-        let mut fields = Fields::of_pairs(args.pairs());
-        filter::take(&mut fields, self.now).map_err(|wrong| Refused(wrong.to_string()).into())
+    fn filter(&self, keys: &FilterKeys) -> anyhow::Result<LetterFilter> {
+        keys.clone().filter(self.now).map_err(|wrong| Refused(wrong.to_string()).into())
     }
 
     /// Where no letter was found: whether that is since nothing goes by the service's name.
-    fn check_service(&self, args: &FilterArgs) -> anyhow::Result<()> {
+    fn check_service(&self, args: &FilterKeys) -> anyhow::Result<()> {
         service_name::check_in(self.path, &*self.reader, None, args.service.as_deref())
     }
 }
@@ -70,10 +69,10 @@ async fn listed(args: &DlqListArgs) -> anyhow::Result<(LettersFound, Timestamp)>
     let mut client = args.from.server.client()?;
     let mut all = Gathered::new(args);
     loop {
-        let mut pairs = args.filter.pairs();
-        pairs.extend(all.before.clone().map(|before| ("before", before)));
-        pairs.push(("limit", all.missing().to_string()));
-        let ask = Ask::get(format!("/v1/dead-letters?{}", query(pairs)));
+        let mut keys = args.filter.keys();
+        keys.extend(all.before.clone().map(|before| ("before".to_owned(), before.into())));
+        keys.insert("limit".to_owned(), all.missing().to_string().into());
+        let ask = Ask::get(format!("/v1/dead-letters?{}", query(&keys)));
         let (page, now) = client.timed_json::<LettersFound>(&ask).await?;
         if all.is_whole_with(page) {
             if all.letters.is_empty() {
@@ -152,7 +151,7 @@ struct Grouped {
 
 async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
     let mut client = args.from.server.client()?;
-    let ask = Ask::get(format!("/v1/failure-groups?{}", query(args.filter.pairs())));
+    let ask = Ask::get(format!("/v1/failure-groups?{}", query(&args.filter.keys())));
     let (GroupsFound { groups }, now) = client.timed_json(&ask).await?;
     let Some(first) = groups.first() else {
         service_name::check(&mut client, args.filter.service.as_deref()).await?;
@@ -161,10 +160,10 @@ async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
     let claimed_by = match args.format {
         Format::Json => None,
         Format::Text => {
-            let mut pairs = args.filter.pairs();
-            pairs.retain(|(name, _)| *name != "fingerprint");
-            pairs.extend([("fingerprint", first.fingerprint.clone()), ("limit", "1".to_owned())]);
-            let ask = Ask::get(format!("/v1/dead-letters?{}", query(pairs)));
+            let mut keys = args.filter.keys();
+            keys.insert("fingerprint".to_owned(), first.fingerprint.clone().into());
+            keys.insert("limit".to_owned(), "1".into());
+            let ask = Ask::get(format!("/v1/dead-letters?{}", query(&keys)));
             let found: LettersFound = client.json(&ask).await?;
             claim_of(&found)
         }
@@ -234,9 +233,9 @@ pub(super) fn export(args: &DlqExportArgs) -> anyhow::Result<ExitCode> {
         Some(folder) => exported_there(&Folder::open(folder)?, args, form.unwrap_or(Form::Envelope))?,
         None => wait_for(async {
             let mut client = args.from.server.client()?;
-            let mut pairs = args.filter.pairs();
-            pairs.extend(form.map(|form| ("form", form.as_str().to_owned())));
-            let ask = Ask::get(format!("/v1/dead-letters/export?{}", query(pairs)));
+            let mut keys = args.filter.keys();
+            keys.extend(form.map(|form| ("form".to_owned(), form.as_str().into())));
+            let ask = Ask::get(format!("/v1/dead-letters/export?{}", query(&keys)));
             let mut lines = client.lines(&ask).await?;
             loop {
                 match lines.next().await {

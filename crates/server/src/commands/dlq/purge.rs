@@ -45,7 +45,7 @@ async fn carry_out(
 fn ask(more: Option<(&str, Value)>, args: &DlqPurgeArgs) -> Ask {
     let mut wish: Map<String, Value> =
         more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    wish.extend(args.filter.pairs().into_iter().map(|(name, value)| (name.to_owned(), json!(value))));
+    wish.extend(args.filter.keys());
     wish.extend(args.older_than.map(|age| ("older_than".to_owned(), json!(show_duration(age)))));
     wish.extend(args.note.as_ref().map(|note| ("note".to_owned(), json!(note))));
     if !args.letters.is_empty() {

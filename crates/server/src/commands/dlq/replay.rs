@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use redrive_core::letters::replay::ReplayState;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::api::shape::letters::{ReplayShown, SurveyShown};
@@ -53,8 +53,7 @@ pub(super) fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn wish(args: &DlqReplayArgs) -> Value {
-    let mut wish: Map<String, Value> =
-        args.filter.pairs().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let mut wish = args.filter.keys();
     if !args.letters.is_empty() {
         wish.insert("letters".to_owned(), json!(args.letters));
     }
