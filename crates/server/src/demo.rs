@@ -19,7 +19,7 @@ use redrive_node::runtime::Node;
 
 use self::shops::Shops;
 use self::story::Telling;
-pub(crate) use self::story::{Facts, Step, StepState};
+pub(crate) use self::story::{Facts, Step};
 
 /// How often the story looks whether it has gone on.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -1,10 +1,28 @@
 //! The demo's story, for its guide on the page; a server that is no demo has none.
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::code::Code;
 use super::error::{Answer, ApiError, Named};
-use super::shape::demo::{ActShown, DemoShown, ServiceShown, StepShown, StepStateShown};
 use super::{App, events};
-use crate::demo::{Act, Demo, Step, StepState};
+use crate::demo::{Act, Demo, Step};
+
+/// The demo: who takes part, and where the story stands.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DemoShown {
+    services: Vec<DemoService>,
+    steps: Vec<Step>,
+}
+
+/// A service of the demo.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DemoService {
+    service: String,
+    /// What it is like.
+    habit: String,
+    address: String,
+}
 
 /// Where the story of the demo stands.
 #[utoipa::path(
@@ -39,26 +57,10 @@ fn demo_of(app: &App) -> Result<&Demo, ApiError> {
 async fn shown(app: &App, demo: &Demo) -> Answer {
     let steps = demo.steps(&app.node).await;
     let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read at the moment"))?;
-    let services = demo.services().into_iter().map(|service| ServiceShown {
+    let services = demo.services().into_iter().map(|service| DemoService {
         service: service.name.to_owned(),
         habit: service.habit.to_owned(),
         address: format!("http://{}", service.address),
     });
-    let shown = DemoShown { services: services.collect(), steps: steps.iter().map(step_shown).collect() };
-    events::ok(&shown)
-}
-
-fn step_shown(step: &Step) -> StepShown {
-    StepShown {
-        title: step.title.to_owned(),
-        text: step.text.to_owned(),
-        page: step.page.to_owned(),
-        command: step.command.map(str::to_owned),
-        act: step.act.map(|(act, label)| ActShown { act: act.to_owned(), label: label.to_owned() }),
-        state: match step.state {
-            StepState::Done => StepStateShown::Done,
-            StepState::Now => StepStateShown::Now,
-            StepState::Later => StepStateShown::Later,
-        },
-    }
+    events::ok(&DemoShown { services: services.collect(), steps })
 }

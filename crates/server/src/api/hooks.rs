@@ -105,7 +105,8 @@ impl Webhooks {
 
     /// How the calls of each source were answered.
     pub(super) fn status(&self) -> Vec<SourceStatus> {
-        self.hooks.counts().into_iter().map(|(name, counts)| SourceStatus::of_webhook(name, counts)).collect()
+        let status = |(name, counts)| SourceStatus { name, kind: "webhook".to_owned(), counts };
+        self.hooks.counts().into_iter().map(status).collect()
     }
 }
 

@@ -46,8 +46,7 @@ async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, Ap
     if let Some(service) = book.service(name) {
         return Ok(service.name.clone());
     }
-    let snapshot =
-        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
+    let snapshot = app.snapshot().await?;
     let gone =
         snapshot.queues.iter().map(|queue| &queue.name.service).find(|service| service.as_str() == name);
     gone.cloned().ok_or_else(|| {

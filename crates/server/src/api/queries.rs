@@ -237,8 +237,7 @@ pub(super) async fn looked(app: &App) -> Result<Status, ApiError> {
 
 async fn look(app: &App) -> Result<Status, ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
-    let snapshot =
-        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
+    let snapshot = app.snapshot().await?;
     Ok(status_shown(&app.node, &snapshot, &counts))
 }
 

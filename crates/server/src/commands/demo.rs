@@ -141,7 +141,7 @@ pub(super) fn tell(step: &Step, server: &str) {
         anstream::println!("    {line}");
     }
     let command = step.command.map(|command| format!("{command} --server {server}"));
-    let press = || step.act.map(|(act, _)| format!("curl -X POST {server}/v1/demo/{act}"));
+    let press = || step.act.map(|button| format!("curl -X POST {server}/v1/demo/{}", button.act));
     if let Some(command) = command.or_else(press) {
         anstream::println!("    {}", style::dim(command));
     }

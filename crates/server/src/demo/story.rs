@@ -1,5 +1,8 @@
 //! The story of the demo: something breaks, see why, fix it, replay, and nothing is lost.
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 /// What the story depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -14,7 +17,8 @@ pub(crate) struct Facts {
 }
 
 /// One step of the story.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = DemoStep)]
 pub(crate) struct Step {
     /// What it is called.
     pub(crate) title: &'static str,
@@ -23,15 +27,29 @@ pub(crate) struct Step {
     /// The page that shows it.
     pub(crate) page: &'static str,
     /// The same in a terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) command: Option<&'static str>,
-    /// What a press of a button does: its act, and what stands on the button.
-    pub(crate) act: Option<(&'static str, &'static str)>,
+    /// What can be done about it here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) act: Option<Button>,
     /// Where it stands.
     pub(crate) state: StepState,
 }
 
+/// Something to press.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = DemoAct)]
+pub(crate) struct Button {
+    /// The last part of the path to post to.
+    pub(crate) act: &'static str,
+    /// What stands on the button.
+    pub(crate) label: &'static str,
+}
+
 /// Where a step stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schema(as = DemoStepState)]
 pub(crate) enum StepState {
     /// It is done.
     Done,
@@ -52,16 +70,16 @@ pub(crate) fn steps(facts: &Facts) -> Vec<Step> {
             "#/services/invoicing", Some("redrive status"), None),
         (broke && (looked || mended), "See why",
             "`invoicing` was deployed, and refuses orders now: each is kept as a dead letter, with all that is known of it. Thousands of them would still be one cause. Open the failure group, and one of its letters: the attempt, what the service answered, and the line of the rule book that decided.",
-            "#/groups", Some("redrive dlq groups"), Some(("look", "I have seen why"))),
+            "#/groups", Some("redrive dlq groups"), Some(Button { act: "look", label: "I have seen why" })),
         (mended, "Fix it",
             "Deploy the release of `invoicing` that knows what a VAT id is.",
-            "#/services/invoicing", None, Some(("mend", "Deploy the fix"))),
+            "#/services/invoicing", None, Some(Button { act: "mend", label: "Deploy the fix" })),
         (mended && replayed && letters == 0, "Replay",
             "Send the group again: a dry run first, then one letter as a canary, then ten, then the rest, in order and at a pace that the service can take. A replay that stopped before the fix goes on when it is told to; a letter that has failed a replay is poison, and is sent again only if it is asked for.",
             "#/groups", Some("redrive dlq replay --service invoicing --canary"), None),
         (mended && replayed && letters == 0, "Nothing is lost",
             "Every order that failed has been delivered, and the story of each says how it came about.",
-            "#/deliveries", Some("redrive why --last"), Some(("break", "Break it again"))),
+            "#/deliveries", Some("redrive why --last"), Some(Button { act: "break", label: "Break it again" })),
     ];
     let done = story.iter().take_while(|(is_done, ..)| *is_done).count();
     let state = |place| match place {

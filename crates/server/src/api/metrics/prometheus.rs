@@ -284,16 +284,16 @@ fn hooks(page: &mut Page, sources: &[SourceStatus]) {
         sources.iter().flat_map(|source| {
             #[rustfmt::skip]
             let answers = [
-                ("accepted",     source.accepted),
-                ("duplicate",    source.duplicates),
-                ("conflict",     source.conflicts),
-                ("challenge",    source.challenges),
-                ("unauthorized", source.unauthorized),
-                ("malformed",    source.malformed),
-                ("too-large",    source.too_large),
-                ("too-slow",     source.too_slow),
-                ("rate-limited", source.rate_limited),
-                ("unavailable",  source.unavailable),
+                ("accepted",     source.counts.accepted),
+                ("duplicate",    source.counts.duplicates),
+                ("conflict",     source.counts.conflicts),
+                ("challenge",    source.counts.challenges),
+                ("unauthorized", source.counts.unauthorized),
+                ("malformed",    source.counts.malformed),
+                ("too-large",    source.counts.too_large),
+                ("too-slow",     source.counts.too_slow),
+                ("rate-limited", source.counts.rate_limited),
+                ("unavailable",  source.counts.unavailable),
             ];
             answers.map(|(answer, count)| (vec![source.name.as_str(), answer], count as f64))
         }),
