@@ -6,7 +6,7 @@ use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::{DependencyFigures, Histogram};
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{BreakerSettings, Phase, State as Breaker};
+use redrive_core::policy::breaker::{BreakerSettings, Phase};
 use redrive_core::policy::catalog::Kind;
 use redrive_core::text::show_duration;
 use redrive_lab::report;
@@ -53,11 +53,9 @@ pub(super) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, Declared> {
 
 /// How a breaker is; one that nothing has met is closed.
 pub(super) fn state_of(settings: Option<&BreakerSettings>, view: Option<&DependencyView>) -> BreakerState {
-    match (settings, view.map(|view| view.breaker)) {
-        (None, _) => BreakerState::None,
-        (Some(_), None | Some(Breaker::Closed { .. })) => BreakerState::Closed,
-        (Some(_), Some(Breaker::Open { .. })) => BreakerState::Open,
-        (Some(_), Some(Breaker::HalfOpen { .. })) => BreakerState::HalfOpen,
+    match settings {
+        None => BreakerState::None,
+        Some(_) => phase(view.map_or(Phase::Closed, |view| view.breaker.phase())),
     }
 }
 
@@ -180,10 +178,7 @@ fn shown(
         kind: declared.kind.to_string(),
         state,
         since: latest.or_else(|| view?.not_closed_since).filter(|_| state != BreakerState::None),
-        opens_until: view.and_then(|view| match view.breaker {
-            Breaker::Open { until } => Some(until),
-            Breaker::Closed { .. } | Breaker::HalfOpen { .. } => None,
-        }),
+        opens_until: view.and_then(|view| view.breaker.open_until()),
         failures: view.map_or(0, |view| view.failures),
         settings: declared.settings.as_ref().map_or_else(|| "no breaker".to_owned(), settings_in_words),
         tripped_by_hand: matches!(state, BreakerState::Open | BreakerState::HalfOpen)

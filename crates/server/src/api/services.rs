@@ -9,7 +9,7 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::engine::{HeldQueue, QueueName, RowView};
-use redrive_core::figures::{Histogram, Tally};
+use redrive_core::figures::{Histogram, QueueFigures, Tally};
 use redrive_core::ids::{DependencyName, ServiceName};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Category;
@@ -82,12 +82,7 @@ impl Look {
 
     /// What was counted of a queue since the start.
     pub(super) fn tally_of(&self, queue: &QueueName) -> Tally {
-        let mut tally = Tally::default();
-        let figures = self.snapshot.figures.queues.get(queue);
-        for of_type in figures.iter().flat_map(|figures| figures.types.values()) {
-            tally.add(of_type);
-        }
-        tally
+        self.snapshot.figures.queues.get(queue).map(QueueFigures::total).unwrap_or_default()
     }
 
     pub(super) fn counts_of(&self, queue: &QueueName) -> QueueCounts {

@@ -12,7 +12,6 @@ use redrive_core::event::idempotency::webhook_id;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::mask::AddressMask;
-use redrive_core::policy::breaker::State;
 use redrive_core::schedule::plan::Act;
 use redrive_node::archive::archivist::ArchiveStatus;
 use redrive_node::runtime::{Node, ScheduleView, Snapshot, stranded};
@@ -180,19 +179,12 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
             None => {}
         }
     }
-    let dependency = |view: &redrive_core::engine::DependencyView| {
-        let (breaker, open_until) = match view.breaker {
-            State::Closed { .. } => ("closed", None),
-            State::Open { until } => ("open", Some(until)),
-            State::HalfOpen { .. } => ("half-open", None),
-        };
-        DependencyStatus {
-            name: view.name.to_string(),
-            breaker: breaker.to_owned(),
-            open_until,
-            in_flight: view.in_flight,
-            held_until: view.held_until,
-        }
+    let dependency = |view: &redrive_core::engine::DependencyView| DependencyStatus {
+        name: view.name.to_string(),
+        breaker: view.breaker.phase().as_str().to_owned(),
+        open_until: view.breaker.open_until(),
+        in_flight: view.in_flight,
+        held_until: view.held_until,
     };
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
