@@ -149,51 +149,28 @@ enum Kind {
 
 impl Kind {
     /// Its name for machines, what is said of one, and of several.
+    #[rustfmt::skip]
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Stopping => ("stopping", "the server is shutting down", ""),
-            Self::StoreFailing => ("store-failing", "the store takes no writes", ""),
-            Self::DiskShort => ("disk-short", "the disk is nearly full", ""),
-            Self::StoreSlow => ("store-slow", "the store is slow", ""),
-            Self::StoreUnread => ("store-unread", "the store cannot be read", ""),
-            Self::BookRefused => ("book-refused", "a rule book was refused, and the old one holds", ""),
-            Self::Stranded => ("stranded", "deliveries are unknown to the engine", ""),
-            Self::BreakerOpen => ("breaker-open", "a breaker is open", "breakers are open"),
-            Self::ServicePaused => ("service-paused", "a service is paused", "services are paused"),
-            Self::ServiceRemoved => (
-                "service-removed",
-                "deliveries wait for a service that the rule book has no more",
-                "services that the rule book has no more have deliveries waiting",
-            ),
-            Self::RuleRemoved => (
-                "rule-removed",
-                "deliveries wait that no row of their service takes any more",
-                "services have deliveries waiting that no row takes any more",
-            ),
-            Self::SecretStale => (
-                "secret-stale",
-                "a secret cannot be fetched, and the last value serves",
-                "secrets cannot be fetched, and their last values serve",
-            ),
-            Self::SecretGone => ("secret-gone", "a secret has no value", "secrets have no value"),
-            Self::IssuerStale => {
-                ("issuer-stale", "the issuer's keys cannot be fetched, and the last ones serve", "")
-            }
-            Self::IssuerGone => {
-                ("issuer-gone", "the issuer's keys cannot be had, and tokens are refused", "")
-            }
-            Self::ArchiveWaiting => {
-                ("archive-waiting", "the archive takes nothing, and events wait for it", "")
-            }
-            Self::ArchiveOpen => {
-                ("archive-open", "the archive's breaker is open, and events are left out of it", "")
-            }
+            Self::Stopping        => ("stopping", "the server is shutting down", ""),
+            Self::StoreFailing    => ("store-failing", "the store takes no writes", ""),
+            Self::DiskShort       => ("disk-short", "the disk is nearly full", ""),
+            Self::StoreSlow       => ("store-slow", "the store is slow", ""),
+            Self::StoreUnread     => ("store-unread", "the store cannot be read", ""),
+            Self::BookRefused     => ("book-refused", "a rule book was refused, and the old one holds", ""),
+            Self::Stranded        => ("stranded", "deliveries are unknown to the engine", ""),
+            Self::BreakerOpen     => ("breaker-open", "a breaker is open", "breakers are open"),
+            Self::ServicePaused   => ("service-paused", "a service is paused", "services are paused"),
+            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service that the rule book has no more", "services that the rule book has no more have deliveries waiting"),
+            Self::RuleRemoved     => ("rule-removed", "deliveries wait that no row of their service takes any more", "services have deliveries waiting that no row takes any more"),
+            Self::SecretStale     => ("secret-stale", "a secret cannot be fetched, and the last value serves", "secrets cannot be fetched, and their last values serve"),
+            Self::SecretGone      => ("secret-gone", "a secret has no value", "secrets have no value"),
+            Self::IssuerStale     => ("issuer-stale", "the issuer's keys cannot be fetched, and the last ones serve", ""),
+            Self::IssuerGone      => ("issuer-gone", "the issuer's keys cannot be had, and tokens are refused", ""),
+            Self::ArchiveWaiting  => ("archive-waiting", "the archive takes nothing, and events wait for it", ""),
+            Self::ArchiveOpen     => ("archive-open", "the archive's breaker is open, and events are left out of it", ""),
             Self::ScheduleWaiting => ("schedule-waiting", "a schedule cannot emit", "schedules cannot emit"),
-            Self::ReceiverDead => (
-                "receiver-dead",
-                "a receiver could not be told of alerts",
-                "receivers could not be told of alerts",
-            ),
+            Self::ReceiverDead    => ("receiver-dead", "a receiver could not be told of alerts", "receivers could not be told of alerts"),
         }
     }
 

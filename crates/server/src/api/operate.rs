@@ -3,6 +3,7 @@
 use axum::http::header;
 use axum::response::IntoResponse;
 use redrive_core::ids::ServiceName;
+use redrive_node::runtime::Rerouted;
 use redrive_node::store::BackupProgress;
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use super::identity::Caller;
 use super::queries::lines;
 use super::request::Sent;
 use super::shape::wanted::Nothing;
-use super::shape::{BackupStep, BackupWanted, Rerouted};
+use super::shape::{BackupStep, BackupWanted};
 use super::{App, to_its_end};
 
 /// Nothing of a service starts from now on; what waits stays.
@@ -64,7 +65,7 @@ async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, Ap
 )]
 pub(super) async fn route_unrouted(app: App, caller: Caller) -> Answer {
     let rerouted = to_its_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;
-    events::ok(&Rerouted { seen: rerouted.seen, routed: rerouted.routed })
+    events::ok(&rerouted)
 }
 
 /// Copies the store to a folder of the server's machine.

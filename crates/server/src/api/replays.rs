@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use bytes::Bytes;
-use http_body_util::StreamBody;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::{Manner, Pace, ReplayId, ReplayState};
 use redrive_core::limits;
@@ -29,6 +26,7 @@ use super::code::Code;
 use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
 use super::openapi::Keys;
+use super::queries::lines;
 use super::request::{Before, Page, Query, Sent, WrongField, note, number, read};
 use super::shape::letters::{ReplayShown, ReplaysFound, SurveyShown};
 use super::{App, events, letters, refusal};
@@ -367,13 +365,9 @@ pub(super) async fn progress(
         told_at: Instant::now(),
         is_over: false,
     };
-    let stream = futures_util::stream::unfold(watching, |mut watching| async move {
-        let text = watching.next().await?;
-        let frame = hyper::body::Frame::data(Bytes::from(text));
-        Some((Ok::<_, std::convert::Infallible>(frame), watching))
-    });
+    let stream = lines(watching, |watching| Box::pin(watching.next()), String::clone);
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
-    Ok((headers, Body::new(StreamBody::new(stream))).into_response())
+    Ok((headers, stream).into_response())
 }
 
 /// Somebody who watches a replay.
@@ -389,7 +383,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// The next thing to say; none when it is over.
+    /// The next thing to say, but for the empty line that ends it; none when it is over.
     async fn next(&mut self) -> Option<String> {
         if self.is_over {
             return None;
@@ -405,11 +399,11 @@ impl Watching {
                 let json = serde_json::to_string(&shown).expect("numbers and texts are always JSON");
                 self.last = Some(shown);
                 self.told_at = Instant::now();
-                return Some(format!("data: {json}\n\n"));
+                return Some(format!("data: {json}\n"));
             }
             if self.told_at.elapsed() >= KEEP_ALIVE {
                 self.told_at = Instant::now();
-                return Some(": nothing new\n\n".to_owned());
+                return Some(": nothing new\n".to_owned());
             }
             tokio::select! {
                 biased;

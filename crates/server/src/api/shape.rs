@@ -247,13 +247,6 @@ pub(crate) struct DeliveriesFound {
     pub looked_at: u64,
 }
 
-/// What `redrive route --unrouted` came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Rerouted {
-    pub seen: u64,
-    pub routed: u64,
-}
-
 /// What `redrive backup` asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(expecting = "an object")]

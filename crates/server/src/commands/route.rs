@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use redrive_node::runtime::Rerouted;
+
 use super::{print, wait_for};
-use crate::api::shape::Rerouted;
 use crate::cli::RouteArgs;
 use crate::client::Ask;
 use crate::show::{counted, style, thousands};
