@@ -444,7 +444,7 @@ impl Alarm {
         AlertView {
             name: self.face.name.clone(),
             when: self.face.condition.clone(),
-            severity: self.face.severity.0.as_str(),
+            severity: self.face.severity.0.as_str().to_owned(),
             to: self.to.clone(),
             escalate: self.escalate.clone(),
             action: self.face.action.clone(),

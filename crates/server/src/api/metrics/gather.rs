@@ -58,46 +58,22 @@ pub(super) struct Gathered {
     pub(super) oldest: Part<BTreeMap<QueueName, Oldest>>,
 }
 
-/// One part, as far as it could be had.
-pub(super) enum Part<T> {
-    /// As it is.
-    Fresh { value: Arc<T>, age: Duration },
-    /// As it was.
-    Stale { value: Arc<T>, age: Duration, why: String },
-    /// Not at all.
-    Missing { why: String },
+/// One part: as it is, as it was, or not at all.
+pub(super) struct Part<T> {
+    pub(super) value: Option<Arc<T>>,
+    pub(super) age: Option<Duration>,
+    /// Why it is not as it should be.
+    pub(super) trouble: Option<String>,
 }
 
 impl<T> Part<T> {
     fn of(found: Result<Found<T, NoPart>, Missing<NoPart>>) -> Self {
         match found {
-            Ok(Found { value, age, failure: None, .. }) => Self::Fresh { value, age },
-            Ok(Found { value, age, failure: Some(why), .. }) => {
-                Self::Stale { value, age, why: why.to_string() }
+            Ok(Found { value, age, failure, .. }) => {
+                let trouble = failure.map(|why| why.to_string());
+                Self { value: Some(value), age: Some(age), trouble }
             }
-            Err(missing) => Self::Missing { why: missing.to_string() },
-        }
-    }
-
-    pub(super) fn value(&self) -> Option<&T> {
-        match self {
-            Self::Fresh { value, .. } | Self::Stale { value, .. } => Some(value),
-            Self::Missing { .. } => None,
-        }
-    }
-
-    pub(super) fn age(&self) -> Option<Duration> {
-        match self {
-            Self::Fresh { age, .. } | Self::Stale { age, .. } => Some(*age),
-            Self::Missing { .. } => None,
-        }
-    }
-
-    /// Why it is not as it should be.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        match self {
-            Self::Fresh { .. } => None,
-            Self::Stale { why, .. } | Self::Missing { why } => Some(why),
+            Err(missing) => Self { value: None, age: None, trouble: Some(missing.to_string()) },
         }
     }
 }
