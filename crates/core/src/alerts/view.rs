@@ -23,8 +23,9 @@ pub struct AlertView {
     /// What to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// The line of the rule book.
-    pub line: u32,
+    /// The line of the rule book; none is on by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
     /// What it looks at, if that is not everything: `service orders`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,

@@ -448,7 +448,7 @@ impl Alarm {
             to: self.to.clone(),
             escalate: self.escalate.clone(),
             action: self.face.action.clone(),
-            line: self.line,
+            line: (self.line > 0).then_some(self.line),
             covers: self.face.covers.clone(),
             state,
             since: memory.firing_since.or(pending_since),

@@ -15,7 +15,7 @@ use redrive_core::book::own_book::is_own;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive_node::activity::ActivityLine;
-use redrive_node::runtime::Node;
+use redrive_node::runtime::{Node, stranded};
 use redrive_node::store::{EventKey, Filter, StateName};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
@@ -215,19 +215,9 @@ fn with_health(look: &Look, status: Status) -> Status {
 
 /// How the server is, without what dead letters and sources are up to.
 pub(super) async fn looked(app: &App) -> Result<Status, ApiError> {
-    // The store and the engine are asked one after the other, and what happens in between looks stranded for
-    // a moment. What really is stays so: it is in every look, and a look without it is right.
-    let mut status = look(app).await?;
-    for _ in 1..LOOKS_MAX {
-        if status.stranded == 0 {
-            break;
-        }
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let again = look(app).await?;
-        let stranded = status.stranded.min(again.stranded);
-        status = Status { stranded, ..again };
-    }
+    let (status, stranded) = until_nothing_is_stranded(|| look(app)).await?;
     Ok(Status {
+        stranded,
         archive: app.archivist.status(app.node.now()).map(archive_shown),
         secrets: app.hooks.ailing_secrets().await.into_iter().map(ailing_shown).collect(),
         issuer: app.access.ailing_issuer().await.map(ailing_shown),
@@ -235,10 +225,30 @@ pub(super) async fn looked(app: &App) -> Result<Status, ApiError> {
     })
 }
 
-async fn look(app: &App) -> Result<Status, ApiError> {
+async fn look(app: &App) -> Result<(Status, u64), ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
     let snapshot = app.snapshot().await?;
-    Ok(status_shown(&app.node, &snapshot, &counts))
+    Ok((status_shown(&app.node, &snapshot, &counts), stranded(&snapshot, &counts)))
+}
+
+/// The last of some looks, with how many deliveries are stranded.
+///
+/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
+/// moment. What really is stays so: it is in every look, and a look without it is right.
+pub(super) async fn until_nothing_is_stranded<T, E, Look>(look: impl Fn() -> Look) -> Result<(T, u64), E>
+where
+    Look: Future<Output = Result<(T, u64), E>>,
+{
+    let (mut seen, mut stranded) = look().await?;
+    for _ in 1..LOOKS_MAX {
+        if stranded == 0 {
+            break;
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        let (again, left) = look().await?;
+        (seen, stranded) = (again, stranded.min(left));
+    }
+    Ok((seen, stranded))
 }
 
 /// What happens, as it happens.

@@ -14,7 +14,7 @@ use redrive_core::letters::replay::ReplayId;
 use redrive_core::mask::AddressMask;
 use redrive_core::schedule::plan::Act;
 use redrive_node::archive::archivist::ArchiveStatus;
-use redrive_node::runtime::{Node, ScheduleView, Snapshot, stranded};
+use redrive_node::runtime::{Node, ScheduleView, Snapshot};
 use redrive_node::store::letter::{LetterFilter, ReplayView};
 use redrive_node::store::{
     Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts, Reader, StoreError,
@@ -195,7 +195,6 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         calls_in_flight: snapshot.calls,
         events: Some(counts.events),
         unrouted: Some(counts.unrouted),
-        stranded: stranded(snapshot, counts),
         schedules: node.schedules().iter().map(schedule_shown).collect(),
         ..Status::default()
     }

@@ -14,6 +14,7 @@ use redrive_core::freshness::Lifetimes;
 use redrive_node::runtime::{Node, ReadError, Snapshot, stranded};
 use redrive_node::store::{Counts, Oldest};
 
+use crate::api::queries::until_nothing_is_stranded;
 use crate::api::views::open_replays_of;
 use crate::otlp::SpanCounts;
 
@@ -23,9 +24,6 @@ const SAME_WITHIN: Duration = Duration::from_millis(200);
 const PART_MAX: Duration = Duration::from_secs(2);
 /// How long figures are told that cannot be had anew.
 const KEPT: Duration = Duration::from_secs(15 * 60);
-/// How often it is looked until nothing seems stranded, and how long apart.
-const LOOKS_MAX: usize = 10;
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// Why a part cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -114,23 +112,16 @@ async fn snapshot(node: Node) -> Result<Snapshot, NoPart> {
     node.snapshot().await.ok_or_else(|| NoPart("the server is shutting down".to_owned()))
 }
 
-/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
-/// moment. What really is stays so: it is in every look.
 async fn stock(node: Node) -> Result<Stock, NoPart> {
-    let mut stock: Option<Stock> = None;
-    for _ in 0..LOOKS_MAX {
+    let look = || async {
         let read = node.read(|reader| Ok((reader.counts()?, open_replays_of(reader)?, reader.bytes()?)));
         let (counts, open_replays, bytes) = read.await.map_err(|error| in_words(&error))?;
         // Without an engine nothing can be said to be stranded.
         let left = node.snapshot().await.map_or(0, |snapshot| stranded(&snapshot, &counts));
-        let left = stock.as_ref().map_or(left, |before| before.stranded.min(left));
-        stock = Some(Stock { counts, stranded: left, open_replays, bytes });
-        if left == 0 {
-            break;
-        }
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-    }
-    Ok(stock.expect("it was looked at least once"))
+        Ok((Stock { counts, stranded: left, open_replays, bytes }, left))
+    };
+    let (stock, stranded) = until_nothing_is_stranded(look).await?;
+    Ok(Stock { stranded, ..stock })
 }
 
 /// What is told: where the store lies is nobody's business but the log's.
