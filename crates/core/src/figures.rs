@@ -110,6 +110,16 @@ pub struct QueueFigures {
     pub held: u64,
 }
 
+impl QueueFigures {
+    /// All event types together.
+    #[must_use]
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.types.values().for_each(|tally| total.add(tally));
+        total
+    }
+}
+
 /// What became of the calls to one dependency.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DependencyFigures {
@@ -301,9 +311,7 @@ impl Figures {
     #[must_use]
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
-        for tally in self.queues.values().flat_map(|queue| queue.types.values()) {
-            total.add(tally);
-        }
+        self.queues.values().for_each(|queue| total.add(&queue.total()));
         total
     }
 

@@ -528,7 +528,8 @@ fn route_job(
 const BACKUP_PAGES: u32 = 256;
 
 /// What routing again came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Rerouted {
     /// Unrouted events that were looked at.
     pub seen: u64,

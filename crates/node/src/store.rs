@@ -604,11 +604,15 @@ impl DeliveryState {
 }
 
 /// The states without what belongs to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum StateName {
     /// It may start.
+    #[serde(rename = "pending")]
     Ready,
     /// It waits for its time.
+    #[serde(rename = "retrying")]
     Due,
     /// Another of its session comes first.
     Behind,
@@ -617,6 +621,7 @@ pub enum StateName {
     /// Failed for good.
     Dead,
     /// Done with by hand.
+    #[serde(skip)]
     Closed,
 }
 

@@ -37,6 +37,7 @@ mod rate;
 mod refusal;
 mod removed;
 mod replays;
+pub(crate) mod request;
 mod services;
 pub(crate) mod shape;
 mod simulate;
@@ -46,10 +47,13 @@ mod views;
 mod waits;
 mod whoami;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts as RequestParts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::routing::get;
 use redrive_core::access::Permission;
@@ -109,6 +113,14 @@ pub(crate) struct Parts {
 impl App {
     pub(crate) fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+}
+
+impl FromRequestParts<Self> for App {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut RequestParts, app: &Self) -> Result<Self, Infallible> {
+        Ok(app.clone())
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) use self::backtest::BacktestArgs;
 pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
-    DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, ReplaysArgs,
+    DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FromArgs, ReplaysArgs,
 };
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};

@@ -75,16 +75,13 @@ impl Ask {
         Self { method: Method::GET, path: path.into(), headers, body, tries }
     }
 
-    /// A question for a part of a list.
-    pub(crate) fn page(path: &str, limit: usize, before: Option<String>) -> Self {
-        let before = before.map(|before| ("before", before));
-        Self::find(path, [("limit", limit.to_string())].into_iter().chain(before))
-    }
-
-    /// A question with these keys and values behind the question mark.
-    pub(crate) fn find<'a>(path: &str, pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
-        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-        Self::get(format!("{path}?{query}"))
+    /// A question with these keys behind the question mark; null is left out.
+    pub(crate) fn find(path: &str, keys: &Value) -> Self {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in keys.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+            query.append_pair(name, &value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned));
+        }
+        Self::get(format!("{path}?{}", query.finish()))
     }
 
     pub(crate) fn post(path: impl Into<String>, content_type: &str, body: impl Into<Bytes>) -> Self {

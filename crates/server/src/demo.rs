@@ -15,11 +15,12 @@ use std::time::Duration;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::ServiceName;
 use redrive_node::runtime::Node;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use self::shops::Shops;
-use self::story::Facts;
 use self::story::Telling;
-use crate::api::shape::demo::{ServiceShown, StepShown};
+pub(crate) use self::story::{Facts, Step};
 
 /// How often the story looks whether it has gone on.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -38,6 +39,15 @@ struct Stage {
     looked: AtomicBool,
 }
 
+/// A service of the demo.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DemoService {
+    pub(crate) service: &'static str,
+    /// What it is like.
+    pub(crate) habit: &'static str,
+    pub(crate) address: String,
+}
+
 impl Demo {
     /// Opens the services.
     pub(crate) async fn open() -> std::io::Result<Self> {
@@ -54,12 +64,12 @@ impl Demo {
     }
 
     /// The services.
-    pub(crate) fn services(&self) -> Vec<ServiceShown> {
+    pub(crate) fn services(&self) -> Vec<DemoService> {
         self.0.shops.introduced()
     }
 
     /// Sends orders, and tells the story as it goes on, for as long as the node works.
-    pub(crate) fn begin(&self, node: &Node, tell: impl Fn(&StepShown) + Send + 'static) {
+    pub(crate) fn begin(&self, node: &Node, tell: impl Fn(&Step) + Send + 'static) {
         tokio::spawn(orders::send(node.clone()));
         let (demo, node) = (self.clone(), node.clone());
         tokio::spawn(async move {
@@ -88,7 +98,7 @@ impl Demo {
     }
 
     /// Where the story stands.
-    pub(crate) async fn steps(&self, node: &Node) -> Option<Vec<StepShown>> {
+    pub(crate) async fn steps(&self, node: &Node) -> Option<Vec<Step>> {
         Some(story::steps(&self.facts(node).await?))
     }
 

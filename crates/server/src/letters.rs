@@ -1,6 +1,5 @@
 //! Dead letters as they are asked for and shown, the same whether a server answers or a data folder is read.
 
-pub(crate) mod fields;
 pub(crate) mod filter;
 pub(crate) mod find;
 pub(crate) mod view;

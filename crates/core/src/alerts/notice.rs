@@ -57,6 +57,8 @@ impl Notice {
 
 /// One thing that an alert is raised for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = AlertSubject))]
 pub struct Subject {
     /// Which: `dependency=mail-api`; empty if the alert is about everything.
     pub of: String,
@@ -68,6 +70,8 @@ pub struct Subject {
 
 /// Where an alert stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = AlertStage))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// It has begun.

@@ -444,11 +444,11 @@ impl Alarm {
         AlertView {
             name: self.face.name.clone(),
             when: self.face.condition.clone(),
-            severity: self.face.severity.0.as_str(),
+            severity: self.face.severity.0.as_str().to_owned(),
             to: self.to.clone(),
             escalate: self.escalate.clone(),
             action: self.face.action.clone(),
-            line: self.line,
+            line: (self.line > 0).then_some(self.line),
             covers: self.face.covers.clone(),
             state,
             since: memory.firing_since.or(pending_since),

@@ -118,6 +118,18 @@ pub enum Phase {
     Open,
 }
 
+impl Phase {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half-open",
+            Self::Open => "open",
+        }
+    }
+}
+
 /// The state as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -138,6 +150,27 @@ pub enum State {
         /// Probes that found the dependency well.
         successes: u32,
     },
+}
+
+impl State {
+    /// The state without its figures.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        match self {
+            Self::Closed { .. } => Phase::Closed,
+            Self::Open { .. } => Phase::Open,
+            Self::HalfOpen { .. } => Phase::HalfOpen,
+        }
+    }
+
+    /// Until when calls wait, if they do.
+    #[must_use]
+    pub const fn open_until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Open { until } => Some(*until),
+            Self::Closed { .. } | Self::HalfOpen { .. } => None,
+        }
+    }
 }
 
 /// Whether a call may be made.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// Names that are counted apart; calls of all further ones are counted together.
 const TOO_LARGE_BY_MAX: usize = 100;
@@ -80,7 +81,10 @@ struct Kind {
 }
 
 /// The same at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = SourceCounts))]
+#[serde(default)]
 #[expect(missing_docs, reason = "each is the number of its kind of answer")]
 pub struct Counts {
     pub accepted: u64,
@@ -96,6 +100,7 @@ pub struct Counts {
     /// Events that were to have a session, and whose call had not what it takes.
     pub no_session: u64,
     /// Those too large by who sent them, as they say themselves.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub too_large_by: BTreeMap<String, u64>,
 }
 

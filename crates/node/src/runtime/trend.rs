@@ -204,12 +204,8 @@ impl Seen {
 }
 
 fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> Known {
-    let mut known = Known { took: figures.took_finely.clone(), ..Known::default() };
-    for tally in figures.types.values() {
-        known.tally.add(tally);
-    }
-    known.now = Now { waiting: counts.waiting, dead_letters: counts.dead, ..Now::default() };
-    known
+    let now = Now { waiting: counts.waiting, dead_letters: counts.dead, ..Now::default() };
+    Known { took: figures.took_finely.clone(), tally: figures.total(), now, ..Known::default() }
 }
 
 /// The place of a name; none if it is new and there are too many.

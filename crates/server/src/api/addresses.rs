@@ -3,8 +3,6 @@
 //! Invariant: whatever tells of the rule book goes out through here. Passwords of addresses are shown to
 //! nobody; query values and the paths of webhooks, which are secrets too, only to admins.
 
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_core::access::Role;
 use redrive_core::book::RuleBook;
 use redrive_core::mask::AddressMask;
@@ -12,6 +10,7 @@ use redrive_core::text::hide_passwords;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::error::Answer;
 use super::events;
 use super::identity::Caller;
 
@@ -49,14 +48,14 @@ impl Addresses {
         }
     }
 
-    /// An answer with all addresses in it as they may be seen.
-    pub(super) fn json(&self, status: StatusCode, value: &impl Serialize) -> Response {
+    /// A good answer with all addresses in it as they may be seen.
+    pub(super) fn ok(&self, value: &impl Serialize) -> Answer {
         match self {
-            Self::Whole => events::json(status, value),
+            Self::Whole => events::ok(value),
             Self::Masked(mask) => {
                 let mut value = serde_json::to_value(value).expect("what we answer with is always JSON");
                 hide_in(mask, &mut value);
-                events::json(status, &value)
+                events::ok(&value)
             }
         }
     }

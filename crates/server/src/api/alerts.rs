@@ -3,10 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
-use redrive_core::alerts::notice::{Stage, Subject};
 use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::book::model::Receiver;
 use redrive_core::book::own_book::OWN_SERVICE;
@@ -15,7 +11,7 @@ use redrive_core::engine::story::End;
 use redrive_core::ids::{ChannelName, IdPrefix, ServiceName};
 use redrive_core::time::Timestamp;
 use redrive_node::activity::{Activity, ActivityLine, DeliveryFacts};
-use redrive_node::runtime::{Node, TellError, Told};
+use redrive_node::runtime::{Node, TellError};
 use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, StoreError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -23,12 +19,9 @@ use tokio::sync::broadcast::error::RecvError;
 use super::App;
 use super::addresses::Addresses;
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
-use super::shape::alerts::{
-    AlertShown, AlertStateShown, AlertsFound, ReceiverShown, ReceiverTested, SubjectShown, TestOutcome,
-    ToldShown,
-};
+use super::shape::alerts::{AlertsFound, ReceiverShown, ReceiverTested, TestOutcome};
 
 /// How long a test is watched: less than a request may take, so that whoever asks is answered.
 const TEST_WATCHED: Duration = Duration::from_secs(12);
@@ -40,27 +33,27 @@ const MESSAGES_SEEN_MAX: usize = 100;
     get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
     responses((status = 200, description = "all that the rule book has", body = AlertsFound))
 )]
-pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn list(app: App, caller: Caller) -> Answer {
     let (book, now) = (app.node.book(), app.node.now());
     let (counts, troubles) = app.node.read(|reader| Ok((reader.counts()?, troubles(reader)?))).await?;
     let alerts = app.node.alerts();
     let receivers = book.sections().receivers.iter();
     let found = AlertsFound {
         evaluated_at: alerts.looked_at,
-        alerts: alerts.alerts.iter().map(alert_shown).collect(),
+        alerts: alerts.alerts.clone(),
         receivers: receivers
             .map(|(name, at)| receiver_shown(name, &at.value, &counts, &troubles, now))
             .collect(),
-        recent: alerts.recent.iter().map(told_shown).collect(),
+        recent: alerts.recent.clone(),
     };
-    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &found))
+    Addresses::for_caller(&caller, &book).ok(&found)
 }
 
 /// The alerts that fire.
-pub(super) fn firing(node: &Node) -> Vec<AlertShown> {
+pub(super) fn firing(node: &Node) -> Vec<AlertView> {
     let alerts = node.alerts();
     let firing = alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing);
-    firing.map(alert_shown).collect()
+    firing.cloned().collect()
 }
 
 /// Sends a receiver a message that says that it is a test, and waits a while for what becomes of it.
@@ -69,11 +62,7 @@ pub(super) fn firing(node: &Node) -> Vec<AlertShown> {
     params(("name" = String, Path, description = "a receiver of the rule book", example = "on-call")),
     responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTested))
 )]
-pub(super) async fn test(
-    State(app): State<App>,
-    caller: Caller,
-    Named(name): Named,
-) -> Result<Response, ApiError> {
+pub(super) async fn test(app: App, caller: Caller, Named(name): Named) -> Answer {
     // Before it is sent, so that nothing is missed.
     let activities = app.node.activities();
     let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
@@ -86,29 +75,19 @@ pub(super) async fn test(
     })?;
     let event = event.to_string();
     let seen = tokio::time::timeout(TEST_WATCHED, outcome_of(activities, &event)).await;
-    let tested = match seen.ok().flatten() {
-        Some((outcome, facts)) => ReceiverTested {
-            receiver: name,
-            event,
-            outcome,
-            delivery: Some(facts.delivery),
-            code: facts.code,
-            message: facts.message,
-            due_at: facts.due_at,
-            took_ms: facts.took_ms,
-        },
-        None => ReceiverTested {
-            receiver: name,
-            event,
-            outcome: TestOutcome::Waiting,
-            delivery: None,
-            code: None,
-            message: None,
-            due_at: None,
-            took_ms: None,
-        },
+    let (outcome, facts) = seen.ok().flatten().unzip();
+    let facts = facts.as_ref();
+    let tested = ReceiverTested {
+        receiver: name,
+        event,
+        outcome: outcome.unwrap_or(TestOutcome::Waiting),
+        delivery: facts.map(|facts| facts.delivery.clone()),
+        code: facts.and_then(|facts| facts.code.clone()),
+        message: facts.and_then(|facts| facts.message.clone()),
+        due_at: facts.and_then(|facts| facts.due_at),
+        took_ms: facts.and_then(|facts| facts.took_ms),
     };
-    Ok(Addresses::for_caller(&caller, &app.node.book()).json(StatusCode::OK, &tested))
+    Addresses::for_caller(&caller, &app.node.book()).ok(&tested)
 }
 
 /// What becomes of an event's delivery; none if nobody tells any more.
@@ -132,51 +111,6 @@ async fn outcome_of(
         if facts.event.event_id == event {
             return Some((outcome, facts.clone()));
         }
-    }
-}
-
-fn alert_shown(view: &AlertView) -> AlertShown {
-    AlertShown {
-        name: view.name.clone(),
-        when: view.when.clone(),
-        severity: view.severity.to_owned(),
-        to: view.to.clone(),
-        escalate: view.escalate.clone(),
-        action: view.action.clone(),
-        line: (view.line > 0).then_some(view.line),
-        covers: view.covers.clone(),
-        state: match view.state {
-            AlertState::Quiet => AlertStateShown::Quiet,
-            AlertState::Pending => AlertStateShown::Pending,
-            AlertState::Firing => AlertStateShown::Firing,
-        },
-        since: view.since,
-        value: view.value.clone(),
-        subjects: view.subjects.iter().map(subject_shown).collect(),
-        more: view.more,
-        told: view.told,
-        last_told_at: view.last_told_at,
-    }
-}
-
-fn subject_shown(Subject { of, value, since }: &Subject) -> SubjectShown {
-    SubjectShown { of: of.clone(), value: value.clone(), since: *since }
-}
-
-fn told_shown(told: &Told) -> ToldShown {
-    let stage = match told.stage {
-        Stage::Firing => "firing",
-        Stage::Repeated => "repeated",
-        Stage::Resolved => "resolved",
-        Stage::Test => "test",
-    };
-    ToldShown {
-        at: told.at,
-        alert: told.alert.clone(),
-        stage: stage.to_owned(),
-        severity: told.severity.clone(),
-        summary: told.summary.clone(),
-        to: told.to.clone(),
     }
 }
 

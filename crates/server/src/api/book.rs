@@ -6,9 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_core::book::RuleBook;
 use redrive_core::ids::PolicyName;
 use redrive_core::mask::AddressMask;
@@ -16,20 +13,21 @@ use redrive_core::policy::backoff::{self, Backoff};
 use redrive_core::text::show_duration;
 use redrive_lab::lint;
 use redrive_lab::report::explain::explain;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::addresses::Addresses;
 use super::code::Code;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::openapi::Keys;
+use super::request::Query;
 use super::services::millis;
 use super::shape::book::{
     BookService, BookShown, FindingShown, PolicyShown, RuleShown, StepShown, ValueShown,
 };
-use super::shape::wanted::RuleKeys;
 use super::{App, events};
 use crate::connectors;
-use crate::letters::fields::{Fields, WrongField};
 
 /// What was made of the book that was last asked for: it stays the same until another is read.
 #[derive(Default)]
@@ -46,7 +44,7 @@ struct Both {
     get, path = "/v1/book", operation_id = "book", tag = "operating",
     responses((status = 200, description = "its text without the passwords of addresses; query values and webhook paths are masked below admin", body = BookShown))
 )]
-pub(super) async fn book(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn book(app: App, caller: Caller) -> Answer {
     let (book, text) = app.node.book_and_text();
     let hash = book.hash();
     let lock = || app.book_shown.0.lock().expect("nobody panics while swapping");
@@ -69,7 +67,7 @@ pub(super) async fn book(State(app): State<App>, caller: Caller) -> Result<Respo
     };
     shown.path = app.book_path.as_ref().map(|path| path.display().to_string());
     shown.read_at = app.node.book_read_at();
-    Ok(events::json(StatusCode::OK, &shown))
+    events::ok(&shown)
 }
 
 fn shown(book: &RuleBook, text: &str, addresses: &Addresses) -> BookShown {
@@ -179,6 +177,19 @@ fn steps(backoff: &Backoff) -> Vec<StepShown> {
     .collect()
 }
 
+/// Which rule is meant; `service` and `type` must be said.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct RuleKeys {
+    #[schema(min_length = 1)]
+    service: String,
+    #[schema(min_length = 1)]
+    channel: Option<String>,
+    /// The event's type.
+    #[serde(rename = "type")]
+    #[schema(min_length = 1)]
+    event_type: String,
+}
+
 /// What holds for one type of event of a service, value by value.
 #[utoipa::path(
     get, path = "/v1/rule", operation_id = "rule", tag = "operating",
@@ -186,16 +197,10 @@ fn steps(backoff: &Backoff) -> Vec<StepShown> {
     responses((status = 200, description = "every value, and where it came from", body = RuleShown))
 )]
 pub(super) async fn rule(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let missing = |field: &str| WrongField::new(field, "is missing");
-    let service = fields.text("service")?.ok_or_else(|| missing("service"))?;
-    let channel = fields.text("channel")?;
-    let event_type = fields.text("type")?.ok_or_else(|| missing("type"))?;
-    fields.finish()?;
+    Query(RuleKeys { service, channel, event_type }): Query<RuleKeys>,
+) -> Answer {
     caller.check_service(&service)?;
     let book = app.node.book();
     if book.service(&service).is_none() {
@@ -222,5 +227,5 @@ pub(super) async fn rule(
         event_type,
         values: values.collect(),
     };
-    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &rule))
+    Addresses::for_caller(&caller, &book).ok(&rule)
 }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, header};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use redrive_core::text::parse_duration;
@@ -16,21 +15,24 @@ use redrive_node::runtime::Node;
 use redrive_node::runtime::Purged;
 use redrive_node::store::door::By;
 use redrive_node::store::letter::{ImportCounts, LetterNumber, Selection};
+use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::App;
 use super::code::Code;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::events;
 use super::identity::Caller;
+use super::letters::FormKeys;
 use super::openapi::Keys;
 use super::queries::lines;
-use super::replays;
+use super::replays::{self, ChosenKeys};
+use super::request::{Query, Sent, read};
 use super::shape::letters::{Form, Imported, PurgeShown};
-use super::shape::wanted::{FilterKeys, PurgeWanted};
-use crate::letters::fields::{Fields, WrongField};
-use crate::letters::{EXPORT_PAGE, everything, filter, view};
+use crate::letters::filter::FilterKeys;
+use crate::letters::{EXPORT_PAGE, everything, view};
 
 /// Letters that one request may bring.
 pub(crate) const IMPORT_LINES_MAX: usize = 1_000;
@@ -40,6 +42,32 @@ const IMPORT_BYTES_MAX: usize = 16 << 20;
 const PROBLEMS_MAX: usize = 20;
 /// A long purge tells this often how far it is.
 const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
+
+/// Which letters are deleted.
+pub(super) type PurgeKeys = (FilterKeys, ChosenKeys, AgeKeys);
+
+/// Which letters are deleted. One that names nothing must say `all`.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes three types that are read as one object")]
+struct PurgeWanted {
+    #[serde(flatten)]
+    filter: FilterKeys,
+    #[serde(flatten)]
+    chosen: ChosenKeys,
+    #[serde(flatten)]
+    age: AgeKeys,
+}
+
+/// How old letters must be.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct AgeKeys {
+    /// Only letters that are at least so old, such as `30d`.
+    #[schema(pattern = "^[1-9][0-9]{0,3}(ms|s|m|h|d)$")]
+    older_than: Option<String>,
+    /// The moment that a dry run looked at: what died since stays.
+    #[schema(value_type = Option<String>, min_length = 20, format = DateTime)]
+    died_until: Option<Timestamp>,
+}
 
 /// Deletes dead letters.
 ///
@@ -54,35 +82,19 @@ const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
     )))
 )]
 pub(super) async fn purge(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let body = events::read(&app, &headers, body).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let names = fields.texts("letters")?;
+    Sent((filter, chosen, wanted)): Sent<PurgeKeys>,
+) -> Answer {
     // What was counted in a dry run is what is deleted: ages are those of that moment too.
-    let looked_at = fields.read("died_until", str::parse::<Timestamp>)?;
-    let moment = looked_at.map_or(app.node.now(), |at| at.min(app.node.now()));
-    let mut filter = filter::take(&mut fields, moment)?;
-    if let Some(age) = fields.read("older_than", parse_duration)? {
+    let moment = wanted.died_until.map_or(app.node.now(), |at| at.min(app.node.now()));
+    let mut filter = filter.filter(moment)?;
+    if let Some(age) = read("older_than", wanted.older_than.as_deref(), parse_duration)? {
         let until = moment - age;
         filter.until = Some(filter.until.map_or(until, |given| given.min(until)));
     }
-    let is_dry = fields.is_set("dry_run")?;
-    let is_all = fields.is_set("all")?;
-    let note = fields.note()?;
-    fields.finish()?;
-    if names.is_none() && filter::is_empty(&filter) && !is_all {
-        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
-        return Err(ApiError::wrong("filter", message));
-    }
-    let letters = replays::chosen(&app, &caller, names.as_deref(), &mut filter).await?;
-    caller.check_list(filter.service.as_deref())?;
-    let what = replays::what(&filter, letters.as_deref());
-    let selection = Selection { letters, ..everything(filter, moment) };
-    if is_dry {
+    let (selection, what) = replays::selected(&app, &caller, filter, &chosen, moment).await?;
+    if chosen.is_dry() {
         let survey = app.node.survey(selection).await?;
         let shown = PurgeShown {
             deleted: survey.letters,
@@ -93,9 +105,9 @@ pub(super) async fn purge(
             done: true,
             error: None,
         };
-        return Ok(events::json(StatusCode::OK, &shown));
+        return events::ok(&shown);
     }
-    let mut steps = purging(app.node.clone(), selection, what, note, caller.by());
+    let mut steps = purging(app.node.clone(), selection, what, chosen.note, caller.by());
     // Whether it could begin is known before anything is answered.
     let first = match steps.recv().await {
         Some(Ok(first)) if first.done => {
@@ -164,12 +176,7 @@ fn purging(
     request_body(content = String, content_type = "application/x-ndjson", description = "an envelope a line, at most 1,000 lines and 16 MiB"),
     responses((status = 200, description = "they are here", body = Imported))
 )]
-pub(super) async fn import(
-    State(app): State<App>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn import(app: App, caller: Caller, headers: HeaderMap, body: Body) -> Answer {
     let bytes_max = app.limits.body_bytes_max.max(IMPORT_BYTES_MAX);
     let body = events::read_up_to(&app, &headers, body, bytes_max).await?;
     let text = std::str::from_utf8(&body).map_err(|_| ApiError::invalid("body", "is not UTF-8"))?;
@@ -203,7 +210,7 @@ pub(super) async fn import(
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();
     let ImportCounts { new: imported, known } = app.node.import(letters, &caller.by()).await?;
-    Ok(events::json(StatusCode::OK, &Imported { imported, known }))
+    events::ok(&Imported { imported, known })
 }
 
 /// Dead letters for other systems, a line each, the oldest first.
@@ -213,15 +220,12 @@ pub(super) async fn import(
     responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(super) async fn export(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
+    Query((filter, FormKeys { form })): Query<(FilterKeys, FormKeys)>,
+) -> Answer {
     let now = app.node.now();
-    let filter = filter::take(&mut fields, now)?;
-    let form = fields.read("form", Form::parse)?;
-    fields.finish()?;
+    let filter = filter.filter(now)?;
     caller.check_list(filter.service.as_deref())?;
     let export = Export {
         node: app.node.clone(),
@@ -283,15 +287,4 @@ impl Export {
         }
         Ok(None)
     }
-}
-
-/// A name of a service or a channel, as people type it.
-pub(super) fn queue(
-    fields: &mut Fields,
-    name: &str,
-) -> Result<Option<redrive_core::engine::QueueName>, WrongField> {
-    fields
-        .text(name)?
-        .map(|text| import::queue(&text).map_err(|problem| WrongField::new(name, problem)))
-        .transpose()
 }

@@ -45,108 +45,71 @@ pub(crate) enum Code {
     Unavailable,
 }
 
-/// What is fixed about a code.
-struct Entry {
-    word: &'static str,
-    status: StatusCode,
-    /// What it means, as a sentence without its end.
-    says: &'static str,
-}
+/// What is fixed about each code: its status, its word, and what it means, as a sentence without its end.
+#[rustfmt::skip]
+const TABLE: [(Code, StatusCode, &str, &str); 35] = [
+    (Code::BadRequest, StatusCode::BAD_REQUEST, "BAD_REQUEST", "what came is no request that HTTP/1.1 knows"),
+    (Code::Validation, StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "something about the request is wrong: `details.field` says what and `details.reason` why; of a batch `details.index` says where, of an import or a scenario `details.problems` lists the lines"),
+    (Code::Unauthorized, StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the signature of a webhook is missing or does not fit, or a key or token is needed and none that is good was shown"),
+    (Code::Forbidden, StatusCode::FORBIDDEN, "FORBIDDEN", "the key's role or what it is bound to does not allow it: `details.roles`; or, where nobody is asked for a key, the `Host` is not this machine or a web page from elsewhere asks"),
+    (Code::PathNotFound, StatusCode::NOT_FOUND, "PATH_NOT_FOUND", "there is nothing at this path"),
+    (Code::SourceNotFound, StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", "the rule book has no such webhook source"),
+    (Code::KeyNotFound, StatusCode::NOT_FOUND, "KEY_NOT_FOUND", "there is no key of this id"),
+    (Code::RefusedBodyNotFound, StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", "there is no refused call of this number: only the latest are kept"),
+    (Code::EventNotFound, StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "there is no event with this id or receipt"),
+    (Code::DeliveryNotFound, StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "there is no delivery whose id begins so"),
+    (Code::ServiceNotFound, StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service, and none that has gone has deliveries left: `details.services` lists those there are"),
+    (Code::DependencyNotFound, StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists those there are"),
+    (Code::ReceiverNotFound, StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists those there are"),
+    (Code::DeadLetterNotFound, StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "there is no such dead letter, or none matches"),
+    (Code::ReplayNotFound, StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "there is no replay of this number"),
+    (Code::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not take this method: `Allow` says which it takes"),
+    (Code::RequestTimeout, StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body did not come within 10 s"),
+    (Code::Conflict, StatusCode::CONFLICT, "CONFLICT", "this source and id came before with other content, or the letter is not as it would have to be"),
+    (Code::AmbiguousId, StatusCode::CONFLICT, "AMBIGUOUS_ID", "several begin so: `details.candidates` lists them"),
+    (Code::ReplayConflict, StatusCode::CONFLICT, "REPLAY_CONFLICT", "the letters belong to another replay: `details.replay` or `details.replays`"),
+    (Code::ReplayState, StatusCode::CONFLICT, "REPLAY_STATE", "the replay is over, or as wanted already: `details.state`"),
+    (Code::OnlyPoison, StatusCode::CONFLICT, "ONLY_POISON", "only poison matches, and it was not meant: `include_poison` includes it"),
+    (Code::ServiceGone, StatusCode::CONFLICT, "SERVICE_GONE", "the rule book has no such service any more"),
+    (Code::EventNotWanted, StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service's rules have no row for such events"),
+    (Code::NoBreaker, StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
+    (Code::ServiceInBook, StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the rule book has the service and a row for all that waits: only what waits for a removed service or row can be sent elsewhere or ended"),
+    (Code::PayloadTooLarge, StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
+    (Code::UriTooLong, StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
+    (Code::UnsupportedEncoding, StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the body has a `Content-Encoding`, such as gzip: bodies are taken as they are"),
+    (Code::RateLimitExceeded, StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
+    (Code::HeadersTooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too many or too long"),
+    (Code::Internal, StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
+    (Code::BacklogFull, StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
+    (Code::OutcomeUnknown, StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the store failed while it was being written, and it is not known whether it was taken: an event that is sent again with the same id is taken once; before another command is repeated, look in the audit"),
+    (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, another simulation is being played, or the server is stopping"),
+];
 
 impl Code {
-    /// All of them, in the order of their statuses.
-    pub(crate) const ALL: [Self; 35] = [
-        Self::BadRequest,
-        Self::Validation,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::PathNotFound,
-        Self::SourceNotFound,
-        Self::KeyNotFound,
-        Self::RefusedBodyNotFound,
-        Self::EventNotFound,
-        Self::DeliveryNotFound,
-        Self::ServiceNotFound,
-        Self::DependencyNotFound,
-        Self::ReceiverNotFound,
-        Self::DeadLetterNotFound,
-        Self::ReplayNotFound,
-        Self::MethodNotAllowed,
-        Self::RequestTimeout,
-        Self::Conflict,
-        Self::AmbiguousId,
-        Self::ReplayConflict,
-        Self::ReplayState,
-        Self::OnlyPoison,
-        Self::ServiceGone,
-        Self::EventNotWanted,
-        Self::NoBreaker,
-        Self::ServiceInBook,
-        Self::PayloadTooLarge,
-        Self::UriTooLong,
-        Self::UnsupportedEncoding,
-        Self::RateLimitExceeded,
-        Self::HeadersTooLarge,
-        Self::Internal,
-        Self::BacklogFull,
-        Self::OutcomeUnknown,
-        Self::Unavailable,
-    ];
-
-    #[rustfmt::skip]
-    const fn entry(self) -> Entry {
-        let (status, word, says) = match self {
-            Self::BadRequest         => (StatusCode::BAD_REQUEST, "BAD_REQUEST", "what came is no request that HTTP/1.1 knows"),
-            Self::Validation         => (StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "something about the request is wrong: `details.field` says what and `details.reason` why; of a batch `details.index` says where, of an import or a scenario `details.problems` lists the lines"),
-            Self::Forbidden          => (StatusCode::FORBIDDEN, "FORBIDDEN", "the key's role or what it is bound to does not allow it: `details.roles`; or, where nobody is asked for a key, the `Host` is not this machine or a web page from elsewhere asks"),
-            Self::PathNotFound       => (StatusCode::NOT_FOUND, "PATH_NOT_FOUND", "there is nothing at this path"),
-            Self::EventNotFound      => (StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "there is no event with this id or receipt"),
-            Self::DeliveryNotFound   => (StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "there is no delivery whose id begins so"),
-            Self::ServiceNotFound    => (StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service, and none that has gone has deliveries left: `details.services` lists those there are"),
-            Self::DependencyNotFound => (StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists those there are"),
-            Self::ReceiverNotFound   => (StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists those there are"),
-            Self::DeadLetterNotFound => (StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "there is no such dead letter, or none matches"),
-            Self::ReplayNotFound     => (StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "there is no replay of this number"),
-            Self::MethodNotAllowed   => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not take this method: `Allow` says which it takes"),
-            Self::RequestTimeout     => (StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body did not come within 10 s"),
-            Self::Conflict           => (StatusCode::CONFLICT, "CONFLICT", "this source and id came before with other content, or the letter is not as it would have to be"),
-            Self::AmbiguousId        => (StatusCode::CONFLICT, "AMBIGUOUS_ID", "several begin so: `details.candidates` lists them"),
-            Self::ReplayConflict     => (StatusCode::CONFLICT, "REPLAY_CONFLICT", "the letters belong to another replay: `details.replay` or `details.replays`"),
-            Self::ReplayState        => (StatusCode::CONFLICT, "REPLAY_STATE", "the replay is over, or as wanted already: `details.state`"),
-            Self::OnlyPoison         => (StatusCode::CONFLICT, "ONLY_POISON", "only poison matches, and it was not meant: `include_poison` includes it"),
-            Self::ServiceGone        => (StatusCode::CONFLICT, "SERVICE_GONE", "the rule book has no such service any more"),
-            Self::EventNotWanted     => (StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service's rules have no row for such events"),
-            Self::NoBreaker          => (StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
-            Self::ServiceInBook      => (StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the rule book has the service and a row for all that waits: only what waits for a removed service or row can be sent elsewhere or ended"),
-            Self::PayloadTooLarge    => (StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
-            Self::UriTooLong         => (StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
-            Self::UnsupportedEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the body has a `Content-Encoding`, such as gzip: bodies are taken as they are"),
-            Self::HeadersTooLarge    => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too many or too long"),
-            Self::Unauthorized       => (StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the signature of a webhook is missing or does not fit, or a key or token is needed and none that is good was shown"),
-            Self::SourceNotFound     => (StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", "the rule book has no such webhook source"),
-            Self::KeyNotFound        => (StatusCode::NOT_FOUND, "KEY_NOT_FOUND", "there is no key of this id"),
-            Self::RefusedBodyNotFound => (StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", "there is no refused call of this number: only the latest are kept"),
-            Self::RateLimitExceeded  => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
-            Self::Internal           => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
-            Self::BacklogFull        => (StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
-            Self::OutcomeUnknown     => (StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the store failed while it was being written, and it is not known whether it was taken: an event that is sent again with the same id is taken once; before another command is repeated, look in the audit"),
-            Self::Unavailable        => (StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, another simulation is being played, or the server is stopping"),
-        };
-        Entry { word, status, says }
-    }
+    /// All of them, in the order of their statuses, which is that of the table.
+    pub(crate) const ALL: [Self; TABLE.len()] = {
+        let mut all = [Self::BadRequest; TABLE.len()];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = TABLE[index].0;
+            assert!(all[index] as usize == index, "each code has its row, in the order of the codes");
+            index += 1;
+        }
+        all
+    };
 
     /// The code as clients see it.
     pub(crate) const fn as_str(self) -> &'static str {
-        self.entry().word
+        TABLE[self as usize].2
     }
 
     pub(crate) const fn status(self) -> StatusCode {
-        self.entry().status
+        TABLE[self as usize].1
     }
 
     /// What it means, as a sentence without its end.
     pub(crate) const fn says(self) -> &'static str {
-        self.entry().says
+        TABLE[self as usize].3
     }
 
     /// Whether it always comes with a `Retry-After`.

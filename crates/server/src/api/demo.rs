@@ -1,21 +1,26 @@
 //! The demo's story, for its guide on the page; a server that is no demo has none.
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::code::Code;
-use super::error::{ApiError, Named};
-use super::shape::demo::DemoShown;
+use super::error::{Answer, ApiError, Named};
 use super::{App, events};
-use crate::demo::Demo;
+use crate::demo::{Demo, DemoService, Step};
+
+/// The demo: who takes part, and where the story stands.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DemoShown {
+    services: Vec<DemoService>,
+    steps: Vec<Step>,
+}
 
 /// Where the story of the demo stands.
 #[utoipa::path(
     get, path = "/v1/demo", operation_id = "demo", tag = "demo",
     responses((status = 200, description = "its services and its steps", body = DemoShown))
 )]
-pub(super) async fn story(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn story(app: App) -> Answer {
     shown(&app, demo_of(&app)?).await
 }
 
@@ -26,7 +31,7 @@ pub(super) async fn story(State(app): State<App>) -> Result<Response, ApiError> 
     params(("act" = String, Path, description = "`mend`, `break` or `look`", example = "mend")),
     responses((status = 200, description = "the story as it stands now", body = DemoShown))
 )]
-pub(super) async fn act(State(app): State<App>, Named(word): Named) -> Result<Response, ApiError> {
+pub(super) async fn act(app: App, Named(word): Named) -> Answer {
     let demo = demo_of(&app)?;
     demo.act(&word).ok_or_else(|| {
         ApiError::new(Code::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
@@ -39,8 +44,8 @@ fn demo_of(app: &App) -> Result<&Demo, ApiError> {
     app.demo.as_ref().ok_or_else(none)
 }
 
-async fn shown(app: &App, demo: &Demo) -> Result<Response, ApiError> {
+async fn shown(app: &App, demo: &Demo) -> Answer {
     let steps = demo.steps(&app.node).await;
     let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read at the moment"))?;
-    Ok(events::json(StatusCode::OK, &DemoShown { services: demo.services(), steps }))
+    events::ok(&DemoShown { services: demo.services(), steps })
 }

@@ -2,15 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::{DependencyFigures, Sketch};
 use redrive_core::ids::DependencyName;
-use redrive_core::policy::breaker::{BreakerSettings, Phase, State as Breaker};
+use redrive_core::policy::breaker::{BreakerSettings, Phase};
 use redrive_core::policy::catalog::Kind;
 use redrive_core::text::show_duration;
 use redrive_lab::report;
@@ -18,11 +14,11 @@ use redrive_node::runtime::{Snapshot, Turn, Turns};
 
 use super::addresses::Addresses;
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
+use super::request::{NoteWanted, Sent};
 use super::shape::dependencies::{BreakerState, DependenciesFound, DependencyShown, TurnShown};
-use super::shape::wanted::NoteWanted;
-use super::{App, letters, to_its_end};
+use super::{App, to_its_end};
 
 /// What the rule book says of a dependency.
 pub(super) struct Declared {
@@ -57,11 +53,9 @@ pub(super) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, Declared> {
 
 /// How a breaker is; one that nothing has met is closed.
 pub(super) fn state_of(settings: Option<&BreakerSettings>, view: Option<&DependencyView>) -> BreakerState {
-    match (settings, view.map(|view| view.breaker)) {
-        (None, _) => BreakerState::None,
-        (Some(_), None | Some(Breaker::Closed { .. })) => BreakerState::Closed,
-        (Some(_), Some(Breaker::Open { .. })) => BreakerState::Open,
-        (Some(_), Some(Breaker::HalfOpen { .. })) => BreakerState::HalfOpen,
+    match settings {
+        None => BreakerState::None,
+        Some(_) => phase(view.map_or(Phase::Closed, |view| view.breaker.phase())),
     }
 }
 
@@ -75,7 +69,7 @@ pub(super) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
     get, path = "/v1/dependencies", operation_id = "dependencies", tag = "operating",
     responses((status = 200, description = "all that the rule book knows, by name", body = DependenciesFound))
 )]
-pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn list(app: App, caller: Caller) -> Answer {
     let snapshot = app.snapshot().await?;
     let (book, turns) = (app.node.book(), app.node.turns());
     let mut dependencies = Vec::new();
@@ -87,7 +81,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
         }
     }
     let found = DependenciesFound { started_at: Some(app.node.started_at()), dependencies };
-    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &found))
+    Addresses::for_caller(&caller, &book).ok(&found)
 }
 
 /// Opens a breaker for as long as failures would; calls wait until it lets probes through.
@@ -98,13 +92,12 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
     responses((status = 200, description = "the dependency as it is now", body = DependencyShown))
 )]
 pub(super) async fn trip(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(name): Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    turn(app, caller, &name, &headers, body, Act::Trip).await
+    Sent(NoteWanted { note }): Sent<NoteWanted>,
+) -> Answer {
+    turn(app, caller, &name, note, Act::Trip).await
 }
 
 /// Closes a breaker and forgets the failures that it has counted; calls flow at once.
@@ -115,13 +108,12 @@ pub(super) async fn trip(
     responses((status = 200, description = "the dependency as it is now", body = DependencyShown))
 )]
 pub(super) async fn reset(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(name): Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    turn(app, caller, &name, &headers, body, Act::Reset).await
+    Sent(NoteWanted { note }): Sent<NoteWanted>,
+) -> Answer {
+    turn(app, caller, &name, note, Act::Reset).await
 }
 
 #[derive(Clone, Copy)]
@@ -131,15 +123,7 @@ enum Act {
 }
 
 /// Turns a breaker by hand, and shows its dependency afterwards.
-async fn turn(
-    app: App,
-    caller: Caller,
-    name: &str,
-    headers: &HeaderMap,
-    body: Body,
-    act: Act,
-) -> Result<Response, ApiError> {
-    let note = letters::note(&app, headers, body).await?;
+async fn turn(app: App, caller: Caller, name: &str, note: Option<String>, act: Act) -> Answer {
     let name = guarded(&app.node.book(), name)?;
     to_its_end(async move {
         match act {
@@ -166,7 +150,7 @@ fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
     Ok(name.clone())
 }
 
-async fn as_it_is_now(app: &App, caller: &Caller, name: &DependencyName) -> Result<Response, ApiError> {
+async fn as_it_is_now(app: &App, caller: &Caller, name: &DependencyName) -> Answer {
     let (snapshot, book) = (app.snapshot().await?, app.node.book());
     let all = declared(&book);
     // Another book may have come meanwhile.
@@ -174,7 +158,7 @@ async fn as_it_is_now(app: &App, caller: &Caller, name: &DependencyName) -> Resu
         ApiError::new(Code::DependencyNotFound, format!("the rule book has `{name}` no more"))
     })?;
     let shown = shown(&book, &snapshot, &app.node.turns(), name, declared);
-    Ok(Addresses::for_caller(caller, &book).json(StatusCode::OK, &shown))
+    Addresses::for_caller(caller, &book).ok(&shown)
 }
 
 fn shown(
@@ -194,10 +178,7 @@ fn shown(
         kind: declared.kind.to_string(),
         state,
         since: latest.or_else(|| view?.not_closed_since).filter(|_| state != BreakerState::None),
-        opens_until: view.and_then(|view| match view.breaker {
-            Breaker::Open { until } => Some(until),
-            Breaker::Closed { .. } | Breaker::HalfOpen { .. } => None,
-        }),
+        opens_until: view.and_then(|view| view.breaker.open_until()),
         failures: view.map_or(0, |view| view.failures),
         settings: declared.settings.as_ref().map_or_else(|| "no breaker".to_owned(), settings_in_words),
         tripped_by_hand: matches!(state, BreakerState::Open | BreakerState::HalfOpen)

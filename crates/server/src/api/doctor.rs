@@ -6,28 +6,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_lab::doctor::examine;
+use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::addresses::Addresses;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::openapi::Keys;
+use super::request::Query;
 use super::shape::doctor::DoctorReport;
-use super::shape::wanted::DoctorKeys;
 use super::{App, to_its_end};
 use crate::doctor::gather::{self, Deliveries};
 use crate::doctor::report::report;
-use crate::letters::fields::Fields;
 
 /// How long a report serves those who ask the same.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 /// Reports that are kept: one for each service that was asked for lately.
 const KEPT_MAX: usize = 16;
+
+/// Whom the doctor looks at.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct DoctorKeys {
+    /// Only this service and its channels.
+    #[schema(min_length = 1)]
+    service: Option<String>,
+}
 
 /// What ails, the worst first, with what shows it and the change to make.
 ///
@@ -39,20 +45,17 @@ const KEPT_MAX: usize = 16;
     responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = DoctorReport))
 )]
 pub(super) async fn doctor(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let service = fields.text("service")?;
-    fields.finish()?;
+    Query(DoctorKeys { service }): Query<DoctorKeys>,
+) -> Answer {
     let addresses = Addresses::for_caller(&caller, &app.node.book());
     // Whoever does not wait for it leaves a report to the next who asks.
     let report = to_its_end(async move {
         let question = Question { service: service.clone(), book: app.node.book().hash() };
         app.reports.of(question, examined(&app, service)).await
     });
-    Ok(addresses.json(StatusCode::OK, &*report.await?))
+    addresses.ok(&*report.await?)
 }
 
 async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, ApiError> {
@@ -123,6 +126,7 @@ impl Reports {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use axum::http::StatusCode;
     use axum::response::IntoResponse;
     use redrive_lab::doctor::Examined;
 

@@ -83,8 +83,8 @@ impl Door {
             Self::Tls(certificate) => certificate,
         };
         match timeout(within, shake_hands(stream, certificate)).await {
-            Ok(Ok(Hello::Tls(stream))) => return Some(Entered::Tls(stream)),
-            Ok(Ok(Hello::Plain(stream))) => {
+            Ok(Ok(Entered::Tls(stream))) => return Some(Entered::Tls(stream)),
+            Ok(Ok(Entered::Plain(stream))) => {
                 tracing::debug!("a connection spoke no TLS");
                 // Whoever is gone by then has no use for it.
                 let _ = timeout(TURN_AWAY_TIME, turn_away(stream)).await;
@@ -96,25 +96,19 @@ impl Door {
     }
 }
 
-/// What somebody begins with.
-enum Hello {
-    Tls(Box<TlsStream<TcpStream>>),
-    Plain(TcpStream),
-}
-
 /// How long somebody who speaks no TLS is listened to, so that the answer arrives.
 const TURN_AWAY_TIME: Duration = Duration::from_secs(1);
 /// As much of it is read.
 const TURN_AWAY_BYTES_MAX: u64 = 64 * 1024;
 
-async fn shake_hands(stream: TcpStream, certificate: &Certificate) -> std::io::Result<Hello> {
+async fn shake_hands(stream: TcpStream, certificate: &Certificate) -> std::io::Result<Entered> {
     // A request begins with a method, and a handshake with a byte that is no letter.
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
-        return Ok(Hello::Plain(stream));
+        return Ok(Entered::Plain(stream));
     }
     let stream = TlsAcceptor::from(certificate.current()).accept(stream).await?;
-    Ok(Hello::Tls(Box::new(stream)))
+    Ok(Entered::Tls(Box::new(stream)))
 }
 
 /// Tells whoever asks by plain HTTP how to ask.

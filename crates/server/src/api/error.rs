@@ -16,6 +16,9 @@ use serde_json::{Map, Value};
 use super::code::Code;
 use super::shape::{ErrorBody, ErrorShown};
 
+/// What a request comes to.
+pub(super) type Answer = Result<Response, ApiError>;
+
 /// An answer that is no success.
 #[derive(Debug)]
 pub(crate) struct ApiError(Box<Told>);

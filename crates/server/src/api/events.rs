@@ -1,7 +1,7 @@
 //! Takes events in: CloudEvents in three forms, and any JSON under a type.
 
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive_core::event::attribute::{
@@ -13,7 +13,7 @@ use redrive_core::trace::Context;
 use redrive_node::store::{Seen, Taken};
 
 use super::body::Held;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
 use super::shape::wanted::{self, CloudEvent, CloudEvents};
 use super::shape::{Accepted, AcceptedBatch};
@@ -34,12 +34,7 @@ use super::{App, CORRELATION_ID, body};
         (status = 200, description = "it came before with the same content, and is not delivered again", body = wanted::Taken),
     )
 )]
-pub(super) async fn accept(
-    State(app): State<App>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn accept(app: App, caller: Caller, headers: HeaderMap, body: Body) -> Answer {
     let body = read(&app, &headers, body).await?;
     match parse(Incoming { headers: &Headers(&headers), body: &body })? {
         Parsed::One(event) => one(&app, &caller, tied(*event, &headers)).await,
@@ -71,13 +66,13 @@ pub(super) async fn accept(
     )
 )]
 pub(super) async fn accept_easy(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(event_type): Named,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, ApiError> {
+) -> Answer {
     let body = read(&app, &headers, body).await?;
     let text = |name: &'static str| match headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()))
     {
@@ -150,7 +145,7 @@ fn check_source(caller: &Caller, event: &Event) -> Result<(), ApiError> {
     caller.check_source(source)
 }
 
-async fn one(app: &App, caller: &Caller, event: Event) -> Result<Response, ApiError> {
+async fn one(app: &App, caller: &Caller, event: Event) -> Answer {
     check_source(caller, &event)?;
     let id = event.id.to_string();
     let taken = app.node.submit(vec![event]).await.map_err(ApiError::of_event)?;
@@ -159,7 +154,7 @@ async fn one(app: &App, caller: &Caller, event: Event) -> Result<Response, ApiEr
     Ok(json(status, &accepted))
 }
 
-async fn batch(app: &App, caller: &Caller, events: Vec<Event>) -> Result<Response, ApiError> {
+async fn batch(app: &App, caller: &Caller, events: Vec<Event>) -> Answer {
     for event in &events {
         check_source(caller, event)?;
     }
@@ -178,6 +173,11 @@ fn accepted(id: String, taken: Taken) -> Accepted {
         duplicate: taken.seen == Seen::Again,
         deliveries: taken.deliveries,
     }
+}
+
+/// A good answer.
+pub(super) fn ok(value: &impl serde::Serialize) -> Answer {
+    Ok(json(StatusCode::OK, value))
 }
 
 pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {

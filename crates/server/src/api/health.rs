@@ -10,9 +10,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::extract::Extension;
+use axum::http::HeaderMap;
 use redrive_core::alerts::OWN_SERVICE;
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
@@ -21,7 +20,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::{self, Peer};
 use super::shape::Status;
 use super::shape::health::{Degraded, Readiness};
@@ -44,9 +43,9 @@ pub(crate) struct Memo(Mutex<Option<(Instant, Arc<Vec<Trouble>>)>>);
     get, path = "/healthz", operation_id = "health", tag = "operating",
     responses((status = 200, description = "it does", body = wanted::Health))
 )]
-pub(super) async fn live(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn live(app: App) -> Answer {
     match tokio::time::timeout(LIVE_WITHIN, app.node.snapshot()).await {
-        Ok(Some(_)) => Ok(events::json(StatusCode::OK, &json!({ "status": "ok" }))),
+        Ok(Some(_)) => events::ok(&json!({ "status": "ok" })),
         Ok(None) => Err(ApiError::unavailable("the server is shutting down")),
         Err(_) => Err(ApiError::unavailable("the engine does not answer")),
     }
@@ -59,11 +58,7 @@ pub(super) async fn live(State(app): State<App>) -> Result<Response, ApiError> {
     get, path = "/readyz", operation_id = "ready", tag = "operating",
     responses((status = 200, description = "it does", body = Readiness))
 )]
-pub(super) async fn ready(
-    State(app): State<App>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+pub(super) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> Answer {
     let peer = peer.map(|Extension(peer)| peer);
     let reads_all = identity::reads_all(&app, &headers, peer.as_ref()).await?;
     let names = if reads_all { Names::Told } else { Names::Counted };
@@ -80,7 +75,7 @@ pub(super) async fn ready(
     troubles.extend(looked(&app).await.iter().cloned());
     let status = if troubles.is_empty() { "ready" } else { "degraded" };
     let readiness = Readiness { status: status.to_owned(), degraded: shown(&troubles, names) };
-    Ok(events::json(StatusCode::OK, &readiness))
+    events::ok(&readiness)
 }
 
 /// All that is wrong with a server that is as this status says, with names.
@@ -154,51 +149,28 @@ enum Kind {
 
 impl Kind {
     /// Its name for machines, what is said of one, and of several.
+    #[rustfmt::skip]
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Stopping => ("stopping", "the server is shutting down", ""),
-            Self::StoreFailing => ("store-failing", "the store takes no writes", ""),
-            Self::DiskShort => ("disk-short", "the disk is nearly full", ""),
-            Self::StoreSlow => ("store-slow", "the store is slow", ""),
-            Self::StoreUnread => ("store-unread", "the store cannot be read", ""),
-            Self::BookRefused => ("book-refused", "a rule book was refused, and the old one holds", ""),
-            Self::Stranded => ("stranded", "deliveries are unknown to the engine", ""),
-            Self::BreakerOpen => ("breaker-open", "a breaker is open", "breakers are open"),
-            Self::ServicePaused => ("service-paused", "a service is paused", "services are paused"),
-            Self::ServiceRemoved => (
-                "service-removed",
-                "deliveries wait for a service that the rule book has no more",
-                "services that the rule book has no more have deliveries waiting",
-            ),
-            Self::RuleRemoved => (
-                "rule-removed",
-                "deliveries wait that no row of their service takes any more",
-                "services have deliveries waiting that no row takes any more",
-            ),
-            Self::SecretStale => (
-                "secret-stale",
-                "a secret cannot be fetched, and the last value serves",
-                "secrets cannot be fetched, and their last values serve",
-            ),
-            Self::SecretGone => ("secret-gone", "a secret has no value", "secrets have no value"),
-            Self::IssuerStale => {
-                ("issuer-stale", "the issuer's keys cannot be fetched, and the last ones serve", "")
-            }
-            Self::IssuerGone => {
-                ("issuer-gone", "the issuer's keys cannot be had, and tokens are refused", "")
-            }
-            Self::ArchiveWaiting => {
-                ("archive-waiting", "the archive takes nothing, and events wait for it", "")
-            }
-            Self::ArchiveOpen => {
-                ("archive-open", "the archive's breaker is open, and events are left out of it", "")
-            }
+            Self::Stopping        => ("stopping", "the server is shutting down", ""),
+            Self::StoreFailing    => ("store-failing", "the store takes no writes", ""),
+            Self::DiskShort       => ("disk-short", "the disk is nearly full", ""),
+            Self::StoreSlow       => ("store-slow", "the store is slow", ""),
+            Self::StoreUnread     => ("store-unread", "the store cannot be read", ""),
+            Self::BookRefused     => ("book-refused", "a rule book was refused, and the old one holds", ""),
+            Self::Stranded        => ("stranded", "deliveries are unknown to the engine", ""),
+            Self::BreakerOpen     => ("breaker-open", "a breaker is open", "breakers are open"),
+            Self::ServicePaused   => ("service-paused", "a service is paused", "services are paused"),
+            Self::ServiceRemoved  => ("service-removed", "deliveries wait for a service that the rule book has no more", "services that the rule book has no more have deliveries waiting"),
+            Self::RuleRemoved     => ("rule-removed", "deliveries wait that no row of their service takes any more", "services have deliveries waiting that no row takes any more"),
+            Self::SecretStale     => ("secret-stale", "a secret cannot be fetched, and the last value serves", "secrets cannot be fetched, and their last values serve"),
+            Self::SecretGone      => ("secret-gone", "a secret has no value", "secrets have no value"),
+            Self::IssuerStale     => ("issuer-stale", "the issuer's keys cannot be fetched, and the last ones serve", ""),
+            Self::IssuerGone      => ("issuer-gone", "the issuer's keys cannot be had, and tokens are refused", ""),
+            Self::ArchiveWaiting  => ("archive-waiting", "the archive takes nothing, and events wait for it", ""),
+            Self::ArchiveOpen     => ("archive-open", "the archive's breaker is open, and events are left out of it", ""),
             Self::ScheduleWaiting => ("schedule-waiting", "a schedule cannot emit", "schedules cannot emit"),
-            Self::ReceiverDead => (
-                "receiver-dead",
-                "a receiver could not be told of alerts",
-                "receivers could not be told of alerts",
-            ),
+            Self::ReceiverDead    => ("receiver-dead", "a receiver could not be told of alerts", "receivers could not be told of alerts"),
         }
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -105,7 +105,8 @@ impl Webhooks {
 
     /// How the calls of each source were answered.
     pub(super) fn status(&self) -> Vec<SourceStatus> {
-        self.hooks.counts().into_iter().map(|(name, counts)| SourceStatus::of_webhook(name, counts)).collect()
+        let status = |(name, counts)| SourceStatus { name, kind: "webhook".to_owned(), counts };
+        self.hooks.counts().into_iter().map(status).collect()
     }
 }
 
@@ -131,7 +132,7 @@ pub(super) fn is_call(method: &Method, uri: &Uri) -> bool {
     )
 )]
 pub(super) async fn take(
-    State(app): State<App>,
+    app: App,
     Extension(peer): Extension<Peer>,
     Named(source): Named,
     headers: HeaderMap,

@@ -3,33 +3,52 @@
 //! Invariants: a key is told once, in the answer to whoever had it made; and what is durable of a key holds at
 //! the door too, whether or not anybody waited for it.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::http::{HeaderValue, StatusCode, header};
 use redrive_core::access::{Role, Scope};
 use redrive_core::text::{parse_duration, parse_rate};
 use redrive_node::runtime::KeyError;
 use redrive_node::store::door::{Deed, KeyRecord};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
+use super::request::{NoteWanted, Sent, read};
 use super::shape::keys::{KeyEnded, KeyMade, KeyShown, KeysFound};
-use super::shape::wanted::{KeyWanted, NoteWanted};
-use super::{App, events, letters, to_its_end};
+use super::{App, events, to_its_end};
 use crate::keys::{self, KeyWish, Made, Unmade};
-use crate::letters::fields::{Fields, WrongField};
+
+/// A key to make.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct KeyWanted {
+    /// Whose it is.
+    #[schema(min_length = 1)]
+    name: String,
+    /// `viewer`, `operator`, `admin` or `ingest`; the first key must be `admin`.
+    #[schema(value_type = String, pattern = "^(viewer|operator|admin|ingest)$")]
+    role: Role,
+    /// Only events of these sources.
+    sources: Option<Vec<String>>,
+    /// Only these services.
+    services: Option<Vec<String>>,
+    /// How many requests it may make, such as `100/s`.
+    #[schema(pattern = "^[1-9][0-9]{0,3}/(s|m|h)$")]
+    rate: Option<String>,
+    /// After how long it ends, such as `90d`.
+    #[schema(pattern = "^[1-9][0-9]{0,3}(ms|s|m|h|d)$")]
+    expires: Option<String>,
+}
 
 /// Keys, the oldest first, without what makes them keys.
 #[utoipa::path(
     get, path = "/v1/keys", operation_id = "keys", tag = "operating",
     responses((status = 200, description = "all of them", body = KeysFound))
 )]
-pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn list(app: App) -> Answer {
     let records = app.node.keys().await?;
     let keys = records.iter().map(|record| shown(&app, record)).collect();
-    Ok(events::json(StatusCode::OK, &KeysFound { keys }))
+    events::ok(&KeysFound { keys })
 }
 
 fn shown(app: &App, record: &KeyRecord) -> KeyShown {
@@ -42,16 +61,15 @@ fn shown(app: &App, record: &KeyRecord) -> KeyShown {
     request_body = KeyWanted,
     responses((status = 201, description = "the key itself, which is told only now", body = KeyMade))
 )]
-pub(super) async fn create(
-    State(app): State<App>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let body = events::read(&app, &headers, body).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let wish = wish(&mut fields)?;
-    fields.finish()?;
+pub(super) async fn create(app: App, caller: Caller, Sent(wanted): Sent<KeyWanted>) -> Answer {
+    let KeyWanted { name, role, sources, services, rate, expires } = wanted;
+    let wish = KeyWish {
+        name,
+        role,
+        scope: Scope { sources: sources.unwrap_or_default(), services: services.unwrap_or_default() },
+        rate: read("rate", rate.as_deref(), parse_rate)?,
+        lives: read("expires", expires.as_deref(), parse_duration)?,
+    };
     if !app.access.is_on() && wish.role != Role::Admin {
         return Err(ApiError::invalid("role", keys::FIRST_IS_ADMIN));
     }
@@ -72,24 +90,6 @@ async fn make(app: App, caller: Caller, wish: KeyWish) -> Result<KeyMade, ApiErr
     Ok(KeyMade { key: text, shown: shown(&app, &record) })
 }
 
-fn wish(fields: &mut Fields) -> Result<KeyWish, WrongField> {
-    let missing = |field: &str| WrongField::new(field, "is missing");
-    let role = fields.read("role", |word| {
-        let known: Vec<&str> = Role::ALL.into_iter().map(Role::as_str).collect();
-        Role::from_word(word).ok_or_else(|| format!("it is none of {}", known.join(", ")))
-    })?;
-    Ok(KeyWish {
-        name: fields.text("name")?.ok_or_else(|| missing("name"))?,
-        role: role.ok_or_else(|| missing("role"))?,
-        scope: Scope {
-            sources: fields.texts("sources")?.unwrap_or_default(),
-            services: fields.texts("services")?.unwrap_or_default(),
-        },
-        rate: fields.read("rate", parse_rate)?,
-        lives: fields.read("expires", parse_duration)?,
-    })
-}
-
 fn unmade(why: &Unmade) -> ApiError {
     let field = match why {
         Unmade::Name => "name",
@@ -108,15 +108,13 @@ fn unmade(why: &Unmade) -> ApiError {
     responses((status = 200, description = "the key as it is now", body = KeyEnded))
 )]
 pub(super) async fn revoke(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(id): Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let note = letters::note(&app, &headers, body).await?;
+    Sent(NoteWanted { note }): Sent<NoteWanted>,
+) -> Answer {
     let ended = to_its_end(end(app, caller, id, note)).await?;
-    Ok(events::json(StatusCode::OK, &ended))
+    events::ok(&ended)
 }
 
 async fn end(app: App, caller: Caller, id: String, note: Option<String>) -> Result<KeyEnded, ApiError> {

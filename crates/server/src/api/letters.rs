@@ -1,7 +1,6 @@
 //! Dead letters one by one: lists, envelopes, and what may be done to a single one.
 
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -20,36 +19,42 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::App;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
 use super::openapi::Keys;
+use super::request::{Before, NoteWanted, Page, Query, Sent, note, read};
 use super::shape::letters::{
     AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, LettersFound, Skipped,
 };
-use super::shape::wanted::{FilterKeys, LetterWritten, NoteWanted, NumberedPageKeys, PageKeys};
+use super::shape::wanted::LetterWritten;
 use super::{events, refusal};
-use crate::letters::fields::{Fields, check_note};
+use crate::letters::filter::FilterKeys;
 use crate::letters::find::{self, Found};
-use crate::letters::{GROUPS_MAX, LIST_DEFAULT, LIST_MAX, filter, view};
+use crate::letters::{GROUPS_MAX, filter, view};
 
 /// Sessions in one answer, those held for longest first.
 const SESSIONS_MAX: usize = 1_000;
 /// What an edit may say beside the data.
 const EDIT_BYTES_BESIDE: usize = 64 << 10;
 
-/// How many rows are wanted.
-pub(super) fn limit(fields: &mut Fields) -> Result<usize, ApiError> {
-    let limit = fields.number("limit")?.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX))
+/// Where a list of letters goes on.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct CursorKeys {
+    /// the `next` of an earlier answer
+    #[schema(pattern = "^[0-9a-f]{1,16}$")]
+    before: Option<String>,
+}
+
+/// How a letter is written.
+#[derive(Deserialize)]
+pub(super) struct FormKeys {
+    pub(super) form: Option<Form>,
 }
 
 /// Dead letters, the latest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
-    params(
-        Keys<FilterKeys>, Keys<PageKeys>,
-        ("before" = Option<String>, Query, description = "the `next` of an earlier answer", pattern = "^[0-9a-f]{1,16}$"),
-    ),
+    params(Keys<FilterKeys>, Keys<Page>, Keys<CursorKeys>),
     responses((
         status = 200, description = "a part of them; one may be short and still not be the last", body = LettersFound,
         links(
@@ -60,19 +65,16 @@ pub(super) fn limit(fields: &mut Fields) -> Result<usize, ApiError> {
     ))
 )]
 pub(super) async fn list(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let filter = filter::take(&mut fields, app.node.now())?;
-    let before = fields.read("before", filter::read_cursor)?;
-    let rows_max = limit(&mut fields)?;
-    fields.finish()?;
+    Query((filter, page, cursor)): Query<(FilterKeys, Page, CursorKeys)>,
+) -> Answer {
+    let filter = filter.filter(app.node.now())?;
+    let before = read("before", cursor.before.as_deref(), filter::read_cursor)?;
     caller.check_list(filter.service.as_deref())?;
-    let query = LetterQuery { filter, before, rows_max };
+    let query = LetterQuery { filter, before, rows_max: page.rows_max() };
     let page = app.node.read(move |reader| reader.letters(&query)).await?;
-    Ok(events::json(StatusCode::OK, &view::letters(&page)))
+    events::ok(&view::letters(&page))
 }
 
 /// The causes that dead letters have in common, the most frequent first.
@@ -81,18 +83,12 @@ pub(super) async fn list(
     params(Keys<FilterKeys>),
     responses((status = 200, description = "500 of them at most", body = GroupsFound))
 )]
-pub(super) async fn groups(
-    State(app): State<App>,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
+pub(super) async fn groups(app: App, caller: Caller, Query(filter): Query<FilterKeys>) -> Answer {
     let now = app.node.now();
-    let filter = filter::take(&mut fields, now)?;
-    fields.finish()?;
+    let filter = filter.filter(now)?;
     caller.check_list(filter.service.as_deref())?;
     let groups = app.node.read(move |reader| reader.groups(&filter, now, GROUPS_MAX)).await?;
-    Ok(events::json(StatusCode::OK, &GroupsFound { groups: groups.iter().map(view::group).collect() }))
+    events::ok(&GroupsFound { groups: groups.iter().map(view::group).collect() })
 }
 
 /// Sessions that a dead letter holds, those held for longest first.
@@ -100,26 +96,23 @@ pub(super) async fn groups(
     get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
     responses((status = 200, description = "1,000 of them at most", body = HeldSessionsFound))
 )]
-pub(super) async fn held_sessions(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn held_sessions(app: App) -> Answer {
     let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
     let held_sessions = held.iter().map(view::held_session).collect();
-    Ok(events::json(StatusCode::OK, &HeldSessionsFound { held_sessions }))
+    events::ok(&HeldSessionsFound { held_sessions })
 }
 
 /// What was done, by hand or by rule, the latest first.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "audit", tag = "operating",
-    params(Keys<NumberedPageKeys>),
+    params(Keys<Before>, Keys<Page>),
     responses((status = 200, description = "a part of it", body = AuditFound))
 )]
-pub(super) async fn audit(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let before = fields.number("before")?;
-    let rows_max = limit(&mut fields)?;
-    fields.finish()?;
+pub(super) async fn audit(app: App, Query((Before { before }, page)): Query<(Before, Page)>) -> Answer {
+    let rows_max = page.rows_max();
     let audit = app.node.read(move |reader| reader.audit(before, rows_max)).await?;
     let next = audit.last().filter(|_| audit.len() == rows_max).map(|record| record.number.to_string());
-    Ok(events::json(StatusCode::OK, &AuditFound { audit, next }))
+    events::ok(&AuditFound { audit, next })
 }
 
 /// The letter that goes by that name, with its data and its story.
@@ -147,19 +140,14 @@ async fn find(app: &App, caller: &Caller, name: &str) -> Result<Found, ApiError>
     ))
 )]
 pub(super) async fn one(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(name): Named,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let form = fields.read("form", Form::parse)?;
-    fields.finish()?;
+    Query(FormKeys { form }): Query<FormKeys>,
+) -> Answer {
     let letter = named(&app, &caller, &name).await?;
-    let mut response = events::json(
-        StatusCode::OK,
-        &view::written(&letter, form.unwrap_or_else(|| view::form_by(&app.node.book(), &letter))),
-    );
+    let form = form.unwrap_or_else(|| view::form_by(&app.node.book(), &letter));
+    let mut response = events::json(StatusCode::OK, &view::written(&letter, form));
     // Of the names that it goes by, this one is still known once it is a letter no more.
     let own = HeaderValue::try_from(format!("/v1/dead-letters/{}", letter.delivery.id));
     response.headers_mut().insert(CONTENT_LOCATION, own.expect("an id is digits"));
@@ -174,25 +162,14 @@ pub(super) async fn one(
     responses((status = 200, description = "it is given up", body = Skipped))
 )]
 pub(super) async fn skip(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(name): Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let note = note(&app, &headers, body).await?;
+    Sent(NoteWanted { note }): Sent<NoteWanted>,
+) -> Answer {
     let letter = named(&app, &caller, &name).await?;
     let released = app.node.skip(letter.delivery.id, note, &caller.by()).await?;
-    Ok(events::json(StatusCode::OK, &Skipped { id: letter.delivery.id.to_string(), released }))
-}
-
-/// The note of a request that says nothing else.
-pub(super) async fn note(app: &App, headers: &HeaderMap, body: Body) -> Result<Option<String>, ApiError> {
-    let body = events::read(app, headers, body).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let note = fields.note()?;
-    fields.finish()?;
-    Ok(note)
+    events::ok(&Skipped { id: letter.delivery.id.to_string(), released })
 }
 
 /// What a letter is changed into: `data` or `data_base64`.
@@ -206,6 +183,7 @@ struct EditWanted {
     /// What the data are from now on.
     content_type: Option<String>,
     /// For the audit.
+    #[serde(default, deserialize_with = "note")]
     #[schema(max_length = 1000)]
     note: Option<String>,
 }
@@ -218,18 +196,17 @@ struct EditWanted {
     responses((status = 200, description = "the event that takes its place", body = Edited))
 )]
 pub(super) async fn edit(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(name): Named,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, ApiError> {
+) -> Answer {
     // Data of the largest size take more as base64, or with every quote escaped.
     let bytes_max = app.limits.body_bytes_max.saturating_mul(2).saturating_add(EDIT_BYTES_BESIDE);
     let body = events::read_up_to(&app, &headers, body, bytes_max).await?;
     let wanted: EditWanted = serde_json::from_slice(&body)
         .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
-    wanted.note.as_deref().map(check_note).transpose()?;
     let letter = match find(&app, &caller, &name).await? {
         Found::Letter(letter) => *letter,
         Found::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {

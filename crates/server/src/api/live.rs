@@ -14,9 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::State;
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use redrive_node::activity::ActivityLine;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
@@ -25,7 +24,7 @@ use tokio::time::MissedTickBehavior;
 use self::beat::{Beat, Layout};
 use super::App;
 use super::crowd::{Crowd, Member};
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::{Caller, Peer};
 use super::queries::{hears, lines};
 use super::services::Look;
@@ -114,11 +113,7 @@ impl Hub {
     get, path = "/v1/live", operation_id = "live", tag = "operating",
     responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with a `Happening`, at most 50 a second", body = String, content_type = "text/event-stream"))
 )]
-pub(super) async fn live(
-    State(app): State<App>,
-    Extension(peer): Extension<Peer>,
-    caller: Caller,
-) -> Result<Response, ApiError> {
+pub(super) async fn live(app: App, Extension(peer): Extension<Peer>, caller: Caller) -> Answer {
     let place = app.live.place(&caller, peer)?;
     let mut beats = app.live.beats.subscribe();
     // Whoever comes between two pulses is told the latest at once.

@@ -14,9 +14,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::header;
+use axum::response::IntoResponse;
 use redrive_core::engine::QueueName;
 use redrive_core::figures::{QueueFigures, Tally};
 use redrive_core::policy::category::Category;
@@ -27,7 +26,7 @@ use redrive_node::store::{Oldest, QueueCounts};
 pub(crate) use self::gather::Metrics;
 use self::gather::{Gathered, Stock};
 use super::dependencies::quantile_ms;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::shape::metrics::{
     CountsShown, DependencyMetrics, EngineShown, MetricsShown, MetricsState, OldestOfService, ServiceCounts,
     ServiceMetrics,
@@ -42,13 +41,9 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
     get, path = "/metrics", operation_id = "scrape", tag = "operating",
     responses((status = 200, description = "the families of `docs/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
 )]
-pub(super) async fn scrape(State(app): State<App>) -> Result<Response, ApiError> {
-    let gathered = app.metrics.gather().await;
-    if is_empty(&gathered) {
-        return Err(nothing());
-    }
-    let text = prometheus::written(&app, &gathered);
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response())
+pub(super) async fn scrape(app: App) -> Answer {
+    let text = prometheus::written(&app, &gathered(&app.metrics).await?);
+    Ok(([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response())
 }
 
 /// The figures as JSON.
@@ -56,37 +51,35 @@ pub(super) async fn scrape(State(app): State<App>) -> Result<Response, ApiError>
     get, path = "/v1/metrics", operation_id = "metrics", tag = "operating",
     responses((status = 200, description = "all of it as it is, as it was, or the parts that can be had", body = MetricsShown))
 )]
-pub(super) async fn figures(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn figures(app: App) -> Answer {
     answer(&app.metrics, app.node.now()).await
 }
 
-async fn answer(metrics: &Metrics, now: Timestamp) -> Result<Response, ApiError> {
+async fn answer(metrics: &Metrics, now: Timestamp) -> Answer {
+    events::ok(&shown(&gathered(metrics).await?, now))
+}
+
+/// At least one part.
+async fn gathered(metrics: &Metrics) -> Result<Gathered, ApiError> {
     let gathered = metrics.gather().await;
-    if is_empty(&gathered) {
-        return Err(nothing());
+    let Gathered { engine, counts, oldest } = &gathered;
+    if engine.value.is_none() && counts.value.is_none() && oldest.value.is_none() {
+        return Err(ApiError::unavailable("neither the engine nor the store can say anything at the moment"));
     }
-    Ok(events::json(StatusCode::OK, &shown(&gathered, now)))
-}
-
-fn is_empty(Gathered { engine, counts, oldest }: &Gathered) -> bool {
-    engine.value().is_none() && counts.value().is_none() && oldest.value().is_none()
-}
-
-fn nothing() -> ApiError {
-    ApiError::unavailable("neither the engine nor the store can say anything at the moment")
+    Ok(gathered)
 }
 
 fn shown(gathered: &Gathered, now: Timestamp) -> MetricsShown {
     let Gathered { engine, counts, oldest } = gathered;
     #[rustfmt::skip]
     let parts = [
-        ("engine", engine.age(), engine.trouble()),
-        ("counts", counts.age(), counts.trouble()),
-        ("oldest", oldest.age(), oldest.trouble()),
+        ("engine", engine.age, &engine.trouble),
+        ("counts", counts.age, &counts.trouble),
+        ("oldest", oldest.age, &oldest.trouble),
     ];
     let missing = parts.iter().filter(|(_, age, _)| age.is_none()).map(|(name, ..)| (*name).to_owned());
     let missing: Vec<String> = missing.collect();
-    let trouble = parts.iter().filter_map(|(name, _, why)| Some(((*name).to_owned(), (*why)?.to_owned())));
+    let trouble = parts.iter().filter_map(|(name, _, why)| Some(((*name).to_owned(), Option::clone(why)?)));
     let trouble: BTreeMap<String, String> = trouble.collect();
     let age = parts.iter().filter_map(|(_, age, _)| *age).max().unwrap_or_default();
     let state = match (missing.is_empty(), trouble.is_empty()) {
@@ -100,9 +93,9 @@ fn shown(gathered: &Gathered, now: Timestamp) -> MetricsShown {
         age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         missing,
         trouble,
-        engine: engine.value().map(engine_shown),
-        counts: counts.value().map(counts_shown),
-        oldest: oldest.value().map(|queues| queues.iter().map(oldest_shown).collect()),
+        engine: engine.value.as_deref().map(engine_shown),
+        counts: counts.value.as_deref().map(counts_shown),
+        oldest: oldest.value.as_deref().map(|queues| queues.iter().map(oldest_shown).collect()),
     }
 }
 
@@ -123,7 +116,7 @@ fn engine_shown(snapshot: &Snapshot) -> EngineShown {
         let counted = figures.dependencies.get(&view.name).cloned().unwrap_or_default();
         DependencyMetrics {
             name: view.name.to_string(),
-            state: prometheus::state_of(view.breaker).to_owned(),
+            state: view.breaker.phase().as_str().to_owned(),
             in_flight: view.in_flight,
             trips: counted.trips,
             attempts: counted.tally.attempts,
@@ -160,7 +153,7 @@ fn by_category(tally: &Tally) -> BTreeMap<String, u64> {
 }
 
 fn service_shown(name: &QueueName, queue: &QueueFigures) -> ServiceMetrics {
-    let tally = prometheus::sum(queue);
+    let tally = queue.total();
     ServiceMetrics {
         service: name.service.to_string(),
         channel: name.channel.as_ref().map(ToString::to_string),

@@ -312,7 +312,7 @@ fn inline(value: &mut Value, scalars: &Map<String, Value>) {
 
 /// Says what types cannot.
 fn refine(document: &mut Value) {
-    for name in ["PurgeWanted", "ReplayWanted"] {
+    for name in ["MoveRemovedWanted", "PurgeWanted", "ReplayWanted"] {
         let whole = merged(document, name);
         document["components"]["schemas"][name] = whole;
     }
@@ -351,6 +351,9 @@ fn merged(document: &Value, name: &str) -> Value {
         let part = path.map_or(part, |path| document.pointer(path).expect("what is referred to is there"));
         for (key, value) in part["properties"].as_object().into_iter().flatten() {
             whole["properties"][key] = value.clone();
+        }
+        if let Some(required) = part.get("required") {
+            whole["required"] = required.clone();
         }
     }
     whole

@@ -1,20 +1,20 @@
 //! What an operator may do to a running server.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::header;
+use axum::response::IntoResponse;
 use redrive_core::ids::ServiceName;
+use redrive_node::runtime::Rerouted;
 use redrive_node::store::BackupProgress;
 use serde_json::json;
 
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::events;
 use super::identity::Caller;
 use super::queries::lines;
+use super::request::Sent;
 use super::shape::wanted::Nothing;
-use super::shape::{BackupStep, BackupWanted, Rerouted};
+use super::shape::{BackupStep, BackupWanted};
 use super::{App, to_its_end};
 
 /// Nothing of a service starts from now on; what waits stays.
@@ -23,14 +23,10 @@ use super::{App, to_its_end};
     params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
     responses((status = 200, description = "it is so", body = Nothing))
 )]
-pub(super) async fn pause(
-    State(app): State<App>,
-    caller: Caller,
-    Named(service): Named,
-) -> Result<Response, ApiError> {
+pub(super) async fn pause(app: App, caller: Caller, Named(service): Named) -> Answer {
     caller.check_service(&service)?;
     app.node.pause(known(&app, &caller, &service).await?, &caller.by()).await?;
-    Ok(events::json(StatusCode::OK, &json!({})))
+    events::ok(&json!({}))
 }
 
 /// A service that was paused goes on.
@@ -39,14 +35,10 @@ pub(super) async fn pause(
     params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
     responses((status = 200, description = "it is so", body = Nothing))
 )]
-pub(super) async fn resume(
-    State(app): State<App>,
-    caller: Caller,
-    Named(service): Named,
-) -> Result<Response, ApiError> {
+pub(super) async fn resume(app: App, caller: Caller, Named(service): Named) -> Answer {
     caller.check_service(&service)?;
     app.node.resume(known(&app, &caller, &service).await?, &caller.by()).await?;
-    Ok(events::json(StatusCode::OK, &json!({})))
+    events::ok(&json!({}))
 }
 
 /// A service of the book, or one that still has deliveries.
@@ -55,8 +47,7 @@ async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, Ap
     if let Some(service) = book.service(name) {
         return Ok(service.name.clone());
     }
-    let snapshot =
-        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
+    let snapshot = app.snapshot().await?;
     let gone =
         snapshot.queues.iter().map(|queue| &queue.name.service).find(|service| service.as_str() == name);
     gone.cloned().ok_or_else(|| {
@@ -72,9 +63,9 @@ async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, Ap
     post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
     responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
 )]
-pub(super) async fn route_unrouted(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn route_unrouted(app: App, caller: Caller) -> Answer {
     let rerouted = to_its_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;
-    Ok(events::json(StatusCode::OK, &Rerouted { seen: rerouted.seen, routed: rerouted.routed }))
+    events::ok(&rerouted)
 }
 
 /// Copies the store to a folder of the server's machine.
@@ -83,15 +74,7 @@ pub(super) async fn route_unrouted(State(app): State<App>, caller: Caller) -> Re
     request_body = BackupWanted,
     responses((status = 200, description = "one line of JSON for each step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
 )]
-pub(super) async fn back_up(
-    State(app): State<App>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let body = events::read(&app, &headers, body).await?;
-    let wanted: BackupWanted = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::invalid("body", format!("is not {{\"folder\": \"…\"}}: {error}")))?;
+pub(super) async fn back_up(app: App, caller: Caller, Sent(wanted): Sent<BackupWanted>) -> Answer {
     let folder = std::path::PathBuf::from(&wanted.folder);
     if !folder.is_absolute() {
         return Err(ApiError::invalid("folder", "must be an absolute path"));

@@ -11,12 +11,12 @@ use std::sync::LazyLock;
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 
 use super::code::Code;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -110,16 +110,16 @@ const RULES: [(HeaderName, &str); 8] = [
 ];
 
 /// The page.
-pub(super) async fn first(asked: HeaderMap) -> Result<Response, ApiError> {
+pub(super) async fn first(asked: HeaderMap) -> Answer {
     serve(FIRST, &asked)
 }
 
 /// A file of the page.
-pub(super) async fn file(Path(name): Path<String>, asked: HeaderMap) -> Result<Response, ApiError> {
+pub(super) async fn file(Path(name): Path<String>, asked: HeaderMap) -> Answer {
     serve(&name, &asked)
 }
 
-fn serve(name: &str, asked: &HeaderMap) -> Result<Response, ApiError> {
+fn serve(name: &str, asked: &HeaderMap) -> Answer {
     let at = FILES.iter().position(|(known, ..)| *known == name);
     let at = at.ok_or_else(|| ApiError::new(Code::PathNotFound, "the page has no such file"))?;
     let (_, kind, content) = FILES[at];

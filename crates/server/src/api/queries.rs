@@ -7,36 +7,36 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::header;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use redrive_core::book::own_book::is_own;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive_node::activity::ActivityLine;
-use redrive_node::runtime::Node;
+use redrive_node::runtime::{Node, stranded};
 use redrive_node::store::{EventKey, Filter, StateName};
+use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::addresses::Addresses;
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::{Caller, Peer};
 use super::live::Place;
 use super::openapi::Keys;
+use super::request::{Page, Query, read};
 use super::services::{Judgement, Look, judge};
-use super::shape::wanted::{DeliveryKeys, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, ServiceStatus, Status};
 use super::views::{
     ailing_shown, archive_shown, delivery_shown, event_shown, part_of, status_shown, with_letters, with_lines,
 };
 use super::waits::Waits;
-use super::{App, alerts, events, health, letters};
-use crate::letters::fields::Fields;
+use super::{App, alerts, events, health};
 
 /// Deliveries that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
@@ -52,11 +52,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     params(("name" = String, Path, description = "the id or the receipt")),
     responses((status = 200, description = "several sources may have used one id", body = EventsFound))
 )]
-pub(super) async fn event(
-    State(app): State<App>,
-    caller: Caller,
-    Named(name): Named,
-) -> Result<Response, ApiError> {
+pub(super) async fn event(app: App, caller: Caller, Named(name): Named) -> Answer {
     let mut found = Vec::new();
     if let Some(receipt) = Receipt::parse(&name) {
         found = app.node.read(move |reader| reader.events(&EventKey::Receipt(receipt))).await?;
@@ -76,7 +72,7 @@ pub(super) async fn event(
     }
     let waits = Waits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
     let events = found.iter().map(|view| event_shown(view, &waits)).collect();
-    Ok(events::json(StatusCode::OK, &EventsFound { events }))
+    events::ok(&EventsFound { events })
 }
 
 /// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
@@ -85,11 +81,7 @@ pub(super) async fn event(
     params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
     responses((status = 200, description = "the delivery", body = DeliveryShown))
 )]
-pub(super) async fn delivery(
-    State(app): State<App>,
-    caller: Caller,
-    Named(name): Named,
-) -> Result<Response, ApiError> {
+pub(super) async fn delivery(app: App, caller: Caller, Named(name): Named) -> Answer {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
         let message = format!(
@@ -112,7 +104,7 @@ pub(super) async fn delivery(
         [view] => {
             let waits = Waits::of(&app.node, [view]).await;
             let shown = with_lines(&app.node, &caller, delivery_shown(view, &waits)).await?;
-            Ok(events::json(StatusCode::OK, &shown))
+            events::ok(&shown)
         }
         several => {
             let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
@@ -122,30 +114,52 @@ pub(super) async fn delivery(
     }
 }
 
+/// Which deliveries are meant.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct DeliveryKeys {
+    /// The service with its channels, or `service/channel`.
+    #[schema(min_length = 1)]
+    service: Option<String>,
+    #[schema(inline)]
+    state: Option<StateName>,
+    /// The event's type, or a pattern such as `orders.*`.
+    #[serde(rename = "type")]
+    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
+    event_type: Option<String>,
+    #[schema(min_length = 1)]
+    session: Option<String>,
+    /// The correlation id.
+    #[schema(min_length = 1)]
+    correlation: Option<String>,
+    /// The `next` of an earlier answer.
+    #[schema(pattern = "^[0-9a-fA-F]{32}$")]
+    before: Option<String>,
+}
+
 /// Deliveries, the latest first.
 #[utoipa::path(
     get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
-    params(Keys<DeliveryKeys>, Keys<PageKeys>),
+    params(Keys<DeliveryKeys>, Keys<Page>),
     responses((
         status = 200, description = "a part of them", body = DeliveriesFound,
         links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
     ))
 )]
 pub(super) async fn list(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let service = fields.text("service")?;
-    caller.check_list(service.as_deref().map(service_of))?;
-    let state = fields.read("state", state_of)?;
-    let event_type = fields.read("type", EventPattern::parse)?;
-    let (session, correlation_id) = (fields.text("session")?, fields.text("correlation")?);
-    let before = fields.read("before", place_of)?;
-    let rows_max = letters::limit(&mut fields)?;
-    fields.finish()?;
-    let filter = Filter { service, state, event_type, session, correlation_id, before, rows_max };
+    Query((keys, page)): Query<(DeliveryKeys, Page)>,
+) -> Answer {
+    caller.check_list(keys.service.as_deref().map(service_of))?;
+    let filter = Filter {
+        event_type: read("type", keys.event_type.as_deref(), EventPattern::parse)?,
+        before: read("before", keys.before.as_deref(), place_of)?,
+        service: keys.service,
+        state: keys.state,
+        session: keys.session,
+        correlation_id: keys.correlation,
+        rows_max: page.rows_max(),
+    };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let waits = Waits::of(&app.node, &found.deliveries).await;
     let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &waits)).collect();
@@ -153,7 +167,7 @@ pub(super) async fn list(
     let last = found.deliveries.last().map(|view| view.id);
     let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
     let next = found.next.map(place);
-    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next, looked_at: found.looked_at }))
+    events::ok(&DeliveriesFound { deliveries, next, looked_at: found.looked_at })
 }
 
 /// The service of `service/channel`.
@@ -165,23 +179,12 @@ fn place_of(before: &str) -> Result<Seq, &'static str> {
     DeliveryId::parse(before).map(DeliveryId::seq).ok_or("it is no delivery's id")
 }
 
-fn state_of(word: &str) -> Result<StateName, &'static str> {
-    match word {
-        "pending" => Ok(StateName::Ready),
-        "retrying" => Ok(StateName::Due),
-        "behind" => Ok(StateName::Behind),
-        "delivered" => Ok(StateName::Delivered),
-        "dead" => Ok(StateName::Dead),
-        _ => Err("it is none of pending, retrying, behind, delivered, dead"),
-    }
-}
-
 /// How the server is, or the services that the key is bound to.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "status", tag = "operating",
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
-pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn status(app: App, caller: Caller) -> Answer {
     let status = with_letters(&app.node, &caller, looked(&app).await?).await?;
     let status = with_health(&Look::of(&app).await?, status);
     let shown = match caller.services() {
@@ -192,7 +195,7 @@ pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Res
         // What is of the whole server is not told to a key for a part of it.
         Some(services) => part_of(status, services, &app.node.book()),
     };
-    Ok(Addresses::for_caller(&caller, &app.node.book()).json(StatusCode::OK, &shown))
+    Addresses::for_caller(&caller, &app.node.book()).ok(&shown)
 }
 
 /// Adds how each service is, in the words of the list of services.
@@ -212,19 +215,9 @@ fn with_health(look: &Look, status: Status) -> Status {
 
 /// How the server is, without what dead letters and sources are up to.
 pub(super) async fn looked(app: &App) -> Result<Status, ApiError> {
-    // The store and the engine are asked one after the other, and what happens in between looks stranded for
-    // a moment. What really is stays so: it is in every look, and a look without it is right.
-    let mut status = look(app).await?;
-    for _ in 1..LOOKS_MAX {
-        if status.stranded == 0 {
-            break;
-        }
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let again = look(app).await?;
-        let stranded = status.stranded.min(again.stranded);
-        status = Status { stranded, ..again };
-    }
+    let (status, stranded) = until_nothing_is_stranded(|| look(app)).await?;
     Ok(Status {
+        stranded,
         archive: app.archivist.status(app.node.now()).map(archive_shown),
         secrets: app.hooks.ailing_secrets().await.into_iter().map(ailing_shown).collect(),
         issuer: app.access.ailing_issuer().await.map(ailing_shown),
@@ -232,11 +225,30 @@ pub(super) async fn looked(app: &App) -> Result<Status, ApiError> {
     })
 }
 
-async fn look(app: &App) -> Result<Status, ApiError> {
+async fn look(app: &App) -> Result<(Status, u64), ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
-    let snapshot =
-        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
-    Ok(status_shown(&app.node, &snapshot, &counts))
+    let snapshot = app.snapshot().await?;
+    Ok((status_shown(&app.node, &snapshot, &counts), stranded(&snapshot, &counts)))
+}
+
+/// The last of some looks, with how many deliveries are stranded.
+///
+/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
+/// moment. What really is stays so: it is in every look, and a look without it is right.
+pub(super) async fn until_nothing_is_stranded<T, E, Look>(look: impl Fn() -> Look) -> Result<(T, u64), E>
+where
+    Look: Future<Output = Result<(T, u64), E>>,
+{
+    let (mut seen, mut stranded) = look().await?;
+    for _ in 1..LOOKS_MAX {
+        if stranded == 0 {
+            break;
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        let (again, left) = look().await?;
+        (seen, stranded) = (again, stranded.min(left));
+    }
+    Ok((seen, stranded))
 }
 
 /// What happens, as it happens.
@@ -244,11 +256,7 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
     responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
 )]
-pub(super) async fn happenings(
-    State(app): State<App>,
-    Extension(peer): Extension<Peer>,
-    caller: Caller,
-) -> Result<Response, ApiError> {
+pub(super) async fn happenings(app: App, Extension(peer): Extension<Peer>, caller: Caller) -> Answer {
     let listener = Listener {
         _place: app.live.tail_place(&caller, peer)?,
         receiver: app.node.activities(),

@@ -8,7 +8,7 @@ use redrive_node::store::letter::{OrderRefusal, ReplayAct};
 
 use super::code::Code;
 use super::error::ApiError;
-use crate::letters::fields::WrongField;
+use super::request::WrongField;
 use crate::letters::find::{Found, not_dead};
 use crate::show::counted;
 

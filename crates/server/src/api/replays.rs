@@ -3,33 +3,35 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http_body_util::StreamBody;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::{Manner, Pace, ReplayId, ReplayState};
 use redrive_core::limits;
 use redrive_core::text::{Rate, parse_rate};
+use redrive_core::time::Timestamp;
+use redrive_node::letter::import;
 use redrive_node::runtime::Node;
 use redrive_node::runtime::ReplayWish;
 use redrive_node::store::letter::{LetterFilter, Poison, ReplayAct, ReplayView, Selection};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::code::Code;
-use super::error::{ApiError, Named};
+use super::error::{Answer, ApiError, Named};
 use super::identity::Caller;
 use super::openapi::Keys;
+use super::queries::lines;
+use super::request::{Before, Page, Query, Sent, WrongField, note, number, read};
 use super::shape::letters::{ReplayShown, ReplaysFound, SurveyShown};
-use super::shape::wanted::{NumberedPageKeys, ReplayWanted, WatchUntil};
-use super::{App, bulk, events, letters, refusal};
-use crate::letters::fields::{Fields, WrongField};
-use crate::letters::{filter, view};
+use super::{App, events, letters, refusal};
+use crate::letters::filter::FilterKeys;
+use crate::letters::{everything, filter, view};
 use crate::show::counted;
 
 /// Letters that may be named one by one.
@@ -40,6 +42,68 @@ const NAMED_SHOWN_MAX: usize = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Letters that are named, and whether anything is done with them.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct ChosenKeys {
+    /// Letters one by one: by their ids, the first digits of them, or the ids that they had elsewhere.
+    #[schema(min_items = 1, max_items = 1000)]
+    letters: Option<Vec<String>>,
+    /// That all letters are meant.
+    all: Option<bool>,
+    /// Only tells what it would come to.
+    dry_run: Option<bool>,
+    /// Why; for the audit.
+    #[serde(default, deserialize_with = "note")]
+    #[schema(min_length = 1, max_length = 1000)]
+    pub(super) note: Option<String>,
+}
+
+impl ChosenKeys {
+    pub(super) fn is_dry(&self) -> bool {
+        self.dry_run.unwrap_or_default()
+    }
+}
+
+/// How letters are sent again.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct ReplayKeys {
+    /// Poison goes too; it needs a `note`.
+    include_poison: Option<bool>,
+    /// Letters a second, as a number or as a text such as `20/s`.
+    #[schema(value_type = Option<RateWanted>)]
+    rate: Option<Value>,
+    /// Letters that may be on their way at once.
+    #[serde(default, deserialize_with = "number")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    concurrency: Option<u64>,
+    /// First one, then ten, then the rest; it stops when letters fail again.
+    canary: Option<bool>,
+    /// Another service, or `service/channel`, to send them to.
+    #[schema(min_length = 1)]
+    to: Option<String>,
+}
+
+/// Letters a second.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes what a rate may be")]
+enum RateWanted {
+    Number(f64),
+    Text(String),
+}
+
+/// Which letters are sent again, and how. One that names nothing must say `all`.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes three types that are read as one object")]
+struct ReplayWanted {
+    #[serde(flatten)]
+    filter: FilterKeys,
+    #[serde(flatten)]
+    chosen: ChosenKeys,
+    #[serde(flatten)]
+    how: ReplayKeys,
+}
 
 /// Sends dead letters again, in the background.
 #[utoipa::path(
@@ -57,86 +121,79 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     )
 )]
 pub(super) async fn begin(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let body = events::read(&app, &headers, body).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let names = fields.texts("letters")?;
+    Sent((filter, chosen, how)): Sent<(FilterKeys, ChosenKeys, ReplayKeys)>,
+) -> Answer {
     let now = app.node.now();
-    let mut filter = filter::take(&mut fields, now)?;
-    let is_all = fields.is_set("all")?;
-    let poison = if fields.is_set("include_poison")? { Poison::Included } else { Poison::Left };
-    let pace = pace(&mut fields)?;
-    let to = bulk::queue(&mut fields, "to")?;
-    let note = fields.note()?;
-    let is_dry = fields.is_set("dry_run")?;
-    fields.finish()?;
-    if names.is_none() && filter::is_empty(&filter) && !is_all {
-        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
-        return Err(ApiError::wrong("filter", message));
-    }
-    let letters = chosen(&app, &caller, names.as_deref(), &mut filter).await?;
-    caller.check_list(filter.service.as_deref())?;
+    let filter = filter.filter(now)?;
+    let pace = pace(&how)?;
+    let to = read("to", how.to.as_deref(), import::queue)?;
+    let (selection, what) = selected(&app, &caller, filter, &chosen, now).await?;
     if let Some(to) = &to {
         caller.check_service(to.service.as_str())?;
     }
-    let what = what(&filter, letters.as_deref());
-    let selection = Selection { filter, letters, poison, died_until: now };
-    if is_dry {
+    let poison = if how.include_poison == Some(true) { Poison::Included } else { Poison::Left };
+    let selection = Selection { poison, ..selection };
+    if chosen.is_dry() {
         let survey = app.node.survey(selection).await?;
         let refused = app.node.check_wanted(&survey, to.as_ref()).err();
         let counted = survey.clone();
         let messages = app.node.read(move |reader| view::messages(reader, &counted)).await?;
         let mut shown = view::survey(&survey, &messages, pace.rate, to.as_ref());
         shown.refused_because = refused.map(|error| error.to_string());
-        return Ok(events::json(StatusCode::OK, &shown));
+        return events::ok(&shown);
     }
-    let begun = app.node.replay(ReplayWish { selection, what, pace, to, note }, &caller.by()).await?;
+    let begun =
+        app.node.replay(ReplayWish { selection, what, pace, to, note: chosen.note }, &caller.by()).await?;
     let shown = ReplayShown { poison_left: Some(begun.poison_left), ..view::replay(&begun.replay) };
     Ok(events::json(StatusCode::CREATED, &shown))
 }
 
-fn pace(fields: &mut Fields) -> Result<Pace, WrongField> {
-    let wrong = || WrongField::new("rate", "must be a number for each second, or a text such as `20/s`");
-    let rate = match fields.value("rate") {
-        None => None,
-        Some(Value::Number(number)) => Some(number.as_f64().and_then(Rate::per_second).ok_or_else(wrong)?),
-        Some(Value::String(text)) => Some(parse_rate(&text).map_err(|_| wrong())?),
-        Some(_) => return Err(wrong()),
-    };
-    let concurrency = match fields.number("concurrency")? {
-        None => limits::REPLAY_CONCURRENCY_DEFAULT,
-        Some(count) => {
-            let fits = u32::try_from(count)
-                .ok()
-                .filter(|count| (1..=limits::REPLAY_CONCURRENCY_MAX).contains(count));
-            fits.ok_or_else(|| {
-                let reason = format!("must be a number from 1 to {}", limits::REPLAY_CONCURRENCY_MAX);
-                WrongField::new("concurrency", reason)
-            })?
-        }
-    };
-    let manner = if fields.is_set("canary")? { Manner::Canary } else { Manner::Straight };
-    Ok(Pace { rate, concurrency, manner })
+fn pace(how: &ReplayKeys) -> Result<Pace, WrongField> {
+    let rate = how.rate.as_ref().map(|rate| match rate {
+        Value::Number(number) => number.as_f64().and_then(Rate::per_second),
+        Value::String(text) => parse_rate(text).ok(),
+        _ => None,
+    });
+    if rate == Some(None) {
+        let reason = "must be a number for each second, or a text such as `20/s`";
+        return Err(WrongField::new("rate", reason));
+    }
+    let concurrency = how.concurrency.map_or(Ok(limits::REPLAY_CONCURRENCY_DEFAULT), u32::try_from);
+    let fits = concurrency.ok().filter(|count| (1..=limits::REPLAY_CONCURRENCY_MAX).contains(count));
+    let concurrency = fits.ok_or_else(|| {
+        let reason = format!("must be a number from 1 to {}", limits::REPLAY_CONCURRENCY_MAX);
+        WrongField::new("concurrency", reason)
+    })?;
+    let manner = if how.canary == Some(true) { Manner::Canary } else { Manner::Straight };
+    Ok(Pace { rate: rate.flatten(), concurrency, manner })
 }
 
-/// The letters that go by those names, if some are named.
-pub(super) async fn chosen(
+/// The letters that are meant, poison among them, if the caller may see them; and the same in words.
+pub(super) async fn selected(
     app: &App,
     caller: &Caller,
-    names: Option<&[String]>,
-    filter: &mut LetterFilter,
-) -> Result<Option<Vec<DeliveryId>>, ApiError> {
-    let Some(names) = names else { return Ok(None) };
-    let (ids, service) = resolve(app, caller, names).await?;
-    // Whose letters are meant is told by the filter: by that it is known whose they are.
-    if caller.is_bound() && filter.service.is_none() {
-        filter.service = service;
+    mut filter: LetterFilter,
+    chosen: &ChosenKeys,
+    died_until: Timestamp,
+) -> Result<(Selection, String), ApiError> {
+    if chosen.letters.is_none() && filter::is_empty(&filter) && chosen.all != Some(true) {
+        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
+        return Err(ApiError::wrong("filter", message));
     }
-    Ok(Some(ids))
+    let mut letters = None;
+    if let Some(names) = &chosen.letters {
+        let (ids, service) = resolve(app, caller, names).await?;
+        letters = Some(ids);
+        // Whose letters are meant is told by the filter: by that it is known whose they are.
+        if caller.is_bound() && filter.service.is_none() {
+            filter.service = service;
+        }
+    }
+    caller.check_list(filter.service.as_deref())?;
+    let what = what(&filter, letters.as_deref());
+    Ok((Selection { letters, ..everything(filter, died_until) }, what))
 }
 
 /// The letters that go by those names, and the service that all of them are of.
@@ -161,7 +218,7 @@ async fn resolve(
 }
 
 /// Letters and a filter in words.
-pub(super) fn what(filter: &LetterFilter, letters: Option<&[DeliveryId]>) -> String {
+fn what(filter: &LetterFilter, letters: Option<&[DeliveryId]>) -> String {
     match letters {
         Some(ids) if filter::is_empty(filter) => describe(ids),
         Some(ids) => format!("{} of {}", filter::describe(filter), describe(ids)),
@@ -181,25 +238,22 @@ fn describe(ids: &[DeliveryId]) -> String {
 /// Replays, the latest first.
 #[utoipa::path(
     get, path = "/v1/replays", operation_id = "replays", tag = "replays",
-    params(Keys<NumberedPageKeys>),
+    params(Keys<Before>, Keys<Page>),
     responses((
         status = 200, description = "a part of them", body = ReplaysFound,
         links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
     ))
 )]
 pub(super) async fn list(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let before = fields.number("before")?.map(ReplayId);
-    let rows_max = letters::limit(&mut fields)?;
-    fields.finish()?;
+    Query((Before { before }, page)): Query<(Before, Page)>,
+) -> Answer {
+    let (before, rows_max) = (before.map(ReplayId), page.rows_max());
     let found = app.node.read(move |reader| reader.replays(before, rows_max)).await?;
     let next = found.last().filter(|_| found.len() == rows_max).map(|last| last.id.to_string());
     let replays = found.iter().filter(|replay| sees(&caller, replay)).map(view::replay).collect();
-    Ok(events::json(StatusCode::OK, &ReplaysFound { replays, next }))
+    events::ok(&ReplaysFound { replays, next })
 }
 
 /// Whether the caller may see a replay: one of many services concerns more than it is bound to.
@@ -226,13 +280,9 @@ async fn look(node: &Node, caller: &Caller, id: ReplayId) -> Result<ReplayView, 
     params(("id" = u64, Path, description = "its number", example = 1)),
     responses((status = 200, description = "the replay", body = ReplayShown))
 )]
-pub(super) async fn one(
-    State(app): State<App>,
-    caller: Caller,
-    Named(name): Named,
-) -> Result<Response, ApiError> {
+pub(super) async fn one(app: App, caller: Caller, Named(name): Named) -> Answer {
     let replay = look(&app.node, &caller, id_of(&name)?).await?;
-    Ok(events::json(StatusCode::OK, &view::replay(&replay)))
+    events::ok(&view::replay(&replay))
 }
 
 /// Halts a replay, lets it go on or ends it.
@@ -242,10 +292,10 @@ pub(super) async fn one(
     responses((status = 200, description = "the replay as it is then", body = ReplayShown))
 )]
 pub(super) async fn change(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     path: Result<Path<(String, String)>, PathRejection>,
-) -> Result<Response, ApiError> {
+) -> Answer {
     let Path((name, act)) =
         path.map_err(|_| ApiError::invalid("path", "is not UTF-8 once its escapes are read"))?;
     let act = match act.as_str() {
@@ -261,27 +311,27 @@ pub(super) async fn change(
     look(&app.node, &caller, id).await?;
     let changed = app.node.change_replay(id, act, &caller.by()).await;
     let replay = changed.map_err(|error| refusal::unchanged(error, act))?;
-    Ok(events::json(StatusCode::OK, &view::replay(&replay)))
+    events::ok(&view::replay(&replay))
 }
 
 /// Until when a replay is watched.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Watch {
-    /// Until it is done or cancelled.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum WatchUntil {
+    /// It is done or cancelled.
+    #[default]
     End,
-    /// Until it sends nothing more by itself.
+    /// Also until it is stopped or paused.
     Halt,
 }
 
-impl Watch {
-    fn parse(word: &str) -> Result<Self, &'static str> {
-        match word {
-            "end" => Ok(Self::End),
-            "halt" => Ok(Self::Halt),
-            _ => Err("it is neither end nor halt"),
-        }
-    }
+#[derive(Deserialize)]
+pub(super) struct WatchKeys {
+    #[serde(default)]
+    until: WatchUntil,
+}
 
+impl WatchUntil {
     fn is_over(self, state: ReplayState) -> bool {
         match state {
             ReplayState::Gathering | ReplayState::Running => false,
@@ -298,14 +348,11 @@ impl Watch {
     responses((status = 200, description = "the data of each are as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
 )]
 pub(super) async fn progress(
-    State(app): State<App>,
+    app: App,
     caller: Caller,
     Named(name): Named,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let until = fields.read("until", Watch::parse)?.unwrap_or(Watch::End);
-    fields.finish()?;
+    Query(WatchKeys { until }): Query<WatchKeys>,
+) -> Answer {
     let id = id_of(&name)?;
     look(&app.node, &caller, id).await?;
     let watching = Watching {
@@ -318,13 +365,9 @@ pub(super) async fn progress(
         told_at: Instant::now(),
         is_over: false,
     };
-    let stream = futures_util::stream::unfold(watching, |mut watching| async move {
-        let text = watching.next().await?;
-        let frame = hyper::body::Frame::data(Bytes::from(text));
-        Some((Ok::<_, std::convert::Infallible>(frame), watching))
-    });
+    let stream = lines(watching, |watching| Box::pin(watching.next()), String::clone);
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
-    Ok((headers, Body::new(StreamBody::new(stream))).into_response())
+    Ok((headers, stream).into_response())
 }
 
 /// Somebody who watches a replay.
@@ -333,14 +376,14 @@ struct Watching {
     closing: watch::Receiver<bool>,
     caller: Caller,
     id: ReplayId,
-    until: Watch,
+    until: WatchUntil,
     last: Option<ReplayShown>,
     told_at: Instant,
     is_over: bool,
 }
 
 impl Watching {
-    /// The next thing to say; none when it is over.
+    /// The next thing to say, but for the empty line that ends it; none when it is over.
     async fn next(&mut self) -> Option<String> {
         if self.is_over {
             return None;
@@ -356,11 +399,11 @@ impl Watching {
                 let json = serde_json::to_string(&shown).expect("numbers and texts are always JSON");
                 self.last = Some(shown);
                 self.told_at = Instant::now();
-                return Some(format!("data: {json}\n\n"));
+                return Some(format!("data: {json}\n"));
             }
             if self.told_at.elapsed() >= KEEP_ALIVE {
                 self.told_at = Instant::now();
-                return Some(": nothing new\n\n".to_owned());
+                return Some(": nothing new\n".to_owned());
             }
             tokio::select! {
                 biased;

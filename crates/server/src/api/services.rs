@@ -5,14 +5,11 @@ mod condition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::engine::{HeldQueue, QueueName, RowView};
-use redrive_core::figures::{Sketch, Tally};
+use redrive_core::figures::{QueueFigures, Sketch, Tally};
 use redrive_core::ids::{DependencyName, ServiceName};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Category;
@@ -26,7 +23,7 @@ use self::condition::Signs;
 pub(super) use self::condition::{Judgement, judge};
 use super::addresses::Addresses;
 use super::dependencies::quantile_ms;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::shape::services::{RowShown, ServiceShown, ServicesFound};
 use super::{App, book, waits};
@@ -85,12 +82,7 @@ impl Look {
 
     /// What was counted of a queue since the start.
     pub(super) fn tally_of(&self, queue: &QueueName) -> Tally {
-        let mut tally = Tally::default();
-        let figures = self.snapshot.figures.queues.get(queue);
-        for of_type in figures.iter().flat_map(|figures| figures.types.values()) {
-            tally.add(of_type);
-        }
-        tally
+        self.snapshot.figures.queues.get(queue).map(QueueFigures::total).unwrap_or_default()
     }
 
     pub(super) fn counts_of(&self, queue: &QueueName) -> QueueCounts {
@@ -117,7 +109,7 @@ impl Look {
     get, path = "/v1/services", operation_id = "services", tag = "operating",
     responses((status = 200, description = "all that there are, and those that have gone and still have something", body = ServicesFound))
 )]
-pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn list(app: App, caller: Caller) -> Answer {
     let look = Look::of(&app).await?;
     let book = app.node.book();
     let mut services: Vec<ServiceShown> = Vec::new();
@@ -129,7 +121,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
     for queue in look.removed().filter(|queue| caller.sees(queue.service.as_str())) {
         services.push(shown(&look, queue, &[]));
     }
-    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &ServicesFound { services }))
+    Addresses::for_caller(&caller, &book).ok(&ServicesFound { services })
 }
 
 /// The rules of every queue, in the order of the book.

@@ -2,7 +2,6 @@
 
 pub(crate) mod alerts;
 pub(crate) mod book;
-pub(crate) mod demo;
 pub(crate) mod dependencies;
 pub(crate) mod doctor;
 pub(crate) mod health;
@@ -17,8 +16,8 @@ pub(crate) mod simulate;
 pub(crate) mod wanted;
 pub(crate) mod whoami;
 
+use redrive_core::alerts::AlertView;
 use redrive_core::engine::story::Story;
-use redrive_core::ids::DependencyName;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -143,10 +142,6 @@ impl WaitShown {
     pub(crate) const fn new(on: WaitCause, because: String) -> Self {
         Self { on, because, dependency: None, since: None, until: None }
     }
-
-    pub(crate) fn on(self, dependency: &DependencyName) -> Self {
-        Self { dependency: Some(dependency.to_string()), ..self }
-    }
 }
 
 /// The kinds of things that a delivery waits for.
@@ -252,13 +247,6 @@ pub(crate) struct DeliveriesFound {
     pub looked_at: u64,
 }
 
-/// What `redrive route --unrouted` came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Rerouted {
-    pub seen: u64,
-    pub routed: u64,
-}
-
 /// What `redrive backup` asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(expecting = "an object")]
@@ -277,7 +265,7 @@ pub(crate) struct BackupStep {
 }
 
 /// How a server is.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Status {
     pub version: String,
     pub started_at: Timestamp,
@@ -333,7 +321,7 @@ pub(crate) struct Status {
     pub degraded: Vec<health::Degraded>,
     /// Alerts that fire, in the order of the book.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub firing: Vec<alerts::AlertShown>,
+    pub firing: Vec<AlertView>,
 }
 
 /// Something that cannot be fetched.
@@ -399,7 +387,7 @@ pub(crate) struct ScheduleStatus {
 }
 
 /// How a queue is.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ServiceStatus {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::http::HeaderMap;
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::{Problems, Severity};
 use redrive_lab::scenario::{self, Scenario};
@@ -21,12 +19,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::addresses::Addresses;
 use super::code::Code;
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::shape::book::FindingShown;
 use super::shape::simulate::{ScenarioShown, Scenarios, SimulateWanted, Simulated, SimulatedFinding};
-use super::{App, events};
-use crate::letters::fields::{Fields, WrongField};
+use super::{App, events, request};
 use crate::show;
 
 /// What a scenario may have.
@@ -77,13 +74,13 @@ impl Default for Simulations {
     get, path = "/v1/scenarios", operation_id = "scenarios", tag = "operating",
     responses((status = 200, description = "each with its text", body = Scenarios))
 )]
-pub(super) async fn ready() -> Response {
+pub(super) async fn ready() -> Answer {
     let shown = |(name, text): (&str, &str)| {
         let about = scenario::read_bytes(text.as_bytes()).scenario.and_then(|scenario| scenario.about);
         ScenarioShown { name: name.to_owned(), about: about.unwrap_or_default(), text: text.to_owned() }
     };
     let scenarios = READY.into_iter().map(shown).collect();
-    events::json(StatusCode::OK, &Scenarios { scenarios })
+    events::ok(&Scenarios { scenarios })
 }
 
 /// Plays a scenario against the rule book that holds, in virtual time: what would happen?
@@ -95,20 +92,13 @@ pub(super) async fn ready() -> Response {
     request_body = SimulateWanted,
     responses((status = 200, description = "what came of it", body = Simulated))
 )]
-pub(super) async fn simulate(
-    State(app): State<App>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn simulate(app: App, caller: Caller, headers: HeaderMap, body: Body) -> Answer {
     let body = events::read_up_to(&app, &headers, body, SCENARIO_BYTES_MAX).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let text = fields.text("scenario")?.ok_or_else(|| WrongField::new("scenario", "is missing"))?;
-    let seed = fields.number("seed")?.unwrap_or(1);
+    let SimulateWanted { scenario: text, seed } = request::of_body(&body)?;
+    let seed = seed.unwrap_or(1);
     if seed > SEED_MAX {
-        return Err(WrongField::new("seed", format!("is at most {SEED_MAX}")).into());
+        return Err(ApiError::invalid("seed", format!("is at most {SEED_MAX}")));
     }
-    fields.finish()?;
     let (book, book_text) = app.node.book_and_text();
     let place = Arc::clone(&app.simulations.0).try_acquire_owned().map_err(|_| {
         ApiError::unavailable("another simulation is being played: try again in a moment")
@@ -122,7 +112,7 @@ pub(super) async fn simulate(
         let asked = Asked { scenario, warnings, book, book_text, seed };
         play(&asked, &|| left() || *closing.borrow())
     });
-    Ok(addresses.json(StatusCode::OK, &played.await??))
+    addresses.ok(&played.await??)
 }
 
 /// A scenario that can be played here, with what it warns of; what is wrong with it otherwise.

@@ -1,22 +1,34 @@
 //! How it has been lately, step by step: of everything, of one service or of one dependency.
 
-use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::{Point, Span, TrendOf};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::code::Code;
 use super::dependencies::{declared, phase};
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::openapi::Keys;
 use super::queries::service_of;
+use super::request::{Query, read};
 use super::services::millis;
 use super::shape::services::{PointShown, TrendShown};
-use super::shape::wanted::TrendKeys;
 use super::{App, events};
-use crate::letters::fields::Fields;
+
+/// How far back, and of what.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct TrendKeys {
+    /// `15m`, `3h` or `24h`; the first unless said.
+    #[schema(pattern = "^(15m|3h|24h)$")]
+    span: Option<String>,
+    /// Of this service with its channels, or of `service/channel`.
+    #[schema(min_length = 1)]
+    service: Option<String>,
+    /// Of this dependency.
+    #[schema(min_length = 1)]
+    dependency: Option<String>,
+}
 
 /// How it has been lately: of everything, of one service or of one dependency.
 #[utoipa::path(
@@ -24,16 +36,9 @@ use crate::letters::fields::Fields;
     params(Keys<TrendKeys>),
     responses((status = 200, description = "step by step, as far back as is known", body = TrendShown))
 )]
-pub(super) async fn trend(
-    State(app): State<App>,
-    caller: Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let span = fields.read("span", span_of)?.unwrap_or(Span::Minutes);
-    let (service, dependency) = (fields.text("service")?, fields.text("dependency")?);
-    fields.finish()?;
-    let of = match (service, dependency) {
+pub(super) async fn trend(app: App, caller: Caller, Query(keys): Query<TrendKeys>) -> Answer {
+    let span = read("span", keys.span.as_deref(), span_of)?.unwrap_or(Span::Minutes);
+    let of = match (keys.service, keys.dependency) {
         (Some(_), Some(_)) => return Err(ApiError::invalid("dependency", "goes without `service`")),
         (Some(service), None) => {
             caller.check_service(service_of(&service))?;
@@ -58,7 +63,7 @@ pub(super) async fn trend(
         since,
         points: points.iter().map(|point| point_shown(point, &of)).collect(),
     };
-    Ok(events::json(StatusCode::OK, &trend))
+    events::ok(&trend)
 }
 
 fn span_of(word: &str) -> Result<Span, &'static str> {

@@ -1,7 +1,7 @@
 //! From what the store and the engine know to what is shown.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 
 use redrive::stale::Ailing;
 use redrive_core::archive::Standing;
@@ -12,10 +12,9 @@ use redrive_core::event::idempotency::webhook_id;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::mask::AddressMask;
-use redrive_core::policy::breaker::State;
 use redrive_core::schedule::plan::Act;
 use redrive_node::archive::archivist::ArchiveStatus;
-use redrive_node::runtime::{Node, ScheduleView, Snapshot, stranded};
+use redrive_node::runtime::{Node, ScheduleView, Snapshot};
 use redrive_node::store::letter::{LetterFilter, ReplayView};
 use redrive_node::store::{
     Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts, Reader, StoreError,
@@ -52,10 +51,26 @@ pub(super) fn event_shown(view: &EventView, waits: &Waits) -> EventShown {
 pub(super) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShown {
     let waiting = waits.shown(view);
     let is_held = matches!(waiting, Some((_, Hold::Yes)));
+    let (mut death, mut superseded_by) = (None, None);
     let (state, due_at, ended_at) = match &view.state {
         DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
-        DeliveryState::Dead { at, .. } => (StateShown::Dead, None, Some(*at)),
-        DeliveryState::Closed { at, how } => (closed(how), None, Some(*at)),
+        DeliveryState::Dead { at, death: why } => {
+            death = Some(DeathShown {
+                category: why.category.to_string(),
+                code: why.code.to_string(),
+                failure_code: why.failure_code.to_string(),
+                tier: why.tier.to_string(),
+                message: why.message.clone(),
+                fingerprint: why.fingerprint.to_string(),
+            });
+            (StateShown::Dead, None, Some(*at))
+        }
+        DeliveryState::Closed { at, how: Closed::Skipped } => (StateShown::Skipped, None, Some(*at)),
+        DeliveryState::Closed { at, how: Closed::Purged } => (StateShown::Purged, None, Some(*at)),
+        DeliveryState::Closed { at, how: Closed::Superseded { by } } => {
+            superseded_by = Some(by.to_string());
+            (StateShown::Superseded, None, Some(*at))
+        }
         DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. } if is_held => {
             (StateShown::Held, None, None)
         }
@@ -83,7 +98,7 @@ pub(super) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShow
         due_at,
         behind: view.state == DeliveryState::Behind,
         ended_at,
-        death: death_of(&view.state),
+        death,
         event_id: view.event_id.clone(),
         event_source: view.event_source.clone(),
         event_type: view.event_type.clone(),
@@ -96,42 +111,8 @@ pub(super) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShow
         replays: view.replays,
         replay: view.replaying.map(|replay| replay.0),
         supersedes: view.supersedes.map(|receipt| receipt.to_string()),
-        superseded_by: match &view.state {
-            DeliveryState::Closed { how: Closed::Superseded { by }, .. } => Some(by.to_string()),
-            DeliveryState::Closed { how: Closed::Skipped | Closed::Purged, .. }
-            | DeliveryState::Ready
-            | DeliveryState::Behind
-            | DeliveryState::Due { .. }
-            | DeliveryState::Delivered { .. }
-            | DeliveryState::Dead { .. } => None,
-        },
+        superseded_by,
         stories: view.stories.iter().map(shown).collect(),
-    }
-}
-
-fn death_of(state: &DeliveryState) -> Option<DeathShown> {
-    match state {
-        DeliveryState::Dead { death, .. } => Some(DeathShown {
-            category: death.category.to_string(),
-            code: death.code.to_string(),
-            failure_code: death.failure_code.to_string(),
-            tier: death.tier.to_string(),
-            message: death.message.clone(),
-            fingerprint: death.fingerprint.to_string(),
-        }),
-        DeliveryState::Ready
-        | DeliveryState::Behind
-        | DeliveryState::Due { .. }
-        | DeliveryState::Delivered { .. }
-        | DeliveryState::Closed { .. } => None,
-    }
-}
-
-const fn closed(how: &Closed) -> StateShown {
-    match how {
-        Closed::Skipped => StateShown::Skipped,
-        Closed::Purged => StateShown::Purged,
-        Closed::Superseded { .. } => StateShown::Superseded,
     }
 }
 
@@ -180,13 +161,8 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         waiting: counts.waiting,
         delivered: counts.delivered,
         dead: counts.dead,
-        paused_since: None,
-        removed: false,
         without_rule: counts.without_rule,
-        health: None,
-        why: None,
-        why_since: None,
-        why_until: None,
+        ..ServiceStatus::default()
     };
     for (name, counts) in &counts.queues {
         services.insert(name.clone(), status(name, *counts));
@@ -203,19 +179,12 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
             None => {}
         }
     }
-    let dependency = |view: &redrive_core::engine::DependencyView| {
-        let (breaker, open_until) = match view.breaker {
-            State::Closed { .. } => ("closed", None),
-            State::Open { until } => ("open", Some(until)),
-            State::HalfOpen { .. } => ("half-open", None),
-        };
-        DependencyStatus {
-            name: view.name.to_string(),
-            breaker: breaker.to_owned(),
-            open_until,
-            in_flight: view.in_flight,
-            held_until: view.held_until,
-        }
+    let dependency = |view: &redrive_core::engine::DependencyView| DependencyStatus {
+        name: view.name.to_string(),
+        breaker: view.breaker.phase().as_str().to_owned(),
+        open_until: view.breaker.open_until(),
+        in_flight: view.in_flight,
+        held_until: view.held_until,
     };
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -224,22 +193,10 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         services: services.into_values().collect(),
         dependencies: snapshot.dependencies.iter().map(dependency).collect(),
         calls_in_flight: snapshot.calls,
-        bound_to: Vec::new(),
         events: Some(counts.events),
         unrouted: Some(counts.unrouted),
-        stranded: stranded(snapshot, counts),
-        poison: 0,
-        held_sessions: 0,
-        held_deliveries: 0,
-        held_at_least: false,
-        replays: Vec::new(),
-        sources: Vec::new(),
-        archive: None,
         schedules: node.schedules().iter().map(schedule_shown).collect(),
-        secrets: Vec::new(),
-        issuer: None,
-        degraded: Vec::new(),
-        firing: Vec::new(),
+        ..Status::default()
     }
 }
 
@@ -247,14 +204,10 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
 /// does; calls are those of all of them together.
 pub(super) fn part_of(status: Status, services: &[String], book: &RuleBook) -> Status {
     let is_theirs = |service: &str| services.iter().any(|name| name == service);
-    let mut needed: BTreeSet<String> = BTreeSet::new();
-    for (name, declared) in declared(book) {
-        if declared.queues.iter().any(|queue| is_theirs(queue.service.as_str())) {
-            needed.insert(name.to_string());
-        }
-    }
+    let mut needed = declared(book);
+    needed.retain(|_, declared| declared.queues.iter().any(|queue| is_theirs(queue.service.as_str())));
     let mut dependencies = status.dependencies;
-    dependencies.retain(|dependency| needed.contains(&dependency.name));
+    dependencies.retain(|dependency| needed.keys().any(|name| name.as_str() == dependency.name));
     let mut of_theirs = status.services;
     of_theirs.retain(|status| is_theirs(&status.service));
     Status {

@@ -82,72 +82,75 @@ fn asked(view: &DeliveryView) -> Option<Asked> {
 
 /// A wait in words. The times stand beside them, so that each reader sees them by their own clock.
 pub(super) fn shown(wait: &Wait, session: Option<&str>) -> WaitShown {
-    let of = |cause, because: String| WaitShown::new(cause, because);
-    match wait {
-        Wait::Running => of(WaitCause::Running, "an attempt is running".to_owned()),
-        Wait::Settling => of(WaitCause::Settling, "an attempt has ended and is being recorded".to_owned()),
-        Wait::StoreFailing { since } => {
-            let because = "the store takes no writes".to_owned();
-            WaitShown { since: Some(*since), ..of(WaitCause::Store, because) }
-        }
-        Wait::Stopping => of(WaitCause::Shutdown, "the server is shutting down".to_owned()),
+    let (on, because) = match wait {
+        Wait::Running => (WaitCause::Running, "an attempt is running".to_owned()),
+        Wait::Settling => (WaitCause::Settling, "an attempt has ended and is being recorded".to_owned()),
+        Wait::StoreFailing { .. } => (WaitCause::Store, "the store takes no writes".to_owned()),
+        Wait::Stopping => (WaitCause::Shutdown, "the server is shutting down".to_owned()),
         Wait::ServiceRemoved => {
-            of(WaitCause::ServiceRemoved, "SERVICE_REMOVED: the rule book has no such service".to_owned())
+            (WaitCause::ServiceRemoved, "SERVICE_REMOVED: the rule book has no such service".to_owned())
         }
         Wait::RuleRemoved => {
-            of(WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service takes this event".to_owned())
+            (WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service takes this event".to_owned())
         }
-        Wait::Paused { since } => {
-            WaitShown { since: Some(*since), ..of(WaitCause::Pause, "the service is paused".to_owned()) }
-        }
+        Wait::Paused { .. } => (WaitCause::Pause, "the service is paused".to_owned()),
         Wait::Session => {
             let session = session.map(|session| format!("session `{session}`"));
             let session = session.unwrap_or_else(|| "its session".to_owned());
-            of(WaitCause::Session, format!("another event of {session} comes first"))
+            (WaitCause::Session, format!("another event of {session} comes first"))
         }
-        Wait::RetryAfter { dependency, until } => {
-            let because = format!("{dependency} asked callers to wait");
-            WaitShown { until: Some(*until), ..of(WaitCause::RetryAfter, because) }.on(dependency)
+        Wait::RetryAfter { dependency, .. } => {
+            (WaitCause::RetryAfter, format!("{dependency} asked callers to wait"))
         }
-        Wait::BreakerOpen { dependency, until } => {
-            let because = format!("the circuit breaker of {dependency} is open");
-            WaitShown { until: Some(*until), ..of(WaitCause::Breaker, because) }.on(dependency)
+        Wait::BreakerOpen { dependency, .. } => {
+            (WaitCause::Breaker, format!("the circuit breaker of {dependency} is open"))
         }
         Wait::Probes { dependency } => {
-            let because =
-                format!("the circuit breaker of {dependency} is half-open and lets only probes pass");
-            of(WaitCause::Breaker, because).on(dependency)
+            let because = "is half-open and lets only probes pass";
+            (WaitCause::Breaker, format!("the circuit breaker of {dependency} {because}"))
         }
-        Wait::Due { at } => {
-            let because = "the next attempt waits".to_owned();
-            WaitShown { until: Some(*at), ..of(WaitCause::Retry, because) }
-        }
-        Wait::RetryBudget { dependency, until } => {
-            let because = format!("the retry budget of {dependency} is used up");
-            WaitShown { until: Some(*until), ..of(WaitCause::RetryBudget, because) }.on(dependency)
+        Wait::Due { .. } => (WaitCause::Retry, "the next attempt waits".to_owned()),
+        Wait::RetryBudget { dependency, .. } => {
+            (WaitCause::RetryBudget, format!("the retry budget of {dependency} is used up"))
         }
         Wait::RampUp { dependency } => {
-            let because = format!("calls to {dependency} ramp up after a start or an outage");
-            of(WaitCause::RampUp, because).on(dependency)
+            (WaitCause::RampUp, format!("calls to {dependency} ramp up after a start or an outage"))
         }
         Wait::Rate { dependency, rate } => {
-            let because = format!("calls to {dependency} are limited to {}", rate_words(*rate));
-            of(WaitCause::Rate, because).on(dependency)
+            (WaitCause::Rate, format!("calls to {dependency} are limited to {}", rate_words(*rate)))
         }
         Wait::InFlight { dependency, most } => {
-            let because = format!("{dependency} has {most} of {most} calls in flight");
-            of(WaitCause::InFlight, because).on(dependency)
+            (WaitCause::InFlight, format!("{dependency} has {most} of {most} calls in flight"))
         }
-        Wait::Share => {
-            let because = "the service has its share of all calls in flight".to_owned();
-            of(WaitCause::Share, because)
-        }
+        Wait::Share => (WaitCause::Share, "the service has its share of all calls in flight".to_owned()),
         Wait::Alone => {
-            let because = "after a crash, a delivery that may have caused it is tried alone".to_owned();
-            of(WaitCause::CrashCheck, because)
+            let because = "after a crash, a delivery that may have caused it is tried alone";
+            (WaitCause::CrashCheck, because.to_owned())
         }
-        Wait::Turn => of(WaitCause::Turn, "queued: the next attempt starts when its turn comes".to_owned()),
+        Wait::Turn => (WaitCause::Turn, "queued: the next attempt starts when its turn comes".to_owned()),
+    };
+    let mut shown = WaitShown::new(on, because);
+    if let Wait::StoreFailing { since } | Wait::Paused { since } = wait {
+        shown.since = Some(*since);
     }
+    if let Wait::RetryAfter { until, .. }
+    | Wait::BreakerOpen { until, .. }
+    | Wait::RetryBudget { until, .. }
+    | Wait::Due { at: until } = wait
+    {
+        shown.until = Some(*until);
+    }
+    if let Wait::RetryAfter { dependency, .. }
+    | Wait::BreakerOpen { dependency, .. }
+    | Wait::Probes { dependency }
+    | Wait::RetryBudget { dependency, .. }
+    | Wait::RampUp { dependency }
+    | Wait::Rate { dependency, .. }
+    | Wait::InFlight { dependency, .. } = wait
+    {
+        shown.dependency = Some(dependency.to_string());
+    }
+    shown
 }
 
 /// A rate that may have been cut to anything, rounded.

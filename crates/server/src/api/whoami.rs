@@ -1,10 +1,8 @@
 //! Tells those who come who they are here, and what they may do.
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use redrive_core::access::Permission;
 
+use super::error::Answer;
 use super::identity::Caller;
 use super::shape::whoami::Whoami;
 use super::{App, events};
@@ -14,7 +12,7 @@ use super::{App, events};
     get, path = "/v1/whoami", operation_id = "whoami", tag = "operating",
     responses((status = 200, description = "you", body = Whoami))
 )]
-pub(super) async fn whoami(State(app): State<App>, caller: Caller) -> Response {
+pub(super) async fn whoami(app: App, caller: Caller) -> Answer {
     let may = Permission::ALL.into_iter().filter(|permission| caller.may(*permission));
     let whoami = Whoami {
         authentication: if app.access.is_on() { "on" } else { "off" }.to_owned(),
@@ -25,5 +23,5 @@ pub(super) async fn whoami(State(app): State<App>, caller: Caller) -> Response {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         demo: app.demo.is_some(),
     };
-    events::json(StatusCode::OK, &whoami)
+    events::ok(&whoami)
 }

@@ -9,6 +9,7 @@ use redrive_core::text::{Rate, parse_duration, parse_rate};
 use super::one_of;
 use super::remote::{Format, ServerArgs, ViewArgs};
 use crate::api::shape::letters::Form;
+use crate::letters::filter::FilterKeys;
 
 /// Looks at dead letters, sends them again, or does away with them.
 #[derive(Debug, Args)]
@@ -37,79 +38,6 @@ pub(crate) enum Dlq {
     Export(DlqExportArgs),
 }
 
-/// Which letters are meant; what is left out does not matter.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which letters")]
-pub(crate) struct FilterArgs {
-    /// Of this service and its channels, or of service/channel
-    #[arg(long)]
-    pub(crate) service: Option<String>,
-    /// Of this channel
-    #[arg(long)]
-    pub(crate) channel: Option<String>,
-    /// Of the dead-letter queue with this name, as `dead_letter.name` of the rule book gives it
-    #[arg(long, value_name = "QUEUE")]
-    pub(crate) name: Option<String>,
-    /// Of the row of the rule book with this id, as `redrive dlq show` tells it
-    #[arg(long, value_name = "ID")]
-    pub(crate) subscription: Option<String>,
-    /// That failed in this way: transient, rate-limited, permanent, invalid, fatal, unknown or internal
-    #[arg(long)]
-    pub(crate) category: Option<String>,
-    /// Given up for this reason, or whose last failure had this code
-    #[arg(long)]
-    pub(crate) code: Option<String>,
-    /// Of this failure group
-    #[arg(long, visible_alias = "group", value_name = "GROUP")]
-    pub(crate) fingerprint: Option<String>,
-    /// Of events of this type, or that a pattern such as `orders.*` claims
-    #[arg(long = "type", value_name = "TYPE")]
-    pub(crate) event_type: Option<String>,
-    /// Of this session
-    #[arg(long, value_name = "KEY")]
-    pub(crate) session: Option<String>,
-    /// With this correlation id
-    #[arg(long, value_name = "ID")]
-    pub(crate) correlation_id: Option<String>,
-    /// Of this tier: dead or poison
-    #[arg(long)]
-    pub(crate) tier: Option<String>,
-    /// That died then or later: a time, or a span ago such as 2h
-    #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<String>,
-    /// That died before: a time, or a span ago
-    #[arg(long, value_name = "TIME")]
-    pub(crate) until: Option<String>,
-    /// With this text in the message or the event; within a group or a time only
-    #[arg(long)]
-    pub(crate) text: Option<String>,
-}
-
-impl FilterArgs {
-    /// The keys of the API with what was typed for each.
-    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
-        let Self { service, channel, subscription, category, code, fingerprint, event_type, .. } = self;
-        let Self { name, session, correlation_id, tier, from, until, text, .. } = self;
-        let pairs = [
-            ("service", service),
-            ("channel", channel),
-            ("name", name),
-            ("subscription", subscription),
-            ("category", category),
-            ("code", code),
-            ("fingerprint", fingerprint),
-            ("type", event_type),
-            ("session", session),
-            ("correlation_id", correlation_id),
-            ("tier", tier),
-            ("from", from),
-            ("until", until),
-            ("text", text),
-        ];
-        pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
-    }
-}
-
 /// Where letters are read from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FromArgs {
@@ -132,7 +60,7 @@ Examples:
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqListArgs {
     #[command(flatten)]
-    pub(crate) filter: FilterArgs,
+    pub(crate) filter: FilterKeys,
     /// How many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
@@ -156,7 +84,7 @@ Examples:
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqGroupsArgs {
     #[command(flatten)]
-    pub(crate) filter: FilterArgs,
+    pub(crate) filter: FilterKeys,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -208,7 +136,7 @@ pub(crate) struct DlqReplayArgs {
     #[arg(value_name = "LETTER")]
     pub(crate) letters: Vec<String>,
     #[command(flatten)]
-    pub(crate) filter: FilterArgs,
+    pub(crate) filter: FilterKeys,
     /// All of them, if no letter and no filter is named
     #[arg(long, conflicts_with = "letters")]
     pub(crate) all: bool,
@@ -259,7 +187,7 @@ pub(crate) struct DlqPurgeArgs {
     #[arg(value_name = "LETTER")]
     pub(crate) letters: Vec<String>,
     #[command(flatten)]
-    pub(crate) filter: FilterArgs,
+    pub(crate) filter: FilterKeys,
     /// That died longer ago, such as 7d
     #[arg(long, value_name = "AGE", value_parser = parse_duration)]
     pub(crate) older_than: Option<Duration>,
@@ -369,7 +297,7 @@ Examples:
 Exit code: 0 written, 1 refused, or it broke off, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqExportArgs {
     #[command(flatten)]
-    pub(crate) filter: FilterArgs,
+    pub(crate) filter: FilterKeys,
     /// In which form (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
     pub(crate) form: Option<Form>,

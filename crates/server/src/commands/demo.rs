@@ -9,9 +9,8 @@ use anyhow::Context;
 
 use super::{Refused, bind, not_made, serve, wait_for_many};
 use crate::api::fresh_id;
-use crate::api::shape::demo::StepShown;
 use crate::cli::{DemoArgs, LogFormat, ServeArgs};
-use crate::demo::Demo;
+use crate::demo::{Demo, Step};
 use crate::show::{style, wrap};
 
 /// How long calls may go on when the demo ends: nobody waits for them.
@@ -133,13 +132,13 @@ pub(super) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
 }
 
 /// One step of the story, when it has come.
-pub(super) fn tell(step: &StepShown, server: &str) {
+pub(super) fn tell(step: &Step, server: &str) {
     anstream::println!("\n  {} {}", style::good("→"), style::bold(step.title));
     for line in wrap(step.text, LINE_COLUMNS_MAX).lines() {
         anstream::println!("    {line}");
     }
     let command = step.command.map(|command| format!("{command} --server {server}"));
-    let press = || step.act.as_ref().map(|press| format!("curl -X POST {server}/v1/demo/{}", press.act));
+    let press = || step.act.map(|button| format!("curl -X POST {server}/v1/demo/{}", button.act));
     if let Some(command) = command.or_else(press) {
         anstream::println!("    {}", style::dim(command));
     }

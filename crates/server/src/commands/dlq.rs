@@ -9,10 +9,11 @@ mod skip;
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::done;
-use crate::cli::{Dlq, DlqArgs, FilterArgs};
+use crate::cli::{Dlq, DlqArgs};
+use crate::letters::filter::FilterKeys;
 
 pub(super) use replay::watch;
 
@@ -31,13 +32,10 @@ pub(super) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A request on the letters that a filter finds, with its other keys.
-fn wish(filter: &FilterArgs, others: &Value) -> Value {
-    let mut wish = json!({});
-    for (name, value) in filter.pairs() {
-        wish[name] = value.into();
+fn wish(filter: &FilterKeys, others: Value) -> Value {
+    let mut wish = filter.keys();
+    if let Value::Object(others) = others {
+        wish.extend(others);
     }
-    for (name, value) in others.as_object().into_iter().flatten() {
-        wish[name] = value.clone();
-    }
-    wish
+    Value::Object(wish)
 }

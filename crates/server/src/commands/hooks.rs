@@ -6,6 +6,7 @@ use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive::clock::wall_clock;
+use serde_json::json;
 
 use super::{gather, print_as, print_bytes};
 use crate::api::shape::hooks::{RefusedFound, RefusedShown};
@@ -25,8 +26,9 @@ async fn list(args: &HooksRefusedArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
     let mut now = wall_clock();
     let (all, _next) = gather(args.limit, None, async |limit, before| {
+        let ask = Ask::find("/v1/refused-hooks", &json!({ "limit": limit, "before": before }));
         let found: RefusedFound;
-        (found, now) = client.timed_json(&Ask::page("/v1/refused-hooks", limit, before)).await?;
+        (found, now) = client.timed_json(&ask).await?;
         Ok((found.refused, found.next.map(|next| next.to_string())))
     })
     .await?;

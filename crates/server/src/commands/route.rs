@@ -1,9 +1,9 @@
 //! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
 
+use redrive_node::runtime::Rerouted;
 use serde_json::json;
 
 use super::print;
-use crate::api::shape::Rerouted;
 use crate::cli::RouteArgs;
 use crate::client::Ask;
 use crate::show::{counted, style, thousands};

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use crate::api::shape::demo::ServiceShown;
+use super::DemoService;
 use redrive::clock::wall_clock;
 
 /// The largest request that a service takes.
@@ -103,10 +103,10 @@ impl Shops {
     }
 
     /// Those that orders go to.
-    pub(super) fn introduced(&self) -> Vec<ServiceShown> {
+    pub(super) fn introduced(&self) -> Vec<DemoService> {
         let both = SHOPS.into_iter().zip(self.addresses());
         let services = both.filter(|((_, habit, _), _)| *habit != Habit::Pager);
-        let shown = |((service, _, habit), (_, address))| ServiceShown {
+        let shown = |((service, _, habit), (_, address))| DemoService {
             service,
             habit,
             address: format!("http://{address}"),

@@ -1,6 +1,7 @@
 //! The story of the demo: something breaks, see why, fix it, replay, and nothing is lost.
 
-use crate::api::shape::demo::{ActShown, StepShown as Step, StepStateShown as StepState};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// What the story depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +16,53 @@ pub(crate) struct Facts {
     pub(crate) replayed: bool,
 }
 
+/// One step of the story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = DemoStep)]
+pub(crate) struct Step {
+    /// What it is called.
+    pub(crate) title: &'static str,
+    /// What happens, or what to do.
+    pub(crate) text: &'static str,
+    /// The page that shows it.
+    pub(crate) page: &'static str,
+    /// The same in a terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<&'static str>,
+    /// What can be done about it here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) act: Option<Button>,
+    /// Where it stands.
+    pub(crate) state: StepState,
+}
+
+/// Something to press.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = DemoAct)]
+pub(crate) struct Button {
+    /// The last part of the path to post to.
+    pub(crate) act: &'static str,
+    /// What stands on the button.
+    pub(crate) label: &'static str,
+}
+
+/// Where a step stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schema(as = DemoStepState)]
+pub(crate) enum StepState {
+    /// It is done.
+    Done,
+    /// It comes next.
+    Now,
+    /// It comes later.
+    Later,
+}
+
 /// The steps and where they stand: those before the first that is not done are done.
 pub(crate) fn steps(facts: &Facts) -> Vec<Step> {
     let Facts { letters, looked, mended, replayed } = *facts;
     let broke = letters > 0 || mended;
-    let press = |act, label| Some(ActShown { act, label });
     #[rustfmt::skip]
     let story = [
         (broke, "Something breaks",
@@ -27,16 +70,16 @@ pub(crate) fn steps(facts: &Facts) -> Vec<Step> {
             "#/services/invoicing", Some("redrive status"), None),
         (broke && (looked || mended), "See why",
             "`invoicing` was deployed, and refuses orders now: each is kept as a dead letter, with all that is known of it. Thousands of them would still be one cause. Open the failure group, and one of its letters: the attempt, what the service answered, and the line of the rule book that decided.",
-            "#/groups", Some("redrive dlq groups"), press("look", "I have seen why")),
+            "#/groups", Some("redrive dlq groups"), Some(Button { act: "look", label: "I have seen why" })),
         (mended, "Fix it",
             "Deploy the release of `invoicing` that knows what a VAT id is.",
-            "#/services/invoicing", None, press("mend", "Deploy the fix")),
+            "#/services/invoicing", None, Some(Button { act: "mend", label: "Deploy the fix" })),
         (mended && replayed && letters == 0, "Replay",
             "Send the group again: a dry run first, then one letter as a canary, then ten, then the rest, in order and at a pace that the service can take. A replay that stopped before the fix goes on when it is told to; a letter that has failed a replay is poison, and is sent again only if it is asked for.",
             "#/groups", Some("redrive dlq replay --service invoicing --canary"), None),
         (mended && replayed && letters == 0, "Nothing is lost",
             "Every order that failed has been delivered, and the story of each says how it came about.",
-            "#/deliveries", Some("redrive why --last"), press("break", "Break it again")),
+            "#/deliveries", Some("redrive why --last"), Some(Button { act: "break", label: "Break it again" })),
     ];
     let done = story.iter().take_while(|(is_done, ..)| *is_done).count();
     let state = |place| match place {

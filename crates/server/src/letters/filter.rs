@@ -1,5 +1,6 @@
 //! Which letters are meant: from the keys that every question for letters takes, and back into words.
 
+use clap::Args;
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
@@ -8,35 +9,113 @@ use redrive_core::text::{InvalidQuantity, parse_duration};
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterNumber};
 
-use super::fields::{Fields, WrongField};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-/// Takes the keys of a filter.
-pub(crate) fn take(fields: &mut Fields, now: Timestamp) -> Result<LetterFilter, WrongField> {
-    let filter = LetterFilter {
-        service: fields.text("service")?,
-        channel: fields.text("channel")?,
-        name: fields.text("name")?,
-        subscription: fields.text("subscription")?,
-        category: fields.read("category", category)?,
-        code: fields.text("code")?,
-        fingerprint: fields.read("fingerprint", str::parse::<Fingerprint>)?,
-        event_type: fields.read("type", EventPattern::parse)?,
-        session: fields.text("session")?,
-        correlation_id: fields.text("correlation_id")?,
-        tier: fields.read("tier", tier)?,
-        from: fields.read("from", |text| time(text, now))?,
-        until: fields.read("until", |text| time(text, now))?,
-        text: fields.text("text")?,
-        kinds: None,
-        replays_below: None,
-    };
-    let is_bounded = filter.fingerprint.is_some() || filter.from.is_some() || filter.until.is_some();
-    if filter.text.is_some() && !is_bounded {
-        let reason =
-            "is looked for within a failure group or a time only: add `fingerprint`, `from` or `until`";
-        return Err(WrongField::new("text", reason));
+use crate::api::request::{WrongField, read};
+
+/// Which letters are meant; what is left out does not matter. The keys of queries and bodies, and the arguments
+/// of commands.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize, ToSchema)]
+#[command(next_help_heading = "Which letters")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FilterKeys {
+    /// Of this service and its channels, or of service/channel
+    #[arg(long)]
+    #[schema(min_length = 1)]
+    pub(crate) service: Option<String>,
+    /// Of this channel
+    #[arg(long)]
+    #[schema(min_length = 1)]
+    pub(crate) channel: Option<String>,
+    /// Of the dead-letter queue with this name, as `dead_letter.name` of the rule book gives it
+    #[arg(long, value_name = "QUEUE")]
+    #[schema(min_length = 1)]
+    pub(crate) name: Option<String>,
+    /// Of the row of the rule book with this id, as `redrive dlq show` tells it
+    #[arg(long, value_name = "ID")]
+    #[schema(min_length = 1)]
+    pub(crate) subscription: Option<String>,
+    /// That failed in this way: transient, rate-limited, permanent, invalid, fatal, unknown or internal
+    #[arg(long)]
+    #[schema(inline, value_type = Option<Category>)]
+    pub(crate) category: Option<String>,
+    /// Given up for this reason, or whose last failure had this code
+    #[arg(long)]
+    #[schema(min_length = 1)]
+    pub(crate) code: Option<String>,
+    /// Of this failure group
+    #[arg(long, visible_alias = "group", value_name = "GROUP")]
+    #[schema(pattern = "^[0-9a-f]{16}$")]
+    pub(crate) fingerprint: Option<String>,
+    /// Of events of this type, or that a pattern such as `orders.*` claims
+    #[arg(long = "type", value_name = "TYPE")]
+    #[serde(rename = "type")]
+    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
+    pub(crate) event_type: Option<String>,
+    /// Of this session
+    #[arg(long, value_name = "KEY")]
+    #[schema(min_length = 1)]
+    pub(crate) session: Option<String>,
+    /// With this correlation id
+    #[arg(long, value_name = "ID")]
+    #[schema(min_length = 1)]
+    pub(crate) correlation_id: Option<String>,
+    /// Of this tier: dead or poison
+    #[arg(long)]
+    #[schema(inline, value_type = Option<Tier>)]
+    pub(crate) tier: Option<String>,
+    /// That died then or later: a time, or a span ago such as 2h
+    #[arg(long, value_name = "TIME")]
+    #[schema(min_length = 1)]
+    pub(crate) from: Option<String>,
+    /// That died before: a time, or a span ago
+    #[arg(long, value_name = "TIME")]
+    #[schema(min_length = 1)]
+    pub(crate) until: Option<String>,
+    /// With this text in the message or the event; within a group or a time only
+    #[arg(long)]
+    #[schema(min_length = 1)]
+    pub(crate) text: Option<String>,
+}
+
+impl FilterKeys {
+    /// What it says, at that time.
+    pub(crate) fn filter(self, now: Timestamp) -> Result<LetterFilter, WrongField> {
+        let filter = LetterFilter {
+            category: read("category", self.category.as_deref(), category)?,
+            fingerprint: read("fingerprint", self.fingerprint.as_deref(), str::parse::<Fingerprint>)?,
+            event_type: read("type", self.event_type.as_deref(), EventPattern::parse)?,
+            tier: read("tier", self.tier.as_deref(), tier)?,
+            from: read("from", self.from.as_deref(), |text| time(text, now))?,
+            until: read("until", self.until.as_deref(), |text| time(text, now))?,
+            service: self.service,
+            channel: self.channel,
+            name: self.name,
+            subscription: self.subscription,
+            code: self.code,
+            session: self.session,
+            correlation_id: self.correlation_id,
+            text: self.text,
+            kinds: None,
+            replays_below: None,
+        };
+        let is_bounded = filter.fingerprint.is_some() || filter.from.is_some() || filter.until.is_some();
+        if filter.text.is_some() && !is_bounded {
+            let reason =
+                "is looked for within a failure group or a time only: add `fingerprint`, `from` or `until`";
+            return Err(WrongField::new("text", reason));
+        }
+        Ok(split(filter))
     }
-    Ok(split(filter))
+
+    /// What is said, as the API takes it.
+    pub(crate) fn keys(&self) -> Map<String, Value> {
+        let keys = serde_json::to_value(self).expect("texts are JSON");
+        let keys = keys.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        keys.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
 }
 
 /// `billing/email` means the channel of the service.
@@ -123,16 +202,15 @@ mod tests {
     use utoipa::PartialSchema;
 
     use super::*;
-    use crate::api::shape::wanted::FilterKeys;
+    use crate::api::request::of_query;
 
     fn now() -> Timestamp {
         "2026-01-31T12:00:00Z".parse().expect("a time")
     }
 
     fn told(query: &str) -> Result<String, String> {
-        let mut fields = Fields::of_query(Some(query)).map_err(|wrong| wrong.to_string())?;
-        let filter = take(&mut fields, now()).map_err(|wrong| wrong.to_string())?;
-        fields.finish().map_err(|wrong| wrong.to_string())?;
+        let keys = of_query::<FilterKeys>(Some(query));
+        let filter = keys.and_then(|keys| keys.filter(now())).map_err(|wrong| wrong.to_string())?;
         Ok(describe(&filter))
     }
 
@@ -164,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_that_are_described_are_those_that_are_taken() {
+    fn each_key_that_is_described_is_part_of_the_filter() {
         let described = serde_json::to_value(FilterKeys::schema()).expect("a schema is JSON");
         let keys: Vec<&String> = described["properties"].as_object().expect("it has keys").keys().collect();
         let value = |key: &str| match key {
@@ -174,11 +252,9 @@ mod tests {
             "from" | "until" => "2h",
             _ => "word",
         };
-        let pairs = keys.iter().map(|key| (key.as_str(), value(key).to_owned()));
-        let mut fields = Fields::of_pairs(pairs);
-        let filter = take(&mut fields, now()).expect("every key that is described is taken");
-        assert_eq!(fields.finish(), Ok(()), "each is known");
-        assert_eq!(describe(&filter).matches(", ").count() + 1, keys.len(), "and none is taken that is not");
+        let query: Vec<String> = keys.iter().map(|key| format!("{key}={}", value(key))).collect();
+        let words = told(&query.join("&")).expect("every key that is described is taken");
+        assert_eq!(words.matches(", ").count() + 1, keys.len(), "{words}");
     }
 
     #[test]

@@ -1,112 +1,43 @@
 //! Spans as the protocol writes them in JSON: ids in hexadecimal, large numbers as texts.
 
 use redrive_core::trace::span::{Does, Span, Value};
-use serde::Serialize;
+use serde_json::{Value as Json, json};
 
 /// Who tells it.
 const SCOPE: &str = "redrive";
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Request {
-    resource_spans: [ResourceSpans; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceSpans {
-    resource: Resource,
-    scope_spans: [ScopeSpans; 1],
-}
-
-#[derive(Serialize)]
-struct Resource {
-    attributes: Vec<Attribute>,
-}
-
-#[derive(Serialize)]
-struct ScopeSpans {
-    scope: Scope,
-    spans: Vec<Written>,
-}
-
-#[derive(Serialize)]
-struct Scope {
-    name: &'static str,
-    version: &'static str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Written {
-    trace_id: String,
-    span_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent_span_id: Option<String>,
-    name: String,
-    kind: u8,
-    start_time_unix_nano: String,
-    end_time_unix_nano: String,
-    attributes: Vec<Attribute>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
-}
-
-#[derive(Serialize)]
-struct Status {
-    code: u8,
-    message: String,
-}
-
-#[derive(Serialize)]
-struct Attribute {
-    key: &'static str,
-    value: Typed,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-enum Typed {
-    StringValue(String),
-    IntValue(String),
-}
 
 /// The code of a span that ended in a failure.
 const FAILED: u8 = 2;
 
 /// A request with all these spans.
 pub(super) fn written(service_name: &str, spans: &[Span]) -> Vec<u8> {
-    let resource = vec![
-        Attribute { key: "service.name", value: Typed::StringValue(service_name.to_owned()) },
-        Attribute { key: "service.version", value: Typed::StringValue(env!("CARGO_PKG_VERSION").to_owned()) },
-    ];
-    let spans = spans.iter().map(written_span).collect();
-    let scope = Scope { name: SCOPE, version: env!("CARGO_PKG_VERSION") };
-    let request = Request {
-        resource_spans: [ResourceSpans {
-            resource: Resource { attributes: resource },
-            scope_spans: [ScopeSpans { scope, spans }],
-        }],
-    };
-    serde_json::to_vec(&request).expect("texts and numbers are always JSON")
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let resource = [("service.name", service_name), ("service.version", VERSION)].map(text);
+    let spans: Vec<Json> = spans.iter().map(written_span).collect();
+    let scope_spans = json!([{ "scope": { "name": SCOPE, "version": VERSION }, "spans": spans }]);
+    let resource_spans = json!([{ "resource": { "attributes": resource }, "scopeSpans": scope_spans }]);
+    json!({ "resourceSpans": resource_spans }).to_string().into_bytes()
 }
 
-fn written_span(span: &Span) -> Written {
-    let mut attributes: Vec<Attribute> = span.attributes.iter().map(attribute).collect();
+fn written_span(span: &Span) -> Json {
+    let mut attributes: Vec<Json> = span.attributes.iter().map(attribute).collect();
+    attributes.extend(span.failure.as_deref().map(|code| text(("error.type", code))));
+    let mut written = json!({
+        "traceId": span.trace.to_string(),
+        "spanId": span.id.to_string(),
+        "name": name(span),
+        "kind": kind(span.does),
+        "startTimeUnixNano": span.started_at.as_nanos().to_string(),
+        "endTimeUnixNano": span.ended_at.as_nanos().to_string(),
+        "attributes": attributes,
+    });
+    if let Some(parent) = span.parent {
+        written["parentSpanId"] = parent.to_string().into();
+    }
     if let Some(code) = &span.failure {
-        attributes.push(Attribute { key: "error.type", value: Typed::StringValue(code.clone()) });
+        written["status"] = json!({ "code": FAILED, "message": code });
     }
-    Written {
-        trace_id: span.trace.to_string(),
-        span_id: span.id.to_string(),
-        parent_span_id: span.parent.map(|id| id.to_string()),
-        name: name(span),
-        kind: kind(span.does),
-        start_time_unix_nano: span.started_at.as_nanos().to_string(),
-        end_time_unix_nano: span.ended_at.as_nanos().to_string(),
-        attributes,
-        status: span.failure.as_ref().map(|code| Status { code: FAILED, message: code.clone() }),
-    }
+    written
 }
 
 /// What it does, and for which service if it is for one.
@@ -130,10 +61,13 @@ const fn kind(does: Does) -> u8 {
     }
 }
 
-fn attribute((key, value): &(&'static str, Value)) -> Attribute {
-    let value = match value {
-        Value::Text(text) => Typed::StringValue(text.to_string()),
-        Value::Number(number) => Typed::IntValue(number.to_string()),
-    };
-    Attribute { key, value }
+fn attribute((key, value): &(&'static str, Value)) -> Json {
+    match value {
+        Value::Text(value) => text((key, value)),
+        Value::Number(number) => json!({ "key": key, "value": { "intValue": number.to_string() } }),
+    }
+}
+
+fn text((key, value): (&str, &str)) -> Json {
+    json!({ "key": key, "value": { "stringValue": value } })
 }

@@ -1,14 +1,13 @@
 //! Alerts in a terminal: a table of all of them, those who are told, and what became of a test.
 
+use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::time::Timestamp;
 
 use super::event::short_id;
 use super::moment::{ago, coming};
 use super::table::{Cell, Side, Table};
 use super::{plain, shell_word, style, thousands};
-use crate::api::shape::alerts::{
-    AlertShown, AlertStateShown, AlertsFound, ReceiverShown, ReceiverTested, TestOutcome,
-};
+use crate::api::shape::alerts::{AlertsFound, ReceiverShown, ReceiverTested, TestOutcome};
 
 /// All alerts, one to a line, and below them all receivers.
 pub(crate) fn page(found: &AlertsFound, now: Timestamp, columns: Option<usize>) -> String {
@@ -48,7 +47,7 @@ pub(crate) fn tested(tested: &ReceiverTested, now: Timestamp) -> String {
     }
 }
 
-fn alerts(alerts: &[AlertShown], now: Timestamp) -> Table {
+fn alerts(alerts: &[AlertView], now: Timestamp) -> Table {
     let left = Side::Left;
     let mut table = Table::new(&[left, left, left, Side::Right, left, Side::Right, left, left]);
     table.head(&["STATE", "SEVERITY", "ALERT", "VALUE", "SINCE", "TOLD", "TO", "WHEN"]);
@@ -94,10 +93,10 @@ fn receivers(receivers: &[ReceiverShown]) -> Table {
     table
 }
 
-fn state(state: AlertStateShown) -> Cell {
+fn state(state: AlertState) -> Cell {
     match state {
-        AlertStateShown::Quiet => Cell::dim("quiet"),
-        AlertStateShown::Pending => Cell::painted("pending", style::warning),
-        AlertStateShown::Firing => Cell::painted("firing", style::error),
+        AlertState::Quiet => Cell::dim("quiet"),
+        AlertState::Pending => Cell::painted("pending", style::warning),
+        AlertState::Firing => Cell::painted("firing", style::error),
     }
 }

@@ -1,5 +1,7 @@
 //! How the calls of sources were answered: a line for each.
 
+use redrive_node::hook::Counts;
+
 use super::table::{Cell, Side, Table};
 use super::{counted, plain, style, thousands};
 use crate::api::shape::hooks::SourceStatus;
@@ -20,20 +22,20 @@ pub(crate) fn table(sources: &[SourceStatus]) -> Table {
         table.push(vec![
             Cell::bold(plain(&source.name)),
             Cell::plain(plain(&source.kind)),
-            Cell::plain(thousands(source.accepted)),
-            Cell::plain(thousands(source.duplicates)),
-            count(source.unauthorized, style::error),
-            count(source.malformed, style::warning),
-            Cell::dim(remarks(source).join(", ")),
+            Cell::plain(thousands(source.counts.accepted)),
+            Cell::plain(thousands(source.counts.duplicates)),
+            count(source.counts.unauthorized, style::error),
+            count(source.counts.malformed, style::warning),
+            Cell::dim(remarks(&source.counts).join(", ")),
         ]);
     }
     table
 }
 
 /// What else there was, in words.
-fn remarks(source: &SourceStatus) -> Vec<String> {
+fn remarks(counts: &Counts) -> Vec<String> {
     let some = |count: u64, words: String| (count > 0).then_some(words);
-    let by = &source.too_large_by;
+    let by = &counts.too_large_by;
     let named: Vec<String> = by
         .iter()
         .take(TOO_LARGE_BY_SHOWN_MAX)
@@ -42,12 +44,12 @@ fn remarks(source: &SourceStatus) -> Vec<String> {
     let more = if by.len() > TOO_LARGE_BY_SHOWN_MAX { ", …" } else { "" };
     let by = if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) };
     let remarks = [
-        some(source.conflicts, format!("{} of one id", counted(source.conflicts, "conflict"))),
-        some(source.too_large, format!("{} too large{by}", thousands(source.too_large))),
-        some(source.too_slow, format!("{} too slow", thousands(source.too_slow))),
-        some(source.rate_limited, format!("{} too many", thousands(source.rate_limited))),
-        some(source.unavailable, format!("{} not served", thousands(source.unavailable))),
-        some(source.no_session, format!("{} without a session", thousands(source.no_session))),
+        some(counts.conflicts, format!("{} of one id", counted(counts.conflicts, "conflict"))),
+        some(counts.too_large, format!("{} too large{by}", thousands(counts.too_large))),
+        some(counts.too_slow, format!("{} too slow", thousands(counts.too_slow))),
+        some(counts.rate_limited, format!("{} too many", thousands(counts.rate_limited))),
+        some(counts.unavailable, format!("{} not served", thousands(counts.unavailable))),
+        some(counts.no_session, format!("{} without a session", thousands(counts.no_session))),
     ];
     remarks.into_iter().flatten().collect()
 }

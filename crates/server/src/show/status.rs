@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use redrive_core::alerts::AlertView;
 use redrive_core::time::Timestamp;
 
 use super::moment::{ago, coming, moment, rough};
 use super::table::{Cell, Side, Table};
 use super::watch::Watch;
 use super::{counted, next_steps, plain, shell_word, style, thousands};
-use crate::api::shape::alerts::AlertShown;
 use crate::api::shape::health::Degraded;
 use crate::api::shape::services::HealthWord;
 use crate::api::shape::{AilingShown, ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
@@ -131,7 +131,7 @@ fn is_bearable(trouble: &Degraded) -> bool {
     trouble.what == "store-slow"
 }
 
-fn is_urgent(alert: &AlertShown) -> bool {
+fn is_urgent(alert: &AlertView) -> bool {
     matches!(alert.severity.as_str(), "critical" | "high")
 }
 
@@ -147,7 +147,7 @@ fn troubles(status: &Status, now: Timestamp) -> Vec<String> {
 
 /// The alerts that fire, a line each.
 fn firing(status: &Status, now: Timestamp) -> Vec<String> {
-    let line = |alert: &AlertShown| {
+    let line = |alert: &AlertView| {
         let mark = if is_urgent(alert) { style::error("✗") } else { style::warning("!") };
         let covers = alert.covers.as_ref().map(|covers| format!(" ({})", plain(covers)));
         let since = alert.since.map(|since| format!(" for {}", rough(now.since(since))));
@@ -396,7 +396,7 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
         steps.push((format!("redrive dlq groups{of}"), "shows the causes of the dead letters"));
         steps.push((format!("redrive why --last{of}"), "tells the story of the latest failure"));
     }
-    if status.sources.iter().any(|source| source.malformed + source.conflicts > 0) {
+    if status.sources.iter().any(|source| source.counts.malformed + source.counts.conflicts > 0) {
         steps.push(("redrive hooks refused".to_owned(), "shows webhooks that could not be taken"));
     }
     steps

@@ -20,6 +20,8 @@ const RECENT_MAX: usize = 50;
 
 /// Something that was said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = AlertTold))]
 pub struct Told {
     /// When.
     pub at: Timestamp,

@@ -66,7 +66,7 @@ impl Beat {
     pub(super) fn between(before: &Look, look: &Look, layout: &Layout, alerts: &Alerts) -> Self {
         let took = look.at.since(before.at);
         let queues = layout.queues.iter().chain(look.removed()).map(|name| {
-            let tally = tally(look, name).since(&tally(before, name));
+            let tally = look.tally_of(name).since(&before.tally_of(name));
             let signs = look.signs(name);
             let counts = look.counts_of(name);
             let pulse = ServicePulse {
@@ -164,15 +164,6 @@ impl Beat {
             dependencies: dependencies.into_iter().cloned().collect(),
         }
     }
-}
-
-fn tally(look: &Look, queue: &QueueName) -> Tally {
-    let mut sum = Tally::default();
-    let figures = look.snapshot.figures.queues.get(queue);
-    for tally in figures.iter().flat_map(|figures| figures.types.values()) {
-        sum.add(tally);
-    }
-    sum
 }
 
 /// So many in that time, to three places.

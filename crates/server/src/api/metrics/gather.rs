@@ -14,6 +14,7 @@ use redrive_core::freshness::Lifetimes;
 use redrive_node::runtime::{Node, ReadError, Snapshot, stranded};
 use redrive_node::store::{Counts, Oldest};
 
+use crate::api::queries::until_nothing_is_stranded;
 use crate::api::views::open_replays_of;
 use crate::otlp::SpanCounts;
 
@@ -23,9 +24,6 @@ const SAME_WITHIN: Duration = Duration::from_millis(200);
 const PART_MAX: Duration = Duration::from_secs(2);
 /// How long figures are told that cannot be had anew.
 const KEPT: Duration = Duration::from_secs(15 * 60);
-/// How often it is looked until nothing seems stranded, and how long apart.
-const LOOKS_MAX: usize = 10;
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// Why a part cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -58,46 +56,22 @@ pub(super) struct Gathered {
     pub(super) oldest: Part<BTreeMap<QueueName, Oldest>>,
 }
 
-/// One part, as far as it could be had.
-pub(super) enum Part<T> {
-    /// As it is.
-    Fresh { value: Arc<T>, age: Duration },
-    /// As it was.
-    Stale { value: Arc<T>, age: Duration, why: String },
-    /// Not at all.
-    Missing { why: String },
+/// One part: as it is, as it was, or not at all.
+pub(super) struct Part<T> {
+    pub(super) value: Option<Arc<T>>,
+    pub(super) age: Option<Duration>,
+    /// Why it is not as it should be.
+    pub(super) trouble: Option<String>,
 }
 
 impl<T> Part<T> {
     fn of(found: Result<Found<T, NoPart>, Missing<NoPart>>) -> Self {
         match found {
-            Ok(Found { value, age, failure: None, .. }) => Self::Fresh { value, age },
-            Ok(Found { value, age, failure: Some(why), .. }) => {
-                Self::Stale { value, age, why: why.to_string() }
+            Ok(Found { value, age, failure, .. }) => {
+                let trouble = failure.map(|why| why.to_string());
+                Self { value: Some(value), age: Some(age), trouble }
             }
-            Err(missing) => Self::Missing { why: missing.to_string() },
-        }
-    }
-
-    pub(super) fn value(&self) -> Option<&T> {
-        match self {
-            Self::Fresh { value, .. } | Self::Stale { value, .. } => Some(value),
-            Self::Missing { .. } => None,
-        }
-    }
-
-    pub(super) fn age(&self) -> Option<Duration> {
-        match self {
-            Self::Fresh { age, .. } | Self::Stale { age, .. } => Some(*age),
-            Self::Missing { .. } => None,
-        }
-    }
-
-    /// Why it is not as it should be.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        match self {
-            Self::Fresh { .. } => None,
-            Self::Stale { why, .. } | Self::Missing { why } => Some(why),
+            Err(missing) => Self { value: None, age: None, trouble: Some(missing.to_string()) },
         }
     }
 }
@@ -138,23 +112,16 @@ async fn snapshot(node: Node) -> Result<Snapshot, NoPart> {
     node.snapshot().await.ok_or_else(|| NoPart("the server is shutting down".to_owned()))
 }
 
-/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
-/// moment. What really is stays so: it is in every look.
 async fn stock(node: Node) -> Result<Stock, NoPart> {
-    let mut stock: Option<Stock> = None;
-    for _ in 0..LOOKS_MAX {
+    let look = || async {
         let read = node.read(|reader| Ok((reader.counts()?, open_replays_of(reader)?, reader.bytes()?)));
         let (counts, open_replays, bytes) = read.await.map_err(|error| in_words(&error))?;
         // Without an engine nothing can be said to be stranded.
         let left = node.snapshot().await.map_or(0, |snapshot| stranded(&snapshot, &counts));
-        let left = stock.as_ref().map_or(left, |before| before.stranded.min(left));
-        stock = Some(Stock { counts, stranded: left, open_replays, bytes });
-        if left == 0 {
-            break;
-        }
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-    }
-    Ok(stock.expect("it was looked at least once"))
+        Ok((Stock { counts, stranded: left, open_replays, bytes }, left))
+    };
+    let (stock, stranded) = until_nothing_is_stranded(look).await?;
+    Ok(Stock { stranded, ..stock })
 }
 
 /// What is told: where the store lies is nobody's business but the log's.

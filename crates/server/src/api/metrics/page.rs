@@ -46,6 +46,25 @@ impl Page {
         }
     }
 
+    /// A family with one figure for each row.
+    pub(super) fn each<T>(&mut self, metric: &MetricName, rows: &[(Vec<&str>, T)], count: fn(&T) -> u64) {
+        self.family(metric, rows.iter().map(|(labels, row)| (labels.clone(), count(row) as f64)));
+    }
+
+    /// A family with several figures for each row, told apart by the last label.
+    pub(super) fn split<'a, 'b: 'a, T>(
+        &mut self,
+        metric: &MetricName,
+        rows: &[(Vec<&'a str>, T)],
+        parts: impl Fn(&T) -> Vec<(&'b str, u64)>,
+    ) {
+        let figures = rows.iter().flat_map(|(labels, row)| {
+            let with = |part: &'b str| [&labels[..], &[part]].concat();
+            parts(row).into_iter().map(move |(part, count)| (with(part), count as f64))
+        });
+        self.family(metric, figures);
+    }
+
     /// One that has no labels.
     pub(super) fn single(&mut self, metric: &MetricName, value: f64) {
         self.family(metric, [(Vec::new(), value)]);

@@ -6,38 +6,18 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{HeldQueue, QueueName};
-use redrive_core::figures::{Figures, Histogram, QueueFigures, TRIES_MAX, TYPES_MAX, Tally};
+use redrive_core::figures::{Figures, TRIES_MAX, TYPES_MAX, Tally};
 use redrive_core::ids::ChannelName;
-use redrive_core::metric_names::{self as names, MetricName};
-use redrive_core::policy::breaker::State;
+use redrive_core::metric_names as names;
+use redrive_core::policy::breaker::Phase;
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Snapshot;
-use redrive_node::store::QueueCounts;
 
 use super::gather::{Gathered, Stock};
 use super::page::{Page, Ranges};
 use crate::api::App;
 use crate::api::shape::hooks::SourceStatus;
-
-/// The states of a breaker.
-const STATES: [&str; 3] = ["closed", "open", "half-open"];
-
-/// The word for a state.
-pub(super) const fn state_of(state: State) -> &'static str {
-    match state {
-        State::Closed { .. } => STATES[0],
-        State::Open { .. } => STATES[1],
-        State::HalfOpen { .. } => STATES[2],
-    }
-}
-
-/// All event types of a queue together.
-pub(super) fn sum(queue: &QueueFigures) -> Tally {
-    let mut sum = Tally::default();
-    queue.types.values().for_each(|tally| sum.add(tally));
-    sum
-}
 
 /// The whole page.
 pub(super) fn written(app: &App, gathered: &Gathered) -> String {
@@ -46,35 +26,32 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
     let Gathered { engine, counts, oldest } = gathered;
     page.family(&names::BUILD_INFO, [(vec![env!("CARGO_PKG_VERSION")], 1.0)]);
     page.single(&names::START_TIME, app.node.started_at().as_millis() as f64 / 1_000.0);
-    let ages = [("engine", engine.age()), ("counts", counts.age()), ("oldest", oldest.age())];
+    let ages = [("engine", engine.age), ("counts", counts.age), ("oldest", oldest.age)];
     page.family(
         &names::METRICS_AGE,
         ages.iter().filter_map(|(part, age)| Some((vec![*part], (*age)?.as_secs_f64()))),
     );
-    if let Some(snapshot) = engine.value() {
+    if let Some(snapshot) = &engine.value {
         let figures = from_nothing(&snapshot.figures, &app.node.book());
         intake(&mut page, &figures);
-        attempts(&mut page, &figures);
-        deliveries(&mut page, &figures);
+        queues(&mut page, &figures);
         dependencies(&mut page, snapshot);
-        paused(&mut page, snapshot);
+        let views: Vec<_> = snapshot.queues.iter().map(|view| (labels(&view.name), view)).collect();
+        page.each(&names::PAUSED, &views, |view| matches!(view.held, Some(HeldQueue::Paused { .. })).into());
     }
-    if let Some(stock) = counts.value() {
+    if let Some(stock) = &counts.value {
         stored(&mut page, stock);
     }
-    if let Some(oldest) = oldest.value() {
+    if let Some(oldest) = &oldest.value {
         let mut names: BTreeSet<&QueueName> = oldest.keys().collect();
-        names.extend(counts.value().into_iter().flat_map(|stock| stock.counts.queues.keys()));
+        names.extend(counts.value.iter().flat_map(|stock| stock.counts.queues.keys()));
         let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
-        let of = |name: &QueueName| oldest.get(name).copied().unwrap_or_default();
+        let rows = || names.iter().map(|name| (labels(name), oldest.get(name).copied().unwrap_or_default()));
         page.family(
             &names::OLDEST_WAITING,
-            names.iter().map(|name| (queue(name), age(of(name).waiting_since))),
+            rows().map(|(labels, oldest)| (labels, age(oldest.waiting_since))),
         );
-        page.family(
-            &names::DEAD_LETTER_AGE,
-            names.iter().map(|name| (queue(name), age(of(name).dead_since))),
-        );
+        page.family(&names::DEAD_LETTER_AGE, rows().map(|(labels, oldest)| (labels, age(oldest.dead_since))));
     }
     page.family(&names::HAPPENINGS, app.node.happened().map(|(what, count)| (vec![what], count as f64)));
     hooks(&mut page, &app.hooks.status());
@@ -108,7 +85,7 @@ fn from_nothing(figures: &Figures, book: &RuleBook) -> Figures {
     figures
 }
 
-fn queue(name: &QueueName) -> Vec<&str> {
+fn labels(name: &QueueName) -> Vec<&str> {
     vec![name.service.as_str(), name.channel.as_ref().map_or("", ChannelName::as_str)]
 }
 
@@ -123,144 +100,69 @@ fn intake(page: &mut Page, figures: &Figures) {
     page.single(&names::STALE_SETTLEMENTS, figures.stale as f64);
 }
 
-fn attempts(page: &mut Page, figures: &Figures) {
-    let types = || {
-        figures.queues.iter().flat_map(|(name, queue_figures)| {
-            let labels = move |event_type| [queue(name), vec![event_type]].concat();
-            queue_figures.types.iter().map(move |(event_type, tally)| (labels(&**event_type), tally))
-        })
-    };
-    page.family(
-        &names::ATTEMPTS,
-        types().flat_map(|(labels, tally)| {
-            let delivered = tally.attempts - tally.failures();
-            let outcomes = [("delivered", delivered), ("failed", tally.failures())];
-            outcomes.map(|(outcome, count)| ([&labels[..], &[outcome]].concat(), count as f64))
-        }),
-    );
-    page.family(
-        &names::FAILURES,
-        types().flat_map(|(labels, tally)| {
-            by_category(tally).map(|(word, count)| ([&labels[..], &[word]].concat(), count))
-        }),
-    );
-    let sums: Vec<_> = figures.queues.iter().map(|(name, figures)| (name, sum(figures))).collect();
-    page.family(
-        &names::SERVICE_ATTEMPTS,
-        sums.iter().flat_map(|(name, tally)| {
-            let outcomes = [("delivered", tally.attempts - tally.failures()), ("failed", tally.failures())];
-            outcomes.map(|(outcome, count)| ([queue(name), vec![outcome]].concat(), count as f64))
-        }),
-    );
-    page.family(
-        &names::SERVICE_FAILURES,
-        sums.iter().flat_map(|(name, tally)| {
-            by_category(tally).map(|(word, count)| ([queue(name), vec![word]].concat(), count))
-        }),
-    );
-    page.family(
-        &names::FAILURES_BY_CODE,
-        figures.queues.iter().flat_map(|(name, figures)| {
-            let labels = |code| [queue(name), vec![code]].concat();
-            figures.codes.iter().map(move |(code, count)| (labels(&**code), *count as f64))
-        }),
-    );
-    page.times(&names::ATTEMPT_DURATION, of_queues(figures, |queue| &queue.took));
-    page.times(&names::WAITED, of_queues(figures, |queue| &queue.waited));
-}
-
-/// How many failed in which way, those that nobody met too.
-fn by_category(tally: &Tally) -> [(&'static str, f64); Category::ALL.len()] {
-    Category::ALL.map(|category| (category.as_str(), tally.failed_as(category) as f64))
-}
-
-fn of_queues<'a>(
-    figures: &'a Figures,
-    times: impl Fn(&'a QueueFigures) -> &'a Histogram,
-) -> impl Iterator<Item = (Vec<&'a str>, &'a Histogram)> {
-    figures.queues.iter().map(move |(name, figures)| (queue(name), times(figures)))
-}
-
-fn deliveries(page: &mut Page, figures: &Figures) {
-    let sums: Vec<_> = figures.queues.iter().map(|(name, queue)| (name, sum(queue), queue)).collect();
-    let mut each = |metric: &MetricName, count: fn(&Tally) -> u64| {
-        page.family(metric, sums.iter().map(|(name, tally, _)| (queue(name), count(tally) as f64)));
-    };
-    each(&names::FIRST_ATTEMPTS, |tally| tally.firsts);
-    each(&names::RETRIED, |tally| tally.retried);
-    each(&names::RETRIES, |tally| tally.retries);
-    each(&names::EXHAUSTED, |tally| tally.exhausted);
-    page.family(
-        &names::DELIVERIES,
-        sums.iter().flat_map(|(name, tally, _)| {
-            let outcomes = [("delivered", tally.delivered), ("dead", tally.dead)];
-            outcomes.map(|(outcome, count)| ([queue(name), vec![outcome]].concat(), count as f64))
-        }),
-    );
-    page.family(&names::HELD, sums.iter().map(|(name, _, figures)| (queue(name), figures.held as f64)));
+fn queues(page: &mut Page, figures: &Figures) {
+    let queues: Vec<_> = figures.queues.iter().map(|(name, queue)| (labels(name), queue)).collect();
+    let sums: Vec<_> = queues.iter().map(|(labels, queue)| (labels.clone(), queue.total())).collect();
+    let types = queues.iter().flat_map(|(labels, queue)| {
+        let labels = |event_type| [&labels[..], &[event_type]].concat();
+        queue.types.iter().map(move |(event_type, tally)| (labels(&**event_type), *tally))
+    });
+    let types: Vec<_> = types.collect();
+    page.split(&names::ATTEMPTS, &types, outcomes);
+    page.split(&names::FAILURES, &types, failures);
+    page.split(&names::SERVICE_ATTEMPTS, &sums, outcomes);
+    page.split(&names::SERVICE_FAILURES, &sums, failures);
+    page.split(&names::FAILURES_BY_CODE, &queues, |queue| {
+        queue.codes.iter().map(|(code, count)| (&**code, *count)).collect()
+    });
+    page.times(&names::ATTEMPT_DURATION, queues.iter().map(|(labels, queue)| (labels.clone(), &queue.took)));
+    page.times(&names::WAITED, queues.iter().map(|(labels, queue)| (labels.clone(), &queue.waited)));
+    page.each(&names::FIRST_ATTEMPTS, &sums, |tally| tally.firsts);
+    page.each(&names::RETRIED, &sums, |tally| tally.retried);
+    page.each(&names::RETRIES, &sums, |tally| tally.retries);
+    page.each(&names::EXHAUSTED, &sums, |tally| tally.exhausted);
+    page.split(&names::DELIVERIES, &sums, |tally| vec![("delivered", tally.delivered), ("dead", tally.dead)]);
+    page.each(&names::HELD, &queues, |queue| queue.held);
     let bounds: Vec<String> = (1..TRIES_MAX).map(|tries| tries.to_string()).collect();
     page.ranges(
         &names::ATTEMPTS_PER_DELIVERY,
-        sums.iter().map(|(name, _, figures)| {
-            let times = figures.tries.iter().enumerate();
+        queues.iter().map(|(labels, queue)| {
+            let times = queue.tries.iter().enumerate();
             let sum = times.map(|(index, count)| (index as u64 + 1) * count).sum::<u64>() as f64;
-            (queue(name), Ranges { bounds: &bounds, counts: &figures.tries, sum })
+            (labels.clone(), Ranges { bounds: &bounds, counts: &queue.tries, sum })
         }),
     );
+}
+
+fn outcomes(tally: &Tally) -> Vec<(&'static str, u64)> {
+    vec![("delivered", tally.attempts - tally.failures()), ("failed", tally.failures())]
+}
+
+/// How many failed in which way, those that nobody met too.
+fn failures(tally: &Tally) -> Vec<(&'static str, u64)> {
+    Category::ALL.map(|category| (category.as_str(), tally.failed_as(category))).to_vec()
 }
 
 fn dependencies(page: &mut Page, snapshot: &Snapshot) {
-    let counted = &snapshot.figures.dependencies;
-    page.family(
-        &names::DEPENDENCY_ATTEMPTS,
-        counted.iter().flat_map(|(name, figures)| {
-            let failed = figures.tally.failures();
-            let outcomes = [("delivered", figures.tally.attempts - failed), ("failed", failed)];
-            outcomes.map(|(outcome, count)| (vec![name.as_str(), outcome], count as f64))
-        }),
-    );
-    page.family(
-        &names::DEPENDENCY_FAILURES,
-        counted.iter().flat_map(|(name, figures)| {
-            by_category(&figures.tally).map(|(word, count)| (vec![name.as_str(), word], count))
-        }),
-    );
-    let mut each = |metric: &MetricName, count: fn(&redrive_core::figures::DependencyFigures) -> u64| {
-        page.family(
-            metric,
-            counted.iter().map(|(name, figures)| (vec![name.as_str()], count(figures) as f64)),
-        );
-    };
-    each(&names::UNAVAILABLE, |figures| figures.tally.unavailable);
-    each(&names::AUTH_FAILURES, |figures| figures.tally.unauthorized);
-    each(&names::CONFIG_FAILURES, |figures| figures.tally.misconfigured);
-    each(&names::BREAKER_TRIPS, |figures| figures.trips);
-    each(&names::DEPENDENCY_HOLDS, |figures| figures.held);
+    let counted = snapshot.figures.dependencies.iter();
+    let counted: Vec<_> = counted.map(|(name, figures)| (vec![name.as_str()], figures)).collect();
+    page.split(&names::DEPENDENCY_ATTEMPTS, &counted, |figures| outcomes(&figures.tally));
+    page.split(&names::DEPENDENCY_FAILURES, &counted, |figures| failures(&figures.tally));
+    page.each(&names::UNAVAILABLE, &counted, |figures| figures.tally.unavailable);
+    page.each(&names::AUTH_FAILURES, &counted, |figures| figures.tally.unauthorized);
+    page.each(&names::CONFIG_FAILURES, &counted, |figures| figures.tally.misconfigured);
+    page.each(&names::BREAKER_TRIPS, &counted, |figures| figures.trips);
+    page.each(&names::DEPENDENCY_HOLDS, &counted, |figures| figures.held);
     page.times(
         &names::DEPENDENCY_DURATION,
-        counted.iter().map(|(name, figures)| (vec![name.as_str()], &figures.took)),
+        counted.iter().map(|(labels, figures)| (labels.clone(), &figures.took)),
     );
-    page.family(
-        &names::BREAKER_STATE,
-        snapshot.dependencies.iter().flat_map(|view| {
-            let is_now = state_of(view.breaker);
-            STATES.map(|state| (vec![view.name.as_str(), state], f64::from(u8::from(state == is_now))))
-        }),
-    );
-    page.family(
-        &names::IN_FLIGHT,
-        snapshot.dependencies.iter().map(|view| (vec![view.name.as_str()], f64::from(view.in_flight))),
-    );
-}
-
-fn paused(page: &mut Page, snapshot: &Snapshot) {
-    page.family(
-        &names::PAUSED,
-        snapshot.queues.iter().map(|view| {
-            let is_paused = matches!(view.held, Some(HeldQueue::Paused { .. }));
-            (queue(&view.name), f64::from(u8::from(is_paused)))
-        }),
-    );
+    let views: Vec<_> = snapshot.dependencies.iter().map(|view| (vec![view.name.as_str()], view)).collect();
+    page.split(&names::BREAKER_STATE, &views, |view| {
+        let phases = [Phase::Closed, Phase::Open, Phase::HalfOpen];
+        phases.map(|phase| (phase.as_str(), u64::from(phase == view.breaker.phase()))).to_vec()
+    });
+    page.each(&names::IN_FLIGHT, &views, |view| view.in_flight.into());
 }
 
 fn stored(page: &mut Page, stock: &Stock) {
@@ -270,32 +172,25 @@ fn stored(page: &mut Page, stock: &Stock) {
     page.single(&names::STRANDED, *stranded as f64);
     page.single(&names::OPEN_REPLAYS, *open_replays as f64);
     page.single(&names::STORE_BYTES, *bytes as f64);
-    let mut each = |metric: &MetricName, count: fn(&QueueCounts) -> u64| {
-        page.family(metric, counts.queues.iter().map(|(name, counts)| (queue(name), count(counts) as f64)));
-    };
-    each(&names::WAITING, |counts| counts.waiting);
-    each(&names::BEHIND, |counts| counts.behind);
-    each(&names::DEAD_LETTERS, |counts| counts.dead);
+    let queues: Vec<_> = counts.queues.iter().map(|(name, counts)| (labels(name), counts)).collect();
+    page.each(&names::WAITING, &queues, |counts| counts.waiting);
+    page.each(&names::BEHIND, &queues, |counts| counts.behind);
+    page.each(&names::DEAD_LETTERS, &queues, |counts| counts.dead);
 }
 
 fn hooks(page: &mut Page, sources: &[SourceStatus]) {
-    page.family(
-        &names::HOOK_ANSWERS,
-        sources.iter().flat_map(|source| {
-            #[rustfmt::skip]
-            let answers = [
-                ("accepted",     source.accepted),
-                ("duplicate",    source.duplicates),
-                ("conflict",     source.conflicts),
-                ("challenge",    source.challenges),
-                ("unauthorized", source.unauthorized),
-                ("malformed",    source.malformed),
-                ("too-large",    source.too_large),
-                ("too-slow",     source.too_slow),
-                ("rate-limited", source.rate_limited),
-                ("unavailable",  source.unavailable),
-            ];
-            answers.map(|(answer, count)| (vec![source.name.as_str(), answer], count as f64))
-        }),
-    );
+    let sources: Vec<_> = sources.iter().map(|source| (vec![source.name.as_str()], &source.counts)).collect();
+    #[rustfmt::skip]
+    page.split(&names::HOOK_ANSWERS, &sources, |counts| vec![
+        ("accepted",     counts.accepted),
+        ("duplicate",    counts.duplicates),
+        ("conflict",     counts.conflicts),
+        ("challenge",    counts.challenges),
+        ("unauthorized", counts.unauthorized),
+        ("malformed",    counts.malformed),
+        ("too-large",    counts.too_large),
+        ("too-slow",     counts.too_slow),
+        ("rate-limited", counts.rate_limited),
+        ("unavailable",  counts.unavailable),
+    ]);
 }

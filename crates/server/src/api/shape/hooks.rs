@@ -1,7 +1,5 @@
 //! The JSON of webhooks: what senders hear, how sources are, and what was refused.
 
-use std::collections::BTreeMap;
-
 use redrive_core::time::Timestamp;
 use redrive_node::hook::Counts;
 use serde::{Deserialize, Serialize};
@@ -24,52 +22,12 @@ pub(crate) struct HookTaken {
 }
 
 /// How the calls of a source were answered since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct SourceStatus {
     pub name: String,
     pub kind: String,
-    pub accepted: u64,
-    /// Events that came before.
-    pub duplicates: u64,
-    /// Ids that came before with another body.
-    pub conflicts: u64,
-    pub challenges: u64,
-    pub unauthorized: u64,
-    pub malformed: u64,
-    pub too_large: u64,
-    pub too_slow: u64,
-    pub rate_limited: u64,
-    /// The secret, the store or memory was wanting.
-    pub unavailable: u64,
-    /// Events that were to have a session, and whose call had not what it takes.
-    pub no_session: u64,
-    /// Bodies too large by where the webhook is installed, as the calls say.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub too_large_by: BTreeMap<String, u64>,
-}
-
-impl SourceStatus {
-    pub(crate) fn of_webhook(name: String, counts: Counts) -> Self {
-        let Counts { accepted, duplicates, conflicts, challenges, unauthorized, malformed, .. } = counts;
-        let Counts { too_large, too_slow, rate_limited, unavailable, no_session, too_large_by, .. } = counts;
-        Self {
-            name,
-            kind: "webhook".to_owned(),
-            accepted,
-            duplicates,
-            conflicts,
-            challenges,
-            unauthorized,
-            malformed,
-            too_large,
-            too_slow,
-            rate_limited,
-            unavailable,
-            no_session,
-            too_large_by,
-        }
-    }
+    #[serde(flatten)]
+    pub counts: Counts,
 }
 
 /// What was signed and could not be taken.

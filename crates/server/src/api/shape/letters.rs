@@ -59,8 +59,8 @@ pub(crate) struct LettersFound {
 }
 
 /// In which form letters are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema, ValueEnum)]
-#[schema(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Form {
     /// The whole envelope
     Envelope,
@@ -69,15 +69,6 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Reads the word for it.
-    pub(crate) fn parse(word: &str) -> Result<Self, &'static str> {
-        match word {
-            "envelope" => Ok(Self::Envelope),
-            "redis" => Ok(Self::Redis),
-            _ => Err("it is neither envelope nor redis"),
-        }
-    }
-
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Envelope => "envelope",

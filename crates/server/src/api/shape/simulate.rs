@@ -6,17 +6,19 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::book::FindingShown;
+use crate::api::request;
 
 /// A scenario to be played against the rule book that holds.
-#[derive(Serialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SimulateWanted {
     /// The scenario, as YAML.
     #[schema(min_length = 1)]
-    scenario: String,
+    pub scenario: String,
     /// What chance is drawn from; 1 unless it is said.
+    #[serde(default, deserialize_with = "request::number")]
     #[schema(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
-    seed: Option<u64>,
+    pub seed: Option<u64>,
 }
 
 /// What a scenario came to.

@@ -6,13 +6,15 @@ use redrive::clock::wall_clock;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterQuery};
 use redrive_node::store::{self, Reader};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use super::wish;
 
 use crate::api::shape::letters::{Form, GroupShown, GroupsFound, LetterShown, LettersFound};
-use crate::cli::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs, FilterArgs, Format, FromArgs};
+use crate::cli::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs, Format, FromArgs};
 use crate::client::{Ask, segment};
 use crate::commands::{Refused, gather, print, print_as, print_json, service_name};
-use crate::letters::fields::Fields;
+use crate::letters::filter::FilterKeys;
 use crate::letters::find::{self, Found, not_dead};
 use crate::letters::{EXPORT_PAGE, GROUPS_MAX, everything, filter, view};
 use crate::show::{letter, letters, plain, style, terminal_columns};
@@ -30,13 +32,12 @@ impl<'a> Folder<'a> {
         Ok(Self { path, reader, now: wall_clock() })
     }
 
-    fn filter(&self, args: &FilterArgs) -> Result<LetterFilter, Refused> {
-        let mut fields = Fields::of_pairs(args.pairs());
-        filter::take(&mut fields, self.now).map_err(Refused::of)
+    fn filter(&self, keys: &FilterKeys) -> Result<LetterFilter, Refused> {
+        keys.clone().filter(self.now).map_err(Refused::of)
     }
 
     /// Where no letter was found: whether that is since nothing goes by the service's name.
-    fn check_service(&self, args: &FilterArgs) -> anyhow::Result<()> {
+    fn check_service(&self, args: &FilterKeys) -> anyhow::Result<()> {
         service_name::check_in(self.path, &*self.reader, None, args.service.as_deref())
     }
 }
@@ -61,11 +62,9 @@ async fn listed(args: &DlqListArgs) -> anyhow::Result<Listed> {
     let mut client = args.from.server.client()?;
     let mut now = wall_clock();
     let (letters, next) = gather(args.limit, args.before.clone(), async |limit, before| {
-        let mut pairs = args.filter.pairs();
-        pairs.extend(before.map(|before| ("before", before)));
-        pairs.push(("limit", limit.to_string()));
+        let keys = wish(&args.filter, json!({ "before": before, "limit": limit }));
         let found: LettersFound;
-        (found, now) = client.timed_json(&Ask::find("/v1/dead-letters", pairs)).await?;
+        (found, now) = client.timed_json(&Ask::find("/v1/dead-letters", &keys)).await?;
         Ok((found.dead_letters, found.next))
     })
     .await?;
@@ -109,7 +108,7 @@ struct Grouped {
 
 async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
     let mut client = args.from.server.client()?;
-    let ask = Ask::find("/v1/failure-groups", args.filter.pairs());
+    let ask = Ask::find("/v1/failure-groups", &wish(&args.filter, json!({})));
     let (GroupsFound { groups }, now) = client.timed_json(&ask).await?;
     let Some(first) = groups.first() else {
         service_name::check(&mut client, args.filter.service.as_deref()).await?;
@@ -118,10 +117,8 @@ async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
     let claimed_by = match args.format {
         Format::Json => None,
         Format::Text => {
-            let mut pairs = args.filter.pairs();
-            pairs.retain(|(name, _)| *name != "fingerprint");
-            pairs.extend([("fingerprint", first.fingerprint.clone()), ("limit", "1".to_owned())]);
-            claim_of(&client.json(&Ask::find("/v1/dead-letters", pairs)).await?)
+            let keys = wish(&args.filter, json!({ "fingerprint": first.fingerprint, "limit": 1 }));
+            claim_of(&client.json(&Ask::find("/v1/dead-letters", &keys)).await?)
         }
     };
     Ok(Grouped { groups, claimed_by, now })
@@ -180,9 +177,8 @@ pub(super) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.from.data {
         return exported_there(&Folder::open(folder)?, args);
     }
-    let mut pairs = args.filter.pairs();
-    pairs.extend(args.form.map(|form| ("form", form.as_str().to_owned())));
-    let mut lines = args.from.server.client()?.lines(&Ask::find("/v1/dead-letters/export", pairs)).await?;
+    let keys = wish(&args.filter, json!({ "form": args.form.map(Form::as_str) }));
+    let mut lines = args.from.server.client()?.lines(&Ask::find("/v1/dead-letters/export", &keys)).await?;
     let broken = |problem| Refused(format!("the export is not complete: {problem}"));
     while let Some(line) = lines.next().await.map_err(broken)? {
         print(&(line + "\n"))?;

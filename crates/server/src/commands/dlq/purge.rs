@@ -50,7 +50,7 @@ fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> Ask {
         "older_than": args.older_than.map(show_duration),
         "note": args.note,
     });
-    Ask::json("/v1/dead-letters/purge", &wish(&args.filter, &others))
+    Ask::json("/v1/dead-letters/purge", &wish(&args.filter, others))
 }
 
 /// Goes on until the server says that it is done; what died after the moment that was looked at stays.

@@ -36,7 +36,7 @@ pub(super) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
         "to": args.to,
         "note": args.note,
     });
-    let ask = Ask::json("/v1/replays", &wish(&args.filter, &others));
+    let ask = Ask::json("/v1/replays", &wish(&args.filter, others));
     if args.dry_run {
         let survey: SurveyShown = client.json(&ask).await?;
         print_as(args.format, &survey, || replay::survey(&survey))?;
