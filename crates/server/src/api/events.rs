@@ -175,7 +175,8 @@ fn accepted(id: String, taken: Taken) -> Accepted {
     }
 }
 
-/// A good answer.
+/// A good answer, as the end of a handler.
+#[expect(clippy::unnecessary_wraps, reason = "handlers end with it")]
 pub(super) fn ok(value: &impl serde::Serialize) -> Answer {
     Ok(json(StatusCode::OK, value))
 }
