@@ -21,7 +21,7 @@ mod agenda;
 mod answers;
 mod arrival;
 mod chance;
-mod change;
+pub(crate) mod change;
 mod checker;
 pub mod compare;
 pub mod figures;

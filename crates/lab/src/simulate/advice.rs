@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::change::changed;
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
 use crate::scenario::expectation::Value;
-use redrive_core::book::{RuleBook, patch};
+use redrive_core::book::RuleBook;
 
 /// A finding and what would help.
 #[derive(Debug, Serialize)]
@@ -74,9 +75,8 @@ pub fn advised(
     let mut again = Again { plan, watch, first: report, others: Vec::new(), attempts: 0 };
     let mut proven: Vec<(&Candidate, Gain)> = Vec::new();
     for candidates in changes.into_iter().take(CHANGES_MAX) {
-        let book = patch::laid_over(book_text, &candidates[0].change.to_string()).ok();
         // Some changes make no book.
-        let book = book.and_then(|text| plan.book.read_changed(&text).book).map(Arc::new);
+        let book = changed(&plan.book, book_text, &candidates[0].change);
         proven.extend(book.and_then(|book| again.proven(&book, candidates)).into_iter().flatten());
     }
     let gain =
@@ -168,7 +168,7 @@ impl Again<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book;
+    use redrive_core::book::{self, patch};
     use std::num::NonZeroU32;
 
     use super::*;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use redrive_lab::doctor::examine;
+use redrive_lab::doctor::{Examined, examine};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -17,11 +17,9 @@ use super::addresses::Addresses;
 use super::error::ApiError;
 use super::identity::Caller;
 use super::openapi::Keys;
-use super::shape::doctor::DoctorReport;
 use super::shape::wanted::DoctorKeys;
 use super::{App, to_its_end};
 use crate::doctor::gather::{self, Deliveries};
-use crate::doctor::report::report;
 use crate::letters::fields::Fields;
 
 /// How long a report serves those who ask the same.
@@ -36,7 +34,7 @@ const KEPT_MAX: usize = 16;
 #[utoipa::path(
     get, path = "/v1/doctor", operation_id = "doctor", tag = "operating",
     params(Keys<DoctorKeys>),
-    responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = DoctorReport))
+    responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = Examined))
 )]
 pub(super) async fn doctor(
     State(app): State<App>,
@@ -55,7 +53,7 @@ pub(super) async fn doctor(
     Ok(addresses.json(StatusCode::OK, &*report.await?))
 }
 
-async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, ApiError> {
+async fn examined(app: &App, service: Option<String>) -> Result<Examined, ApiError> {
     let mut deliveries = Deliveries::of(service);
     while let Some(wanted) = deliveries.wanted() {
         deliveries.add(app.node.read(move |reader| reader.told(&wanted)).await?);
@@ -67,7 +65,7 @@ async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, Ap
     let (turns, now) = (app.node.turns(), app.node.now());
     caught(move || {
         let evidence = gather::evidence(book, deliveries, rest, &turns, Some(&snapshot), now);
-        report(examine(&evidence))
+        examine(&evidence)
     })
     .await
 }
@@ -87,7 +85,7 @@ pub(crate) struct Reports(Mutex<Vec<Kept>>);
 struct Kept {
     question: Question,
     at: Instant,
-    report: Arc<DoctorReport>,
+    report: Arc<Examined>,
 }
 
 /// What a report is the answer to.
@@ -103,8 +101,8 @@ impl Reports {
     async fn of(
         &self,
         question: Question,
-        examined: impl Future<Output = Result<DoctorReport, ApiError>>,
-    ) -> Result<Arc<DoctorReport>, ApiError> {
+        examined: impl Future<Output = Result<Examined, ApiError>>,
+    ) -> Result<Arc<Examined>, ApiError> {
         let mut kept = self.0.lock().await;
         kept.retain(|kept| kept.at.elapsed() < KEPT_FOR);
         if let Some(found) = kept.iter().find(|kept| kept.question == question) {
@@ -132,10 +130,10 @@ mod tests {
     struct Examinations(AtomicUsize);
 
     impl Examinations {
-        async fn one(&self) -> Result<DoctorReport, ApiError> {
+        async fn one(&self) -> Result<Examined, ApiError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok(report(Examined::default()))
+            Ok(Examined::default())
         }
     }
 
@@ -166,7 +164,7 @@ mod tests {
         let question = || Question { service: None, book: 1 };
         let failed = reports.of(question(), async { Err(ApiError::internal()) }).await;
         assert!(failed.is_err());
-        assert!(reports.of(question(), async { Ok(report(Examined::default())) }).await.is_ok());
+        assert!(reports.of(question(), async { Ok(Examined::default()) }).await.is_ok());
     }
 
     #[tokio::test]

@@ -4,7 +4,6 @@ pub(crate) mod alerts;
 pub(crate) mod book;
 pub(crate) mod demo;
 pub(crate) mod dependencies;
-pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;

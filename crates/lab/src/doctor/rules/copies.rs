@@ -30,9 +30,7 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
         return None;
     }
     let wanted = rounded_up(longest * 3 / 2);
-    let sections = book.sections();
-    let rules = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
-    let rule = rules.max_by_key(|rule| rule.idempotency.ttl.value);
+    let rule = book.sections().resolved().max_by_key(|rule| rule.idempotency.ttl.value);
     let change = rule.as_ref().map(|rule| {
         let mut place = place_of(rule, rule.idempotency.ttl.origin.level);
         place.push(Step::Key("idempotency".to_owned()));
