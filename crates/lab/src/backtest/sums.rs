@@ -73,19 +73,12 @@ struct Burden {
 }
 
 /// Times of the same deliveries, then and by the new rules.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Both {
     deliveries: u64,
     sum: (Duration, Duration),
     before: simulate::Times,
     after: simulate::Times,
-}
-
-impl Default for Both {
-    fn default() -> Self {
-        let (before, after) = (simulate::Times::new(), simulate::Times::new());
-        Self { deliveries: 0, sum: (Duration::ZERO, Duration::ZERO), before, after }
-    }
 }
 
 impl Both {

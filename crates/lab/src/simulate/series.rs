@@ -27,11 +27,13 @@ pub(super) enum Turn {
     Folded(u32),
 }
 
-impl Clockface {
-    pub(super) const fn new() -> Self {
+impl Default for Clockface {
+    fn default() -> Self {
         Self { step_nanos: FIRST_STEP_NANOS, now: 0 }
     }
+}
 
+impl Clockface {
     pub(super) const fn step(&self) -> Duration {
         Duration::from_nanos(self.step_nanos)
     }
@@ -62,11 +64,13 @@ impl Clockface {
 #[derive(Clone, Debug)]
 pub(super) struct Sums(Vec<u64>);
 
-impl Sums {
-    pub(super) fn new() -> Self {
+impl Default for Sums {
+    fn default() -> Self {
         Self(vec![0; STEPS_MAX])
     }
+}
 
+impl Sums {
     pub(super) fn add(&mut self, face: &Clockface, count: u64) {
         self.0[face.now] += count;
     }
@@ -91,11 +95,13 @@ pub(super) struct Level {
     last: usize,
 }
 
-impl Level {
-    pub(super) fn new() -> Self {
+impl Default for Level {
+    fn default() -> Self {
         Self { now: 0, peaks: vec![0; STEPS_MAX], last: 0 }
     }
+}
 
+impl Level {
     pub(super) const fn now(&self) -> u64 {
         self.now
     }
@@ -139,8 +145,8 @@ mod tests {
 
     #[test]
     fn steps_fold_and_nothing_is_lost() {
-        let mut face = Clockface::new();
-        let (mut sums, mut level) = (Sums::new(), Level::new());
+        let mut face = Clockface::default();
+        let (mut sums, mut level) = (Sums::default(), Level::default());
         for second in 0..1_000_u64 {
             let turn = face.advance(second * 1_000_000_000);
             sums.turn(turn);

@@ -203,9 +203,7 @@ fn names(book: &RuleBook, section: &str) -> Option<Vec<String>> {
             own(sections.services.iter().map(|service| service.name.to_string()).collect(), Vec::new())
         }
         "dependencies" => {
-            let rows = sections.rows().map(|(service, channel, row)| {
-                sections.resolve(service, channel, row).dependency.value.to_string()
-            });
+            let rows = sections.resolved().map(|rule| rule.dependency.value.to_string());
             own(sections.dependencies.keys().map(ToString::to_string).chain(rows).collect(), Vec::new())
         }
         _ => None,

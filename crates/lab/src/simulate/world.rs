@@ -10,7 +10,7 @@ use super::answers;
 use super::chance::Chance;
 use super::checker::{Caller, Checker};
 use super::layers::{ByRule, Inner, Layers, Taken};
-use super::ledger::{Belongs, Carried, Heading, How, Ledger, Opened};
+use super::ledger::{Belongs, Carried, How, Ledger, Opened, millis};
 use super::report::Report;
 use super::store::{New, Store};
 use super::stream::Stream;
@@ -242,19 +242,19 @@ impl<'a> World<'a> {
                 break;
             }
         }
-        let heading = Heading {
-            about: self.scenario.about.clone(),
-            seed: self.plan.seed,
-            duration: self.scenario.duration,
-            nodes: self.scenario.nodes,
-            order_violations: self.checker.violations(),
-            waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
-        };
         for node in &self.nodes {
             let outside = node.door.iter().map(|_| 0);
             node.store.calls_of_open().chain(outside).for_each(|calls| self.ledger.left_waiting(calls));
         }
-        let mut report = self.ledger.told(heading);
+        let mut report = Report {
+            about: self.scenario.about.clone(),
+            seed: self.plan.seed,
+            duration_ms: millis(self.scenario.duration),
+            nodes: self.scenario.nodes,
+            order_violations: self.checker.violations(),
+            waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
+            ..self.ledger.told()
+        };
         let expectations = self.scenario.expectations.iter();
         report.expectations = expectations.map(|at| report.expected(&at.value)).collect();
         Ok(report)

@@ -44,11 +44,9 @@ pub(super) struct Callers<'a> {
 
 impl<'a> Callers<'a> {
     pub(super) fn of(book: &'a RuleBook) -> Self {
-        let sections = book.sections();
         let mut rules: BTreeMap<DependencyName, Vec<Rule>> = BTreeMap::new();
         let mut kinds = BTreeMap::new();
-        for (service, channel, row) in sections.rows() {
-            let resolved = sections.resolve(service, channel, row);
+        for resolved in book.sections().resolved() {
             kinds.entry(resolved.rule.dependency.clone()).or_insert(resolved.kind);
             rules.entry(resolved.rule.dependency.clone()).or_default().push(resolved.rule);
         }
