@@ -97,10 +97,7 @@ pub enum RecordedState {
     /// It is delivered.
     Delivered,
     /// It is dead, or a person has done with its letter.
-    Dead {
-        /// When it died.
-        at: Timestamp,
-    },
+    Dead { at: Timestamp },
 }
 
 /// Whether a delivery was sent again after it had died, and how often.
@@ -130,10 +127,7 @@ pub enum Certainty {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// It arrives.
-    Delivered {
-        /// When.
-        at: Timestamp,
-    },
+    Delivered { at: Timestamp },
     /// It is given up.
     Dead {
         /// When.
@@ -146,10 +140,7 @@ pub enum Finish {
     /// It waits still.
     Waiting,
     /// Its service is paused, and a person has to go on.
-    Paused {
-        /// When.
-        at: Timestamp,
-    },
+    Paused { at: Timestamp },
     /// Nobody wants it.
     NotSent,
 }

@@ -109,12 +109,7 @@ pub enum SeenState {
     /// Delivered.
     Delivered,
     /// Failed for good.
-    Dead {
-        /// When.
-        at: Timestamp,
-        /// Why it was given up.
-        code: Code,
-    },
+    Dead { at: Timestamp, code: Code },
     /// A dead letter that was done with by hand.
     Closed,
 }

@@ -225,34 +225,16 @@ impl MetricInfo {
 pub enum InvalidExpectation {
     /// No such metric.
     #[error("there is no metric `{word}`")]
-    Metric {
-        /// What was written.
-        word: String,
-    },
+    Metric { word: String },
     /// The metric belongs to the whole run.
     #[error("`{metric}` is counted over the whole run, not of one dependency")]
-    Whole {
-        /// The metric.
-        metric: &'static str,
-    },
+    Whole { metric: &'static str },
     /// No comparison.
     #[error("`{metric}` needs ==, !=, <, <=, > or >= and {unit}")]
-    NoLimit {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-    },
+    NoLimit { metric: &'static str, unit: &'static str },
     /// The value does not fit the metric.
     #[error("`{metric}` is compared with {unit}, not with `{value}`")]
-    Value {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-        /// What was written.
-        value: String,
-    },
+    Value { metric: &'static str, unit: &'static str, value: String },
 }
 
 impl InvalidExpectation {
