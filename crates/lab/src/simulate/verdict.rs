@@ -18,19 +18,21 @@ use self::candidates::Callers;
 pub use self::candidates::{Candidate, Gain, Measure};
 pub use self::price::Price;
 use self::together::{Said, names, together};
+use super::advice::Proven;
 use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
 use redrive_core::book::RuleBook;
 use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
 
-/// Something that a report shows.
+/// Something that a simulation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SimulatedFinding))]
 pub struct Finding {
-    /// Its stable name.
     pub code: &'static str,
-    /// How good or bad it is.
+    #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^(bad|fair|good)$"))]
     pub weight: Weight,
-    /// What it is, in a sentence with its numbers.
     pub text: String,
+    /// Changes to the rule book with which the scenario was played again with several seeds, and came out better with each.
+    pub advice: Vec<Proven>,
     /// Changes to the rule book that may help.
     #[serde(skip)]
     pub candidates: Vec<Candidate>,
@@ -79,7 +81,7 @@ pub fn verdict(report: &Report, book: &RuleBook) -> Vec<Finding> {
 }
 
 fn finding(code: &'static str, weight: Weight, text: String, candidates: Vec<Candidate>) -> Finding {
-    Finding { code, weight, text, candidates }
+    Finding { code, weight, text, advice: Vec::new(), candidates }
 }
 
 fn span(millis: u64) -> String {

@@ -24,7 +24,7 @@ use super::code::Code;
 use super::error::ApiError;
 use super::identity::Caller;
 use super::shape::book::FindingShown;
-use super::shape::simulate::{ScenarioShown, Scenarios, SimulateWanted, Simulated, SimulatedFinding};
+use super::shape::simulate::{ScenarioShown, Scenarios, SimulateWanted, Simulated};
 use super::{App, events};
 use crate::letters::fields::{Fields, WrongField};
 use crate::show;
@@ -223,7 +223,7 @@ fn play(asked: &Asked, is_stopped: &dyn Fn() -> bool) -> Result<Simulated, ApiEr
     let findings = advised(&plan, &report, &asked.book_text, &mut watch);
     Ok(Simulated {
         report: serde_json::to_value(&report).expect("a report is always JSON"),
-        findings: findings.iter().map(SimulatedFinding::from).collect(),
+        findings,
         warnings: asked.warnings.clone(),
     })
 }

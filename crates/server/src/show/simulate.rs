@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use redrive_core::text::{show_measured, show_per_second, show_rounded};
 use redrive_lab::simulate::Report;
-use redrive_lab::simulate::advice::Advised;
 use redrive_lab::simulate::report::{DependencyReport, Expected};
 use redrive_lab::simulate::runs::Ranges;
-use redrive_lab::simulate::verdict::Weight;
+use redrive_lab::simulate::verdict::{Finding, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use super::spark::{spark, spark_up_to};
@@ -26,7 +25,7 @@ const LABEL_COLUMNS: usize = 13;
 const GAP_COLUMNS: usize = 2;
 
 /// The whole page, for a terminal of that width if there is one.
-pub(crate) fn page(report: &Report, findings: &[Advised], width: Option<usize>) -> String {
+pub(crate) fn page(report: &Report, findings: &[Finding], width: Option<usize>) -> String {
     let mut out = heading(report, width);
     out.push_str(&totals(report));
     let called = report.dependencies.iter().filter(|dependency| dependency.calls > 0);
@@ -39,10 +38,10 @@ pub(crate) fn page(report: &Report, findings: &[Advised], width: Option<usize>) 
     }
     let _ = writeln!(out, "{}", style::dim(format!("each column is {}", show(columns.each_ms))));
     out.push('\n');
-    for advised in findings {
-        out.push_str(&of_finding(advised, width));
+    for finding in findings {
+        out.push_str(&of_finding(finding, width));
     }
-    if let Some(proven) = findings.iter().flat_map(|advised| &advised.advice).next() {
+    if let Some(proven) = findings.iter().flat_map(|finding| &finding.advice).next() {
         let words = format!("what was played again helped with each of {} seeds", proven.seeds);
         let _ = writeln!(out, "    {}", style::dim(words));
     }
@@ -231,14 +230,14 @@ fn of_dependency(dependency: &DependencyReport, rows: &[Row<'_>], columns: Colum
     out
 }
 
-fn of_finding(advised: &Advised, width: Option<usize>) -> String {
-    let sign = match advised.finding.weight {
+fn of_finding(finding: &Finding, width: Option<usize>) -> String {
+    let sign = match finding.weight {
         Weight::Bad => style::error("✗"),
         Weight::Fair => style::warning("!"),
         Weight::Good => style::good("✓"),
     };
-    let mut out = hanging(&format!("{sign} "), &advised.finding.text, width);
-    for proven in &advised.advice {
+    let mut out = hanging(&format!("{sign} "), &finding.text, width);
+    for proven in &finding.advice {
         let price = if proven.price.is_empty() { String::new() } else { format!(", {}", proven.price) };
         let text = format!(
             "{} {}: {} {} → {}{price}",

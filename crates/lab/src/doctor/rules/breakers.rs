@@ -170,7 +170,7 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             World::AsSeen,
         )),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -205,7 +205,7 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             World::AsSeen,
         )),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -261,7 +261,7 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             World::AsSeen,
         )),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -305,6 +305,6 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             World::AsSeen,
         )),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }

@@ -51,6 +51,6 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
         advice: format!("remember ids for {}", show_duration(wanted)),
         change: change.map(Proposed::unplayed),
         line: stated.map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }

@@ -165,9 +165,8 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             since.said(),
         ],
         advice,
-        change: None,
-        line: None,
         harm: if since.is_over() { Some(Harm::Low) } else { is_critical.then_some(Harm::Critical) },
+        ..Sign::default()
     })
 }
 
@@ -209,9 +208,8 @@ fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             "check `{worst}` where it is sent, before it is sent: what the answers complain of is above; \
              `redrive dlq groups` shows every cause with its letters"
         ),
-        change: None,
-        line: None,
         harm: since.is_over().then_some(Harm::Low),
+        ..Sign::default()
     })
 }
 
@@ -327,7 +325,7 @@ fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
         change: Some(answered(Patch::new().set(&place, &key, "dead-letter"), status)),
         line: reaction.position.map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -352,6 +350,6 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         },
         change: change.map(|change| answered(change, status)),
         line: Some(row.position.line),
-        harm: None,
+        ..Sign::default()
     })
 }

@@ -103,9 +103,7 @@ fn untouched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
              replay would come to",
             queue.name.service
         ),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -134,9 +132,7 @@ fn faster(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             format!("{before} died in the hour before"),
         ],
         advice: format!("`redrive dlq groups --service {}` shows what they died of", queue.name.service),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -162,9 +158,7 @@ fn one_cause(chart: &Chart<'_>) -> Option<Sign> {
             "see to the cause, then `redrive dlq replay --fingerprint {fingerprint} --dry-run`, and without \
              `--dry-run` once it looks right"
         ),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -187,9 +181,7 @@ fn poison(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
              give them up with `redrive dlq skip`",
             queue.name.service
         ),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -235,7 +227,6 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
                 .to_owned(),
         },
         change: change.map(Proposed::unplayed),
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }

@@ -128,7 +128,7 @@ fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         advice: format!("make {good} calls at once instead of {}", rule.in_flight.value),
         change: Some(fewer_at_once(chart, rule, good, calm, &ranges[crowd])),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -213,7 +213,7 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             ),
         )),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 

@@ -142,9 +142,8 @@ fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             "make `{}` quicker, or give it more calls at once (now {}); if it can do no more, less must be sent",
             member.rule.dependency.value, member.rule.in_flight.value
         ),
-        change: None,
         line: member.rule.in_flight.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -164,9 +163,8 @@ fn sla_missed(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             "`redrive status` shows what holds `{}` up; other findings here may say why",
             queue.name
         ),
-        change: None,
         line: Some(sla.span.position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -181,9 +179,7 @@ fn paused(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             "`redrive resume {}` lets it go on, if the reason for the pause is gone",
             queue.name.service
         ),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -195,9 +191,7 @@ fn removed(_: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             evidence: vec![format!("{} for a row and will never start", waiting(queue.without_rule))],
             advice: "put the row back into the book until they are delivered, or use `redrive removed`"
                 .to_owned(),
-            change: None,
-            line: None,
-            harm: None,
+            ..Sign::default()
         });
     }
     (queue.held == Some(HeldQueue::Removed) && queue.waiting > 0).then(|| Sign {
@@ -205,9 +199,7 @@ fn removed(_: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         touched: queue.waiting,
         evidence: vec![format!("{} for it and will never start", waiting(queue.waiting))],
         advice: format!("put `{}` back into the book until they are delivered", queue.name),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -229,9 +221,8 @@ fn blocked(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         advice: "choose finer sessions where the events are sent, or `order: none` if the target can take them in \
                  any order"
             .to_owned(),
-        change: None,
         line: rule.order.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -259,9 +250,8 @@ fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             "`redrive dlq show {}` tells what went wrong; replay it, or give it up with `redrive dlq skip {}`",
             oldest.letter, oldest.letter
         ),
-        change: None,
         line: chart.any_row_of(&queue.name)?.order.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -319,7 +309,6 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
             .collect(),
         advice,
         change: change.map(Proposed::unplayed),
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }

@@ -240,7 +240,7 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         advice: more_of(record.policy, MORE[0]).1,
         change: Some(more_retries(chart, member, record.policy)),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -321,7 +321,7 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             World::Alike(never_well()),
         )),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -489,7 +489,7 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             World::AsSeen,
         )),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -540,7 +540,7 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             World::AsSeen,
         )),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -583,7 +583,7 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         advice,
         change: Some(Proposed::new(change, Measure::Dead, World::AsSeen)),
         line: origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 

@@ -171,7 +171,7 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             World::Well(Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 }),
         )),
         line: line_of(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -201,7 +201,7 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         ),
         change: Some(Proposed::new(set_limit(member, wanted), Measure::Latency, World::AsSeen)),
         line: line_of(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
