@@ -26,12 +26,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use self::evidence::{Chart, Member, Ward};
 pub use self::evidence::{
-    Chart, DependencyState, Evidence, HeldLetter, LetterKind, Member, QueueState, SeenDelivery, SeenState,
-    Turn, Unrouted, Ward,
+    DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
 };
-pub use self::proof::{Gain, Proposed};
-use self::proof::{Prover, Weighed};
+pub use self::proof::Gain;
+use self::proof::{Proposed, Prover, Weighed};
 use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
@@ -98,12 +98,12 @@ pub struct Diagnosis {
     /// The least that it must have seen, in words.
     pub needs: &'static str,
     /// How it looks.
-    pub look: Look,
+    look: Look,
 }
 
 /// What a diagnosis looks at.
 #[derive(Clone, Copy, Debug)]
-pub enum Look {
+enum Look {
     /// The deliveries of one row of a service or a channel.
     Row(fn(&Chart<'_>, &Member<'_>) -> Option<Sign>),
     /// One dependency, with all the rows that lead to it.
@@ -116,21 +116,21 @@ pub enum Look {
 
 /// What a diagnosis saw.
 #[derive(Clone, Debug, Default)]
-pub struct Sign {
+struct Sign {
     /// What is wrong, in a line.
-    pub title: String,
+    title: String,
     /// How many deliveries, attempts or letters are touched.
-    pub touched: u64,
+    touched: u64,
     /// What shows it, in lines.
-    pub evidence: Vec<String>,
+    evidence: Vec<String>,
     /// What to do.
-    pub advice: String,
+    advice: String,
     /// The part of the rule book that may do it, if one does.
-    pub change: Option<Proposed>,
+    change: Option<Proposed>,
     /// The line of the book that it is about.
-    pub line: Option<u32>,
+    line: Option<u32>,
     /// How much harm it does, where that is not what it usually does.
-    pub harm: Option<Harm>,
+    harm: Option<Harm>,
 }
 
 /// Something that ails.

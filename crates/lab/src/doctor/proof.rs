@@ -101,7 +101,7 @@ pub(super) enum World {
 
 /// A change that may help, and how to find out.
 #[derive(Clone, Debug)]
-pub struct Proposed {
+pub(super) struct Proposed {
     tries: Vec<(Patch, Option<String>)>,
     measure: Measure,
     world: World,

@@ -149,7 +149,7 @@ pub(crate) fn list() -> String {
 
 /// What a diagnosis means.
 pub(crate) fn explained(diagnosis: &Diagnosis) -> String {
-    let Diagnosis { code, harm, summary, explanation, needs, look: _ } = diagnosis;
+    let Diagnosis { code, harm, summary, explanation, needs, .. } = diagnosis;
     format!(
         "{} {}: {summary}\n\n{}\n\n{}\n",
         badge(*harm),

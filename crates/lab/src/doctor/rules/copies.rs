@@ -37,16 +37,13 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
         Patch::new().set(&place, "ttl", show_duration(wanted))
     });
     let stated = rule.and_then(|rule| rule.idempotency.ttl.origin.position());
+    let (latest, remembered) = (show_rounded(longest), show_duration(window));
     Some(Sign {
         title: "events come again about when their ids are forgotten".to_owned(),
         touched: intake.duplicates,
         evidence: vec![
             format!("{} came again and were recognised", counted(intake.duplicates, "event")),
-            format!(
-                "the latest copy came after {}, and ids are remembered for {}",
-                show_rounded(longest),
-                show_duration(window)
-            ),
+            format!("the latest copy came after {latest}, and ids are remembered for {remembered}"),
         ],
         advice: format!("remember ids for {}", show_duration(wanted)),
         change: change.map(Proposed::unplayed),

@@ -137,11 +137,8 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             member.rule.dependency.value, counts[0].0
         )
     } else if let Some((_, wanted)) = timeouts::cuts_through(member) {
-        format!(
-            "the timeout is to blame: raise it from {} to {}",
-            show_duration(limit),
-            show_duration(wanted)
-        )
+        let (limit, wanted) = (show_duration(limit), show_duration(wanted));
+        format!("the timeout is to blame: raise it from {limit} to {wanted}")
     } else {
         format!(
             "these calls hang while others are answered at once, so a longer timeout would not help: find out \
