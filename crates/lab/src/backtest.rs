@@ -30,12 +30,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use self::books::{Books, FOREIGN, Limits, rule_of, target_of};
+use self::books::{Books, FOREIGN, Limits, rule_of};
 use self::evidence::{Evidence, took};
 pub use self::report::Report;
 use self::sums::{Compared, Sums};
 use self::timeline::Timeline;
 use self::walk::{Walk, Walked};
+use crate::simulate::target_of;
 use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
 use redrive_core::engine::QueueName;

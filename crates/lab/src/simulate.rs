@@ -52,6 +52,7 @@ pub use self::quantiles::Quantiles;
 pub(crate) use self::quantiles::Times;
 pub use self::report::Report;
 use self::world::World;
+pub(crate) use self::world::target_of;
 use crate::scenario::Scenario;
 use redrive_core::book::RuleBook;
 

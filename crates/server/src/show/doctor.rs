@@ -36,11 +36,15 @@ fn together(report: &Examined) -> String {
     let several = report.findings.iter().filter(|finding| finding.change.is_some()).count() > 1;
     let Some(change) = report.change.as_ref().filter(|_| several) else { return String::new() };
     let mut out = format!("{}\n", style::bold("All changes in one:"));
-    for line in change.lines() {
-        let _ = writeln!(out, "{INDENT}  {}", style::good(format!("+ {}", plain(line))));
-    }
+    out.push_str(&added(change));
     out.push('\n');
     out
+}
+
+/// The lines of a change.
+fn added(change: &str) -> String {
+    let line = |line| format!("{INDENT}  {}\n", style::good(format!("+ {}", plain(line))));
+    change.lines().map(line).collect()
 }
 
 fn looked_at(looked_at: &LookedAt, now: Timestamp) -> String {
@@ -60,12 +64,8 @@ fn badge(harm: Harm) -> String {
 }
 
 fn shown(finding: &Finding, width: usize) -> String {
-    let mut out = format!(
-        "{}  {}  {}\n",
-        badge(finding.harm),
-        style::bold(plain(&finding.title)),
-        style::dim(plain(&finding.code))
-    );
+    let (title, code) = (style::bold(plain(&finding.title)), style::dim(plain(&finding.code)));
+    let mut out = format!("{}  {title}  {code}\n", badge(finding.harm));
     for line in &finding.evidence {
         out.push_str(&paragraph(&format!("{INDENT}• "), &plain(line), width));
     }
@@ -81,9 +81,7 @@ fn shown(finding: &Finding, width: usize) -> String {
             None => "into the rule book:".to_owned(),
         };
         let _ = writeln!(out, "{INDENT}  {}", style::dim(place));
-        for line in change.lines() {
-            let _ = writeln!(out, "{INDENT}  {}", style::good(format!("+ {}", plain(line))));
-        }
+        out.push_str(&added(change));
     } else if let Some(line) = finding.line {
         let _ = writeln!(out, "{INDENT}  {}", style::dim(format!("line {line} of the rule book")));
     }
@@ -115,12 +113,8 @@ fn summary(report: &Examined) -> String {
     } else {
         let findings = counted(report.findings.len() as u64, "finding");
         let _ = writeln!(out, "{} {findings}: {}", style::error("✗"), parts.join(", "));
-        let first = &report.findings[0].code;
-        let _ = writeln!(
-            out,
-            "{}",
-            style::dim(format!("`redrive doctor --explain {}` tells more", plain(first)))
-        );
+        let more = format!("`redrive doctor --explain {}` tells more", plain(&report.findings[0].code));
+        let _ = writeln!(out, "{}", style::dim(more));
     }
     for few in report.too_little.iter().take(TOO_LITTLE_SHOWN_MAX) {
         let attempts = counted(few.attempts, "attempt");

@@ -88,26 +88,17 @@ fn totals(report: &Report) -> String {
     let _ = writeln!(out, "{}: {}", counted(report.deliveries, "delivery"), parts.join(", "));
     let _ = writeln!(out, "  {}  {}", label("latency"), latencies(report));
     let _ = writeln!(out, "  {}  {}", label("attempts"), attempts(report));
-    let again = format!(
-        "{} took effect again, {} out of order",
-        thousands(report.duplicates),
-        thousands(report.order_violations)
-    );
-    let _ = writeln!(out, "  {}  {again}", label("repeats"));
+    let (again, late) = (thousands(report.duplicates), thousands(report.order_violations));
+    let _ = writeln!(out, "  {}  {again} took effect again, {late} out of order", label("repeats"));
     out.push('\n');
     out
 }
 
 fn latencies(report: &Report) -> String {
     let Some(latency) = report.latency else { return "nothing arrived".to_owned() };
-    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), took(millis));
-    let all = [
-        quantile("p50", latency.p50_ms),
-        quantile("p90", latency.p90_ms),
-        quantile("p99", latency.p99_ms),
-        quantile("max", latency.max_ms),
-    ];
-    all.join("  ")
+    let all =
+        [("p50", latency.p50_ms), ("p90", latency.p90_ms), ("p99", latency.p99_ms), ("max", latency.max_ms)];
+    all.map(|(name, millis)| format!("{} {}", style::dim(name), took(millis))).join("  ")
 }
 
 fn label(text: &str) -> String {
@@ -253,8 +244,17 @@ fn of_finding(finding: &Finding, width: Option<usize>) -> String {
 }
 
 fn of_expectation(expected: &Expected) -> String {
-    let sign = if expected.met { style::good("✓") } else { style::error("✗") };
-    format!("{sign} expected {}: {}\n", style::bold(&expected.expectation), expected.value)
+    format!(
+        "{} expected {}: {}\n",
+        sign(usize::from(expected.met), 1),
+        style::bold(&expected.expectation),
+        expected.value
+    )
+}
+
+/// Whether something was met in every run.
+fn sign(met: usize, runs: usize) -> String {
+    if met == runs { style::good("✓") } else { style::error("✗") }
 }
 
 /// Many runs.
@@ -278,15 +278,8 @@ pub(crate) fn ranges(about: Option<&str>, ranges: &Ranges) -> String {
     if !ranges.expectations.is_empty() {
         out.push('\n');
         for often in &ranges.expectations {
-            let is_met = often.met == ranges.runs;
-            let sign = if is_met { style::good("✓") } else { style::error("✗") };
-            let _ = writeln!(
-                out,
-                "{sign} expected {}: in {} of {} runs",
-                style::bold(&often.expectation),
-                often.met,
-                ranges.runs
-            );
+            let (sign, expected) = (sign(often.met, ranges.runs), style::bold(&often.expectation));
+            let _ = writeln!(out, "{sign} expected {expected}: in {} of {} runs", often.met, ranges.runs);
         }
     }
     out

@@ -9,7 +9,7 @@ use redrive_lab::simulate::compare::{Advantage, Beside, Compared, Comparison, Si
 use redrive_lab::simulate::figures::Spread;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Columns, GAP_COLUMNS, LABEL_COLUMNS, label, show};
+use super::{Columns, GAP_COLUMNS, LABEL_COLUMNS, label, show, sign};
 use crate::show::table::{Cell, Side as Edge, Table};
 use crate::show::{counted, hanging, style, terminal_columns};
 
@@ -173,12 +173,9 @@ fn words(names: [&str; 2], comparison: &Comparison) -> String {
         }
     }
     let undecided = comparison.undecided();
-    if !undecided.same.is_empty() {
-        let text = format!("{} {}", style::dim("no difference in:"), undecided.same.join(", "));
-        out.push_str(&hanging("", &text, terminal_columns()));
-    }
-    if !undecided.by_chance.is_empty() {
-        let text = format!("{} {}", style::dim("chance decides:"), undecided.by_chance.join(", "));
+    let told = [("no difference in:", &undecided.same), ("chance decides:", &undecided.by_chance)];
+    for (lead, figures) in told.into_iter().filter(|(_, figures)| !figures.is_empty()) {
+        let text = format!("{} {}", style::dim(lead), figures.join(", "));
         out.push_str(&hanging("", &text, terminal_columns()));
     }
     out.push('\n');
@@ -199,22 +196,16 @@ fn expectations(names: [&str; 2], comparison: &Comparison) -> String {
     for expected in &comparison.expectations {
         let lead = if out.is_empty() { "\n" } else { "" };
         let met = [expected.a, expected.b];
-        let is_met = met == [runs, runs];
-        let sign = if is_met { style::good("✓") } else { style::error("✗") };
         let each = Side::BOTH.map(|side| {
-            let sign = if met[side as usize] == runs { style::good("✓") } else { style::error("✗") };
+            let sign = sign(met[side as usize], runs);
             let value = match runs {
                 1 => expected.shown[side as usize].clone(),
                 runs => format!("in {} of {runs} runs", met[side as usize]),
             };
             format!("{sign} {} {value}", names[side as usize])
         });
-        let _ = writeln!(
-            out,
-            "{lead}{sign} expected {}: {}",
-            style::bold(&expected.expectation),
-            each.join(", ")
-        );
+        let (sign, expected) = (sign(expected.a.min(expected.b), runs), style::bold(&expected.expectation));
+        let _ = writeln!(out, "{lead}{sign} expected {expected}: {}", each.join(", "));
     }
     out
 }
