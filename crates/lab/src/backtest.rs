@@ -30,12 +30,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use self::books::{Books, FOREIGN, Limits, rule_of, target_of};
+use self::books::{Books, FOREIGN, Limits, rule_of};
 use self::evidence::{Evidence, took};
 pub use self::report::Report;
 use self::sums::{Compared, Sums};
 use self::timeline::Timeline;
 use self::walk::{Walk, Walked};
+use crate::simulate::target_of;
 use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
 use redrive_core::engine::QueueName;
@@ -97,10 +98,7 @@ pub enum RecordedState {
     /// It is delivered.
     Delivered,
     /// It is dead, or a person has done with its letter.
-    Dead {
-        /// When it died.
-        at: Timestamp,
-    },
+    Dead { at: Timestamp },
 }
 
 /// Whether a delivery was sent again after it had died, and how often.
@@ -130,10 +128,7 @@ pub enum Certainty {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// It arrives.
-    Delivered {
-        /// When.
-        at: Timestamp,
-    },
+    Delivered { at: Timestamp },
     /// It is given up.
     Dead {
         /// When.
@@ -146,10 +141,7 @@ pub enum Finish {
     /// It waits still.
     Waiting,
     /// Its service is paused, and a person has to go on.
-    Paused {
-        /// When.
-        at: Timestamp,
-    },
+    Paused { at: Timestamp },
     /// Nobody wants it.
     NotSent,
 }

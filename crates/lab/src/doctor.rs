@@ -20,17 +20,18 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use self::evidence::{Chart, Member, Ward};
 pub use self::evidence::{
-    Chart, DependencyState, Evidence, HeldLetter, LetterKind, Member, QueueState, SeenDelivery, SeenState,
-    Turn, Unrouted, Ward,
+    DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
 };
-pub use self::proof::{Gain, Proposed};
-use self::proof::{Prover, Weighed};
+pub use self::proof::Gain;
+use self::proof::{Proposed, Prover, Weighed};
 use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
@@ -41,16 +42,16 @@ pub const ATTEMPTS_MIN: u64 = 30;
 
 /// How much harm something does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorHarm))]
+#[serde(rename_all = "lowercase")]
 pub enum Harm {
-    /// It costs something, and nobody is hurt.
-    Low,
-    /// It makes things slower or dearer than they need be.
-    Medium,
-    /// Deliveries fail that need not.
-    High,
-    /// Deliveries stand still, or most of them fail.
+    // Deliveries stand still, or most of them fail.
     Critical,
+    // Deliveries fail that need not.
+    High,
+    // Things are slower or dearer than they need be.
+    Medium,
+    Low,
 }
 
 impl Harm {
@@ -97,12 +98,12 @@ pub struct Diagnosis {
     /// The least that it must have seen, in words.
     pub needs: &'static str,
     /// How it looks.
-    pub look: Look,
+    look: Look,
 }
 
 /// What a diagnosis looks at.
 #[derive(Clone, Copy, Debug)]
-pub enum Look {
+enum Look {
     /// The deliveries of one row of a service or a channel.
     Row(fn(&Chart<'_>, &Member<'_>) -> Option<Sign>),
     /// One dependency, with all the rows that lead to it.
@@ -114,83 +115,88 @@ pub enum Look {
 }
 
 /// What a diagnosis saw.
-#[derive(Clone, Debug)]
-pub struct Sign {
+#[derive(Clone, Debug, Default)]
+struct Sign {
+    /// What is wrong, in a line.
+    title: String,
+    /// How many deliveries, attempts or letters are touched.
+    touched: u64,
+    /// What shows it, in lines.
+    evidence: Vec<String>,
+    /// What to do.
+    advice: String,
+    /// The part of the rule book that may do it, if one does.
+    change: Option<Proposed>,
+    /// The line of the book that it is about.
+    line: Option<u32>,
+    /// How much harm it does, where that is not what it usually does.
+    harm: Option<Harm>,
+}
+
+/// Something that ails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorFinding))]
+pub struct Finding {
+    /// The diagnosis: `redrive doctor --explain` tells more of it.
+    pub code: Cow<'static, str>,
+    pub harm: Harm,
     /// What is wrong, in a line.
     pub title: String,
-    /// How many deliveries, attempts or letters are touched.
-    pub touched: u64,
+    /// The service, or service/channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<String>,
     /// What shows it, in lines.
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
-    /// The part of the rule book that may do it, if one does.
-    pub change: Option<Proposed>,
-    /// The line of the book that it is about.
-    pub line: Option<u32>,
-    /// How much harm it does, where that is not what it usually does.
-    pub harm: Option<Harm>,
-}
-
-/// Something that ails.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The diagnosis.
-    pub code: &'static str,
-    /// How much harm it does.
-    pub harm: Harm,
-    /// What is wrong, in a line.
-    pub title: String,
-    /// The service, or service/channel, if it is about one.
-    pub service: Option<String>,
-    /// The dependency, if it is about one.
-    pub dependency: Option<String>,
-    /// What shows it.
-    pub evidence: Vec<String>,
-    /// What to do.
-    pub advice: String,
     /// The part of the rule book that does it: YAML to be put into the book.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// What that gains when what was seen is played with it.
+    /// What the change gains when what was seen is simulated with it, and with the changes of findings before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<Gain>,
-    /// The line of the book that it is about.
+    /// The line of the rule book that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// How many deliveries, attempts or letters are touched.
     pub touched: u64,
 }
 
-/// What came of an examination.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What ails, and what was looked at to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorReport))]
 pub struct Examined {
-    /// What ails, the worst first.
+    pub looked_at: LookedAt,
+    /// The worst first.
     pub findings: Vec<Finding>,
     /// All changes in one: YAML to be put into the book.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// What there was to look at.
-    pub looked_at: LookedAt,
     /// Rows that have seen too little to be judged.
     pub too_little: Vec<TooLittle>,
 }
 
 /// What there was to look at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorLookedAt))]
 pub struct LookedAt {
-    /// Deliveries.
     pub deliveries: u64,
-    /// Their attempts.
     pub attempts: u64,
     /// When the oldest of them was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
 /// A row that has seen too little to be judged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorTooLittle))]
 pub struct TooLittle {
     /// The service, or service/channel.
     pub service: String,
     /// The patterns of its rows.
     pub events: String,
-    /// Attempts there were.
     pub attempts: u64,
 }
 
@@ -226,8 +232,8 @@ fn examine_within(evidence: &Evidence, looks_max: u64) -> Examined {
 }
 
 /// The worst comes first; of equals a cause before what follows from it.
-fn rank(finding: &Finding) -> (Reverse<Harm>, bool, Reverse<u64>) {
-    (Reverse(finding.harm), !rules::is_cause(finding.code), Reverse(finding.touched))
+fn rank(finding: &Finding) -> (Harm, bool, Reverse<u64>) {
+    (finding.harm, !rules::is_cause(&finding.code), Reverse(finding.touched))
 }
 
 /// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
@@ -245,14 +251,14 @@ fn proven(
             None | Some(Weighed::Unknown) => {}
             Some(Weighed::Helps { change, advice, gain }) => {
                 finding.advice = advice.unwrap_or(finding.advice);
-                finding.gain = gain;
-                if gain.is_some_and(|gain| gain.is_little()) {
+                if gain.as_ref().is_some_and(Gain::is_little) {
                     finding.harm = finding.harm.without_a_cure();
                 }
+                finding.gain = gain;
                 let same = changes.iter_mut().find(|(_, known)| known.overlaps(&change));
                 let merged = same.and_then(|(place, known)| {
                     *known = known.merged(&change).ok()?;
-                    Some(findings[*place].code)
+                    Some(&findings[*place].code)
                 });
                 match merged {
                     Some(code) => add(&mut finding.advice, &format!("the change of `{code}` has it")),
@@ -272,7 +278,8 @@ fn proven(
                 add(&mut finding.advice, why);
             }
             Some(Weighed::HardlyHelps(gain)) => {
-                let why = format!("not proposed as a change, since simulated it hardly helps: {gain}");
+                let why =
+                    format!("not proposed as a change, since simulated it hardly helps: {}", gain.words);
                 add(&mut finding.advice, &why);
                 finding.harm = finding.harm.without_a_cure();
             }
@@ -294,7 +301,7 @@ fn add(advice: &mut String, more: &str) {
 fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<(Finding, Option<Proposed>)>) {
     let finding = |sign: Sign, service: Option<String>, dependency: Option<String>| {
         let finding = Finding {
-            code: diagnosis.code,
+            code: Cow::Borrowed(diagnosis.code),
             harm: sign.harm.unwrap_or(diagnosis.harm),
             title: sign.title,
             service,

@@ -52,24 +52,13 @@ pub enum InvalidScript {
          timeout, refused, reset, dns, tls, crash, oom, invalid, ok or a CODE, each with =message if it matters \
          (500=quota exceeded) and *times (503*4)"
     )]
-    Word {
-        /// What was written.
-        word: String,
-    },
+    Word { word: String },
     /// A word that is nearly an answer.
     #[error("`{word}` is no answer: did you mean `{near}`?")]
-    NearWord {
-        /// What was written.
-        word: String,
-        /// What is probably meant.
-        near: &'static str,
-    },
+    NearWord { word: String, near: &'static str },
     /// A Retry-After on something that has no headers.
     #[error("`{word}` cannot carry a Retry-After: only a status can, such as 429:60")]
-    RetryAfter {
-        /// What was written.
-        word: String,
-    },
+    RetryAfter { word: String },
     /// No answers at all.
     #[error("a script has at least one answer, such as 200")]
     Empty,
@@ -292,12 +281,7 @@ pub enum Beat {
     /// An attempt ran.
     Attempt(Box<Tried>),
     /// An attempt could not start.
-    Held {
-        /// When it would have started.
-        at: Timestamp,
-        /// What followed.
-        decision: Box<Decision>,
-    },
+    Held { at: Timestamp, decision: Box<Decision> },
 }
 
 /// An attempt that ran.
@@ -325,17 +309,9 @@ pub struct Tried {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
     /// Delivered, dead or paused.
-    Settled {
-        /// When.
-        at: Timestamp,
-        /// How.
-        verdict: Verdict,
-    },
+    Settled { at: Timestamp, verdict: Verdict },
     /// The script has no more answers, and the delivery still waits.
-    Waiting {
-        /// When the next attempt would start.
-        due_at: Timestamp,
-    },
+    Waiting { due_at: Timestamp },
 }
 
 /// What would happen.

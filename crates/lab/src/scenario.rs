@@ -86,12 +86,7 @@ pub enum Reach {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Flow {
     /// At a rate.
-    Steady {
-        /// The rate.
-        rate: Rate,
-        /// How they are spaced.
-        spacing: Spacing,
-    },
+    Steady { rate: Rate, spacing: Spacing },
     /// At a rate that rises from one value to another and falls back, evenly, again and again.
     Wave {
         /// The rate at the beginning of each wave.
@@ -104,12 +99,7 @@ pub enum Flow {
         spacing: Spacing,
     },
     /// Many at one moment.
-    Bursts {
-        /// How many.
-        size: u32,
-        /// How often; once if not said.
-        every: Option<Duration>,
-    },
+    Bursts { size: u32, every: Option<Duration> },
     /// As they were recorded in a file.
     Trace {
         /// The file, as the scenario names it.

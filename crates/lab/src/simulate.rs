@@ -21,7 +21,7 @@ mod agenda;
 mod answers;
 mod arrival;
 mod chance;
-mod change;
+pub(crate) mod change;
 mod checker;
 pub mod compare;
 pub mod figures;
@@ -52,6 +52,7 @@ pub use self::quantiles::Quantiles;
 pub(crate) use self::quantiles::Times;
 pub use self::report::Report;
 use self::world::World;
+pub(crate) use self::world::target_of;
 use crate::scenario::Scenario;
 use redrive_core::book::RuleBook;
 

@@ -250,6 +250,11 @@ impl<'a> Levels<'a> {
 }
 
 impl Sections {
+    /// What holds for each row.
+    pub fn resolved(&self) -> impl Iterator<Item = Resolved<'_>> {
+        self.rows().map(|(service, channel, row)| self.resolve(service, channel, row))
+    }
+
     /// What holds for a row.
     #[must_use]
     pub fn resolve<'a>(

@@ -28,6 +28,14 @@ pub struct Object {
     pub one_of: OneOf,
 }
 
+impl Object {
+    /// One that shares no keys with others, and of whose keys any may be given.
+    #[must_use]
+    pub const fn new(name: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+        Self { name, about, fields, includes: &[], one_of: OneOf::Nothing }
+    }
+}
+
 /// Keys of which exactly one must be given.
 #[derive(Clone, Copy, Debug)]
 pub enum OneOf {

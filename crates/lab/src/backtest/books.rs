@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Recorded;
-use redrive_core::book::connectors::Endpoint;
 use redrive_core::book::model::Order;
 use redrive_core::book::{RuleBook, WaitingLimits};
-use redrive_core::engine::QueueName;
 use redrive_core::engine::story::Story;
 use redrive_core::ids::ChannelName;
 use redrive_core::limits;
@@ -127,13 +125,4 @@ impl Limits {
 pub(super) fn rule_of<'a>(book: &'a RuleBook, recorded: &Recorded<'_>) -> Option<&'a Arc<Rule>> {
     let channel = recorded.queue.channel.as_ref().map(ChannelName::as_str);
     book.rule(recorded.queue.service.as_str(), channel, recorded.event_type)
-}
-
-/// Where deliveries of a queue go.
-pub(super) fn target_of<'a>(book: &'a RuleBook, queue: &QueueName) -> Option<&'a Endpoint> {
-    let service = book.service(queue.service.as_str())?;
-    let channel = queue.channel.as_ref();
-    let channel = channel.and_then(|name| service.channels.iter().find(|channel| channel.name == *name));
-    let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
-    Some(&target.endpoint)
 }

@@ -7,7 +7,7 @@ use crate::simulate::Quantiles;
 use redrive_core::time::Timestamp;
 
 /// All of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// From when on deliveries were looked at, if that was said.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ pub struct Pair {
 }
 
 /// Calls to a dependency.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// The dependency.
     pub name: String,

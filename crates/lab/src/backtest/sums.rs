@@ -6,9 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::report::{
-    Certainties, Change, EndName, Ends, Load, NewRoute, Pair, Report, Times, Untold, UntoldKind, Whole,
-};
+use super::report::{Change, EndName, Ends, Load, NewRoute, Pair, Report, Times, Untold, UntoldKind, Whole};
 use super::walk::Walked;
 use super::{Certainty, Doubt, Finish, Plan, Seen};
 use crate::simulate;
@@ -33,16 +31,11 @@ pub(super) struct Compared<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    accepted: Option<(Timestamp, Timestamp)>,
-    deliveries: u64,
-    before: Ends,
-    after: Ends,
-    certainty: Certainties,
-    changed: u64,
+    /// What can be counted in it; the rest is written at the end.
+    report: Report,
     changes: BTreeMap<Cause, Cases>,
     unknown: BTreeMap<Cause, Cases>,
-    loads: BTreeMap<DependencyName, Burden>,
-    futile: Pair,
+    loads: BTreeMap<DependencyName, Load>,
     until_delivered: Both,
     until_dead: Both,
     doubts: BTreeMap<Doubt, u64>,
@@ -65,27 +58,13 @@ struct Cases {
     first: BTreeSet<(Timestamp, DeliveryId)>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Burden {
-    calls: Pair,
-    retries: Pair,
-    guessed: u64,
-}
-
 /// Times of the same deliveries, then and by the new rules.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Both {
     deliveries: u64,
     sum: (Duration, Duration),
     before: simulate::Times,
     after: simulate::Times,
-}
-
-impl Default for Both {
-    fn default() -> Self {
-        let (before, after) = (simulate::Times::new(), simulate::Times::new());
-        Self { deliveries: 0, sum: (Duration::ZERO, Duration::ZERO), before, after }
-    }
 }
 
 impl Both {
@@ -110,28 +89,29 @@ impl Both {
 impl Sums {
     pub(super) fn add(&mut self, compared: &Compared<'_>) {
         let Compared { accepted_at, before, walked, .. } = compared;
-        self.deliveries += 1;
-        self.accepted = Some(match self.accepted {
+        let report = &mut self.report;
+        report.deliveries += 1;
+        report.accepted = Some(match report.accepted {
             Some((first, last)) => (first.min(*accepted_at), last.max(*accepted_at)),
             None => (*accepted_at, *accepted_at),
         });
-        *count_in(&mut self.before, name(before)) += 1;
+        *count_in(&mut report.before, name(before)) += 1;
         for doubt in &walked.doubts {
             *self.doubts.entry(*doubt).or_default() += 1;
         }
         self.add_calls(compared);
         match walked.certainty {
-            Certainty::Certain => self.certainty.certain += 1,
-            Certainty::Likely => self.certainty.likely += 1,
+            Certainty::Certain => self.report.certainty.certain += 1,
+            Certainty::Likely => self.report.certainty.likely += 1,
             Certainty::Unknown => {
-                self.certainty.unknown += 1;
-                self.after.unknown += 1;
+                self.report.certainty.unknown += 1;
+                self.report.after.unknown += 1;
                 return add_case(&mut self.unknown, compared);
             }
         }
-        *count_in(&mut self.after, name(&walked.finish)) += 1;
+        *count_in(&mut self.report.after, name(&walked.finish)) += 1;
         if name(before) != name(&walked.finish) {
-            self.changed += 1;
+            self.report.changed += 1;
             add_case(&mut self.changes, compared);
         }
         self.add_times(compared);
@@ -148,10 +128,10 @@ impl Sums {
         known.retries.after += retries(after_calls);
         known.guessed += u64::from(walked.guessed);
         if matches!(before, Finish::Dead { .. }) {
-            self.futile.before += retries(before_calls);
+            self.report.futile_retries.before += retries(before_calls);
         }
         if matches!(walked.finish, Finish::Dead { .. }) {
-            self.futile.after += retries(after_calls);
+            self.report.futile_retries.after += retries(after_calls);
         }
     }
 
@@ -181,31 +161,20 @@ impl Sums {
         changes.truncate(limits::BACKTEST_ROWS_MAX);
         let mut unknown = cases(self.unknown);
         unknown.truncate(limits::BACKTEST_ROWS_MAX);
-        let loads = self.loads.into_iter().map(|(name, known)| Load {
-            name: name.to_string(),
-            calls: known.calls,
-            retries: known.retries,
-            guessed: known.guessed,
-        });
+        let loads = self.loads.into_iter().map(|(name, known)| Load { name: name.to_string(), ..known });
         Report {
             since: plan.since,
             until: plan.until,
-            accepted: self.accepted,
-            deliveries: self.deliveries,
-            before: self.before,
-            after: self.after,
-            certainty: self.certainty,
-            changed: self.changed,
             changes,
             changes_left_off,
             unknown,
             dependencies: loads.collect(),
-            futile_retries: self.futile,
             until_delivered: self.until_delivered.told(),
             until_dead: self.until_dead.told(),
             newly_routed,
             untold,
             near_ms: u64::try_from(limits::BACKTEST_NEAR.as_millis()).expect("a minute"),
+            ..self.report
         }
     }
 
@@ -219,13 +188,7 @@ impl Sums {
                 text: of_deliveries(*count, words(*doubt)),
             })
             .collect();
-        let moved = |known: &&Burden| known.calls.before != known.calls.after;
-        let more: u64 = self
-            .loads
-            .values()
-            .filter(moved)
-            .map(|known| known.calls.before.abs_diff(known.calls.after))
-            .sum();
+        let more: u64 = self.loads.values().map(|known| known.calls.before.abs_diff(known.calls.after)).sum();
         let mut add = |whole: Whole, count: u64, text: String| {
             untold.push(Untold { doubt: UntoldKind::Whole(whole), count, text });
         };

@@ -139,8 +139,7 @@ fn sole_breaker<'a>(
     let of_others = sections.dependencies.iter().filter(|(other, _)| **other != rule.dependency.value);
     let is_named = |layer: &Layer| layer.breaker.as_ref().is_some_and(|at| at.value.as_ref() == Some(name));
     let is_of_others = of_others.into_iter().any(|(_, other)| is_named(&other.layer));
-    let is_met_elsewhere = sections.rows().any(|(service, channel, row)| {
-        let other = sections.resolve(service, channel, row);
+    let is_met_elsewhere = sections.resolved().any(|other| {
         let breaker = other.rule.breaker.as_ref().and_then(|breaker| breaker.name.as_ref());
         other.dependency.value != rule.dependency.value && breaker == Some(name)
     });

@@ -109,12 +109,7 @@ pub enum SeenState {
     /// Delivered.
     Delivered,
     /// Failed for good.
-    Dead {
-        /// When.
-        at: Timestamp,
-        /// Why it was given up.
-        code: Code,
-    },
+    Dead { at: Timestamp, code: Code },
     /// A dead letter that was done with by hand.
     Closed,
 }
@@ -170,13 +165,12 @@ pub struct Unrouted {
 
 impl SeenDelivery {
     /// Its attempts, without what could not start.
-    pub fn attempts(&self) -> impl Iterator<Item = &Story> {
+    pub(super) fn attempts(&self) -> impl Iterator<Item = &Story> {
         self.stories.iter().filter(|story| story.is_attempt())
     }
 
     /// When it failed for good, and why.
-    #[must_use]
-    pub const fn death(&self) -> Option<(Timestamp, &Code)> {
+    pub(super) const fn death(&self) -> Option<(Timestamp, &Code)> {
         match &self.state {
             SeenState::Dead { at, code } => Some((*at, code)),
             SeenState::Waiting | SeenState::Delivered | SeenState::Closed => None,
@@ -184,45 +178,44 @@ impl SeenDelivery {
     }
 
     /// Whether it arrived.
-    #[must_use]
-    pub fn arrived(&self) -> bool {
+    pub(super) fn arrived(&self) -> bool {
         self.state == SeenState::Delivered
     }
 }
 
 /// Evidence put together.
 #[derive(Debug)]
-pub struct Chart<'a> {
+pub(super) struct Chart<'a> {
     /// What it is made of.
-    pub evidence: &'a Evidence,
+    pub(super) evidence: &'a Evidence,
     members: Vec<Member<'a>>,
     wards: BTreeMap<DependencyName, Ward<'a>>,
 }
 
 /// A row of the book and what became of its deliveries; rows that say nothing of their own are one.
 #[derive(Debug)]
-pub struct Member<'a> {
+pub(super) struct Member<'a> {
     /// The service or channel.
-    pub queue: &'a QueueName,
+    pub(super) queue: &'a QueueName,
     /// What holds for the row, or for the first of several.
-    pub rule: Resolved<'a>,
+    pub(super) rule: Resolved<'a>,
     /// The patterns of the rows.
-    pub patterns: BTreeSet<&'a str>,
+    pub(super) patterns: BTreeSet<&'a str>,
     /// Its deliveries.
-    pub deliveries: Vec<&'a SeenDelivery>,
+    pub(super) deliveries: Vec<&'a SeenDelivery>,
 }
 
 /// A dependency and the rows that lead to it.
 #[derive(Debug)]
-pub struct Ward<'a> {
+pub(super) struct Ward<'a> {
     /// The dependency.
-    pub name: DependencyName,
+    pub(super) name: DependencyName,
     /// The places of its rows among [`Chart::members`]; at least one.
     members: Vec<usize>,
     /// How it is.
-    pub state: Option<&'a DependencyState>,
+    pub(super) state: Option<&'a DependencyState>,
     /// What a running server has counted of it.
-    pub figures: Option<&'a DependencyFigures>,
+    pub(super) figures: Option<&'a DependencyFigures>,
 }
 
 impl<'a> Chart<'a> {
@@ -254,41 +247,37 @@ impl<'a> Chart<'a> {
     }
 
     /// The rows that have deliveries.
-    pub fn members(&self) -> impl Iterator<Item = &Member<'a>> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member<'a>> {
         self.members.iter()
     }
 
     /// The dependencies that have deliveries.
-    pub fn wards(&self) -> impl Iterator<Item = &Ward<'a>> {
+    pub(super) fn wards(&self) -> impl Iterator<Item = &Ward<'a>> {
         self.wards.values()
     }
 
     /// The rows that lead to a dependency.
-    pub fn rows_of(&self, ward: &Ward<'a>) -> impl Iterator<Item = &Member<'a>> {
+    pub(super) fn rows_of(&self, ward: &Ward<'a>) -> impl Iterator<Item = &Member<'a>> {
         ward.members.iter().map(|place| &self.members[*place])
     }
 
     /// A row that leads to a dependency: what it says of it holds for all.
-    #[must_use]
-    pub fn row_of(&self, ward: &Ward<'a>) -> &Member<'a> {
+    pub(super) fn row_of(&self, ward: &Ward<'a>) -> &Member<'a> {
         &self.members[ward.members[0]]
     }
 
     /// How long ago that was.
-    #[must_use]
-    pub const fn ago(&self, at: Timestamp) -> Duration {
+    pub(super) const fn ago(&self, at: Timestamp) -> Duration {
         self.evidence.now.since(at)
     }
 
     /// The state of a queue.
-    #[must_use]
-    pub fn queue(&self, name: &QueueName) -> Option<&'a QueueState> {
+    pub(super) fn queue(&self, name: &QueueName) -> Option<&'a QueueState> {
         self.evidence.queues.iter().find(|queue| queue.name == *name)
     }
 
     /// A row of a queue, of which the book still knows one.
-    #[must_use]
-    pub fn any_row_of(&self, queue: &QueueName) -> Option<Resolved<'a>> {
+    pub(super) fn any_row_of(&self, queue: &QueueName) -> Option<Resolved<'a>> {
         let sections = self.evidence.book.sections();
         let (service, channel, row) = sections.rows().find(|(service, channel, _)| {
             service.name == queue.service && channel.map(|channel| &channel.name) == queue.channel.as_ref()
@@ -320,18 +309,20 @@ fn wards<'a>(evidence: &'a Evidence, members: &[Member<'a>]) -> BTreeMap<Depende
 
 impl<'a> Member<'a> {
     /// Every attempt.
-    pub fn attempts(&self) -> impl Iterator<Item = &'a Story> {
+    pub(super) fn attempts(&self) -> impl Iterator<Item = &'a Story> {
         self.deliveries.iter().flat_map(|delivery| delivery.attempts())
     }
 
     /// How many attempts there were.
-    #[must_use]
-    pub fn attempts_made(&self) -> u64 {
+    pub(super) fn attempts_made(&self) -> u64 {
         self.attempts().count() as u64
     }
 
     /// Attempts that failed in one of these ways, with their codes.
-    pub fn failed_as(&self, categories: &'static [Category]) -> impl Iterator<Item = (&'a Story, &'a Code)> {
+    pub(super) fn failed_as(
+        &self,
+        categories: &'static [Category],
+    ) -> impl Iterator<Item = (&'a Story, &'a Code)> {
         self.attempts().filter_map(move |story| match &story.end {
             End::Failed { category, code, .. } if categories.contains(category) => Some((story, code)),
             End::Failed { .. } | End::Delivered { .. } | End::Held { .. } => None,
@@ -339,8 +330,7 @@ impl<'a> Member<'a> {
     }
 
     /// How long attempts took that arrived, the shortest first.
-    #[must_use]
-    pub fn successes(&self) -> Times {
+    pub(super) fn successes(&self) -> Times {
         let arrived = self.attempts().filter(|story| matches!(story.end, End::Delivered { .. }));
         Times::of(arrived.map(|story| Duration::from_nanos(story.took_nanos)))
     }
@@ -348,31 +338,28 @@ impl<'a> Member<'a> {
 
 /// Times, the shortest first.
 #[derive(Clone, Debug, Default)]
-pub struct Times(Vec<Duration>);
+pub(super) struct Times(Vec<Duration>);
 
 impl Times {
     /// Sorts them.
-    pub fn of(times: impl Iterator<Item = Duration>) -> Self {
+    pub(super) fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut times: Vec<Duration> = times.collect();
         times.sort_unstable();
         Self(times)
     }
 
     /// How many there are.
-    #[must_use]
-    pub const fn count(&self) -> u64 {
+    pub(super) const fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
     /// The time that 99 of 100 did not exceed.
-    #[must_use]
-    pub fn p99(&self) -> Option<Duration> {
+    pub(super) fn p99(&self) -> Option<Duration> {
         self.percent(99)
     }
 
     /// The time that half of them did not exceed.
-    #[must_use]
-    pub fn median(&self) -> Option<Duration> {
+    pub(super) fn median(&self) -> Option<Duration> {
         self.percent(50)
     }
 

@@ -7,10 +7,12 @@
 //! Invariants: a change that gains nothing is not proposed; a change is weighed with all that are proposed before
 //! it already made; what is played is bounded, and the same evidence comes to the same end.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use super::change::Patch;
 use super::evidence::{Chart, Member, SeenDelivery, Times};
@@ -19,10 +21,11 @@ use super::words::counted;
 use crate::scenario::{
     ALL_DEPENDENCIES, Arrival, Behaviour, Capacity, Flow, Latency, Met, Mood, Phase, Reach, Scenario,
 };
+use crate::simulate::change::changed;
 use crate::simulate::{Go, Plan, run};
+use redrive_core::book::RuleBook;
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Span;
-use redrive_core::book::{RuleBook, patch};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
@@ -98,7 +101,7 @@ pub(super) enum World {
 
 /// A change that may help, and how to find out.
 #[derive(Clone, Debug)]
-pub struct Proposed {
+pub(super) struct Proposed {
     tries: Vec<(Patch, Option<String>)>,
     measure: Measure,
     world: World,
@@ -121,23 +124,31 @@ impl Proposed {
     }
 }
 
-/// What a change gains when it is played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a change gains when it is simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorGain))]
 pub struct Gain {
-    measure: Measure,
+    /// All of it in words.
+    pub words: String,
+    /// What became less.
+    pub figure: Cow<'static, str>,
     /// What it is without the change; times are in milliseconds.
     pub before: u64,
     /// What it is with it.
     pub after: u64,
-    /// How many deliveries were played.
+    /// How many deliveries were simulated.
     pub deliveries: u64,
 }
 
 impl Gain {
-    /// What became less.
-    #[must_use]
-    pub const fn figure(&self) -> &'static str {
-        self.measure.as_str()
+    fn new(measure: Measure, before: u64, after: u64, deliveries: u64) -> Self {
+        let figure = measure.as_str();
+        let [was, is] = [before, after].map(|value| match measure {
+            Measure::Latency => show_measured(Duration::from_millis(value)),
+            _ => show_count(value),
+        });
+        let words = format!("{figure} {was} → {is}, with {}", counted(deliveries, "delivery"));
+        Self { words, figure: Cow::Borrowed(figure), before, after, deliveries }
     }
 
     /// Whether it takes away more than nearly nothing.
@@ -153,22 +164,6 @@ impl Gain {
     const fn takes(&self, hundredths: u64) -> bool {
         let gained = self.before.saturating_sub(self.after);
         gained > 0 && gained.saturating_mul(100) >= self.before.saturating_mul(hundredths)
-    }
-}
-
-/// "dead letters 340 → 302 of 600 deliveries"
-impl fmt::Display for Gain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = |value: u64| match self.measure {
-            Measure::Latency => show_measured(Duration::from_millis(value)),
-            Measure::Dead
-            | Measure::Undelivered
-            | Measure::Calls
-            | Measure::FailedCalls
-            | Measure::Openings => show_count(value),
-        };
-        let of = counted(self.deliveries, "delivery");
-        write!(f, "{} {} → {}, with {of}", self.figure(), said(self.before), said(self.after))
     }
 }
 
@@ -190,28 +185,11 @@ pub(super) enum Weighed {
 }
 
 /// What a run came to, of the deliveries that a finding is about.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Came {
     deliveries: u64,
-    dead: u64,
     undelivered: u64,
-    calls: u64,
-    failed: u64,
-    latency_ms: u64,
-    openings: u64,
-}
-
-impl Came {
-    const fn of(&self, measure: Measure) -> u64 {
-        match measure {
-            Measure::Dead => self.dead,
-            Measure::Undelivered => self.undelivered,
-            Measure::Calls => self.calls,
-            Measure::FailedCalls => self.failed,
-            Measure::Latency => self.latency_ms,
-            Measure::Openings => self.openings,
-        }
-    }
+    measured: u64,
 }
 
 /// Plays changes.
@@ -252,7 +230,7 @@ impl<'a> Prover<'a> {
         if proposed.world == World::Unplayed {
             return Weighed::Helps { change: change.clone(), advice: None, gain: None };
         }
-        let played = dependency.and_then(|name| Played::of(self.chart, name, &proposed.world));
+        let played = dependency.and_then(|name| Played::of(self.chart, name, proposed));
         let Some(played) = played else { return Weighed::Unknown };
         let Some(best) = self.best(&played, proposed) else {
             return if self.looks_left == 0 { Weighed::OutOfBudget } else { Weighed::Unknown };
@@ -262,8 +240,7 @@ impl<'a> Prover<'a> {
             return Weighed::Helps { change, advice, gain: Some(gain) };
         }
         // Without what is proposed already it may have been worth it.
-        let alone =
-            (!self.patch.is_empty()).then(|| self.gain(&played, &Patch::new(), &change, proposed.measure, 0));
+        let alone = (!self.patch.is_empty()).then(|| self.gain(&played, &Patch::new(), &change, 0));
         match alone.flatten() {
             Some(alone) if alone.is_some() => Weighed::HelpedAlready,
             Some(_) | None => Weighed::HardlyHelps(gain),
@@ -278,20 +255,19 @@ impl<'a> Prover<'a> {
             if patch.merged(change).is_err() {
                 continue;
             }
-            let Some(gain) = self.gain(played, &patch, change, proposed.measure, 0) else { continue };
-            let is_better = best.as_ref().is_none_or(|(.., known)| gain.after < known.after);
-            if is_better {
+            let Some(gain) = self.gain(played, &patch, change, 0) else { continue };
+            let is_enough = gain.takes(ENOUGH_PERCENT);
+            if best.as_ref().is_none_or(|(.., known)| gain.after < known.after) {
                 best = Some((change.clone(), advice.clone(), gain));
             }
-            if gain.takes(ENOUGH_PERCENT) {
+            if is_enough {
                 break;
             }
         }
         let (change, advice, gain) = best?;
         // Once is luck.
-        let again = (1..SEEDS).take_while(|_| gain.is_some());
-        for seed in again.collect::<Vec<_>>() {
-            let other = self.gain(played, &patch, &change, proposed.measure, seed)?;
+        for seed in (1..SEEDS).filter(|_| gain.is_some()) {
+            let other = self.gain(played, &patch, &change, seed)?;
             if other.after >= other.before {
                 return Some((change, advice, other));
             }
@@ -300,20 +276,12 @@ impl<'a> Prover<'a> {
     }
 
     /// What a change gains beside those that are made already; as good as nothing if fewer arrive by it.
-    fn gain(
-        &mut self,
-        played: &Played,
-        made: &Patch,
-        change: &Patch,
-        measure: Measure,
-        seed: u64,
-    ) -> Option<Gain> {
+    fn gain(&mut self, played: &Played, made: &Patch, change: &Patch, seed: u64) -> Option<Gain> {
         let before = self.play(played, &self.changed(made)?, seed)?;
         let after = self.play(played, &self.changed(&made.merged(change).ok()?)?, seed)?;
         let is_worse = after.undelivered > before.undelivered;
-        let (was, is) = (before.of(measure), after.of(measure));
-        let is = if is_worse { is.max(was) } else { is };
-        Some(Gain { measure, before: was, after: is, deliveries: before.deliveries })
+        let is = if is_worse { after.measured.max(before.measured) } else { after.measured };
+        Some(Gain::new(played.measure, before.measured, is, before.deliveries))
     }
 
     /// The book with a change.
@@ -322,8 +290,7 @@ impl<'a> Prover<'a> {
         if change.is_empty() {
             return Some(Arc::clone(&evidence.book));
         }
-        let text = patch::laid_over(evidence.text.as_deref()?, &change.to_string()).ok()?;
-        evidence.book.read_changed(&text).book.map(Arc::new)
+        changed(&evidence.book, evidence.text.as_deref()?, change)
     }
 
     fn play(&mut self, played: &Played, book: &Arc<RuleBook>, seed: u64) -> Option<Came> {
@@ -337,25 +304,25 @@ impl<'a> Prover<'a> {
             if *looks_left == 0 { Go::Stop } else { Go::On }
         });
         let report = report.ok()?;
-        let mut came = Came::default();
-        for queue in report.queues.iter().filter(|queue| played.queues.contains(&queue.name)) {
-            came.deliveries += queue.deliveries;
-            came.dead += queue.dead;
-            came.undelivered += queue.deliveries - queue.delivered;
-            came.latency_ms = came.latency_ms.max(queue.latency.map_or(0, |latency| latency.p99_ms));
-        }
-        for dependency in report.dependencies.iter().filter(|it| !played.others.contains(&it.name)) {
-            came.calls += dependency.calls;
-            came.failed += dependency.calls_failed;
-            came.openings += dependency.breaker_opened;
-        }
-        Some(came)
+        let queues = || report.queues.iter().filter(|queue| played.queues.contains(&queue.name));
+        let dependencies = || report.dependencies.iter().filter(|it| !played.others.contains(&it.name));
+        let undelivered = queues().map(|queue| queue.deliveries - queue.delivered).sum();
+        let measured = match played.measure {
+            Measure::Dead => queues().map(|queue| queue.dead).sum(),
+            Measure::Undelivered => undelivered,
+            Measure::Calls => dependencies().map(|it| it.calls).sum(),
+            Measure::FailedCalls => dependencies().map(|it| it.calls_failed).sum(),
+            Measure::Latency => queues().filter_map(|queue| Some(queue.latency?.p99_ms)).max().unwrap_or(0),
+            Measure::Openings => dependencies().map(|it| it.breaker_opened).sum(),
+        };
+        Some(Came { deliveries: queues().map(|queue| queue.deliveries).sum(), undelivered, measured })
     }
 }
 
 /// What is played for a finding, and of which names the outcome is looked at.
 struct Played {
     scenario: Scenario,
+    measure: Measure,
     queues: BTreeSet<String>,
     /// Dependencies that are none of it.
     others: BTreeSet<String>,
@@ -363,7 +330,8 @@ struct Played {
 
 impl Played {
     /// None if nothing was seen that could be played.
-    fn of(chart: &Chart<'_>, dependency: &str, world: &World) -> Option<Self> {
+    fn of(chart: &Chart<'_>, dependency: &str, proposed: &Proposed) -> Option<Self> {
+        let world = &proposed.world;
         let ward = chart.wards().find(|ward| ward.name.as_str() == dependency)?;
         let members: Vec<&Member<'_>> = chart.rows_of(ward).collect();
         let deliveries = || members.iter().flat_map(|member| member.deliveries.iter().copied());
@@ -381,10 +349,7 @@ impl Played {
             World::Crowd(_, latency, capacity) => (*latency, Some(*capacity), Vec::new()),
         };
         let behaviour = Behaviour { latency: Some(latency), capacity, phases, calls: Vec::new() };
-        let sections = chart.evidence.book.sections();
-        let known = sections
-            .rows()
-            .map(|(service, channel, row)| sections.resolve(service, channel, row).dependency.value.clone());
+        let known = chart.evidence.book.sections().resolved().map(|rule| rule.dependency.value);
         let others: BTreeSet<DependencyName> = known.filter(|name| *name != ward.name).collect();
         let at = |value| At { value, span: Span::default() };
         let mut dependencies: BTreeMap<DependencyName, At<Behaviour>> =
@@ -417,6 +382,7 @@ impl Played {
         };
         Some(Self {
             scenario,
+            measure: proposed.measure,
             queues: members.iter().map(|member| member.queue.to_string()).collect(),
             others: others.iter().map(ToString::to_string).collect(),
         })

@@ -40,14 +40,14 @@ fn found(name: &str, code: &str) -> &'static Finding {
 fn every_diagnosis_finds_its_sickness_and_leaves_the_healthy_alone() {
     let mut wrong = Vec::new();
     for (sick, (name, code, _, healthy)) in SICK.iter().zip(cases::cases()) {
-        let codes = |examined: &Examined| -> Vec<&str> {
-            examined.findings.iter().map(|finding| finding.code).collect()
+        let codes = |examined: &Examined| -> Vec<String> {
+            examined.findings.iter().map(|finding| finding.code.to_string()).collect()
         };
         let (sick, healthy) = (codes(&sick.examined), codes(&examine(&healthy.evidence())));
-        if !sick.contains(&code) {
+        if !sick.iter().any(|found| found == code) {
             wrong.push(format!("{name}: {code} is not among {sick:?}"));
         }
-        if healthy.contains(&code) {
+        if healthy.iter().any(|found| found == code) {
             wrong.push(format!("{name}: {code} is found in the healthy twin"));
         }
     }
@@ -136,7 +136,7 @@ fn the_worst_comes_first() {
         .unrouted("x.y", 1_000);
     let findings = examine(&sketch.evidence()).findings;
     let harms: Vec<_> = findings.iter().map(|finding| finding.harm).collect();
-    assert!(harms.len() > 1 && harms.is_sorted_by(|one, other| one >= other), "{harms:?}");
+    assert!(harms.len() > 1 && harms.is_sorted(), "{harms:?}");
 }
 
 #[test]
@@ -227,11 +227,11 @@ fn a_change_says_what_it_gains_and_is_high_only_if_that_is_much() {
         let sketch = Sketch::new(&policy(max), "retry: short\n| breaker: none");
         let findings = examine(&cases::outage(sketch, seconds).evidence()).findings;
         let found = findings.iter().find(|finding| finding.code == "retries-exhausted").expect("it is found");
-        match (&found.change, found.gain) {
+        match (&found.change, &found.gain) {
             (Some(_), Some(gain)) => {
-                assert!(gain.after < gain.before, "{seconds}: {gain}");
+                assert!(gain.after < gain.before, "{seconds}: {}", gain.words);
                 let is_much = (gain.before - gain.after) * 4 >= gain.before;
-                assert!(is_much || found.harm <= Harm::Medium, "{seconds}: {gain} is {}", found.harm);
+                assert!(is_much || found.harm >= Harm::Medium, "{seconds}: {} is {}", gain.words, found.harm);
             }
             // A breaker is proposed, which helps more.
             (None, None) => assert!(found.advice.contains("help here too"), "{seconds}: {found:#?}"),

@@ -79,63 +79,145 @@ enum Unit {
     Duration,
 }
 
-/// A figure of a simulation.
+/// A figure that runs are told apart by, in the order in which figures are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
-    /// Deliveries that failed for good.
-    DeadLetters,
-    /// The share of deliveries that arrived.
     Delivered,
-    /// Deliveries that had not ended when the run did.
+    DeadLetters,
     Waiting,
-    /// Deliveries that took effect more than once.
     Duplicates,
-    /// Calls that came out of the order of their session.
     OrderViolations,
-    /// Half of the deliveries that arrived did so within this time.
     LatencyP50,
-    /// 99 of 100 of them did.
     LatencyP99,
-    /// The most attempts of a delivery.
     AttemptsMax,
-    /// Calls for each first call.
-    Amplification,
-    /// How long after the end of a trouble no more waits than before it.
-    Drain,
-    /// The most deliveries that waited at a time.
-    QueueDepth,
-    /// How often a breaker opened that was closed.
-    BreakerOpened,
-    /// Calls that were made.
     Calls,
-    /// The most calls that began within one second.
+    Amplification,
     CallRate,
+    QueueDepth,
+    Drain,
+    BreakerOpened,
 }
 
-const METRICS: [(&str, Metric, Unit, Scope); 14] = [
-    ("dead_letters", Metric::DeadLetters, Unit::Count, Scope::Any),
-    ("delivered", Metric::Delivered, Unit::Share, Scope::Whole),
-    ("waiting", Metric::Waiting, Unit::Count, Scope::Whole),
-    ("duplicates", Metric::Duplicates, Unit::Count, Scope::Whole),
-    ("order_violations", Metric::OrderViolations, Unit::Count, Scope::Whole),
-    ("latency_p50", Metric::LatencyP50, Unit::Duration, Scope::Whole),
-    ("latency_p99", Metric::LatencyP99, Unit::Duration, Scope::Whole),
-    ("attempts_max", Metric::AttemptsMax, Unit::Count, Scope::Whole),
-    ("amplification", Metric::Amplification, Unit::Number, Scope::Any),
-    ("drain", Metric::Drain, Unit::Duration, Scope::Any),
-    ("queue_depth", Metric::QueueDepth, Unit::Count, Scope::Any),
-    ("breaker_opened", Metric::BreakerOpened, Unit::Count, Scope::Any),
-    ("calls", Metric::Calls, Unit::Count, Scope::Any),
-    ("call_rate", Metric::CallRate, Unit::Number, Scope::Any),
+/// What is known of a metric; all of it stands in one table.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricInfo {
+    pub name: &'static str,
+    metric: Metric,
+    unit: Unit,
+    scope: Scope,
+    pub(crate) better: Better,
+    pub(crate) apart: Apart,
+    pub about: &'static str,
+}
+
+#[rustfmt::skip]
+const METRICS: [MetricInfo; 14] = [
+    info("dead_letters",     Metric::DeadLetters,     Unit::Count,    Scope::Sum,   Better::Less,    Apart::AtAll,
+        "deliveries that failed for good"),
+    info("delivered",        Metric::Delivered,       Unit::Share,    Scope::Whole, Better::More,    Apart::AtAll,
+        "the share of deliveries that arrived"),
+    info("waiting",          Metric::Waiting,         Unit::Count,    Scope::Whole, Better::Less,    Apart::AtAll,
+        "deliveries that had not ended when the run did"),
+    info("duplicates",       Metric::Duplicates,      Unit::Count,    Scope::Whole, Better::Less,    Apart::AtAll,
+        "times that something took effect again"),
+    info("order_violations", Metric::OrderViolations, Unit::Count,    Scope::Whole, Better::Less,    Apart::AtAll,
+        "calls that came out of the order of their session"),
+    info("latency_p50",      Metric::LatencyP50,      Unit::Duration, Scope::Whole, Better::Less,    Apart::Seconds(0.01),
+        "half of those that arrived did so within it; never met if nothing arrived"),
+    info("latency_p99",      Metric::LatencyP99,      Unit::Duration, Scope::Whole, Better::Less,    Apart::Seconds(0.01),
+        "99 of 100 of those that arrived did so within it; never met if nothing arrived"),
+    // Few attempts may be thrift, or giving up.
+    info("attempts_max",     Metric::AttemptsMax,     Unit::Count,    Scope::Whole, Better::Neither, Apart::AtAll,
+        "the most attempts of one delivery"),
+    info("amplification",    Metric::Amplification,   Unit::Number,   Scope::Worst, Better::Less,    Apart::Part(0.02),
+        "attempts for each first attempt"),
+    info("drain",            Metric::Drain,           Unit::Duration, Scope::Worst, Better::Less,    Apart::Seconds(1.0),
+        "from the end of a trouble until no more waits than before it"),
+    info("queue_depth",      Metric::QueueDepth,      Unit::Count,    Scope::Worst, Better::Less,    Apart::Part(PART_OF_PEAK_MIN),
+        "the most deliveries that waited at a time"),
+    info("breaker_opened",   Metric::BreakerOpened,   Unit::Count,    Scope::Sum,   Better::Neither, Apart::AtAll,
+        "how often breakers opened that were closed; one that opens again after a probe failed was not"),
+    info("calls",            Metric::Calls,           Unit::Count,    Scope::Sum,   Better::Less,    Apart::Part(0.02),
+        "calls that were made"),
+    info("call_rate",        Metric::CallRate,        Unit::Number,   Scope::Worst, Better::Less,    Apart::Part(PART_OF_PEAK_MIN),
+        "the most calls that began within one second"),
 ];
 
-/// What a figure is taken of.
+const fn info(
+    name: &'static str,
+    metric: Metric,
+    unit: Unit,
+    scope: Scope,
+    better: Better,
+    apart: Apart,
+    about: &'static str,
+) -> MetricInfo {
+    MetricInfo { name, metric, unit, scope, better, apart, about }
+}
+
+/// Of what a metric is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// Only the whole run.
     Whole,
-    /// The whole run, or one dependency.
-    Any,
+    /// Of one dependency, or of all together.
+    Sum,
+    /// Of one dependency, or of the worst.
+    Worst,
+}
+
+/// What of a figure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    Less,
+    More,
+    /// It is neither good nor bad in itself.
+    Neither,
+}
+
+/// How far apart two values must be for a difference that is worth a word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Apart {
+    AtAll,
+    /// By more than this part of the larger one.
+    Part(f64),
+    /// By so many seconds at least, and more than [`PART_OF_PEAK_MIN`].
+    Seconds(f64),
+}
+
+/// Peaks and times depend on a few calls, so more is asked of them.
+const PART_OF_PEAK_MIN: f64 = 0.05;
+
+impl Apart {
+    /// Whether two values differ by more than a reader would shrug at.
+    pub(crate) fn is_between(self, one: Value, other: Value) -> bool {
+        let (one, other) = (one.as_f64(), other.as_f64());
+        if one.is_infinite() || other.is_infinite() {
+            return one.is_finite() || other.is_finite();
+        }
+        let (apart, larger) = ((one - other).abs(), one.max(other));
+        match self {
+            Self::AtAll => apart > 1e-9,
+            Self::Part(part) => apart > part * larger,
+            Self::Seconds(seconds) => apart >= seconds && apart > PART_OF_PEAK_MIN * larger,
+        }
+    }
+}
+
+impl MetricInfo {
+    /// What it is compared with.
+    #[must_use]
+    pub const fn unit(&self) -> &'static str {
+        self.unit.about()
+    }
+
+    #[must_use]
+    pub const fn without_of(&self) -> &'static str {
+        match self.scope {
+            Scope::Whole => "of the whole run; there is no `of`",
+            Scope::Sum => "of all together",
+            Scope::Worst => "of the worst dependency",
+        }
+    }
 }
 
 /// Why a text is no expectation.
@@ -143,34 +225,16 @@ enum Scope {
 pub enum InvalidExpectation {
     /// No such metric.
     #[error("there is no metric `{word}`")]
-    Metric {
-        /// What was written.
-        word: String,
-    },
+    Metric { word: String },
     /// The metric belongs to the whole run.
     #[error("`{metric}` is counted over the whole run, not of one dependency")]
-    Whole {
-        /// The metric.
-        metric: &'static str,
-    },
+    Whole { metric: &'static str },
     /// No comparison.
     #[error("`{metric}` needs ==, !=, <, <=, > or >= and {unit}")]
-    NoLimit {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-    },
+    NoLimit { metric: &'static str, unit: &'static str },
     /// The value does not fit the metric.
     #[error("`{metric}` is compared with {unit}, not with `{value}`")]
-    Value {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-        /// What was written.
-        value: String,
-    },
+    Value { metric: &'static str, unit: &'static str, value: String },
 }
 
 impl InvalidExpectation {
@@ -178,7 +242,7 @@ impl InvalidExpectation {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::Metric { word } => suggest(word, METRICS.map(|(name, ..)| name)),
+            Self::Metric { word } => suggest(word, METRICS.map(|info| info.name)),
             Self::Whole { .. } => "leave `of` out".to_owned(),
             Self::NoLimit { .. } | Self::Value { .. } => {
                 "METRIC [of NAME] OP VALUE, such as \"amplification of warehouse < 1.5\"".to_owned()
@@ -187,64 +251,20 @@ impl InvalidExpectation {
     }
 }
 
-/// A metric, for people who look for one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetricInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is compared with.
-    pub unit: &'static str,
-    /// What it is.
-    pub about: &'static str,
-    /// What it is of where no dependency is named.
-    pub without_of: &'static str,
-}
-
-/// Every metric.
+/// Every metric, for the reference.
 pub fn metrics() -> impl Iterator<Item = MetricInfo> {
-    METRICS.into_iter().map(|(name, metric, unit, scope)| MetricInfo {
-        name,
-        unit: unit.about(),
-        about: metric.about(),
-        without_of: match (scope, metric) {
-            (Scope::Whole, _) => "of the whole run; there is no `of`",
-            (Scope::Any, Metric::DeadLetters | Metric::Calls | Metric::BreakerOpened) => "of all together",
-            (Scope::Any, _) => "of the worst dependency",
-        },
-    })
+    METRICS.into_iter()
 }
 
 impl Metric {
-    /// Its name in scenarios.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        let found = METRICS.into_iter().find(|(_, metric, ..)| *metric == self);
-        found.expect("every metric is in the table").0
+    pub(crate) fn info(self) -> MetricInfo {
+        METRICS.into_iter().find(|info| info.metric == self).expect("every metric is in the table")
     }
 
-    /// What it is, in a few words.
+    /// As it is written.
     #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::DeadLetters => "deliveries that failed for good",
-            Self::Delivered => "the share of deliveries that arrived",
-            Self::Waiting => "deliveries that had not ended when the run did",
-            Self::Duplicates => "times that something took effect again",
-            Self::OrderViolations => "calls that came out of the order of their session",
-            Self::LatencyP50 => "half of those that arrived did so within it; never met if nothing arrived",
-            Self::LatencyP99 => {
-                "99 of 100 of those that arrived did so within it; never met if nothing arrived"
-            }
-            Self::AttemptsMax => "the most attempts of one delivery",
-            Self::Amplification => "attempts for each first attempt",
-            Self::Drain => "from the end of a trouble until no more waits than before it",
-            Self::QueueDepth => "the most deliveries that waited at a time",
-            Self::BreakerOpened => {
-                "how often breakers opened that were closed; one that opens again after a probe failed was not"
-            }
-            Self::Calls => "calls that were made",
-            Self::CallRate => "the most calls that began within one second",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.info().name
     }
 }
 
@@ -289,9 +309,9 @@ impl Expectation {
         let spaced = spaced(text);
         let mut words = spaced.split_whitespace();
         let first = words.next().unwrap_or_default();
-        let known = METRICS.into_iter().find(|(name, ..)| *name == first);
+        let known = METRICS.into_iter().find(|info| info.name == first);
         let unknown = || InvalidExpectation::Metric { word: first.to_owned() };
-        let (name, metric, unit, scope) = known.ok_or_else(unknown)?;
+        let MetricInfo { name, metric, unit, scope, .. } = known.ok_or_else(unknown)?;
         let no_limit = || InvalidExpectation::NoLimit { metric: name, unit: unit.about() };
         let mut next = words.next().ok_or_else(no_limit)?;
         let mut of = None;

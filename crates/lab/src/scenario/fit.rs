@@ -162,17 +162,14 @@ fn for_each_row(arrival: &Arrival, book: &RuleBook) -> Vec<Arrival> {
 
 /// Every dependency that a rule of the book calls.
 fn called_dependencies(book: &RuleBook) -> BTreeSet<DependencyName> {
-    let sections = book.sections();
-    let rules = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row).rule);
-    rules.into_iter().map(|rule| rule.dependency).collect()
+    book.sections().resolved().map(|resolved| resolved.rule.dependency).collect()
 }
 
 /// The fact `p99` of a dependency: its own, or else the longest that holds for a row that calls it.
 fn known_p99(book: &RuleBook, dependency: &DependencyName) -> Option<Duration> {
     let sections = book.sections();
     let own = sections.dependencies.get(dependency).and_then(|entry| entry.layer.facts.p99.as_ref());
-    let resolved = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
-    let callers = resolved.filter(|resolved| resolved.rule.dependency == *dependency);
+    let callers = sections.resolved().filter(|resolved| resolved.rule.dependency == *dependency);
     let longest = || callers.filter_map(|resolved| Some(resolved.facts.p99?.value)).max();
     own.map(|p99| p99.value).or_else(longest)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::expectation::{self, MetricInfo};
+use super::expectation;
 use super::schema::SCENARIO;
 use crate::report::reference::push_keys;
 use redrive_core::book::Connectors;
@@ -26,7 +26,8 @@ fn expectations(page: &mut String) {
         "\n## The language of expectations\n\n`METRIC [of DEPENDENCY] OP VALUE`. OP is `==`, `!=`, `<`, `<=`, `>` \
          or `>=`.\n\n| metric | is compared with | what it is | without `of` |\n| --- | --- | --- | --- |"
     );
-    for MetricInfo { name, unit, about, without_of } in expectation::metrics() {
-        let _ = writeln!(page, "| `{name}` | {unit} | {about} | {without_of} |");
+    for metric in expectation::metrics() {
+        let (name, unit, about) = (metric.name, metric.unit(), metric.about);
+        let _ = writeln!(page, "| `{name}` | {unit} | {about} | {} |", metric.without_of());
     }
 }

@@ -4,10 +4,10 @@ use redrive_core::book::schema::{Object, OneOf, Type, key, required};
 use redrive_core::limits;
 
 /// A whole scenario.
-pub static SCENARIO: Object = Object {
-    name: "a scenario",
-    about: "What the world does to a rule book, and what is expected of the outcome.",
-    fields: &[
+pub static SCENARIO: Object = Object::new(
+    "a scenario",
+    "What the world does to a rule book, and what is expected of the outcome.",
+    &[
         required("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1."),
         key("about", Type::Text, "What it is about, in a sentence."),
         required("duration", Type::Duration, "For how long events arrive, such as 30m."),
@@ -38,9 +38,7 @@ pub static SCENARIO: Object = Object {
             "What is expected of the outcome: METRIC [of NAME] OP VALUE, such as \"dead_letters == 0\".",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Events of one type.
 static ARRIVAL: Object = Object {
@@ -74,22 +72,20 @@ static ARRIVAL: Object = Object {
     one_of: OneOf::Keys(&["rate", "wave", "bursts", "trace"]),
 };
 
-static WAVE: Object = Object {
-    name: "a wave",
-    about: "A rate that rises evenly from `low` to `high` and falls back.",
-    fields: &[
+static WAVE: Object = Object::new(
+    "a wave",
+    "A rate that rises evenly from `low` to `high` and falls back.",
+    &[
         required("low", Type::Rate, "The rate at the beginning and the end of each wave."),
         required("high", Type::Rate, "The rate in the middle of it."),
         key("every", Type::Duration, "How long a wave is (default 1d)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
-static BURSTS: Object = Object {
-    name: "bursts",
-    about: "Many events at one moment.",
-    fields: &[
+static BURSTS: Object = Object::new(
+    "bursts",
+    "Many events at one moment.",
+    &[
         required(
             "size",
             Type::Count { min: 1, max: limits::SIMULATION_BURST_MAX as u64 },
@@ -97,14 +93,12 @@ static BURSTS: Object = Object {
         ),
         key("every", Type::Duration, "How often (default: once)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
-static BEHAVIOUR: Object = Object {
-    name: "a dependency",
-    about: "How a dependency behaves over time.",
-    fields: &[
+static BEHAVIOUR: Object = Object::new(
+    "a dependency",
+    "How a dependency behaves over time.",
+    &[
         key(
             "latency",
             Type::ShortOrLong(&Type::Duration, &LATENCY),
@@ -118,14 +112,12 @@ static BEHAVIOUR: Object = Object {
             "What it calls itself to answer, one after the other; the rule book need not know those.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
-static INNER_CALL: Object = Object {
-    name: "a call of a dependency",
-    about: "How a dependency calls another, and how often it tries by itself: layers of retries multiply.",
-    fields: &[
+static INNER_CALL: Object = Object::new(
+    "a call of a dependency",
+    "How a dependency calls another, and how often it tries by itself: layers of retries multiply.",
+    &[
         key(
             "attempts",
             Type::Count { min: 1, max: limits::SIMULATION_INNER_ATTEMPTS_MAX as u64 },
@@ -134,25 +126,21 @@ static INNER_CALL: Object = Object {
         key("wait", Type::Duration, "How long it waits before it tries again (default 0s)."),
         key("timeout", Type::Duration, "How long it waits for an answer (default 5s)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
-static LATENCY: Object = Object {
-    name: "a latency",
-    about: "How long calls take; a single duration stands for both.",
-    fields: &[
+static LATENCY: Object = Object::new(
+    "a latency",
+    "How long calls take; a single duration stands for both.",
+    &[
         required("p50", Type::Duration, "Half of the calls take no longer."),
         required("p99", Type::Duration, "99 of 100 calls take no longer."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
-static CAPACITY: Object = Object {
-    name: "a capacity",
-    about: "What it cannot take at once waits inside it, whether or not its caller still waits too.",
-    fields: &[
+static CAPACITY: Object = Object::new(
+    "a capacity",
+    "What it cannot take at once waits inside it, whether or not its caller still waits too.",
+    &[
         key("rate", Type::Rate, "Calls that it can begin in a time."),
         key(
             "concurrent",
@@ -170,9 +158,7 @@ static CAPACITY: Object = Object {
             "By how much the work on a call grows for each hundred calls that wait inside it (default 0%).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 static PHASE: Object = Object {
     name: "a phase",
@@ -199,27 +185,23 @@ static PHASE: Object = Object {
 
 const STATUS: Type = Type::Count { min: 300, max: 599 };
 
-static FAILS: Object = Object {
-    name: "a failure",
-    about: "A status and the share of calls that get it.",
-    fields: &[
+static FAILS: Object = Object::new(
+    "a failure",
+    "A status and the share of calls that get it.",
+    &[
         required("status", STATUS, "The HTTP status."),
         key("share", Type::Share, "The share of calls that get it (default 100%)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
-static THROTTLED: Object = Object {
-    name: "a throttling",
-    about: "So many calls are taken in a time, and the others answered with 429.",
-    fields: &[
+static THROTTLED: Object = Object::new(
+    "a throttling",
+    "So many calls are taken in a time, and the others answered with 429.",
+    &[
         required("rate", Type::Rate, "How many calls it takes."),
         key("retry_after", Type::Duration, "How long it asks the others to wait (default: it does not say)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 static FAULT: Object = Object {
     name: "a fault",

@@ -13,18 +13,10 @@ use redrive_core::time::Timestamp;
 pub enum InvalidTrace {
     /// A line begins with no time.
     #[error("line {line}: {text:?} is neither seconds since the start nor a point in time")]
-    Line {
-        /// Which line, from 1.
-        line: usize,
-        /// What stands there.
-        text: String,
-    },
+    Line { line: usize, text: String },
     /// Points in time and seconds in one file.
     #[error("line {line}: seconds and points in time do not go together")]
-    Mixed {
-        /// Which line, from 1.
-        line: usize,
-    },
+    Mixed { line: usize },
     /// Nothing in it.
     #[error("there is no arrival in it")]
     Empty,

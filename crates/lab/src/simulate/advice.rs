@@ -8,38 +8,32 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::change::changed;
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
 use crate::scenario::expectation::Value;
-use redrive_core::book::{RuleBook, patch};
+use redrive_core::book::RuleBook;
 
-/// A finding and what would help.
-#[derive(Debug, Serialize)]
-pub struct Advised {
-    /// What the report shows.
-    #[serde(flatten)]
-    pub finding: Finding,
-    /// Changes that helped when the scenario was played again with them.
-    pub advice: Vec<Proven>,
-}
-
-/// A change that helped.
-#[derive(Clone, Debug, Serialize)]
+/// A change to the rule book that helps.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SimulatedAdvice))]
 pub struct Proven {
-    /// The change in a few words.
+    /// In a few words.
     pub words: String,
-    /// The part of the rule book that changes.
+    /// YAML to be put into the book.
     pub change: String,
     /// What became less.
     pub metric: &'static str,
     /// What it was with the seed of the run; times are in seconds, and what never came is none.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub before: Value,
     /// What it is with the change.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub after: Value,
     /// Both as people read them.
     pub shown: [String; 2],
-    /// What gets clearly worse by it, in words.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// What gets clearly worse by it, in words; empty if nothing does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub price: String,
     /// With so many seeds it was played, and it became less with each of them.
     pub seeds: u64,
@@ -53,13 +47,6 @@ const ATTEMPTS_MAX: u64 = 4_000_000;
 /// And none at all if the run is so long.
 const ATTEMPTS_OF_RUN_MAX: u64 = ATTEMPTS_MAX / (2 * SEEDS);
 
-/// What the report shows, without advice.
-#[must_use]
-pub fn unadvised(plan: &Plan<'_>, report: &Report) -> Vec<Advised> {
-    let without = |finding| Advised { finding, advice: Vec::new() };
-    verdict(report, &plan.book).into_iter().map(without).collect()
-}
-
 /// What the report shows, each with the advice that is proven; `watch` is told of each run as by [`run`]. Where it
 /// says stop, the change that was played is not told.
 pub fn advised(
@@ -67,26 +54,26 @@ pub fn advised(
     report: &Report,
     book_text: &str,
     watch: &mut dyn FnMut(Progress) -> Go,
-) -> Vec<Advised> {
-    let findings = verdict(report, &plan.book);
+) -> Vec<Finding> {
+    let mut findings = verdict(report, &plan.book);
     let is_quick = report.attempts <= ATTEMPTS_OF_RUN_MAX;
     let changes = if is_quick { changes(&findings) } else { Vec::new() };
     let mut again = Again { plan, watch, first: report, others: Vec::new(), attempts: 0 };
-    let mut proven: Vec<(&Candidate, Gain)> = Vec::new();
+    let mut proven: Vec<(Candidate, Gain)> = Vec::new();
     for candidates in changes.into_iter().take(CHANGES_MAX) {
-        let book = patch::laid_over(book_text, &candidates[0].change.to_string()).ok();
         // Some changes make no book.
-        let book = book.and_then(|text| plan.book.read_changed(&text).book).map(Arc::new);
-        proven.extend(book.and_then(|book| again.proven(&book, candidates)).into_iter().flatten());
+        let book = changed(&plan.book, book_text, &candidates[0].change);
+        let gained = book.and_then(|book| again.proven(&book, candidates)).unwrap_or_default();
+        proven.extend(gained.into_iter().map(|(candidate, gain)| (candidate.clone(), gain)));
     }
     let gain =
-        |candidate: &Candidate| proven.iter().find(|(known, _)| *known == candidate).map(|(_, gain)| *gain);
-    let advice = |finding: &Finding| {
+        |candidate: &Candidate| proven.iter().find(|(known, _)| known == candidate).map(|(_, gain)| *gain);
+    for finding in &mut findings {
         let candidates = finding.candidates.iter();
-        candidates.filter_map(|candidate| Some(Proven::new(candidate, gain(candidate)?))).collect()
-    };
-    let advice: Vec<Vec<Proven>> = findings.iter().map(advice).collect();
-    findings.into_iter().zip(advice).map(|(finding, advice)| Advised { finding, advice }).collect()
+        let proven = candidates.filter_map(|candidate| Some(Proven::new(candidate, gain(candidate)?)));
+        finding.advice = proven.collect();
+    }
+    findings
 }
 
 /// The candidates that make the same change, in the order in which they are first named.
@@ -168,7 +155,7 @@ impl Again<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book;
+    use redrive_core::book::{self, patch};
     use std::num::NonZeroU32;
 
     use super::*;
@@ -247,7 +234,7 @@ services:
         for proven in proven {
             let changed = patch::laid_over(PROGRAMS, &proven.change).expect("both are YAML");
             let after = play(&Plan { book: read(&changed), ..plan.clone() });
-            let candidates = told.iter().flat_map(|advised| &advised.finding.candidates);
+            let candidates = told.iter().flat_map(|finding| &finding.candidates);
             let mut same = candidates.filter(|candidate| candidate.change.to_string() == proven.change);
             let gains = same.find_map(|candidate| candidate.gain(&before, &after)).expect("it helps");
             assert_eq!(gains.after, proven.after, "{}", proven.words);
@@ -267,7 +254,7 @@ services:
         let count = |watch: &mut dyn FnMut(Progress) -> Go| {
             advised(&plan, &report, &bare, watch).iter().map(|advised| advised.advice.len()).sum::<usize>()
         };
-        assert!(count(&mut |_| Go::On) > 0, "{:#?}", unadvised(&plan, &report));
+        assert!(count(&mut |_| Go::On) > 0, "{:#?}", verdict(&report, &plan.book));
         assert_eq!(count(&mut |_| Go::Stop), 0);
     }
 }

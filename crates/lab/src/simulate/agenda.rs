@@ -10,56 +10,25 @@ use redrive_core::engine::CallId;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happening {
     /// Events of a stream arrive.
-    Arrive {
-        /// Which stream.
-        stream: usize,
-    },
+    Arrive { stream: usize },
     /// The caller learns how a call ended.
     CallEnds(CallEnd),
     /// An engine asked to be woken.
-    Wake {
-        /// Whose.
-        node: usize,
-        /// Of which of its runs.
-        run: u32,
-    },
+    Wake { node: usize, run: u32 },
     /// Something happens to Redrive itself.
-    FaultBegins {
-        /// Which of the scenario's faults.
-        fault: usize,
-    },
+    FaultBegins { fault: usize },
     /// It is over.
-    FaultEnds {
-        /// Which.
-        fault: usize,
-    },
+    FaultEnds { fault: usize },
     /// A dependency calls the next of its own.
-    CallsOn {
-        /// In which of its calls.
-        visit: u64,
-    },
+    CallsOn { visit: u64 },
     /// A dependency that was called within a call has an answer.
-    VisitEnds {
-        /// Which call.
-        visit: u64,
-        /// What it says.
-        said: Said,
-    },
+    VisitEnds { visit: u64, said: Said },
     /// Whoever made a call within layers has waited long enough.
-    GivenUp {
-        /// Which call.
-        visit: u64,
-    },
+    GivenUp { visit: u64 },
     /// A dependency, or what stands before it, is not well.
-    TroubleBegins {
-        /// Which dependency.
-        dependency: usize,
-    },
+    TroubleBegins { dependency: usize },
     /// It is well again.
-    TroubleEnds {
-        /// Which dependency.
-        dependency: usize,
-    },
+    TroubleEnds { dependency: usize },
 }
 
 /// How a call ends, as its caller sees it.

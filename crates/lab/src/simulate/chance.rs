@@ -47,11 +47,11 @@ pub(super) fn below(draw: u64, count: u64) -> u64 {
 
 /// A time until the next of things that happen by chance, so often in a second on average.
 pub(super) fn gap_nanos(draw: u64, per_second: f64) -> u64 {
-    nanos(-ln(unit(draw)) / per_second)
+    nanos_in(-ln(unit(draw)) / per_second)
 }
 
 /// Seconds as nanoseconds; what is longer than time itself ends with it.
-pub(super) fn nanos(seconds: f64) -> u64 {
+pub(super) fn nanos_in(seconds: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it stops at either end")]
     let nanos = (seconds * 1e9) as u64;
     nanos

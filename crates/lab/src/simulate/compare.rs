@@ -15,9 +15,9 @@ use serde::Serialize;
 
 pub use self::beside::{Beside, beside};
 pub(super) use self::words::listed;
-use super::figures::{Better, Key, Measured, Spread, better, differ};
+use super::figures::{Key, Measured, Spread};
 use super::report::{Cause, Report};
-use crate::scenario::expectation::{Metric, Value};
+use crate::scenario::expectation::{Better, Metric, Value};
 
 /// One of the two books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,15 +32,6 @@ pub enum Side {
 impl Side {
     /// Both.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
-
-    /// Its own of a pair.
-    pub fn of<T>(self, pair: [T; 2]) -> T {
-        let [a, b] = pair;
-        match self {
-            Self::A => a,
-            Self::B => b,
-        }
-    }
 
     /// The other one.
     #[must_use]
@@ -163,18 +154,17 @@ pub fn compare_runs(pairs: &[[Measured; 2]]) -> Comparison {
 /// Of all, then of each dependency that one of them knows.
 fn keys(pair: &[Measured; 2]) -> impl Iterator<Item = Key> {
     let [a, b] = pair;
-    let more = b.figures.iter().filter(|(key, _)| a.value(key).is_none());
-    a.figures.iter().chain(more).map(|(key, _)| key.clone())
+    let more = b.figures.keys().filter(|key| a.value(key).is_none());
+    a.figures.keys().chain(more).cloned()
 }
 
 fn compared(key: Key, pairs: &[[Measured; 2]]) -> (Key, Compared) {
     let of = |side: Side| {
-        let values: Vec<Value> =
-            pairs.iter().filter_map(|pair| side.of([&pair[0], &pair[1]]).value(&key)).collect();
+        let values: Vec<Value> = pairs.iter().filter_map(|pair| pair[side as usize].value(&key)).collect();
         (!values.is_empty()).then(|| Spread::of(values))
     };
     let better_in = Side::BOTH.map(|side| gains(&key, side, pairs).count());
-    let better = Side::BOTH.into_iter().find(|side| is_most(side.of(better_in), pairs.len()));
+    let better = Side::BOTH.into_iter().find(|side| is_most(better_in[*side as usize], pairs.len()));
     let compared = Compared {
         metric: key.metric.as_str(),
         of: key.of.clone(),
@@ -184,7 +174,7 @@ fn compared(key: Key, pairs: &[[Measured; 2]]) -> (Key, Compared) {
         better,
         better_in,
         not_compared_in: pairs.iter().filter(|pair| is_not_compared(&key, pair)).count(),
-        is_judged: self::better(key.metric) != Better::Neither,
+        is_judged: key.metric.info().better != Better::Neither,
     };
     (key, compared)
 }
@@ -200,7 +190,7 @@ fn gains<'a>(
     side: Side,
     pairs: &'a [[Measured; 2]],
 ) -> impl Iterator<Item = (Value, Value)> + 'a {
-    let ordered = pairs.iter().map(move |[a, b]| (side.of([a, b]), side.other().of([a, b])));
+    let ordered = pairs.iter().map(move |pair| (&pair[side as usize], &pair[side.other() as usize]));
     let may_be =
         ordered.filter(|(own, others)| may_be_better(key.metric, own.delivered(), others.delivered()));
     let values = may_be.filter_map(|(own, others)| Some((own.value(key)?, others.value(key)?)));
@@ -224,12 +214,13 @@ pub(in crate::simulate) fn may_be_better(metric: Metric, own: f64, others: f64) 
 }
 
 pub(super) fn is_better(metric: Metric, own: Value, others: Value) -> bool {
-    let is_ahead = match better(metric) {
+    let info = metric.info();
+    let is_ahead = match info.better {
         Better::Less => own.as_f64() < others.as_f64(),
         Better::More => own.as_f64() > others.as_f64(),
         Better::Neither => false,
     };
-    is_ahead && differ(metric, own, others)
+    is_ahead && info.apart.is_between(own, others)
 }
 
 fn difference(key: &Key, pairs: &[[Measured; 2]]) -> Option<Spread> {
@@ -266,9 +257,8 @@ fn causes(pairs: &[[Measured; 2]]) -> Vec<ComparedCause> {
         Value::Count(same.map(|it| it.count).sum())
     };
     let told = known.iter().map(|cause| {
-        let of = |side: Side| {
-            Spread::of(pairs.iter().map(|pair| count(side.of([&pair[0], &pair[1]]), cause)).collect())
-        };
+        let of =
+            |side: Side| Spread::of(pairs.iter().map(|pair| count(&pair[side as usize], cause)).collect());
         ComparedCause {
             queue: cause.queue.clone(),
             code: cause.code.clone(),
@@ -286,12 +276,12 @@ fn is_same(one: &Cause, other: &Cause) -> bool {
 
 fn expectations(pairs: &[[Measured; 2]]) -> Vec<ComparedExpectation> {
     let met = |side: Side, place: usize| {
-        let runs = pairs.iter().map(|pair| side.of([&pair[0], &pair[1]]));
+        let runs = pairs.iter().map(|pair| &pair[side as usize]);
         runs.filter(|run| run.expectations.get(place).is_some_and(|expected| expected.met)).count()
     };
     let middle = &pairs[(pairs.len() - 1) / 2];
     let shown = |side: Side, place: usize| {
-        let expected = side.of([&middle[0], &middle[1]]).expectations.get(place);
+        let expected = middle[side as usize].expectations.get(place);
         expected.map(|expected| expected.value.to_string()).unwrap_or_default()
     };
     let told = pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ComparedExpectation {

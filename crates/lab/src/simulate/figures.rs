@@ -29,23 +29,19 @@ const OF_EACH: [Metric; 6] = [
     Metric::BreakerOpened,
 ];
 
-/// Which figure it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Which figure it is, in the order in which they are listed: those of all, then those of each dependency.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Its metric.
-    pub metric: Metric,
     /// Of which dependency, if not of all.
     pub of: Option<String>,
+    pub metric: Metric,
 }
 
 /// What one run came to in figures alone: small enough to be kept of thousands of runs.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub(super) seed: u64,
-    /// Of all, then of each dependency; those of one stand together.
-    pub(super) figures: Vec<(Key, Value)>,
-    /// Where those of each begin, so that one of thousands is found at once.
-    places: BTreeMap<Option<String>, usize>,
+    pub(super) figures: BTreeMap<Key, Value>,
     pub(super) causes: Vec<Cause>,
     pub(super) expectations: Vec<Expected>,
 }
@@ -55,27 +51,20 @@ impl Measured {
     #[must_use]
     pub fn of(report: &Report) -> Self {
         let whole = OF_ALL.map(|metric| (Key { metric, of: None }, report.value(metric, None)));
-        let mut figures = whole.to_vec();
-        let mut places = BTreeMap::from([(None, 0)]);
-        for dependency in &report.dependencies {
-            let of = Some(dependency.name.clone());
+        let each = report.dependencies.iter().flat_map(|dependency| {
             let value = |metric| report.value_over(metric, std::iter::once(dependency));
-            places.insert(of.clone(), figures.len());
-            figures.extend(OF_EACH.map(|metric| (Key { metric, of: of.clone() }, value(metric))));
-        }
+            OF_EACH.map(|metric| (Key { metric, of: Some(dependency.name.clone()) }, value(metric)))
+        });
         Self {
             seed: report.seed,
-            figures,
-            places,
+            figures: whole.into_iter().chain(each).collect(),
             causes: report.dead_letters.clone(),
             expectations: report.expectations.clone(),
         }
     }
 
     pub(super) fn value(&self, key: &Key) -> Option<Value> {
-        let from = *self.places.get(&key.of)?;
-        let mut own = self.figures[from..].iter().take_while(|(known, _)| known.of == key.of);
-        own.find(|(known, _)| known.metric == key.metric).map(|(_, value)| *value)
+        self.figures.get(key).copied()
     }
 
     /// The share of deliveries that arrived.
@@ -119,66 +108,6 @@ impl Spread {
     }
 }
 
-/// What of a figure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Better {
-    Less,
-    More,
-    /// It is neither good nor bad in itself.
-    Neither,
-}
-
-pub(super) const fn better(metric: Metric) -> Better {
-    match metric {
-        Metric::Delivered => Better::More,
-        // Few attempts may be thrift, or giving up.
-        Metric::BreakerOpened | Metric::AttemptsMax => Better::Neither,
-        Metric::DeadLetters
-        | Metric::Waiting
-        | Metric::Duplicates
-        | Metric::OrderViolations
-        | Metric::LatencyP50
-        | Metric::LatencyP99
-        | Metric::Amplification
-        | Metric::Drain
-        | Metric::QueueDepth
-        | Metric::Calls
-        | Metric::CallRate => Better::Less,
-    }
-}
-
-/// So large a part of the larger one is a difference that is worth a word.
-const PART_MIN: f64 = 0.02;
-/// Peaks depend on a few calls, so more is asked of them.
-const PART_OF_PEAK_MIN: f64 = 0.05;
-/// And so many seconds.
-const LATENCY_SECONDS_MIN: f64 = 0.01;
-const DRAIN_SECONDS_MIN: f64 = 1.0;
-
-/// Whether two values of a figure differ by more than a reader would shrug at.
-pub(super) fn differ(metric: Metric, one: Value, other: Value) -> bool {
-    let (one, other) = (one.as_f64(), other.as_f64());
-    if one.is_infinite() || other.is_infinite() {
-        return one.is_finite() || other.is_finite();
-    }
-    let (apart, larger) = ((one - other).abs(), one.max(other));
-    match metric {
-        Metric::DeadLetters
-        | Metric::Delivered
-        | Metric::Waiting
-        | Metric::Duplicates
-        | Metric::OrderViolations
-        | Metric::BreakerOpened
-        | Metric::AttemptsMax => apart > 1e-9,
-        Metric::LatencyP50 | Metric::LatencyP99 => {
-            apart >= LATENCY_SECONDS_MIN && apart > PART_OF_PEAK_MIN * larger
-        }
-        Metric::Drain => apart >= DRAIN_SECONDS_MIN && apart > PART_OF_PEAK_MIN * larger,
-        Metric::Amplification | Metric::Calls => apart > PART_MIN * larger,
-        Metric::QueueDepth | Metric::CallRate => apart > PART_OF_PEAK_MIN * larger,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -203,8 +132,8 @@ mod tests {
             ("nothing and nothing",      Metric::LatencyP50,  Value::Nothing, Value::Nothing,             false),
         ];
         for (name, metric, one, other, expected) in cases {
-            assert_eq!(differ(metric, one, other), expected, "{name}");
-            assert_eq!(differ(metric, other, one), expected, "{name}, the other way round");
+            assert_eq!(metric.info().apart.is_between(one, other), expected, "{name}");
+            assert_eq!(metric.info().apart.is_between(other, one), expected, "{name}, the other way round");
         }
     }
 

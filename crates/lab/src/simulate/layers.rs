@@ -18,8 +18,9 @@ use std::time::Duration;
 use super::agenda::{CallEnd, Happening, Said};
 use super::ledger::How;
 use super::target::{Effect, Knock};
-use super::world::{World, nanos};
+use super::world::World;
 use redrive_core::hash::{Map, stable_64_of};
+use redrive_core::policy::backoff::nanos;
 
 /// Keeps the luck of inner calls apart from that of others.
 const INNER: u64 = 0x1a7e_0000_0000_0000;

@@ -22,57 +22,41 @@ use redrive_core::policy::category::Category;
 const ATTEMPTS_TOLD_MAX: u32 = 32;
 
 /// Everything that was counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ledger {
     now: u64,
     face: Clockface,
-    events: u64,
+    /// What can be counted in it; the rest is written when the run is over.
+    report: Report,
     open: u64,
     ended: u64,
-    duplicates: u64,
     latency: Times,
-    attempts_max: u32,
-    attempts: BTreeMap<u32, Attempted>,
+    attempts: BTreeMap<u32, AttemptCount>,
     attempts_of_all: u64,
     causes: BTreeMap<CauseKey, u64>,
-    paused: Vec<Paused>,
     queues: Vec<QueueLedger>,
     dependencies: Vec<DependencyLedger>,
 }
 
-/// Deliveries with so many attempts, and how many of them have not ended.
-#[derive(Clone, Copy, Debug, Default)]
-struct Attempted {
-    deliveries: u64,
-    waiting: u64,
-}
-
 type CauseKey = (usize, usize, Category, String, String);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct QueueLedger {
-    name: String,
-    deliveries: u64,
-    delivered: u64,
-    dead: u64,
+    report: QueueReport,
     latency: Times,
     waiting: Level,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct DependencyLedger {
-    name: String,
-    per_second: Option<f64>,
+    report: DependencyReport,
     calls: Sums,
     first_attempts: Sums,
     failed: Sums,
-    failed_partly: u64,
-    failed_counted: u64,
     ended: Sums,
     took_micros: Sums,
     in_flight: Level,
     waiting: Level,
-    waiting_max: u64,
     not_closed: Level,
     attempts: u64,
     /// Calls of other dependencies.
@@ -80,16 +64,12 @@ struct DependencyLedger {
     /// First attempts by rules that call it, and by those that call something before it.
     first: u64,
     first_before: u64,
-    behind: Vec<String>,
     calls_in_second: InSecond,
     retries_in_second: InSecond,
-    dead: u64,
     latency: Times,
-    opened: u64,
     /// Since when the breaker of each node has not been closed.
     not_closed_since: Vec<Option<u64>>,
     not_closed_nanos: u64,
-    transitions: Vec<Change>,
     troubles: Troubles,
 }
 
@@ -141,43 +121,26 @@ pub(super) struct Belongs {
     pub dependency: usize,
 }
 
-/// What the report says beside what was counted.
-#[derive(Debug)]
-pub(super) struct Heading {
-    pub about: Option<String>,
-    pub seed: u64,
-    pub duration: Duration,
-    pub nodes: u32,
-    pub order_violations: u64,
-    pub waiting_behind_dead: u64,
-}
-
 impl Ledger {
     pub(super) fn new(queues: Vec<String>, dependencies: Vec<Opened>, nodes: usize) -> Self {
         let queue = |name| QueueLedger {
-            name,
-            deliveries: 0,
-            delivered: 0,
-            dead: 0,
-            latency: Times::new(),
-            waiting: Level::new(),
+            report: QueueReport { name, ..QueueReport::default() },
+            ..QueueLedger::default()
         };
-        let dependency = |opened: Opened| DependencyLedger::new(opened, nodes);
+        let dependency = |opened: Opened| DependencyLedger {
+            report: DependencyReport {
+                name: opened.name,
+                behind: opened.behind,
+                capacity_per_second: opened.per_second.map(rounded),
+                ..DependencyReport::default()
+            },
+            not_closed_since: vec![None; nodes],
+            ..DependencyLedger::default()
+        };
         Self {
-            now: 0,
-            face: Clockface::new(),
-            events: 0,
-            open: 0,
-            ended: 0,
-            duplicates: 0,
-            latency: Times::new(),
-            attempts_max: 0,
-            attempts: BTreeMap::new(),
-            attempts_of_all: 0,
-            causes: BTreeMap::new(),
-            paused: Vec::new(),
             queues: queues.into_iter().map(queue).collect(),
             dependencies: dependencies.into_iter().map(dependency).collect(),
+            ..Self::default()
         }
     }
 
@@ -196,12 +159,12 @@ impl Ledger {
     }
 
     pub(super) const fn event(&mut self) {
-        self.events += 1;
+        self.report.events += 1;
     }
 
     /// A delivery was sent.
     pub(super) fn sent(&mut self, belongs: Belongs) {
-        self.queues[belongs.queue].deliveries += 1;
+        self.queues[belongs.queue].report.deliveries += 1;
         self.open += 1;
         self.waiting(belongs, |waiting| waiting + 1);
     }
@@ -212,7 +175,7 @@ impl Ledger {
         let dependency = &mut self.dependencies[belongs.dependency];
         let waiting = change(dependency.waiting.now());
         dependency.waiting.set(&self.face, waiting);
-        dependency.waiting_max = dependency.waiting_max.max(waiting);
+        dependency.report.waiting_max = dependency.report.waiting_max.max(waiting);
         dependency.troubles.waiting(self.now, waiting);
     }
 
@@ -228,15 +191,15 @@ impl Ledger {
 
     pub(super) fn delivered(&mut self, belongs: Belongs, took: Duration, attempts: u32) {
         let queue = &mut self.queues[belongs.queue];
-        queue.delivered += 1;
+        queue.report.delivered += 1;
         queue.latency.add(took);
         self.latency.add(took);
         self.ended(belongs, attempts);
     }
 
     pub(super) fn died(&mut self, belongs: Belongs, death: &Death, attempts: u32) {
-        self.queues[belongs.queue].dead += 1;
-        self.dependencies[belongs.dependency].dead += 1;
+        self.queues[belongs.queue].report.dead += 1;
+        self.dependencies[belongs.dependency].report.dead += 1;
         let (code, failure_code) = (death.code.as_str().to_owned(), death.failure_code.as_str().to_owned());
         let key = (belongs.queue, belongs.dependency, death.category, code, failure_code);
         *self.causes.entry(key).or_default() += 1;
@@ -255,10 +218,12 @@ impl Ledger {
         self.attempted(attempts).waiting += 1;
     }
 
-    fn attempted(&mut self, attempts: u32) -> &mut Attempted {
-        self.attempts_max = self.attempts_max.max(attempts);
+    fn attempted(&mut self, attempts: u32) -> &mut AttemptCount {
+        self.report.attempts_max = self.report.attempts_max.max(attempts);
         self.attempts_of_all += u64::from(attempts);
-        let attempted = self.attempts.entry(attempts.min(ATTEMPTS_TOLD_MAX)).or_default();
+        let attempts = attempts.min(ATTEMPTS_TOLD_MAX);
+        let none = AttemptCount { attempts, deliveries: 0, waiting: 0 };
+        let attempted = self.attempts.entry(attempts).or_insert(none);
         attempted.deliveries += 1;
         attempted
     }
@@ -297,14 +262,14 @@ impl Ledger {
         dependency.took_micros.add(&self.face, u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 20));
         match how {
             How::Well => {}
-            How::Partly => dependency.failed_partly += 1,
+            How::Partly => dependency.report.calls_failed_partly += 1,
             How::Badly => dependency.failed.add(&self.face, 1),
         }
     }
 
     /// A rule's call has failed in a way that a breaker counts.
     pub(super) fn failed_counted(&mut self, dependency: usize) {
-        self.dependencies[dependency].failed_counted += 1;
+        self.dependencies[dependency].report.calls_failed_counted += 1;
     }
 
     /// A node went down with so many calls of a dependency.
@@ -314,11 +279,11 @@ impl Ledger {
     }
 
     pub(super) const fn duplicate(&mut self) {
-        self.duplicates += 1;
+        self.report.duplicates += 1;
     }
 
     pub(super) fn paused(&mut self, service: &ServiceName) {
-        self.paused.push(Paused { service: service.to_string(), at_ms: self.now / 1_000_000 });
+        self.report.paused.push(Paused { service: service.to_string(), at_ms: self.now / 1_000_000 });
     }
 
     pub(super) fn trouble_begins(&mut self, dependency: usize) {
@@ -335,7 +300,7 @@ impl Ledger {
         let now = self.now;
         let dependency = &mut self.dependencies[dependency];
         if transition.to == Phase::Open && transition.from == Phase::Closed {
-            dependency.opened += 1;
+            dependency.report.breaker_opened += 1;
         }
         let since = &mut dependency.not_closed_since[node];
         match (transition.to, *since) {
@@ -348,8 +313,8 @@ impl Ledger {
         }
         let not_closed = dependency.not_closed_since.iter().flatten().count() as u64;
         dependency.not_closed.set(&self.face, not_closed);
-        if dependency.transitions.len() < limits::SIMULATION_TRANSITIONS_MAX {
-            dependency.transitions.push(Change {
+        if dependency.report.transitions.len() < limits::SIMULATION_TRANSITIONS_MAX {
+            dependency.report.transitions.push(Change {
                 at_ms: now / 1_000_000,
                 node: u32::try_from(node + 1).unwrap_or(u32::MAX),
                 from: transition.from,
@@ -358,60 +323,45 @@ impl Ledger {
         }
     }
 
-    /// All of it; expectations are for others to hold against it.
-    pub(super) fn told(self, heading: Heading) -> Report {
-        let (face, now) = (self.face, self.now);
-        let sum = |figure: fn(&QueueLedger) -> u64| self.queues.iter().map(figure).sum::<u64>();
-        let (deliveries, delivered, dead) =
-            (sum(|queue| queue.deliveries), sum(|queue| queue.delivered), sum(|queue| queue.dead));
-        let waiting = sum(|queue| queue.waiting.now());
-        assert_eq!(deliveries, delivered + dead + waiting, "nothing is lost and nothing comes from nowhere");
+    /// All of it but what only the scenario and the nodes know.
+    pub(super) fn told(self) -> Report {
         let mut dead_letters: Vec<Cause> =
             self.causes.iter().map(|(key, count)| self.cause(key, *count)).collect();
         dead_letters.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-        let count = |(attempts, attempted): (&u32, &Attempted)| AttemptCount {
-            attempts: *attempts,
-            deliveries: attempted.deliveries,
-            waiting: attempted.waiting,
-        };
-        let attempts_per_delivery = self.attempts.iter().map(count).collect();
-        let dependencies: Vec<_> =
-            self.dependencies.into_iter().map(|dependency| dependency.told(&face, now)).collect();
-        let attempts: u64 = dependencies.iter().map(|(_, attempts, _)| attempts).sum();
+        let (face, now) = (self.face, self.now);
+        let attempts: u64 = self.dependencies.iter().map(|it| it.attempts).sum();
         assert_eq!(attempts, self.attempts_of_all, "every attempt is that of a delivery");
-        let first: u64 = dependencies.iter().map(|(.., first)| first).sum();
-        Report {
-            about: heading.about,
-            seed: heading.seed,
-            duration_ms: millis(heading.duration),
-            nodes: heading.nodes,
+        let first: u64 = self.dependencies.iter().map(|it| it.first).sum();
+        let sum = |figure: fn(&QueueLedger) -> u64| self.queues.iter().map(figure).sum::<u64>();
+        let report = Report {
             ended_at_ms: now / 1_000_000,
             step_ms: millis(face.step()),
-            events: self.events,
-            deliveries,
-            delivered,
-            dead,
-            waiting,
-            waiting_behind_dead: heading.waiting_behind_dead,
+            deliveries: sum(|queue| queue.report.deliveries),
+            delivered: sum(|queue| queue.report.delivered),
+            dead: sum(|queue| queue.report.dead),
+            waiting: sum(|queue| queue.waiting.now()),
             attempts,
             amplification: rounded(ratio(attempts, first)),
-            duplicates: self.duplicates,
-            order_violations: heading.order_violations,
             latency: self.latency.told_of_any(),
-            attempts_max: self.attempts_max,
-            attempts_per_delivery,
+            attempts_per_delivery: self.attempts.into_values().collect(),
             dead_letters,
-            paused: self.paused,
             queues: self.queues.into_iter().map(|queue| queue.told(&face)).collect(),
-            dependencies: dependencies.into_iter().map(|(told, ..)| told).collect(),
-            expectations: Vec::new(),
-        }
+            dependencies: self.dependencies.into_iter().map(|it| it.told(&face, now)).collect(),
+            ..self.report
+        };
+        let ended = report.delivered + report.dead;
+        assert_eq!(
+            report.deliveries,
+            ended + report.waiting,
+            "nothing is lost and nothing comes from nowhere"
+        );
+        report
     }
 
     fn cause(&self, (queue, dependency, category, code, failure_code): &CauseKey, count: u64) -> Cause {
         Cause {
-            queue: self.queues[*queue].name.clone(),
-            dependency: self.dependencies[*dependency].name.clone(),
+            queue: self.queues[*queue].report.name.clone(),
+            dependency: self.dependencies[*dependency].report.name.clone(),
             category: *category,
             code: code.clone(),
             failure_code: failure_code.clone(),
@@ -429,56 +379,17 @@ pub(super) enum How {
     Badly,
 }
 
-fn millis(span: Duration) -> u64 {
+pub(super) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl QueueLedger {
     fn told(self, face: &Clockface) -> QueueReport {
-        QueueReport {
-            name: self.name,
-            deliveries: self.deliveries,
-            delivered: self.delivered,
-            dead: self.dead,
-            latency: self.latency.told_of_any(),
-            waiting: self.waiting.told(face),
-        }
+        QueueReport { latency: self.latency.told_of_any(), waiting: self.waiting.told(face), ..self.report }
     }
 }
 
 impl DependencyLedger {
-    fn new(opened: Opened, nodes: usize) -> Self {
-        Self {
-            name: opened.name,
-            per_second: opened.per_second,
-            calls: Sums::new(),
-            first_attempts: Sums::new(),
-            failed: Sums::new(),
-            failed_partly: 0,
-            failed_counted: 0,
-            ended: Sums::new(),
-            took_micros: Sums::new(),
-            in_flight: Level::new(),
-            waiting: Level::new(),
-            waiting_max: 0,
-            not_closed: Level::new(),
-            attempts: 0,
-            within: 0,
-            first: 0,
-            first_before: 0,
-            behind: opened.behind,
-            calls_in_second: InSecond::default(),
-            retries_in_second: InSecond::default(),
-            dead: 0,
-            latency: Times::new(),
-            opened: 0,
-            not_closed_since: vec![None; nodes],
-            not_closed_nanos: 0,
-            transitions: Vec::new(),
-            troubles: Troubles::default(),
-        }
-    }
-
     fn called(&mut self, face: &Clockface, now: u64) {
         self.calls_in_second.add(now, 1);
         self.calls.add(face, 1);
@@ -500,34 +411,22 @@ impl DependencyLedger {
         }
     }
 
-    /// With the attempts of rules, and how many of them were the first of their delivery.
-    fn told(self, face: &Clockface, now: u64) -> (DependencyReport, u64, u64) {
-        let (calls, first) = (self.calls.told(face), self.first_attempts.told(face));
-        let ended = self.ended.told(face);
+    fn told(self, face: &Clockface, now: u64) -> DependencyReport {
+        let (calls, ended, failed) = (self.calls.told(face), self.ended.told(face), self.failed.told(face));
         let took = self.took_micros.told(face);
         let latency_ms = took.iter().zip(&ended).map(|(sum, count)| sum.div_ceil(1_000 * count.max(&1)));
-        let failed = self.failed.told(face);
         let lasting: u64 = self.not_closed_since.iter().flatten().map(|since| now - since).sum();
-        let report = DependencyReport {
-            name: self.name,
-            behind: self.behind,
-            capacity_per_second: self.per_second.map(rounded),
+        DependencyReport {
             calls: calls.iter().sum(),
             calls_failed: failed.iter().sum(),
-            calls_failed_partly: self.failed_partly,
-            calls_failed_counted: self.failed_counted,
             amplification: rounded(ratio(self.attempts + self.within, self.first + self.first_before)),
             call_rate_max: self.calls_in_second.most as f64,
             retry_rate_max: self.retries_in_second.most as f64,
-            waiting_max: self.waiting_max,
-            dead: self.dead,
             call_latency: self.latency.told(),
-            breaker_opened: self.opened,
             breaker_not_closed_ms: (self.not_closed_nanos + lasting) / 1_000_000,
             troubles: self.troubles.told(self.waiting.now()),
-            transitions: self.transitions,
             series: DependencySeries {
-                first_attempts: first,
+                first_attempts: self.first_attempts.told(face),
                 well: ended.iter().zip(&failed).map(|(all, failed)| all - failed).collect(),
                 failed,
                 in_flight: self.in_flight.told(face),
@@ -536,7 +435,7 @@ impl DependencyLedger {
                 breaker_not_closed: self.not_closed.told(face),
                 calls,
             },
-        };
-        (report, self.attempts, self.first)
+            ..self.report
+        }
     }
 }

@@ -11,7 +11,7 @@ const STEPS: u64 = 1 << STEPS_BITS;
 const RANGES: usize = 54 << STEPS_BITS;
 
 /// Times by range.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
     ranges: Vec<InRange>,
     count: u64,
@@ -39,10 +39,6 @@ pub struct Quantiles {
 }
 
 impl Times {
-    pub(crate) fn new() -> Self {
-        Self { ranges: Vec::new(), count: 0, max: Duration::ZERO }
-    }
-
     pub(crate) fn add(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let place = range_of(micros).min(RANGES - 1);
@@ -119,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_all_took_is_told_as_it_is() {
-        let mut times = Times::new();
+        let mut times = Times::default();
         (0..100).for_each(|_| times.add(Duration::from_secs(5)));
         times.add(Duration::from_secs(9));
         let told = times.told();
@@ -128,7 +124,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_times() {
-        let mut times = Times::new();
+        let mut times = Times::default();
         assert_eq!((times.told(), times.told_of_any()), (Quantiles::default(), None));
         (1..=1_000).for_each(|millis| times.add(Duration::from_millis(millis)));
         let told = times.told();

@@ -11,7 +11,7 @@ use redrive_core::policy::category::Category;
 
 /// What a simulation came to. Times are milliseconds since its start, and every series has one figure for each
 /// step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// What the scenario is about.
     pub about: Option<String>,
@@ -101,7 +101,7 @@ pub struct Paused {
 }
 
 /// A service or channel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueueReport {
     /// Its name.
     pub name: String,
@@ -118,7 +118,7 @@ pub struct QueueReport {
 }
 
 /// A dependency.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DependencyReport {
     /// Its name.
     pub name: String,
@@ -201,7 +201,7 @@ pub struct Change {
 }
 
 /// The figures of a dependency over time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DependencySeries {
     /// Calls.
     pub calls: Vec<u64>,

@@ -2,17 +2,9 @@
 
 use serde::Serialize;
 
-use super::figures::Measured;
-use super::report::Report;
-use crate::scenario::expectation::{Metric, Value};
-
-/// Reports that are put together.
-#[derive(Clone, Debug, Default)]
-pub struct Runs {
-    seeds: Vec<u64>,
-    figures: Vec<(Metric, Option<String>, Vec<Value>)>,
-    expectations: Vec<Often>,
-}
+use super::figures::{Key, Measured, Spread};
+use super::report::Expected;
+use crate::scenario::expectation::Value;
 
 /// What many runs came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,59 +48,34 @@ pub struct Often {
     pub met: usize,
 }
 
-impl Runs {
-    /// Adds a run; all are of the same scenario, and in the order of their seeds.
-    pub fn add(&mut self, report: &Report) {
-        self.add_measured(&Measured::of(report));
-    }
-
-    /// The same with what is left of a run once it is measured.
-    pub fn add_measured(&mut self, run: &Measured) {
-        if self.figures.is_empty() {
-            let empty = |key: &super::figures::Key| (key.metric, key.of.clone(), Vec::new());
-            self.figures = run.figures.iter().map(|(key, _)| empty(key)).collect();
-            let never =
-                |told: &super::report::Expected| Often { expectation: told.expectation.clone(), met: 0 };
-            self.expectations = run.expectations.iter().map(never).collect();
-        }
-        self.seeds.push(run.seed);
-        for ((.., values), (_, value)) in self.figures.iter_mut().zip(&run.figures) {
-            values.push(*value);
-        }
-        for (often, told) in self.expectations.iter_mut().zip(&run.expectations) {
-            often.met += usize::from(told.met);
-        }
-    }
-
-    /// All of them; none if there were none.
+impl Ranges {
+    /// Over these runs of one scenario, in the order of their seeds; there is one at least.
     #[must_use]
-    pub fn ranges(self) -> Option<Ranges> {
-        let seeds = (*self.seeds.first()?, *self.seeds.last()?);
-        let figures = self.figures.into_iter().map(|(metric, of, values)| range(metric, of, values));
-        Some(Ranges {
-            runs: self.seeds.len(),
-            seeds,
+    pub fn of(runs: &[Measured]) -> Self {
+        let figures = runs[0].figures.keys().map(|key| {
+            let values = runs.iter().filter_map(|run| run.value(key)).collect();
+            range(key, values)
+        });
+        let often = |(place, told): (usize, &Expected)| Often {
+            expectation: told.expectation.clone(),
+            met: runs.iter().filter(|run| run.expectations[place].met).count(),
+        };
+        Self {
+            runs: runs.len(),
+            seeds: (runs[0].seed, runs[runs.len() - 1].seed),
             figures: figures.collect(),
-            expectations: self.expectations,
-        })
+            expectations: runs[0].expectations.iter().enumerate().map(often).collect(),
+        }
     }
 }
 
-fn range(metric: Metric, of: Option<String>, mut values: Vec<Value>) -> Range {
-    values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
-    let at =
-        |twentieths: usize| values[((values.len() * twentieths).div_ceil(20)).clamp(1, values.len()) - 1];
-    let number = |value: Value| Some(value.as_f64()).filter(|number| number.is_finite());
-    let (min, median, p95, max) = (values[0], at(10), at(19), values[values.len() - 1]);
-    Range {
-        metric: metric.as_str(),
-        of,
-        min: number(min),
-        median: number(median),
-        p95: number(p95),
-        max: number(max),
-        shown: (min.to_string(), median.to_string(), max.to_string()),
-    }
+fn range(key: &Key, values: Vec<Value>) -> Range {
+    let mut numbers: Vec<f64> = values.iter().map(|value| value.as_f64()).collect();
+    numbers.sort_by(f64::total_cmp);
+    let p95 = numbers[(numbers.len() * 19).div_ceil(20) - 1];
+    let Spread { min, median, max, shown } = Spread::of(values);
+    let p95 = Some(p95).filter(|number| number.is_finite());
+    Range { metric: key.metric.as_str(), of: key.of.clone(), min, median, p95, max, shown }
 }
 
 #[cfg(test)]
@@ -116,19 +83,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::scenario::expectation::Metric;
 
     #[test]
     fn a_range_has_its_ends_and_its_middle() {
+        let drain = Key { metric: Metric::Drain, of: None };
         let seconds = |count: u64| Value::Duration(Duration::from_secs(count));
         let values: Vec<Value> = (1..=20).rev().map(seconds).collect();
-        let told = range(Metric::Drain, None, values);
+        let told = range(&drain, values);
         assert_eq!(
             (told.min, told.median, told.p95, told.max),
             (Some(1.0), Some(10.0), Some(19.0), Some(20.0))
         );
-        let one = range(Metric::Drain, None, vec![seconds(7)]);
+        let one = range(&drain, vec![seconds(7)]);
         assert_eq!((one.min, one.median, one.p95, one.max), (Some(7.0), Some(7.0), Some(7.0), Some(7.0)));
-        let never = range(Metric::Drain, None, vec![Value::Never, seconds(7)]);
+        let never = range(&drain, vec![Value::Never, seconds(7)]);
         assert_eq!((never.min, never.max, never.shown.2.as_str()), (Some(7.0), None, "never"));
     }
 }

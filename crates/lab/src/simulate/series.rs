@@ -27,11 +27,13 @@ pub(super) enum Turn {
     Folded(u32),
 }
 
-impl Clockface {
-    pub(super) const fn new() -> Self {
+impl Default for Clockface {
+    fn default() -> Self {
         Self { step_nanos: FIRST_STEP_NANOS, now: 0 }
     }
+}
 
+impl Clockface {
     pub(super) const fn step(&self) -> Duration {
         Duration::from_nanos(self.step_nanos)
     }
@@ -59,16 +61,12 @@ impl Clockface {
 }
 
 /// How much of something there was in each step.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sums(Vec<u64>);
 
 impl Sums {
-    pub(super) fn new() -> Self {
-        Self(vec![0; STEPS_MAX])
-    }
-
     pub(super) fn add(&mut self, face: &Clockface, count: u64) {
-        self.0[face.now] += count;
+        *at(&mut self.0, face.now) += count;
     }
 
     pub(super) fn turn(&mut self, turn: Turn) {
@@ -78,12 +76,12 @@ impl Sums {
     }
 
     pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
-        self.0[..face.begun()].to_vec()
+        told(&self.0, face)
     }
 }
 
 /// How high something stood in each step, at its highest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Level {
     now: u64,
     peaks: Vec<u64>,
@@ -92,17 +90,13 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) fn new() -> Self {
-        Self { now: 0, peaks: vec![0; STEPS_MAX], last: 0 }
-    }
-
     pub(super) const fn now(&self) -> u64 {
         self.now
     }
 
     pub(super) fn set(&mut self, face: &Clockface, level: u64) {
         self.now = level;
-        let peak = &mut self.peaks[face.now];
+        let peak = at(&mut self.peaks, face.now);
         *peak = (*peak).max(level);
     }
 
@@ -114,23 +108,32 @@ impl Level {
         if turn != Turn::Same {
             // It stood as it stood while nothing changed.
             for step in self.last..=face.now {
-                self.peaks[step] = self.peaks[step].max(self.now);
+                let peak = at(&mut self.peaks, step);
+                *peak = (*peak).max(self.now);
             }
             self.last = face.now;
         }
     }
 
     pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
-        self.peaks[..face.begun()].to_vec()
+        told(&self.peaks, face)
     }
 }
 
-fn fold(steps: &mut [u64], join: impl Fn(u64, u64) -> u64) {
-    for place in 0..steps.len() / 2 {
-        steps[place] = join(steps[2 * place], steps[2 * place + 1]);
+/// The step at that place; steps that have not been written are not there yet.
+fn at(steps: &mut Vec<u64>, place: usize) -> &mut u64 {
+    if steps.len() <= place {
+        steps.resize(place + 1, 0);
     }
-    let half = steps.len() / 2;
-    steps[half..].fill(0);
+    &mut steps[place]
+}
+
+fn told(steps: &[u64], face: &Clockface) -> Vec<u64> {
+    steps.iter().copied().chain(std::iter::repeat(0)).take(face.begun()).collect()
+}
+
+fn fold(steps: &mut Vec<u64>, join: fn(u64, u64) -> u64) {
+    *steps = steps.chunks(2).map(|pair| pair.iter().copied().fold(0, join)).collect();
 }
 
 #[cfg(test)]
@@ -139,8 +142,8 @@ mod tests {
 
     #[test]
     fn steps_fold_and_nothing_is_lost() {
-        let mut face = Clockface::new();
-        let (mut sums, mut level) = (Sums::new(), Level::new());
+        let mut face = Clockface::default();
+        let (mut sums, mut level) = (Sums::default(), Level::default());
         for second in 0..1_000_u64 {
             let turn = face.advance(second * 1_000_000_000);
             sums.turn(turn);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::chance::{Chance, gap_nanos, nanos};
+use super::chance::{Chance, gap_nanos, nanos_in};
 use crate::scenario::{Arrival, Flow, Spacing};
 use redrive_core::event::attribute::EventType;
 use redrive_core::hash::{stable_64, stable_64_of};
+use redrive_core::policy::backoff::nanos;
 
 /// The arrivals of one type, one after the other.
 #[derive(Debug)]
@@ -37,8 +38,7 @@ impl<'a> Stream<'a> {
     }
 
     fn new(arrival: &'a Arrival, key: u64, chance: Chance) -> Self {
-        let clamped = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        let (from_nanos, until_nanos) = (clamped(arrival.from), clamped(arrival.until));
+        let (from_nanos, until_nanos) = (nanos(arrival.from), nanos(arrival.until));
         Self { arrival, key, chance, sent: 0, moments: 0, from_nanos, until_nanos }
     }
 
@@ -63,33 +63,28 @@ impl<'a> Stream<'a> {
         let start = now.unwrap_or(self.from_nanos);
         let at = match &self.arrival.flow {
             Flow::Steady { rate, spacing: Spacing::Even } => {
-                self.from_nanos.saturating_add(nanos(moment as f64 / rate.as_per_second()))
+                self.from_nanos.saturating_add(nanos_in(moment as f64 / rate.as_per_second()))
             }
             Flow::Steady { rate, spacing: Spacing::Random } => {
                 start.saturating_add(gap_nanos(self.chance.draw(moment), rate.as_per_second()))
             }
             Flow::Wave { low, high, every, spacing } => {
-                let wave = Wave {
-                    low: low.as_per_second(),
-                    high: high.as_per_second(),
-                    every: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX),
-                };
+                let wave =
+                    Wave { low: low.as_per_second(), high: high.as_per_second(), every: nanos(*every) };
                 let share = match spacing {
                     Spacing::Random => gap_nanos(self.chance.draw(moment), 1.0) as f64 * 1e-9,
                     Spacing::Even => 1.0,
                 };
-                start.saturating_add(nanos(wave.seconds_until(start, share)))
+                start.saturating_add(nanos_in(wave.seconds_until(start, share)))
             }
             Flow::Bursts { every, .. } => match (now, every) {
                 (None, _) => self.from_nanos,
-                (Some(now), Some(every)) => {
-                    now.saturating_add(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
-                }
+                (Some(now), Some(every)) => now.saturating_add(nanos(*every)),
                 (Some(_), None) => return None,
             },
             Flow::Trace { times, .. } => {
                 let at = times.get(usize::try_from(moment).ok()?)?;
-                self.from_nanos.saturating_add(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
+                self.from_nanos.saturating_add(nanos(*at))
             }
         };
         (at < self.until_nanos).then_some(at)

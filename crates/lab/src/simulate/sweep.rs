@@ -37,40 +37,19 @@ pub enum InvalidSweep {
     #[error(
         "`{path}` leads to no setting: it needs two names at least; a name with dots stands in quotes: dependencies.\"api.eu\".in_flight"
     )]
-    Path {
-        /// What was written.
-        path: String,
-    },
+    Path { path: String },
     /// Something is opened and not closed.
     #[error("`{text}`: a bracket or a quote is not closed")]
-    Open {
-        /// What was written.
-        text: String,
-    },
+    Open { text: String },
     /// The same value twice.
     #[error("`{value}` stands there twice")]
-    Twice {
-        /// Which.
-        value: String,
-    },
+    Twice { value: String },
     /// The book knows no such thing.
     #[error("`{path}`: there is no `{name}` under `{section}`: {help}")]
-    Unknown {
-        /// What was written.
-        path: String,
-        /// Where it should be.
-        section: String,
-        /// What is not there.
-        name: String,
-        /// What is.
-        help: String,
-    },
+    Unknown { path: String, section: String, name: String, help: String },
     /// More books than anybody would read a table of.
     #[error("that makes {books} rule books, and at most {max} are played: take fewer values", max = limits::SIMULATION_SWEEP_MAX)]
-    TooMany {
-        /// How many.
-        books: usize,
-    },
+    TooMany { books: usize },
 }
 
 impl FromStr for Sweep {
@@ -203,9 +182,7 @@ fn names(book: &RuleBook, section: &str) -> Option<Vec<String>> {
             own(sections.services.iter().map(|service| service.name.to_string()).collect(), Vec::new())
         }
         "dependencies" => {
-            let rows = sections.rows().map(|(service, channel, row)| {
-                sections.resolve(service, channel, row).dependency.value.to_string()
-            });
+            let rows = sections.resolved().map(|rule| rule.dependency.value.to_string());
             own(sections.dependencies.keys().map(ToString::to_string).chain(rows).collect(), Vec::new())
         }
         _ => None,

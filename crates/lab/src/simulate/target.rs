@@ -10,10 +10,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::agenda::Said;
-use super::chance::{Curve, nanos, unit};
+use super::chance::{Curve, nanos_in, unit};
 use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
 use redrive_core::hash::stable_64_of;
 use redrive_core::limits;
+use redrive_core::policy::backoff::nanos;
 
 /// How long it takes to learn that nobody listens.
 const REFUSED_AFTER: Duration = Duration::from_millis(1);
@@ -90,7 +91,6 @@ pub(super) struct Knock {
 impl Target {
     pub(super) fn new(behaviour: &Behaviour) -> Self {
         let state = |phase: &Phase| {
-            let clamped = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
             let state = match &phase.mood {
                 Mood::Down => State::Down,
                 Mood::Hanging => State::Hanging,
@@ -99,7 +99,7 @@ impl Target {
                     State::Failing(shares.iter().map(|(status, share)| (*status, share.get())).collect())
                 }
                 Mood::Throttled { rate, retry_after } => State::Throttled {
-                    per_call_nanos: nanos(1.0 / rate.as_per_second()),
+                    per_call_nanos: nanos_in(1.0 / rate.as_per_second()),
                     retry_after: *retry_after,
                     next_at: 0,
                 },
@@ -107,7 +107,7 @@ impl Target {
                     State::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
                 }
             };
-            (clamped(phase.at), clamped(phase.until()), state)
+            (nanos(phase.at), nanos(phase.until()), state)
         };
         Self {
             curve: Curve::new(behaviour.latency.unwrap_or(Latency::USUAL)),
@@ -216,7 +216,7 @@ struct Inside {
 impl Inside {
     fn new(capacity: Capacity) -> Self {
         Self {
-            per_call_nanos: capacity.rate.map(|rate| nanos(1.0 / rate.as_per_second()).max(1)),
+            per_call_nanos: capacity.rate.map(|rate| nanos_in(1.0 / rate.as_per_second()).max(1)),
             concurrent: capacity.concurrent,
             queue_max: capacity.queue.unwrap_or(limits::SIMULATION_INSIDE_DEFAULT) as usize,
             growth: capacity.collapse.map_or(0.0, |share| share.get() / 100.0),
@@ -250,10 +250,10 @@ impl Inside {
             self.waiting.push_back(begins);
         }
         if let Some(per_call) = self.per_call_nanos {
-            self.next_at = begins.saturating_add(nanos(per_call as f64 * 1e-9 * stretch));
+            self.next_at = begins.saturating_add(nanos_in(per_call as f64 * 1e-9 * stretch));
         }
         let work = work.mul_f64(stretch);
-        let done = begins.saturating_add(u64::try_from(work.as_nanos()).unwrap_or(u64::MAX));
+        let done = begins.saturating_add(nanos(work));
         if self.concurrent.is_some() {
             if is_full {
                 self.slots.pop();

@@ -15,25 +15,26 @@ use std::time::Duration;
 use serde::Serialize;
 
 use self::candidates::Callers;
-pub use self::candidates::{Candidate, Gain, Measure};
-pub use self::price::Price;
+pub(super) use self::candidates::{Candidate, Gain};
 use self::together::{Said, names, together};
+use super::advice::Proven;
 use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
 use redrive_core::book::RuleBook;
 use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
 
-/// Something that a report shows.
+/// Something that a simulation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SimulatedFinding))]
 pub struct Finding {
-    /// Its stable name.
     pub code: &'static str,
-    /// How good or bad it is.
+    #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^(bad|fair|good)$"))]
     pub weight: Weight,
-    /// What it is, in a sentence with its numbers.
     pub text: String,
+    /// Changes to the rule book with which the scenario was played again with several seeds, and came out better with each.
+    pub advice: Vec<Proven>,
     /// Changes to the rule book that may help.
     #[serde(skip)]
-    pub candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<Candidate>,
 }
 
 /// How good or bad something is, the worst first.
@@ -79,7 +80,7 @@ pub fn verdict(report: &Report, book: &RuleBook) -> Vec<Finding> {
 }
 
 fn finding(code: &'static str, weight: Weight, text: String, candidates: Vec<Candidate>) -> Finding {
-    Finding { code, weight, text, candidates }
+    Finding { code, weight, text, advice: Vec::new(), candidates }
 }
 
 fn span(millis: u64) -> String {
@@ -195,29 +196,17 @@ fn not_drained(case: &Case<'_>) -> Vec<Finding> {
         let most = trouble.waiting_max;
         let lasted = ended_at_ms - trouble.began_at_ms;
         let Some(drain) = trouble.drain_ms else {
-            let well_at = span(ended_at_ms);
-            return Said {
-                code: "never-drained",
-                weight: Weight::Bad,
-                of: dependency,
-                text: format!(
-                    "well again at {well_at}, and yet more wait to the end than before (up to {})",
-                    show_count(most)
-                ),
-                size: most as f64,
-            };
+            let (well_at, waiting) = (span(ended_at_ms), show_count(most));
+            let text = format!(
+                "well again at {well_at}, and yet more wait to the end than before (up to {waiting})"
+            );
+            let size = most as f64;
+            return Said { code: "never-drained", weight: Weight::Bad, of: dependency, text, size };
         };
-        Said {
-            code: "drained",
-            weight: if drain > lasted { Weight::Fair } else { Weight::Good },
-            of: dependency,
-            text: format!(
-                "drained {} after it is well again; up to {} waited",
-                span(drain),
-                deliveries(most)
-            ),
-            size: drain as f64,
-        }
+        let text =
+            format!("drained {} after it is well again; up to {} waited", span(drain), deliveries(most));
+        let weight = if drain > lasted { Weight::Fair } else { Weight::Good };
+        Said { code: "drained", weight, of: dependency, text, size: drain as f64 }
     });
     together(found, |said| match said.code {
         "never-drained" => candidates::against_storms(case.callers, said.of),
@@ -245,16 +234,13 @@ fn growing(case: &Case<'_>) -> Vec<Finding> {
         let (half, later, last) = (around(2 * quarter)?, around(3 * quarter)?, around(4 * quarter)?);
         let does_work = dependency.series.well.get(3 * quarter..steps)?.iter().any(|well| *well > 0);
         let grows = last > GROWING_BY * later && later > GROWING_BY * half && last >= GROWING_MIN;
-        (grows && does_work).then(|| Said {
-            code: "growing-backlog",
-            weight: Weight::Bad,
-            of: dependency,
-            text: format!(
-                "the backlog grows for as long as events arrive: about {} wait at the end, {} after half the time",
-                show_rounded_count(last),
-                show_rounded_count(half)
-            ),
-            size: last,
+        (grows && does_work).then(|| {
+            let [last_shown, half_shown] = [last, half].map(show_rounded_count);
+            let text = format!(
+                "the backlog grows for as long as events arrive: about {last_shown} wait at the end, {half_shown} \
+                 after half the time"
+            );
+            Said { code: "growing-backlog", weight: Weight::Bad, of: dependency, text, size: last }
         })
     });
     together(found, |said| candidates::against_backlogs(case.callers, case.report, said.of))
@@ -343,13 +329,9 @@ fn amplified(case: &Case<'_>) -> Vec<Finding> {
     let found = case.report.dependencies.iter().filter(|it| it.amplification >= AMPLIFIED_FROM);
     let found = found.map(|dependency| {
         let times = dependency.amplification;
-        Said {
-            code: "amplified",
-            weight: if times >= AMPLIFIED_BADLY_FROM { Weight::Bad } else { Weight::Fair },
-            of: dependency,
-            text: format!("each delivery costs {times:.1} attempts, where one would do while all is well"),
-            size: times,
-        }
+        let weight = if times >= AMPLIFIED_BADLY_FROM { Weight::Bad } else { Weight::Fair };
+        let text = format!("each delivery costs {times:.1} attempts, where one would do while all is well");
+        Said { code: "amplified", weight, of: dependency, text, size: times }
     });
     together(found, |said| candidates::against_calls(case.callers, said.of))
 }
@@ -369,15 +351,10 @@ fn waves(case: &Case<'_>) -> Vec<Finding> {
         let around = busiest_rate(&dependency.series.calls, case.report.step_ms);
         let most = dependency.retry_rate_max;
         let is_wave = most >= (WAVE_FROM * around).max(WAVE_MIN) && dependency.amplification >= RETRIED_FROM;
-        (is_wave && !against(dependency).is_empty()).then(|| Said {
-            code: "no-jitter",
-            weight: Weight::Fair,
-            of: dependency,
-            text: format!(
-                "retries have no jitter and come in waves: up to {} within one second",
-                show_per_second(most)
-            ),
-            size: most,
+        (is_wave && !against(dependency).is_empty()).then(|| {
+            let rate = show_per_second(most);
+            let text = format!("retries have no jitter and come in waves: up to {rate} within one second");
+            Said { code: "no-jitter", weight: Weight::Fair, of: dependency, text, size: most }
         })
     });
     together(found, |said| against(said.of))
@@ -399,15 +376,11 @@ fn breakers(case: &Case<'_>) -> Vec<Finding> {
     // What only others call has no breaker of ours.
     let is_called = |it: &&DependencyReport| case.callers.call(&it.name);
     let dependencies = || case.report.dependencies.iter().filter(is_called);
-    let flaps = dependencies().filter(|it| it.breaker_opened >= FLAPS_FROM).map(|it| Said {
-        code: "breaker-flaps",
-        weight: Weight::Fair,
-        of: it,
-        text: format!(
-            "the breaker opens {} times: it lets go and takes hold again",
-            show_count(it.breaker_opened)
-        ),
-        size: it.breaker_opened as f64,
+    let flaps = dependencies().filter(|it| it.breaker_opened >= FLAPS_FROM).map(|it| {
+        let times = show_count(it.breaker_opened);
+        let text = format!("the breaker opens {times} times: it lets go and takes hold again");
+        let size = it.breaker_opened as f64;
+        Said { code: "breaker-flaps", weight: Weight::Fair, of: it, text, size }
     });
     // What is refused for good says nothing about the dependency, and no breaker would hold it back.
     let is_bare = |it: &&DependencyReport| {
@@ -417,17 +390,12 @@ fn breakers(case: &Case<'_>) -> Vec<Finding> {
     let in_what_way = |it: &DependencyReport| {
         if it.calls_failed_counted < it.calls_failed { " in a way that breakers count" } else { "" }
     };
-    let bare = dependencies().filter(is_bare).map(|it| Said {
-        code: "breaker-never-opens",
-        weight: Weight::Fair,
-        of: it,
-        text: format!(
-            "no breaker holds back anything, though {} of {} calls fail{}",
-            show_count(it.calls_failed_counted),
-            show_count(it.calls),
-            in_what_way(it)
-        ),
-        size: it.calls_failed_counted as f64,
+    let bare = dependencies().filter(is_bare).map(|it| {
+        let (failed, all) = (show_count(it.calls_failed_counted), show_count(it.calls));
+        let way = in_what_way(it);
+        let text = format!("no breaker holds back anything, though {failed} of {all} calls fail{way}");
+        let size = it.calls_failed_counted as f64;
+        Said { code: "breaker-never-opens", weight: Weight::Fair, of: it, text, size }
     });
     let mut found = together(flaps, |_| Vec::new());
     found.extend(together(bare, |said| candidates::against_calls(case.callers, said.of)));
@@ -445,8 +413,8 @@ fn duplicates(case: &Case<'_>) -> Vec<Finding> {
         percent(report.duplicates, report.deliveries)
     );
     let slow = report.dependencies.iter().max_by_key(|dependency| dependency.call_latency.p99_ms);
-    let candidates = slow.map(|slow| candidates::against_duplicates(case.callers, slow)).unwrap_or_default();
-    vec![finding("duplicates", Weight::Fair, text, candidates)]
+    let candidate = slow.and_then(|slow| candidates::against_duplicates(case.callers, slow));
+    vec![finding("duplicates", Weight::Fair, text, candidate.into_iter().collect())]
 }
 
 fn well(case: &Case<'_>) -> Vec<Finding> {

@@ -10,14 +10,15 @@ use super::answers;
 use super::chance::Chance;
 use super::checker::{Caller, Checker};
 use super::layers::{ByRule, Inner, Layers, Taken};
-use super::ledger::{Belongs, Carried, Heading, How, Ledger, Opened};
+use super::ledger::{Belongs, Carried, How, Ledger, Opened, millis};
 use super::report::Report;
 use super::store::{New, Store};
 use super::stream::Stream;
 use super::target::{self, Knock, Target};
 use super::{Cancelled, Go, Plan, Progress};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
-use redrive_core::book::connectors::Speech;
+use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::{Endpoint, Speech};
 use redrive_core::book::model::Order;
 use redrive_core::engine::{
     Bounds, Call, CallId, Effect, Ending, Engine, Fate, Input, Next, QueueName, Settlement, Setup, Signal,
@@ -26,6 +27,7 @@ use redrive_core::event::Event;
 use redrive_core::event::attribute::EventType;
 use redrive_core::hash::{Map, stable_64, stable_64_of};
 use redrive_core::ids::{DependencyName, Seed};
+use redrive_core::policy::backoff::nanos;
 use redrive_core::policy::classify::{Outcome, classify};
 use redrive_core::policy::decide::is_counted_by_breakers;
 use redrive_core::policy::rule::Rule;
@@ -117,7 +119,11 @@ impl<'a> World<'a> {
             Arc::new(QueueName { service: service.clone(), channel: channel.cloned() })
         });
         let names: Vec<Arc<QueueName>> = names.collect();
-        let queues: Vec<Queue> = names.iter().map(|name| Queue::of(plan, name)).collect();
+        let queue = |name: &Arc<QueueName>| {
+            let target = target_of(&plan.book, name).expect("a queue of the book");
+            Queue { name: Arc::clone(name), speech: target.connector.speech }
+        };
+        let queues: Vec<Queue> = names.iter().map(queue).collect();
         let behaviours: Vec<(&DependencyName, &Behaviour)> =
             scenario.dependencies.iter().map(|(name, at)| (name, &at.value)).collect();
         let targets: Vec<Target> = behaviours.iter().map(|(_, behaviour)| Target::new(behaviour)).collect();
@@ -242,19 +248,19 @@ impl<'a> World<'a> {
                 break;
             }
         }
-        let heading = Heading {
-            about: self.scenario.about.clone(),
-            seed: self.plan.seed,
-            duration: self.scenario.duration,
-            nodes: self.scenario.nodes,
-            order_violations: self.checker.violations(),
-            waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
-        };
         for node in &self.nodes {
             let outside = node.door.iter().map(|_| 0);
             node.store.calls_of_open().chain(outside).for_each(|calls| self.ledger.left_waiting(calls));
         }
-        let mut report = self.ledger.told(heading);
+        let mut report = Report {
+            about: self.scenario.about.clone(),
+            seed: self.plan.seed,
+            duration_ms: millis(self.scenario.duration),
+            nodes: self.scenario.nodes,
+            order_violations: self.checker.violations(),
+            waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
+            ..self.ledger.told()
+        };
         let expectations = self.scenario.expectations.iter();
         report.expectations = expectations.map(|at| report.expected(&at.value)).collect();
         Ok(report)
@@ -577,18 +583,6 @@ impl<'a> World<'a> {
     }
 }
 
-impl Queue {
-    fn of(plan: &Plan<'_>, name: &Arc<QueueName>) -> Self {
-        let service = plan.book.service(name.service.as_str()).expect("a queue of the book");
-        let channel = name
-            .channel
-            .as_ref()
-            .and_then(|wanted| service.channels.iter().find(|channel| channel.name == *wanted));
-        let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
-        Self { name: Arc::clone(name), speech: target.endpoint.connector.speech }
-    }
-}
-
 impl Node {
     fn new(queues: &[Arc<QueueName>], dependencies: usize) -> Self {
         Self {
@@ -607,13 +601,18 @@ impl Node {
     }
 }
 
-pub(super) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// Those that call it to answer.
 fn callers_of(name: &DependencyName, behaviours: &[(&DependencyName, &Behaviour)]) -> Vec<String> {
     let calls = |behaviour: &Behaviour| behaviour.calls.iter().any(|call| call.dependency.value == *name);
     let callers = behaviours.iter().filter(|(_, behaviour)| calls(behaviour));
     callers.map(|(caller, _)| caller.to_string()).collect()
+}
+
+/// Where deliveries of a queue go.
+pub(crate) fn target_of<'a>(book: &'a RuleBook, queue: &QueueName) -> Option<&'a Endpoint> {
+    let service = book.service(queue.service.as_str())?;
+    let channel = queue.channel.as_ref();
+    let channel = channel.and_then(|name| service.channels.iter().find(|channel| channel.name == *name));
+    let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
+    Some(&target.endpoint)
 }

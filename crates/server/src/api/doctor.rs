@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_lab::doctor::examine;
+use redrive_lab::doctor::{Examined, examine};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -17,10 +17,8 @@ use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::openapi::Keys;
 use super::request::Query;
-use super::shape::doctor::DoctorReport;
 use super::{App, to_its_end};
 use crate::doctor::gather::{self, Deliveries};
-use crate::doctor::report::report;
 
 /// How long a report serves those who ask the same.
 const KEPT_FOR: Duration = Duration::from_secs(5);
@@ -42,7 +40,7 @@ pub(super) struct DoctorKeys {
 #[utoipa::path(
     get, path = "/v1/doctor", operation_id = "doctor", tag = "operating",
     params(Keys<DoctorKeys>),
-    responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = DoctorReport))
+    responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = Examined))
 )]
 pub(super) async fn doctor(
     app: App,
@@ -58,7 +56,7 @@ pub(super) async fn doctor(
     addresses.ok(&*report.await?)
 }
 
-async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, ApiError> {
+async fn examined(app: &App, service: Option<String>) -> Result<Examined, ApiError> {
     let mut deliveries = Deliveries::of(service);
     while let Some(wanted) = deliveries.wanted() {
         deliveries.add(app.node.read(move |reader| reader.told(&wanted)).await?);
@@ -70,7 +68,7 @@ async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, Ap
     let (turns, now) = (app.node.turns(), app.node.now());
     caught(move || {
         let evidence = gather::evidence(book, deliveries, rest, &turns, Some(&snapshot), now);
-        report(examine(&evidence))
+        examine(&evidence)
     })
     .await
 }
@@ -90,7 +88,7 @@ pub(crate) struct Reports(Mutex<Vec<Kept>>);
 struct Kept {
     question: Question,
     at: Instant,
-    report: Arc<DoctorReport>,
+    report: Arc<Examined>,
 }
 
 /// What a report is the answer to.
@@ -106,8 +104,8 @@ impl Reports {
     async fn of(
         &self,
         question: Question,
-        examined: impl Future<Output = Result<DoctorReport, ApiError>>,
-    ) -> Result<Arc<DoctorReport>, ApiError> {
+        examined: impl Future<Output = Result<Examined, ApiError>>,
+    ) -> Result<Arc<Examined>, ApiError> {
         let mut kept = self.0.lock().await;
         kept.retain(|kept| kept.at.elapsed() < KEPT_FOR);
         if let Some(found) = kept.iter().find(|kept| kept.question == question) {
@@ -136,10 +134,10 @@ mod tests {
     struct Examinations(AtomicUsize);
 
     impl Examinations {
-        async fn one(&self) -> Result<DoctorReport, ApiError> {
+        async fn one(&self) -> Result<Examined, ApiError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok(report(Examined::default()))
+            Ok(Examined::default())
         }
     }
 
@@ -170,7 +168,7 @@ mod tests {
         let question = || Question { service: None, book: 1 };
         let failed = reports.of(question(), async { Err(ApiError::internal()) }).await;
         assert!(failed.is_err());
-        assert!(reports.of(question(), async { Ok(report(Examined::default())) }).await.is_ok());
+        assert!(reports.of(question(), async { Ok(Examined::default()) }).await.is_ok());
     }
 
     #[tokio::test]

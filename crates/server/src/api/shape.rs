@@ -3,7 +3,6 @@
 pub(crate) mod alerts;
 pub(crate) mod book;
 pub(crate) mod dependencies;
-pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;

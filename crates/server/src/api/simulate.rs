@@ -22,7 +22,7 @@ use super::code::Code;
 use super::error::{Answer, ApiError};
 use super::identity::Caller;
 use super::shape::book::FindingShown;
-use super::shape::simulate::{ScenarioShown, Scenarios, SimulateWanted, Simulated, SimulatedFinding};
+use super::shape::simulate::{ScenarioShown, Scenarios, SimulateWanted, Simulated};
 use super::{App, events, request};
 use crate::show;
 
@@ -120,11 +120,8 @@ fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingShown>),
     let reading = scenario::read_bytes(text.as_bytes());
     let Some(scenario) = reading.scenario else { return Err(refused(reading.problems)) };
     if scenario.arrivals.len() > ARRIVALS_MAX {
-        let most = show::thousands(ARRIVALS_MAX as u64);
-        return Err(too_much(&format!(
-            "has {} arrivals, and {most} are played here",
-            show::thousands(scenario.arrivals.len() as u64)
-        )));
+        let [all, most] = [scenario.arrivals.len(), ARRIVALS_MAX].map(|count| show::thousands(count as u64));
+        return Err(too_much(&format!("has {all} arrivals, and {most} are played here")));
     }
     let mut problems = scenario.misfits(book);
     for file in scenario.traces() {
@@ -137,18 +134,12 @@ fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingShown>),
     }
     let (in_all, at_once) = (scenario.deliveries_expected(book), scenario.deliveries_at_once(book));
     if in_all > DELIVERIES_MAX as f64 {
-        let most = show::thousands(DELIVERIES_MAX);
-        return Err(too_much(&format!(
-            "would bring about {} deliveries, and {most} are played here",
-            whole(in_all)
-        )));
+        let (all, most) = (whole(in_all), show::thousands(DELIVERIES_MAX));
+        return Err(too_much(&format!("would bring about {all} deliveries, and {most} are played here")));
     }
     if at_once > WAITING_MAX as f64 {
-        let most = show::thousands(WAITING_MAX);
-        return Err(too_much(&format!(
-            "would bring {} deliveries at once, and {most} may wait here",
-            whole(at_once)
-        )));
+        let (all, most) = (whole(at_once), show::thousands(WAITING_MAX));
+        return Err(too_much(&format!("would bring {all} deliveries at once, and {most} may wait here")));
     }
     if scenario.troubles_expected(book) > TROUBLES_MAX {
         let most = show::thousands(TROUBLES_MAX as u64);
@@ -213,7 +204,7 @@ fn play(asked: &Asked, is_stopped: &dyn Fn() -> bool) -> Result<Simulated, ApiEr
     let findings = advised(&plan, &report, &asked.book_text, &mut watch);
     Ok(Simulated {
         report: serde_json::to_value(&report).expect("a report is always JSON"),
-        findings: findings.iter().map(SimulatedFinding::from).collect(),
+        findings,
         warnings: asked.warnings.clone(),
     })
 }

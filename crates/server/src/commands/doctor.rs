@@ -9,17 +9,15 @@ use std::time::SystemTime;
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::suggest;
 use redrive_core::time::Timestamp;
-use redrive_lab::doctor::{self, DELIVERIES_MAX};
+use redrive_lab::doctor::{self, DELIVERIES_MAX, Examined};
 use redrive_node::runtime::Turns;
 use redrive_node::store::{self, Reader, StoreError};
 
 use super::{Refused, machine, print, print_json, read_book, service_name, wait_for};
-use crate::api::shape::doctor::DoctorReport;
 use crate::cli::{DoctorArgs, Format};
 use crate::client::Ask;
 use crate::connectors;
 use crate::doctor::gather::{self, Deliveries, Rest};
-use crate::doctor::report::report;
 use crate::show;
 
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
@@ -37,11 +35,11 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         Format::Json => print_json(&found)?,
         Format::Text => print(&show::doctor::page(&found, &whence, now, show::columns()))?,
     }
-    let is_denied = args.deny.is_some_and(|limit| found.findings.iter().any(|finding| finding.harm >= limit));
+    let is_denied = args.deny.is_some_and(|limit| found.findings.iter().any(|finding| finding.harm <= limit));
     Ok(if is_denied { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, String)> {
+async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String)> {
     let mut client = args.from.server.client()?;
     let path = match &args.service {
         Some(service) => {
@@ -51,7 +49,7 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, St
         }
         None => "/v1/doctor".to_owned(),
     };
-    let (found, now) = client.timed_json::<DoctorReport>(&Ask::get(path)).await?;
+    let (found, now) = client.timed_json::<Examined>(&Ask::get(path)).await?;
     if found.looked_at.deliveries == 0 {
         service_name::check(&mut client, args.service.as_deref()).await?;
     }
@@ -59,7 +57,7 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, St
 }
 
 /// Examines a folder, whether or not a server runs on it.
-fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp)> {
+fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp)> {
     let refused = |error: StoreError| Refused(error.to_string());
     let reader = store::open_reader(folder).map_err(refused)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -72,7 +70,7 @@ fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, T
         service_name::check_in(folder, &*reader, Some(&book), args.service.as_deref())?;
     }
     let evidence = gather::evidence(Arc::new(book), deliveries, rest, &turns, None, now);
-    Ok((report(doctor::examine(&evidence)), now))
+    Ok((doctor::examine(&evidence), now))
 }
 
 /// The latest deliveries; on a terminal it is seen how far they are read.

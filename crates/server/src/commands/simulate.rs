@@ -20,7 +20,8 @@ use redrive_core::book::model::At;
 use redrive_core::book::problem::Problems;
 use redrive_core::text::show_rounded;
 use redrive_lab::scenario::{self, Scenario, trace};
-use redrive_lab::simulate::advice::{Advised, advised, unadvised};
+use redrive_lab::simulate::advice::advised;
+use redrive_lab::simulate::verdict::{Finding, verdict};
 use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
 use serde::Serialize;
 
@@ -54,7 +55,7 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let plan = Plan { scenario: &scenario, book, seed: args.seed };
     let report = watched(|watch| simulate::run(&plan, watch))?;
     let findings = if args.no_advice {
-        unadvised(&plan, &report)
+        verdict(&report, &plan.book)
     } else {
         watched(|watch| Ok(advised(&plan, &report, &book_text, watch)))?
     };
@@ -70,7 +71,7 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 struct Run<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    findings: &'a [Advised],
+    findings: &'a [Finding],
 }
 
 /// Writes the page if one is wanted, and prints the report. In JSON, lists of numbers, which are long, take a line

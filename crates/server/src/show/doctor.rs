@@ -4,11 +4,10 @@
 use std::fmt::Write as _;
 
 use redrive_core::time::Timestamp;
-use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, all};
+use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Examined, Finding, Harm, LookedAt, all};
 
 use super::moment::rough;
 use super::{counted, plain, style, wrap};
-use crate::api::shape::doctor::{DoctorFinding, DoctorLookedAt, DoctorReport};
 
 /// Rows with too little to judge that have a line of their own.
 const TOO_LITTLE_SHOWN_MAX: usize = 5;
@@ -18,7 +17,7 @@ const WIDTH_MAX: usize = 100;
 const INDENT: &str = "  ";
 
 /// The whole page.
-pub(crate) fn page(report: &DoctorReport, whence: &str, now: Timestamp, columns: usize) -> String {
+pub(crate) fn page(report: &Examined, whence: &str, now: Timestamp, columns: usize) -> String {
     let width = columns.min(WIDTH_MAX);
     let mut out = format!("{}\n", style::bold(format!("redrive doctor at {}", plain(whence))));
     let _ = writeln!(out, "{}", style::dim(looked_at(&report.looked_at, now)));
@@ -33,19 +32,23 @@ pub(crate) fn page(report: &DoctorReport, whence: &str, now: Timestamp, columns:
 }
 
 /// All changes in one, where there are several.
-fn together(report: &DoctorReport) -> String {
+fn together(report: &Examined) -> String {
     let several = report.findings.iter().filter(|finding| finding.change.is_some()).count() > 1;
     let Some(change) = report.change.as_ref().filter(|_| several) else { return String::new() };
     let mut out = format!("{}\n", style::bold("All changes in one:"));
-    for line in change.lines() {
-        let _ = writeln!(out, "{INDENT}  {}", style::good(format!("+ {}", plain(line))));
-    }
+    out.push_str(&added(change));
     out.push('\n');
     out
 }
 
-fn looked_at(looked_at: &DoctorLookedAt, now: Timestamp) -> String {
-    let DoctorLookedAt { deliveries, attempts, since } = looked_at;
+/// The lines of a change.
+fn added(change: &str) -> String {
+    let line = |line| format!("{INDENT}  {}\n", style::good(format!("+ {}", plain(line))));
+    change.lines().map(line).collect()
+}
+
+fn looked_at(looked_at: &LookedAt, now: Timestamp) -> String {
+    let LookedAt { deliveries, attempts, since } = looked_at;
     let Some(since) = since else { return "there are no deliveries to look at".to_owned() };
     let (deliveries, attempts) = (counted(*deliveries, "delivery"), counted(*attempts, "attempt"));
     format!("looked at {deliveries} of the last {} with {attempts}", rough(now.since(*since)))
@@ -60,13 +63,9 @@ fn badge(harm: Harm) -> String {
     }
 }
 
-fn shown(finding: &DoctorFinding, width: usize) -> String {
-    let mut out = format!(
-        "{}  {}  {}\n",
-        badge(finding.harm),
-        style::bold(plain(&finding.title)),
-        style::dim(plain(&finding.code))
-    );
+fn shown(finding: &Finding, width: usize) -> String {
+    let (title, code) = (style::bold(plain(&finding.title)), style::dim(plain(&finding.code)));
+    let mut out = format!("{}  {title}  {code}\n", badge(finding.harm));
     for line in &finding.evidence {
         out.push_str(&paragraph(&format!("{INDENT}• "), &plain(line), width));
     }
@@ -82,9 +81,7 @@ fn shown(finding: &DoctorFinding, width: usize) -> String {
             None => "into the rule book:".to_owned(),
         };
         let _ = writeln!(out, "{INDENT}  {}", style::dim(place));
-        for line in change.lines() {
-            let _ = writeln!(out, "{INDENT}  {}", style::good(format!("+ {}", plain(line))));
-        }
+        out.push_str(&added(change));
     } else if let Some(line) = finding.line {
         let _ = writeln!(out, "{INDENT}  {}", style::dim(format!("line {line} of the rule book")));
     }
@@ -103,7 +100,7 @@ fn paragraph(mark: &str, text: &str, width: usize) -> String {
     out
 }
 
-fn summary(report: &DoctorReport) -> String {
+fn summary(report: &Examined) -> String {
     let mut out = String::new();
     let of_harm = |harm| report.findings.iter().filter(|finding| finding.harm == harm).count();
     let parts = Harm::ALL.into_iter().map(|harm| (harm, of_harm(harm))).filter(|(_, count)| *count > 0);
@@ -116,12 +113,8 @@ fn summary(report: &DoctorReport) -> String {
     } else {
         let findings = counted(report.findings.len() as u64, "finding");
         let _ = writeln!(out, "{} {findings}: {}", style::error("✗"), parts.join(", "));
-        let first = &report.findings[0].code;
-        let _ = writeln!(
-            out,
-            "{}",
-            style::dim(format!("`redrive doctor --explain {}` tells more", plain(first)))
-        );
+        let more = format!("`redrive doctor --explain {}` tells more", plain(&report.findings[0].code));
+        let _ = writeln!(out, "{}", style::dim(more));
     }
     for few in report.too_little.iter().take(TOO_LITTLE_SHOWN_MAX) {
         let attempts = counted(few.attempts, "attempt");
@@ -150,7 +143,7 @@ pub(crate) fn list() -> String {
 
 /// What a diagnosis means.
 pub(crate) fn explained(diagnosis: &Diagnosis) -> String {
-    let Diagnosis { code, harm, summary, explanation, needs, look: _ } = diagnosis;
+    let Diagnosis { code, harm, summary, explanation, needs, .. } = diagnosis;
     format!(
         "{} {}: {summary}\n\n{}\n\n{}\n",
         badge(*harm),

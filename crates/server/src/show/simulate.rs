@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use redrive_core::text::{show_measured, show_per_second, show_rounded};
 use redrive_lab::simulate::Report;
-use redrive_lab::simulate::advice::Advised;
 use redrive_lab::simulate::report::{DependencyReport, Expected};
 use redrive_lab::simulate::runs::Ranges;
-use redrive_lab::simulate::verdict::Weight;
+use redrive_lab::simulate::verdict::{Finding, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use super::spark::{spark, spark_up_to};
@@ -26,7 +25,7 @@ const LABEL_COLUMNS: usize = 13;
 const GAP_COLUMNS: usize = 2;
 
 /// The whole page, for a terminal of that width if there is one.
-pub(crate) fn page(report: &Report, findings: &[Advised], width: Option<usize>) -> String {
+pub(crate) fn page(report: &Report, findings: &[Finding], width: Option<usize>) -> String {
     let mut out = heading(report, width);
     out.push_str(&totals(report));
     let called = report.dependencies.iter().filter(|dependency| dependency.calls > 0);
@@ -39,10 +38,10 @@ pub(crate) fn page(report: &Report, findings: &[Advised], width: Option<usize>) 
     }
     let _ = writeln!(out, "{}", style::dim(format!("each column is {}", show(columns.each_ms))));
     out.push('\n');
-    for advised in findings {
-        out.push_str(&of_finding(advised, width));
+    for finding in findings {
+        out.push_str(&of_finding(finding, width));
     }
-    if let Some(proven) = findings.iter().flat_map(|advised| &advised.advice).next() {
+    if let Some(proven) = findings.iter().flat_map(|finding| &finding.advice).next() {
         let words = format!("what was played again helped with each of {} seeds", proven.seeds);
         let _ = writeln!(out, "    {}", style::dim(words));
     }
@@ -89,26 +88,17 @@ fn totals(report: &Report) -> String {
     let _ = writeln!(out, "{}: {}", counted(report.deliveries, "delivery"), parts.join(", "));
     let _ = writeln!(out, "  {}  {}", label("latency"), latencies(report));
     let _ = writeln!(out, "  {}  {}", label("attempts"), attempts(report));
-    let again = format!(
-        "{} took effect again, {} out of order",
-        thousands(report.duplicates),
-        thousands(report.order_violations)
-    );
-    let _ = writeln!(out, "  {}  {again}", label("repeats"));
+    let (again, late) = (thousands(report.duplicates), thousands(report.order_violations));
+    let _ = writeln!(out, "  {}  {again} took effect again, {late} out of order", label("repeats"));
     out.push('\n');
     out
 }
 
 fn latencies(report: &Report) -> String {
     let Some(latency) = report.latency else { return "nothing arrived".to_owned() };
-    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), took(millis));
-    let all = [
-        quantile("p50", latency.p50_ms),
-        quantile("p90", latency.p90_ms),
-        quantile("p99", latency.p99_ms),
-        quantile("max", latency.max_ms),
-    ];
-    all.join("  ")
+    let all =
+        [("p50", latency.p50_ms), ("p90", latency.p90_ms), ("p99", latency.p99_ms), ("max", latency.max_ms)];
+    all.map(|(name, millis)| format!("{} {}", style::dim(name), took(millis))).join("  ")
 }
 
 fn label(text: &str) -> String {
@@ -231,14 +221,14 @@ fn of_dependency(dependency: &DependencyReport, rows: &[Row<'_>], columns: Colum
     out
 }
 
-fn of_finding(advised: &Advised, width: Option<usize>) -> String {
-    let sign = match advised.finding.weight {
+fn of_finding(finding: &Finding, width: Option<usize>) -> String {
+    let sign = match finding.weight {
         Weight::Bad => style::error("✗"),
         Weight::Fair => style::warning("!"),
         Weight::Good => style::good("✓"),
     };
-    let mut out = hanging(&format!("{sign} "), &advised.finding.text, width);
-    for proven in &advised.advice {
+    let mut out = hanging(&format!("{sign} "), &finding.text, width);
+    for proven in &finding.advice {
         let price = if proven.price.is_empty() { String::new() } else { format!(", {}", proven.price) };
         let text = format!(
             "{} {}: {} {} → {}{price}",
@@ -254,8 +244,17 @@ fn of_finding(advised: &Advised, width: Option<usize>) -> String {
 }
 
 fn of_expectation(expected: &Expected) -> String {
-    let sign = if expected.met { style::good("✓") } else { style::error("✗") };
-    format!("{sign} expected {}: {}\n", style::bold(&expected.expectation), expected.value)
+    format!(
+        "{} expected {}: {}\n",
+        sign(usize::from(expected.met), 1),
+        style::bold(&expected.expectation),
+        expected.value
+    )
+}
+
+/// Whether something was met in every run.
+fn sign(met: usize, runs: usize) -> String {
+    if met == runs { style::good("✓") } else { style::error("✗") }
 }
 
 /// Many runs.
@@ -279,15 +278,8 @@ pub(crate) fn ranges(about: Option<&str>, ranges: &Ranges) -> String {
     if !ranges.expectations.is_empty() {
         out.push('\n');
         for often in &ranges.expectations {
-            let is_met = often.met == ranges.runs;
-            let sign = if is_met { style::good("✓") } else { style::error("✗") };
-            let _ = writeln!(
-                out,
-                "{sign} expected {}: in {} of {} runs",
-                style::bold(&often.expectation),
-                often.met,
-                ranges.runs
-            );
+            let (sign, expected) = (sign(often.met, ranges.runs), style::bold(&often.expectation));
+            let _ = writeln!(out, "{sign} expected {expected}: in {} of {} runs", often.met, ranges.runs);
         }
     }
     out

@@ -140,20 +140,16 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     };
     let open = rounded_up(settings.open() * 2 / 3);
     let values = [("trip", change::trip(trip)), ("open", show_duration(open))];
+    let (within, recently) = (show_rounded(run[OPENINGS_OFTEN - 1].since(run[0])), show_duration(RECENTLY));
+    let all = counted(times.len() as u64, "opening");
     let mut evidence = vec![
-        format!(
-            "it opened {OPENINGS_OFTEN} times within {}",
-            show_rounded(run[OPENINGS_OFTEN - 1].since(run[0]))
-        ),
-        format!(
-            "{} in the last {}, not counting probes that failed",
-            counted(times.len() as u64, "opening"),
-            show_duration(RECENTLY)
-        ),
+        format!("it opened {OPENINGS_OFTEN} times within {within}"),
+        format!("{all} in the last {recently}, not counting probes that failed"),
     ];
     evidence
         .extend(times.last().map(|last| format!("the last one was {} ago", show_rounded(chart.ago(*last)))));
     evidence.extend(cause(chart, ward));
+    let change = change::of_breaker(chart.evidence, rule, &values);
     Some(Sign {
         title: format!("the breaker of `{}` opens often", ward.name),
         touched: times.len() as u64,
@@ -164,13 +160,9 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             change::trip(trip).trim_matches(['{', '}', ' ']),
             show_duration(open)
         ),
-        change: Some(Proposed::new(
-            change::of_breaker(chart.evidence, rule, &values),
-            Measure::Latency,
-            World::AsSeen,
-        )),
+        change: Some(Proposed::new(change, Measure::Latency, World::AsSeen)),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -194,18 +186,15 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         successes => format!("{successes} good probes in a row close it"),
     });
     evidence.extend(cause(chart, ward));
+    let change = change::of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]);
     Some(Sign {
         title: format!("the breaker of `{}` flaps", ward.name),
         touched: flaps as u64,
         evidence,
         advice: format!("let {wanted} good probes in a row close it, so that it closes when all is well"),
-        change: Some(Proposed::new(
-            change::of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]),
-            Measure::Openings,
-            World::AsSeen,
-        )),
+        change: Some(Proposed::new(change, Measure::Openings, World::AsSeen)),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -227,41 +216,30 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     if opened || was_held || !is_failing {
         return None;
     }
-    let values = [
-        ("trip", "{ failure_rate: 50%, of_at_least: 20, within: 1m }".to_owned()),
-        (
-            "open",
-            show_duration(rule.rule.breaker.as_ref().map_or(Duration::from_secs(30), |b| b.settings.open())),
-        ),
-    ];
+    let all = counted(attempts, "attempt");
+    let open = rule.rule.breaker.as_ref().map_or(Duration::from_secs(30), |it| it.settings.open());
+    let trip = "{ failure_rate: 50%, of_at_least: 20, within: 1m }".to_owned();
+    let values = [("trip", trip), ("open", show_duration(open))];
     let mut evidence = vec![
-        format!(
-            "{count} of {} ({}) failed over {}",
-            counted(attempts, "attempt"),
-            percent(count, attempts),
-            show_rounded(lasted)
-        ),
+        format!("{count} of {all} ({}) failed over {}", percent(count, attempts), show_rounded(lasted)),
         match &rule.rule.breaker {
             None => "there is no breaker".to_owned(),
-            Some(breaker) => format!(
-                "the breaker opens on {}, and never did",
-                change::trip(breaker.settings.trip()).trim_matches(['{', '}', ' '])
-            ),
+            Some(breaker) => {
+                let trip = change::trip(breaker.settings.trip());
+                format!("the breaker opens on {}, and never did", trip.trim_matches(['{', '}', ' ']))
+            }
         },
     ];
     evidence.extend(cause(chart, ward));
+    let change = change::of_breaker(chart.evidence, rule, &values);
     Some(Sign {
         title: format!("`{}` fails, and no breaker opens", ward.name),
         touched: count,
         evidence,
         advice: "let a breaker open when half of the calls fail: what is held burns no retries".to_owned(),
-        change: Some(Proposed::new(
-            change::of_breaker(chart.evidence, rule, &values),
-            Measure::FailedCalls,
-            World::AsSeen,
-        )),
+        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -288,6 +266,7 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         format!("it has been down for {}", show_rounded(chart.ago(down_since))),
     ];
     evidence.extend(cause(chart, ward));
+    let change = change::of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]);
     Some(Sign {
         title: format!("probes of `{}` keep failing", ward.name),
         touched: failed as u64,
@@ -299,12 +278,8 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             show_duration(wanted),
             show_duration(open)
         ),
-        change: Some(Proposed::new(
-            change::of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]),
-            Measure::FailedCalls,
-            World::AsSeen,
-        )),
+        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
         line: line_of(chart, ward),
-        harm: None,
+        ..Sign::default()
     })
 }

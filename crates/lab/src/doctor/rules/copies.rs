@@ -30,29 +30,24 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
         return None;
     }
     let wanted = rounded_up(longest * 3 / 2);
-    let sections = book.sections();
-    let rules = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
-    let rule = rules.max_by_key(|rule| rule.idempotency.ttl.value);
+    let rule = book.sections().resolved().max_by_key(|rule| rule.idempotency.ttl.value);
     let change = rule.as_ref().map(|rule| {
         let mut place = place_of(rule, rule.idempotency.ttl.origin.level);
         place.push(Step::Key("idempotency".to_owned()));
         Patch::new().set(&place, "ttl", show_duration(wanted))
     });
     let stated = rule.and_then(|rule| rule.idempotency.ttl.origin.position());
+    let (latest, remembered) = (show_rounded(longest), show_duration(window));
     Some(Sign {
         title: "events come again about when their ids are forgotten".to_owned(),
         touched: intake.duplicates,
         evidence: vec![
             format!("{} came again and were recognised", counted(intake.duplicates, "event")),
-            format!(
-                "the latest copy came after {}, and ids are remembered for {}",
-                show_rounded(longest),
-                show_duration(window)
-            ),
+            format!("the latest copy came after {latest}, and ids are remembered for {remembered}"),
         ],
         advice: format!("remember ids for {}", show_duration(wanted)),
         change: change.map(Proposed::unplayed),
         line: stated.map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }

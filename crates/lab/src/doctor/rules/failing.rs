@@ -137,11 +137,8 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             member.rule.dependency.value, counts[0].0
         )
     } else if let Some((_, wanted)) = timeouts::cuts_through(member) {
-        format!(
-            "the timeout is to blame: raise it from {} to {}",
-            show_duration(limit),
-            show_duration(wanted)
-        )
+        let (limit, wanted) = (show_duration(limit), show_duration(wanted));
+        format!("the timeout is to blame: raise it from {limit} to {wanted}")
     } else {
         format!(
             "these calls hang while others are answered at once, so a longer timeout would not help: find out \
@@ -165,9 +162,8 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             since.said(),
         ],
         advice,
-        change: None,
-        line: None,
         harm: if since.is_over() { Some(Harm::Low) } else { is_critical.then_some(Harm::Critical) },
+        ..Sign::default()
     })
 }
 
@@ -209,9 +205,8 @@ fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             "check `{worst}` where it is sent, before it is sent: what the answers complain of is above; \
              `redrive dlq groups` shows every cause with its letters"
         ),
-        change: None,
-        line: None,
         harm: since.is_over().then_some(Harm::Low),
+        ..Sign::default()
     })
 }
 
@@ -327,7 +322,7 @@ fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
         change: Some(answered(Patch::new().set(&place, &key, "dead-letter"), status)),
         line: reaction.position.map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -352,6 +347,6 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         },
         change: change.map(|change| answered(change, status)),
         line: Some(row.position.line),
-        harm: None,
+        ..Sign::default()
     })
 }

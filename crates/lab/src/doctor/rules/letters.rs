@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::doctor::change::{Patch, keys, scalar};
+use crate::doctor::change::{Patch, scalar};
 use crate::doctor::evidence::{Chart, LetterKind, QueueState};
 use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent};
@@ -87,25 +87,20 @@ fn untouched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     let old: Vec<_> = kinds.iter().filter(|kind| chart.ago(kind.first_at) > UNTOUCHED_FOR).collect();
     let oldest = old.iter().map(|kind| kind.first_at).min()?;
     let count: u64 = old.iter().map(|kind| kind.count).sum();
+    let (age, limit) = (show_rounded(chart.ago(oldest)), show_duration(UNTOUCHED_FOR));
     Some(Sign {
-        title: format!("dead letters of `{}` lie there for {}", queue.name, show_rounded(chart.ago(oldest))),
+        title: format!("dead letters of `{}` lie there for {age}", queue.name),
         touched: count,
         evidence: vec![
-            format!(
-                "{} of causes that go back more than {}",
-                counted(count, "letter"),
-                show_duration(UNTOUCHED_FOR)
-            ),
-            format!("the oldest died {} ago", show_rounded(chart.ago(oldest))),
+            format!("{} of causes that go back more than {limit}", counted(count, "letter")),
+            format!("the oldest died {age} ago"),
         ],
         advice: format!(
             "`redrive dlq groups --service {0}` shows why; `redrive dlq replay --service {0} --dry-run` what a \
              replay would come to",
             queue.name.service
         ),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -134,9 +129,7 @@ fn faster(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             format!("{before} died in the hour before"),
         ],
         advice: format!("`redrive dlq groups --service {}` shows what they died of", queue.name.service),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -162,9 +155,7 @@ fn one_cause(chart: &Chart<'_>) -> Option<Sign> {
             "see to the cause, then `redrive dlq replay --fingerprint {fingerprint} --dry-run`, and without \
              `--dry-run` once it looks right"
         ),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -173,23 +164,17 @@ fn poison(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     let poison: Vec<_> = kinds.iter().filter(|kind| kind.tier == Tier::Poison).collect();
     let count: u64 = poison.iter().map(|kind| kind.count).sum();
     let worst = poison.iter().max_by_key(|kind| kind.count)?;
+    let most = if count == 1 { "it is" } else { "most of them are" };
     Some(Sign {
         title: format!("`{}` has {} that replays leave alone", queue.name, counted(count, "poison letter")),
         touched: count,
-        evidence: vec![format!(
-            "{} `{}` and failed with {}",
-            if count == 1 { "it is" } else { "most of them are" },
-            worst.event_type,
-            worst.failure_code
-        )],
+        evidence: vec![format!("{most} `{}` and failed with {}", worst.event_type, worst.failure_code)],
         advice: format!(
             "`redrive dlq list --service {} --tier poison` shows them; mend the data with `redrive dlq edit`, or \
              give them up with `redrive dlq skip`",
             queue.name.service
         ),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -209,17 +194,10 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     let receiver = sections.receivers.keys().next();
     let change = receiver.map(|receiver| {
         let to = scalar(receiver);
-        Patch::new()
-            .add(
-                &keys(&[]),
-                "alerts",
-                format!("{{ when: dead_letter_age > 48h, severity: medium, to: [{to}] }}"),
-            )
-            .add(
-                &keys(&[]),
-                "alerts",
-                format!("{{ when: dead_letter_inflow > 10/m, severity: high, to: [{to}] }}"),
-            )
+        let alerts = [("dead_letter_age > 48h", "medium"), ("dead_letter_inflow > 10/m", "high")];
+        alerts.iter().fold(Patch::new(), |patch, (when, severity)| {
+            patch.add(&[], "alerts", format!("{{ when: {when}, severity: {severity}, to: [{to}] }}"))
+        })
     });
     Some(Sign {
         title: format!("nobody is told of the dead letters of `{}`", queue.name),
@@ -235,7 +213,6 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
                 .to_owned(),
         },
         change: change.map(Proposed::unplayed),
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }

@@ -94,13 +94,9 @@ fn range(place: usize) -> String {
 }
 
 fn shown(place: usize, beside: &Beside) -> String {
-    format!(
-        "{}: {} of {} failed, {} each",
-        range(place),
-        percent(beside.failed, beside.calls),
-        counted(beside.calls, "call"),
-        show_rounded(Duration::from_micros(mean_micros(beside)))
-    )
+    let (failed, calls) = (percent(beside.failed, beside.calls), counted(beside.calls, "call"));
+    let each = show_rounded(Duration::from_micros(mean_micros(beside)));
+    format!("{}: {failed} of {calls} failed, {each} each", range(place))
 }
 
 fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
@@ -128,7 +124,7 @@ fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         advice: format!("make {good} calls at once instead of {}", rule.in_flight.value),
         change: Some(fewer_at_once(chart, rule, good, calm, &ranges[crowd])),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -187,33 +183,23 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         return None;
     }
     let more = limit * 2;
+    let (share, all) = (percent(crowd.calls, calls), counted(calls, "call"));
+    let ready = counted(waiting, "delivery");
+    let at_once = u32::try_from(waiting).unwrap_or(CROWD_MAX).min(CROWD_MAX);
+    let crowded = World::Crowd(at_once, latency_of(crowd), Capacity::default());
+    let change = change::of_dependency(chart.evidence, rule, "in_flight", more);
     Some(Sign {
         title: format!("`{}` could take more than the {limit} calls at once that it gets", ward.name),
         touched: waiting,
         evidence: vec![
-            format!(
-                "{} of {} found nearly all slots taken",
-                percent(crowd.calls, calls),
-                counted(calls, "call")
-            ),
-            format!(
-                "{} wait that could start, and {limit} calls are under way",
-                counted(waiting, "delivery")
-            ),
+            format!("{share} of {all} found nearly all slots taken"),
+            format!("{ready} wait that could start, and {limit} calls are under way"),
             shown(full, crowd),
         ],
         advice: format!("make {more} calls at once, and see whether it stays as quick"),
-        change: Some(Proposed::new(
-            change::of_dependency(chart.evidence, rule, "in_flight", more),
-            Measure::Latency,
-            World::Crowd(
-                u32::try_from(waiting).unwrap_or(CROWD_MAX).min(CROWD_MAX),
-                latency_of(crowd),
-                Capacity::default(),
-            ),
-        )),
+        change: Some(Proposed::new(change, Measure::Latency, crowded)),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 

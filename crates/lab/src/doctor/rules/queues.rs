@@ -127,24 +127,23 @@ fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if after < WAIT_FELT || after < before * WAITS_LONGER {
         return None;
     }
+    let (before, after) = (show_rounded(before), show_rounded(after));
     Some(Sign {
         title: format!("`{}` gets more than it can take", member.queue),
         touched: state.waiting,
         evidence: vec![
-            format!("{}", waiting(state.waiting)),
+            waiting(state.waiting),
             format!(
-                "half of the earlier deliveries waited up to {} for their first attempt, half of the later ones up to {}",
-                show_rounded(before),
-                show_rounded(after)
+                "half of the earlier deliveries waited up to {before} for their first attempt, half of the later \
+                 ones up to {after}"
             ),
         ],
         advice: format!(
             "make `{}` quicker, or give it more calls at once (now {}); if it can do no more, less must be sent",
             member.rule.dependency.value, member.rule.in_flight.value
         ),
-        change: None,
         line: member.rule.in_flight.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -164,26 +163,20 @@ fn sla_missed(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             "`redrive status` shows what holds `{}` up; other findings here may say why",
             queue.name
         ),
-        change: None,
         line: Some(sla.span.position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
 fn paused(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     let Some(HeldQueue::Paused { since }) = queue.held else { return None };
-    let paused_for = chart.ago(since);
+    let (paused_for, service) = (chart.ago(since), &queue.name.service);
     (paused_for > PAUSE_MAX && queue.waiting > 0).then(|| Sign {
         title: format!("`{}` is paused for {}", queue.name, show_rounded(paused_for)),
         touched: queue.waiting,
         evidence: vec![format!("{} for it", waiting(queue.waiting))],
-        advice: format!(
-            "`redrive resume {}` lets it go on, if the reason for the pause is gone",
-            queue.name.service
-        ),
-        change: None,
-        line: None,
-        harm: None,
+        advice: format!("`redrive resume {service}` lets it go on, if the reason for the pause is gone"),
+        ..Sign::default()
     })
 }
 
@@ -195,9 +188,7 @@ fn removed(_: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             evidence: vec![format!("{} for a row and will never start", waiting(queue.without_rule))],
             advice: "put the row back into the book until they are delivered, or use `redrive removed`"
                 .to_owned(),
-            change: None,
-            line: None,
-            harm: None,
+            ..Sign::default()
         });
     }
     (queue.held == Some(HeldQueue::Removed) && queue.waiting > 0).then(|| Sign {
@@ -205,9 +196,7 @@ fn removed(_: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         touched: queue.waiting,
         evidence: vec![format!("{} for it and will never start", waiting(queue.waiting))],
         advice: format!("put `{}` back into the book until they are delivered", queue.name),
-        change: None,
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -217,21 +206,17 @@ fn blocked(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     if queue.behind < BEHIND_MIN || !exceeds(queue.behind, queue.waiting, BEHIND_PERCENT) || is_held {
         return None;
     }
+    let (behind, share) = (queue.behind, percent(queue.behind, queue.waiting));
+    let all = counted(queue.waiting, "delivery");
     Some(Sign {
         title: format!("sessions of `{}` are long: most of what waits is behind another", queue.name),
         touched: queue.behind,
-        evidence: vec![format!(
-            "{} of {} that wait ({}) are behind another of their session",
-            queue.behind,
-            counted(queue.waiting, "delivery"),
-            percent(queue.behind, queue.waiting)
-        )],
+        evidence: vec![format!("{behind} of {all} that wait ({share}) are behind another of their session")],
         advice: "choose finer sessions where the events are sent, or `order: none` if the target can take them in \
                  any order"
             .to_owned(),
-        change: None,
         line: rule.order.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -256,12 +241,11 @@ fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             format!("{} behind them", waiting(behind)),
         ],
         advice: format!(
-            "`redrive dlq show {}` tells what went wrong; replay it, or give it up with `redrive dlq skip {}`",
-            oldest.letter, oldest.letter
+            "`redrive dlq show {0}` tells what went wrong; replay it, or give it up with `redrive dlq skip {0}`",
+            oldest.letter
         ),
-        change: None,
         line: chart.any_row_of(&queue.name)?.order.origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -306,20 +290,16 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
              sending them"
         )
     };
+    let others = if types.len() > 1 { " and others" } else { "" };
     let shown = types.iter().take(TYPES_SHOWN_MAX);
     Some(Sign {
-        title: format!(
-            "nobody wants `{}`{}",
-            first.event_type,
-            if types.len() > 1 { " and others" } else { "" }
-        ),
+        title: format!("nobody wants `{}`{others}", first.event_type),
         touched: count,
         evidence: shown
             .map(|kind| format!("{}: {}", kind.event_type, counted(kind.count, "event")))
             .collect(),
         advice,
         change: change.map(Proposed::unplayed),
-        line: None,
-        harm: None,
+        ..Sign::default()
     })
 }

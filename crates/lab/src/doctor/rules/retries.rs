@@ -221,6 +221,7 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     };
     let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
     let name = &record.policy.name;
+    let (all, share) = (counted(ended, "delivery"), percent(count, ended));
     Some(Sign {
         title: match retries {
             1 => format!("`{}` gives up too early: the only retry of `{name}` fails", member.queue),
@@ -228,19 +229,14 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         },
         touched: count,
         evidence: vec![
-            format!(
-                "{} of {} that ended ({}) ran out of retries",
-                count,
-                counted(ended, "delivery"),
-                percent(count, ended)
-            ),
+            format!("{count} of {all} that ended ({share}) ran out of retries"),
             format!("retry {last} still saved {}", counted(record.helped[last - 1], "delivery")),
             format!("their last failures: {}", said(&tally(failures.iter()))),
         ],
         advice: more_of(record.policy, MORE[0]).1,
         change: Some(more_retries(chart, member, record.policy)),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -260,11 +256,10 @@ fn more_of(
     }
     let wider = backoff.window().map(|known| ("window", show_duration(rounded_up(known * window))));
     values.extend(wider);
+    let (retries, known, longest) =
+        (counted(u64::from(more), "retry"), backoff.retries(), show_duration(longest));
     let words = format!(
-        "make {} instead of {}, with delays of up to {}; `redrive timeline` shows what that comes to",
-        counted(u64::from(more), "retry"),
-        backoff.retries(),
-        show_duration(longest)
+        "make {retries} instead of {known}, with delays of up to {longest}; `redrive timeline` shows what that comes to"
     );
     (values, words)
 }
@@ -294,6 +289,8 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     }
     let calls: u64 = record.made[enough..].iter().sum();
     let name = &record.policy.name;
+    let change =
+        change::of_policy(chart.evidence, &member.rule, record.policy, &[("retries", enough.to_string())]);
     Some(Sign {
         title: format!("retries of `{}` beyond number {enough} never help", member.queue),
         touched: calls,
@@ -308,20 +305,11 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         advice: format!(
             "give up after {}: what is a dead letter sooner is seen sooner, and can be replayed when the cause \
              is gone",
-            if enough == 1 { "1 retry".to_owned() } else { format!("{enough} retries") }
+            counted(enough as u64, "retry")
         ),
-        change: Some(Proposed::new(
-            change::of_policy(
-                chart.evidence,
-                &member.rule,
-                record.policy,
-                &[("retries", enough.to_string())],
-            ),
-            Measure::Calls,
-            World::Alike(never_well()),
-        )),
+        change: Some(Proposed::new(change, Measure::Calls, World::Alike(never_well()))),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -348,6 +336,7 @@ fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     };
     let Telling { title, touched, evidence, harm } = told;
     let values = [("retries", enough.to_string())];
+    let change = change::of_policy(chart.evidence, &member.rule, record.policy, &values);
     Some(Sign {
         title,
         touched,
@@ -358,11 +347,7 @@ fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             counted(u64::from(enough), "retry"),
             show_rounded(patience)
         ),
-        change: Some(Proposed::new(
-            change::of_policy(chart.evidence, &member.rule, record.policy, &values),
-            Measure::Calls,
-            World::Alike(never_well()),
-        )),
+        change: Some(Proposed::new(change, Measure::Calls, World::Alike(never_well()))),
         line: reaction_line(member),
         harm,
     })
@@ -386,20 +371,14 @@ fn told_of_endless(
     let name = &record.policy.name;
     let fewest = endless.iter().map(|delivery| retries_of(delivery) as u64).min().unwrap_or_default();
     let longest = endless.iter().map(|delivery| tried_since(chart, delivery)).max().unwrap_or_default();
+    let (all, fewest) = (counted(endless.len() as u64, "delivery"), counted(fewest, "retry"));
+    let (longest, goes_on) = (show_rounded(longest), show_duration(rounded_up(goes_on)));
     Telling {
         title: format!("`{}` retries for ever: nothing has used up `{name}` yet", member.queue),
         touched: endless.len() as u64,
         evidence: vec![
-            format!(
-                "{} are still tried after {} or more, the oldest for {}",
-                counted(endless.len() as u64, "delivery"),
-                counted(fewest, "retry"),
-                show_rounded(longest)
-            ),
-            format!(
-                "`{name}` goes on for up to {}, and no delivery has come to its end",
-                show_duration(rounded_up(goes_on))
-            ),
+            format!("{all} are still tried after {fewest} or more, the oldest for {longest}"),
+            format!("`{name}` goes on for up to {goes_on}, and no delivery has come to its end"),
             match record.last_that_helped() {
                 0 => "no retry at all has helped".to_owned(),
                 last => format!("no retry later than number {last} has helped"),
@@ -460,36 +439,24 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let value = match record.policy.backoff.listed() {
         Some(delays) => {
             let rest = delays.iter().map(|delay| show_duration(*delay));
-            (
-                "delays",
-                format!("[{}]", [short.clone()].into_iter().chain(rest).collect::<Vec<_>>().join(", ")),
-            )
+            let all: Vec<String> = [short.clone()].into_iter().chain(rest).collect();
+            ("delays", format!("[{}]", all.join(", ")))
         }
         None => ("initial", short.clone()),
     };
+    let (delay, all, share) = (show_duration(delay), counted(made, "delivery"), percent(helped, made));
+    let change = change::of_policy(chart.evidence, &member.rule, record.policy, &[value]);
     Some(Sign {
-        title: format!(
-            "`{}` waits {} for a retry that could be made at once",
-            member.queue,
-            show_duration(delay)
-        ),
+        title: format!("`{}` waits {delay} for a retry that could be made at once", member.queue),
         touched: helped,
         evidence: vec![
-            format!(
-                "{helped} of {} that were retried ({}) arrived with the first retry",
-                counted(made, "delivery"),
-                percent(helped, made)
-            ),
-            format!("that retry comes after {} by `{}`", show_duration(delay), record.policy.name),
+            format!("{helped} of {all} that were retried ({share}) arrived with the first retry"),
+            format!("that retry comes after {delay} by `{}`", record.policy.name),
         ],
         advice: format!("wait {short} before the first retry; those after it still grow"),
-        change: Some(Proposed::new(
-            change::of_policy(chart.evidence, &member.rule, record.policy, &[value]),
-            Measure::Latency,
-            World::AsSeen,
-        )),
+        change: Some(Proposed::new(change, Measure::Latency, World::AsSeen)),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -518,29 +485,22 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let window = policy.backoff.window().filter(|window| *window < longest * 4);
     let window = window.map(|_| ("window", show_duration(rounded_up(longest * 4))));
     let values: Vec<_> = values.into_iter().chain(window).collect();
+    let [total, open, longest] = [total, open, longest].map(show_duration);
+    let change = change::of_policy(chart.evidence, &member.rule, policy, &values);
     Some(Sign {
         title: format!("retries of `{}` come while the breaker is open", member.queue),
         touched: held,
         evidence: vec![
             format!("{held} of {} found the breaker open", counted(held + made, "retry")),
             format!(
-                "all delays of `{}` together are {} at most, and the breaker stays open for {}",
-                policy.name,
-                show_duration(total),
-                show_duration(open)
+                "all delays of `{}` together are {total} at most, and the breaker stays open for {open}",
+                policy.name
             ),
         ],
-        advice: format!(
-            "let delays grow to {}, beyond the time that the breaker is open",
-            show_duration(longest)
-        ),
-        change: Some(Proposed::new(
-            change::of_policy(chart.evidence, &member.rule, policy, &values),
-            Measure::FailedCalls,
-            World::AsSeen,
-        )),
+        advice: format!("let delays grow to {longest}, beyond the time that the breaker is open"),
+        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
         line: reaction_line(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -575,15 +535,13 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         title: format!("deliveries of `{}` die while they wait", member.queue),
         touched: count,
         evidence: vec![format!(
-            "{} gave up waiting: {} for the breaker, {} for the target, which had asked for patience",
-            counted(count, "delivery"),
-            at_breaker,
-            of_patience
+            "{} gave up waiting: {at_breaker} for the breaker, {of_patience} for the target, which had asked for patience",
+            counted(count, "delivery")
         )],
         advice,
         change: Some(Proposed::new(change, Measure::Dead, World::AsSeen)),
         line: origin.position().map(|position| position.line),
-        harm: None,
+        ..Sign::default()
     })
 }
 

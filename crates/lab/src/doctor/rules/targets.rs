@@ -234,10 +234,7 @@ fn slow(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let mut evidence = found.shown(chart);
     let quick: Vec<_> = found.rows.iter().filter_map(|row| row.successes().median()).collect();
     evidence.extend(quick.iter().max().map(|took| {
-        let part = percent(
-            u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
-        );
+        let part = percent(timeouts::millis(*took), timeouts::millis(limit));
         format!("half of what was delivered before took up to {}, {part} of the limit", show_rounded(*took))
     }));
     evidence.extend(change.as_ref().map(|_| {
@@ -248,12 +245,10 @@ fn slow(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         )
     }));
     let longer = match &change {
-        Some(_) => format!(
-            "give it {} instead of {}, and find out how long `{}` really takes",
-            show_duration(wanted(limit)),
-            show_duration(limit),
-            ward.name
-        ),
+        Some(_) => {
+            let (more, given) = (show_duration(wanted(limit)), show_duration(limit));
+            format!("give it {more} instead of {given}, and find out how long `{}` really takes", ward.name)
+        }
         None => format!("find out what `{}` waits for", ward.name),
     };
     let advice = format!("nothing is answered within {}: {longer}", show_duration(limit));

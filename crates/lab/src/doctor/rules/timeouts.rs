@@ -137,41 +137,25 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     }
     let (p99, wanted) = cuts_through(member)?;
     let limit = first_limit(member);
+    let of_limit = percent(millis(p99), millis(limit));
+    let (given, longer) = (show_duration(limit), show_duration(wanted));
+    // What was given up is taken to come within what is proposed.
+    let latency = Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 };
+    let (share, all) = (percent(given_up, attempts), counted(attempts, "attempt"));
     Some(Sign {
-        title: format!(
-            "the timeout of {} cuts through good calls of `{}`",
-            show_duration(limit),
-            member.queue
-        ),
+        title: format!("the timeout of {given} cuts through good calls of `{}`", member.queue),
         touched: given_up,
         evidence: vec![
-            format!(
-                "{} of {} ({}) ran into the timeout of {}",
-                given_up,
-                counted(attempts, "attempt"),
-                percent(given_up, attempts),
-                show_duration(limit)
-            ),
-            format!(
-                "{}, which is {} of the limit",
-                slowest(&member.successes(), p99),
-                percent(millis(p99), millis(limit))
-            ),
+            format!("{given_up} of {all} ({share}) ran into the timeout of {given}"),
+            format!("{}, which is {of_limit} of the limit", slowest(&member.successes(), p99)),
         ],
         advice: format!(
-            "raise the timeout from {} to {}, half as much again as the slowest good calls take; if that is \
-             longer than anybody can wait, the target must become quicker",
-            show_duration(limit),
-            show_duration(wanted)
+            "raise the timeout from {given} to {longer}, half as much again as the slowest good calls take; if \
+             that is longer than anybody can wait, the target must become quicker"
         ),
-        change: Some(Proposed::new(
-            set_limit(member, wanted),
-            Measure::FailedCalls,
-            // What was given up is taken to come within what is proposed.
-            World::Well(Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 }),
-        )),
+        change: Some(Proposed::new(set_limit(member, wanted), Measure::FailedCalls, World::Well(latency))),
         line: line_of(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -183,25 +167,21 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         return None;
     }
     let wanted = rounded_up((p99 * 5).max(Duration::from_secs(1)));
+    let (given, shorter) = (show_duration(limit), show_duration(wanted));
+    let hung = counted(hangs, "attempt");
     Some(Sign {
-        title: format!("calls of `{}` that hang are waited for {}", member.queue, show_duration(limit)),
+        title: format!("calls of `{}` that hang are waited for {given}", member.queue),
         touched: hangs,
         evidence: vec![
             slowest(&successes, p99),
-            format!(
-                "{} hung until the timeout of {}, each in a slot that others could have used",
-                counted(hangs, "attempt"),
-                show_duration(limit)
-            ),
+            format!("{hung} hung until the timeout of {given}, each in a slot that others could have used"),
         ],
         advice: format!(
-            "lower the timeout from {} to {}: five times what the slowest good calls take",
-            show_duration(limit),
-            show_duration(wanted)
+            "lower the timeout from {given} to {shorter}: five times what the slowest good calls take"
         ),
         change: Some(Proposed::new(set_limit(member, wanted), Measure::Latency, World::AsSeen)),
         line: line_of(member),
-        harm: None,
+        ..Sign::default()
     })
 }
 
@@ -214,6 +194,6 @@ fn slowest(successes: &Times, p99: Duration) -> String {
     format!("of {arrived} that arrived, 99 in 100 took up to {took}")
 }
 
-fn millis(span: Duration) -> u64 {
+pub(super) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

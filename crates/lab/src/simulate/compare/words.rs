@@ -46,7 +46,7 @@ pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -
                 metric: compared.metric,
                 of: key.of.clone(),
                 text,
-                better_in: side.of(compared.better_in),
+                better_in: compared.better_in[side as usize],
             });
         }
     }

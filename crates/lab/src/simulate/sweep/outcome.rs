@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::Sweep;
-use crate::scenario::expectation::{Metric, Value};
+use crate::scenario::expectation::{Better, Metric, Value};
 use crate::simulate::compare::{self, Comparison, Side, listed};
-use crate::simulate::figures::{Better, Key, Measured, better, differ};
-use crate::simulate::runs::{Ranges, Runs};
+use crate::simulate::figures::{Key, Measured};
+use crate::simulate::runs::Ranges;
 use redrive_core::text;
 
 /// What a sweep came to.
@@ -64,23 +64,17 @@ pub struct Column {
 /// Puts runs together: for each row of the [grid](super::grid), one run for each seed.
 #[must_use]
 pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<Measured>]) -> Swept {
-    let keys = runs[0][0].figures.iter().map(|(key, _)| key);
+    let keys = runs[0][0].figures.keys();
     let mut columns: Vec<Column> = keys.filter_map(|key| column(key, runs)).collect();
     // What arrives is what does not die and does not wait.
     if columns.iter().any(|column| matches!(column.key.metric, Metric::DeadLetters | Metric::Waiting)) {
         columns.retain(|column| column.key.metric != Metric::Delivered);
     }
-    let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| {
-        let mut all = Runs::default();
-        for run in runs {
-            all.add_measured(run);
-        }
-        Row {
-            values: values.clone(),
-            beaten_by: (0..grid.len()).find(|other| is_beaten(&columns, place, *other)),
-            as_expected: runs.iter().all(Measured::is_as_expected),
-            ranges: all.ranges().expect("there is one run at least"),
-        }
+    let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| Row {
+        values: values.clone(),
+        beaten_by: (0..grid.len()).find(|other| is_beaten(&columns, place, *other)),
+        as_expected: runs.iter().all(Measured::is_as_expected),
+        ranges: Ranges::of(runs),
     });
     let rows: Vec<Row> = rows.collect();
     let words = words(sweeps, &rows, &columns, runs);
@@ -125,8 +119,8 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
         values.get(values.len().saturating_sub(1) / 2).copied()
     };
     let middles: Vec<Value> = runs.iter().map(middle).collect::<Option<_>>()?;
-    let metric = key.metric;
-    let differs = middles.iter().any(|one| middles.iter().any(|other| differ(metric, *one, *other)));
+    let (metric, apart) = (key.metric, key.metric.info().apart);
+    let differs = middles.iter().any(|one| middles.iter().any(|other| apart.is_between(*one, *other)));
     if !differs {
         return None;
     }
@@ -134,7 +128,7 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
     // Who gives up early is quick with the rest, and no example for that.
     let may_be_best = |own: usize| {
         delivered.iter().all(|others| compare::may_be_better(metric, delivered[own], *others))
-            && better(metric) != Better::Neither
+            && metric.info().better != Better::Neither
     };
     let is_beaten = |own: usize| {
         let others = (0..middles.len()).filter(|other| may_be_best(*other));

@@ -19,13 +19,13 @@ use redrive_core::text::show_duration;
 
 /// A change that may help.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
+pub(in crate::simulate) struct Candidate {
     /// The part of the rule book that changes.
-    pub change: Patch,
+    pub(in crate::simulate) change: Patch,
     /// What should become less.
-    pub measure: Measure,
+    pub(in crate::simulate) measure: Measure,
     /// Of which dependency, if not of all.
-    pub of: Option<String>,
+    pub(in crate::simulate) of: Option<String>,
     /// What is set: `breaker: externalBreaker`.
     setting: String,
     /// Where: on dependencies, in policies, for services.
@@ -44,11 +44,9 @@ pub(super) struct Callers<'a> {
 
 impl<'a> Callers<'a> {
     pub(super) fn of(book: &'a RuleBook) -> Self {
-        let sections = book.sections();
         let mut rules: BTreeMap<DependencyName, Vec<Rule>> = BTreeMap::new();
         let mut kinds = BTreeMap::new();
-        for (service, channel, row) in sections.rows() {
-            let resolved = sections.resolve(service, channel, row);
+        for resolved in book.sections().resolved() {
             kinds.entry(resolved.rule.dependency.clone()).or_insert(resolved.kind);
             rules.entry(resolved.rule.dependency.clone()).or_default().push(resolved.rule);
         }
@@ -93,7 +91,7 @@ impl Place {
 
 /// What a change is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub(in crate::simulate) enum Measure {
     /// A figure of the report.
     Figure(Metric),
     /// The most calls in a second once a trouble is over.
@@ -102,8 +100,7 @@ pub enum Measure {
 
 impl Measure {
     /// What it is called.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(in crate::simulate) fn as_str(self) -> &'static str {
         match self {
             Self::Figure(metric) => metric.as_str(),
             Self::AfterRecovery => "calls in a second after recovery",
@@ -136,47 +133,28 @@ fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
 
 /// By how much a change helped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gain {
+pub(in crate::simulate) struct Gain {
     /// What it was.
-    pub before: Value,
+    pub(in crate::simulate) before: Value,
     /// What it is with the change.
-    pub after: Value,
+    pub(in crate::simulate) after: Value,
     /// What it costs.
-    pub price: Price,
+    pub(in crate::simulate) price: Price,
 }
 
 /// Less than a tenth is not worth a change.
 const WORTH_IT: f64 = 0.9;
 
 impl Candidate {
-    /// One key of one thing of the book.
-    fn new(callers: &Callers<'_>, place: Place, name: &str, setting: &str, against: Against<'_>) -> Self {
-        let kind = || callers.kinds.get(name).copied();
-        let beside = beside_change_of(callers.book, place.section(), name, kind);
-        let at = keys(&[place.section(), name]);
-        let patch = beside.map(|(key, value)| Patch::new().set(&at, key, value)).unwrap_or_default();
-        let (key, value) = setting.split_once(": ").expect("a setting is a key and its value");
-        Self {
-            change: patch.set(&at, key, value),
-            measure: against.measure,
-            of: against.of.map(str::to_owned),
-            setting: setting.to_owned(),
-            place,
-            names: vec![name.to_owned()],
-        }
-    }
-
     /// The change in a few words.
-    #[must_use]
-    pub fn words(&self) -> String {
+    pub(in crate::simulate) fn words(&self) -> String {
         let names = names(self.names.iter().map(String::as_str));
         format!("`{}` {} {names}", self.setting, self.place.preposition())
     }
 
     /// What it gained, if it did: clearly less of what it is against, no more dead letters or waiting, and not clearly
     /// fewer that arrive.
-    #[must_use]
-    pub fn gain(&self, before: &Report, after: &Report) -> Option<Gain> {
+    pub(in crate::simulate) fn gain(&self, before: &Report, after: &Report) -> Option<Gain> {
         let step_ms = before.step_ms.max(after.step_ms);
         let value = |report: &Report| self.measure.value(report, self.of.as_deref(), step_ms);
         let gain = Gain { before: value(before), after: value(after), price: Price::between(before, after) };
@@ -189,11 +167,101 @@ impl Candidate {
     }
 }
 
-/// What should become less, and of which dependency.
+/// What is to be less, and of which dependency; of all if none.
 #[derive(Clone, Copy)]
 struct Against<'a> {
+    callers: &'a Callers<'a>,
     measure: Measure,
     of: Option<&'a str>,
+}
+
+impl<'a> Against<'a> {
+    const fn of(callers: &'a Callers<'a>, dependency: &'a str, measure: Measure) -> Self {
+        Self { callers, measure, of: Some(dependency) }
+    }
+
+    /// A setting such as `breaker: externalBreaker` in that place.
+    fn by(self, place: Place, name: &str, setting: &str) -> Candidate {
+        let kind = || self.callers.kinds.get(name).copied();
+        let beside = beside_change_of(self.callers.book, place.section(), name, kind);
+        let at = keys(&[place.section(), name]);
+        let patch = beside.map(|(key, value)| Patch::new().set(&at, key, value)).unwrap_or_default();
+        let (key, value) = setting.split_once(": ").expect("a setting is a key and its value");
+        Candidate {
+            change: patch.set(&at, key, value),
+            measure: self.measure,
+            of: self.of.map(str::to_owned),
+            setting: setting.to_owned(),
+            place,
+            names: vec![name.to_owned()],
+        }
+    }
+
+    fn dependency(self) -> &'a str {
+        self.of.unwrap_or_default()
+    }
+
+    fn by_dependency(self, setting: &str) -> Candidate {
+        self.by(Place::Dependency, self.dependency(), setting)
+    }
+
+    fn rules(self) -> &'a [Rule] {
+        self.callers.rules_of(self.dependency())
+    }
+
+    fn breaker(self) -> Option<Candidate> {
+        let has_none = self.rules().iter().any(|rule| rule.breaker.is_none());
+        has_none.then(|| self.by_dependency("breaker: externalBreaker"))
+    }
+
+    fn budget(self) -> Option<Candidate> {
+        let name = DependencyName::new(self.dependency()).ok()?;
+        let has_none = self.callers.book.retry_budget(&name).is_none() && !self.rules().is_empty();
+        has_none.then(|| self.by_dependency("retry_budget: 10%"))
+    }
+
+    /// Every policy that retries calls of the dependency and whose jitter is such. The one for those who ask to wait,
+    /// which every rule has, counts where nothing else retries.
+    fn jitter(self, could_be_more: fn(Jitter) -> bool) -> Vec<Candidate> {
+        let mut jitters: BTreeMap<PolicyName, Jitter> = BTreeMap::new();
+        for rule in self.rules() {
+            let policies = rule.reactions.policies().iter();
+            let retrying = policies.filter(|policy| policy.backoff.retries() > 0);
+            jitters.extend(retrying.map(|policy| (policy.name.clone(), policy.backoff.jitter())));
+        }
+        if jitters.len() > 1 {
+            jitters.retain(|name, _| name.as_str() != catalog::RATE_LIMITED_POLICY);
+        }
+        jitters.retain(|_, jitter| could_be_more(*jitter));
+        merged(jitters.keys().map(|name| self.by(Place::Policy, name.as_str(), "jitter: full")))
+    }
+
+    /// No more calls in flight than it can work on.
+    fn in_flight(self, dependency: &DependencyReport) -> Option<Candidate> {
+        let capacity = dependency.capacity_per_second.filter(|_| !self.rules().is_empty())?;
+        let busy = capacity * dependency.call_latency.p50_ms.max(1) as f64 / 1_000.0;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of calls")]
+        let count = (busy.ceil() as u32).clamp(1, 10_000);
+        Some(self.by_dependency(&format!("in_flight: {count}")))
+    }
+
+    /// A longer ramp, where a breaker holds back what then comes at once.
+    fn ramp(self) -> Option<Candidate> {
+        let name = DependencyName::new(self.dependency()).ok()?;
+        let is_held = self.rules().iter().any(|rule| rule.breaker.is_some());
+        let longer = match self.callers.book.ramp(&name) {
+            Duration::ZERO => limits::RAMP_DEFAULT,
+            known => known.saturating_mul(RAMP_TIMES).min(limits::DURATION_MAX),
+        };
+        is_held.then(|| self.by_dependency(&format!("ramp: {}", show_duration(longer))))
+    }
+
+    /// So many times as long as all but one of a hundred calls take.
+    fn timeout(self, dependency: &DependencyReport, times: u64) -> Candidate {
+        let seconds = (times * dependency.call_latency.p99_ms).div_ceil(1_000).max(1);
+        let setting = format!("timeout: {}", show_duration(Duration::from_secs(seconds)));
+        self.by(Place::Dependency, &dependency.name, &setting)
+    }
 }
 
 /// The same setting in many places is one change, which is judged by all of them together.
@@ -217,79 +285,13 @@ pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
     groups.into_iter().map(|(whole, _)| whole).collect()
 }
 
-fn breaker(callers: &Callers<'_>, dependency: &str, measure: Measure) -> Option<Candidate> {
-    let has_none = callers.rules_of(dependency).iter().any(|rule| rule.breaker.is_none());
-    let against = Against { measure, of: Some(dependency) };
-    has_none
-        .then(|| Candidate::new(callers, Place::Dependency, dependency, "breaker: externalBreaker", against))
-}
-
-/// Few of the calls may be retries, if that is not limited yet.
-fn budget(callers: &Callers<'_>, dependency: &str, measure: Measure) -> Option<Candidate> {
-    let name = DependencyName::new(dependency).ok()?;
-    let has_none = callers.book.retry_budget(&name).is_none() && callers.call(dependency);
-    let against = Against { measure, of: Some(dependency) };
-    has_none.then(|| Candidate::new(callers, Place::Dependency, dependency, "retry_budget: 10%", against))
-}
-
-/// Every policy that retries calls of the dependency and whose jitter is such. The one for those who ask to wait, which
-/// every rule has, counts where nothing else retries.
-fn jitter(
-    callers: &Callers<'_>,
-    dependency: &str,
-    measure: Measure,
-    could_be_more: fn(Jitter) -> bool,
-) -> Vec<Candidate> {
-    let mut jitters: BTreeMap<PolicyName, Jitter> = BTreeMap::new();
-    for rule in callers.rules_of(dependency) {
-        let policies = rule.reactions.policies().iter();
-        let retrying = policies.filter(|policy| policy.backoff.retries() > 0);
-        jitters.extend(retrying.map(|policy| (policy.name.clone(), policy.backoff.jitter())));
-    }
-    if jitters.len() > 1 {
-        jitters.retain(|name, _| name.as_str() != catalog::RATE_LIMITED_POLICY);
-    }
-    let against = Against { measure, of: Some(dependency) };
-    let candidate =
-        |name: &PolicyName| Candidate::new(callers, Place::Policy, name.as_str(), "jitter: full", against);
-    merged(jitters.iter().filter(|(_, jitter)| could_be_more(**jitter)).map(|(name, _)| candidate(name)))
-}
-
-/// No more calls in flight than it can work on.
-fn in_flight(callers: &Callers<'_>, dependency: &DependencyReport, measure: Measure) -> Option<Candidate> {
-    let capacity = dependency.capacity_per_second.filter(|_| callers.call(&dependency.name))?;
-    let busy = capacity * dependency.call_latency.p50_ms.max(1) as f64 / 1_000.0;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of calls")]
-    let count = (busy.ceil() as u32).clamp(1, 10_000);
-    let against = Against { measure, of: Some(&dependency.name) };
-    let setting = format!("in_flight: {count}");
-    Some(Candidate::new(callers, Place::Dependency, &dependency.name, &setting, against))
-}
-
 /// So many times as long as it is, if that is a time at all.
 const RAMP_TIMES: u32 = 6;
 
-/// What a breaker has held back comes back more slowly.
-fn ramp(callers: &Callers<'_>, dependency: &str, measure: Measure) -> Option<Candidate> {
-    let name = DependencyName::new(dependency).ok()?;
-    let is_held = callers.rules_of(dependency).iter().any(|rule| rule.breaker.is_some());
-    let longer = match callers.book.ramp(&name) {
-        Duration::ZERO => limits::RAMP_DEFAULT,
-        known => known.saturating_mul(RAMP_TIMES).min(limits::DURATION_MAX),
-    };
-    let against = Against { measure, of: Some(dependency) };
-    let setting = format!("ramp: {}", show_duration(longer));
-    is_held.then(|| Candidate::new(callers, Place::Dependency, dependency, &setting, against))
-}
-
-const DEAD_LETTERS: Measure = Measure::Figure(Metric::DeadLetters);
-const DRAIN: Measure = Measure::Figure(Metric::Drain);
-
 /// Against a dependency that does not get well again.
 pub(super) fn against_storms(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let name = &dependency.name;
-    let holding = breaker(callers, name, DRAIN).into_iter().chain(budget(callers, name, DRAIN));
-    holding.chain(in_flight(callers, dependency, DRAIN)).collect()
+    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::Drain));
+    [against.breaker(), against.budget(), against.in_flight(dependency)].into_iter().flatten().collect()
 }
 
 /// The time over which a rate that goes well is looked for.
@@ -316,31 +318,29 @@ pub(super) fn against_backlogs(
     let rate = (per_second > 0 && !is_full).then(|| format!("rate: {per_second}/s"));
     let more = throttle.in_flight.get().saturating_mul(IN_FLIGHT_TIMES).min(100_000);
     let in_flight = is_full.then(|| format!("in_flight: {more}"));
-    let against = Against { measure: Measure::Figure(Metric::QueueDepth), of: Some(&dependency.name) };
-    let candidate =
-        |setting: String| Candidate::new(callers, Place::Dependency, &dependency.name, &setting, against);
-    rate.into_iter().chain(in_flight).map(candidate).collect()
+    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::QueueDepth));
+    rate.into_iter().chain(in_flight).map(|setting| against.by_dependency(&setting)).collect()
 }
 
 /// Against more calls after a trouble than before it.
 pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let (name, measure) = (&dependency.name, Measure::AfterRecovery);
-    let parted = jitter(callers, name, measure, |it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
-    let holding = breaker(callers, name, measure).into_iter().chain(budget(callers, name, measure));
-    let gently = ramp(callers, name, measure).into_iter().chain(in_flight(callers, dependency, measure));
-    parted.into_iter().chain(holding).chain(gently).collect()
+    let against = Against::of(callers, &dependency.name, Measure::AfterRecovery);
+    let mut all = against.jitter(|it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
+    let others = [against.breaker(), against.budget(), against.ramp(), against.in_flight(dependency)];
+    all.extend(others.into_iter().flatten());
+    all
 }
 
 /// Against retries that come all at once.
 pub(super) fn against_waves(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let measure = Measure::Figure(Metric::CallRate);
-    jitter(callers, &dependency.name, measure, |jitter| jitter == Jitter::None)
+    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::CallRate));
+    against.jitter(|jitter| jitter == Jitter::None)
 }
 
 /// Against calls that fail in vain.
 pub(super) fn against_calls(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let (name, measure) = (&dependency.name, Measure::Figure(Metric::Amplification));
-    breaker(callers, name, measure).into_iter().chain(budget(callers, name, measure)).collect()
+    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::Amplification));
+    against.breaker().into_iter().chain(against.budget()).collect()
 }
 
 /// Against running out of retries: a policy of the catalog that lasts longer, a breaker that holds instead, or more
@@ -351,30 +351,16 @@ pub(super) fn against_deaths(callers: &Callers<'_>, report: &Report, cause: &Cau
         return Vec::new();
     }
     let service = cause.queue.split('/').next().unwrap_or_default();
-    let against = Against { measure: DEAD_LETTERS, of: Some(&cause.dependency) };
-    let longer = Candidate::new(callers, Place::Service, service, "retry: critical", against);
-    let holding = breaker(callers, &cause.dependency, DEAD_LETTERS);
+    let against = Against::of(callers, &cause.dependency, Measure::Figure(Metric::DeadLetters));
     let slow = report.dependencies.iter().find(|it| it.name == cause.dependency);
     let slow = slow.filter(|_| cause.failure_code.ends_with("TIMEOUT"));
-    let patient = slow.map(|slow| timeout(callers, slow, 4, against));
-    std::iter::once(longer).chain(holding).chain(patient).collect()
-}
-
-/// So many times as long as all but one of a hundred calls take.
-fn timeout(
-    callers: &Callers<'_>,
-    dependency: &DependencyReport,
-    times: u64,
-    against: Against<'_>,
-) -> Candidate {
-    let seconds = (times * dependency.call_latency.p99_ms).div_ceil(1_000).max(1);
-    let setting = format!("timeout: {}", show_duration(Duration::from_secs(seconds)));
-    Candidate::new(callers, Place::Dependency, &dependency.name, &setting, against)
+    let others = [against.breaker(), slow.map(|slow| against.timeout(slow, 4))];
+    let longer = against.by(Place::Service, service, "retry: critical");
+    std::iter::once(longer).chain(others.into_iter().flatten()).collect()
 }
 
 /// Against answers that come too late.
-pub(super) fn against_duplicates(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against { measure: Measure::Figure(Metric::Duplicates), of: None };
-    let called = Some(dependency).filter(|dependency| callers.call(&dependency.name));
-    called.map(|dependency| timeout(callers, dependency, 2, against)).into_iter().collect()
+pub(super) fn against_duplicates(callers: &Callers<'_>, dependency: &DependencyReport) -> Option<Candidate> {
+    let against = Against { callers, measure: Measure::Figure(Metric::Duplicates), of: None };
+    callers.call(&dependency.name).then(|| against.timeout(dependency, 2))
 }

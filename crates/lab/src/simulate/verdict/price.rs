@@ -13,7 +13,7 @@ const WORSE_FROM: f64 = 1.1;
 /// Figures that get clearly worse, each with what it was and what it is. What still waits and what is dead are not
 /// among them: a change with more of those helps nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Price {
+pub(in crate::simulate) struct Price {
     calls: Option<(Value, Value)>,
     duplicates: Option<(Value, Value)>,
     latency: Option<(Value, Value)>,

@@ -73,7 +73,7 @@ fn what_helps_against_a_backlog_that_grows_is_told() {
     let (report, book) = play(&book_text, &scenario);
     let plan = Plan { scenario: &scenario, book, seed: 1 };
     let advised = crate::simulate::advice::advised(&plan, &report, &book_text, &mut |_| Go::On);
-    let growing = advised.iter().find(|it| it.finding.code == "growing-backlog").expect("it grows");
+    let growing = advised.iter().find(|it| it.code == "growing-backlog").expect("it grows");
     assert_eq!(growing.advice.len(), 1, "{growing:#?}");
     assert_eq!(growing.advice[0].words, "`in_flight: 4` on `api`");
 }

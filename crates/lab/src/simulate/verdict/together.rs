@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::candidates::{Candidate, merged};
-use super::{Finding, Weight};
+use super::{Finding, Weight, finding};
 use crate::simulate::report::DependencyReport;
 use redrive_core::text::show_count;
 
@@ -67,12 +67,8 @@ impl<'a> Group<'a> {
         worst_of_each.sort_by(|one, other| other.size.total_cmp(&one.size));
         let worst = &worst_of_each[0];
         let names = names(worst_of_each.iter().map(|said| said.of.name.as_str()));
-        Finding {
-            code: worst.code,
-            weight: worst.weight,
-            text: format!("{names}: {at_worst}{}", worst.text),
-            candidates: merged(worst_of_each.iter().flat_map(against)),
-        }
+        let text = format!("{names}: {at_worst}{}", worst.text);
+        finding(worst.code, worst.weight, text, merged(worst_of_each.iter().flat_map(against)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use redrive_lab::simulate::figures::Measured;
-use redrive_lab::simulate::runs::{Ranges, Runs};
+use redrive_lab::simulate::runs::Ranges;
 use redrive_lab::simulate::{self, Go, Plan, Report};
 
 use super::document::Played;
@@ -16,22 +16,13 @@ use crate::cli::SimulateArgs;
 use crate::show;
 
 pub(super) fn run(plan: &Plan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
-    let ranges = ranges(plan, args.runs);
+    let ranges = Ranges::of(&each(args.runs, |number| Measured::of(&play(plan, number))));
     let about = plan.scenario.about.as_deref();
     put_out(args, &Played::new("ranges", plan.scenario, args, &ranges), || {
         show::simulate::ranges(about, &ranges)
     })?;
     let met = ranges.expectations.iter().map(|often| often.met == ranges.runs);
     Ok(Expectations::of(met).code(args))
-}
-
-fn ranges(plan: &Plan<'_>, runs: u32) -> Ranges {
-    let measured = each(runs, |number| Measured::of(&play(plan, number)));
-    let mut all = Runs::default();
-    for run in &measured {
-        all.add_measured(run);
-    }
-    all.ranges().expect("there is one run at least")
 }
 
 /// The run of that number, from 0: its seed is so many after the plan's.

@@ -9,7 +9,7 @@ use redrive_lab::simulate::compare::{Advantage, Beside, Compared, Comparison, Si
 use redrive_lab::simulate::figures::Spread;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Columns, GAP_COLUMNS, LABEL_COLUMNS, label, show};
+use super::{Columns, GAP_COLUMNS, LABEL_COLUMNS, label, show, sign};
 use crate::show::table::{Cell, Side as Edge, Table};
 use crate::show::{counted, hanging, style, terminal_columns};
 
@@ -82,7 +82,7 @@ fn lines(table: Table) -> String {
 }
 
 fn cell(side: Side, figure: &Compared, runs: usize) -> Cell {
-    let value = side.of([&figure.a, &figure.b]).as_ref();
+    let value = [&figure.a, &figure.b][side as usize].as_ref();
     let text = value.map_or_else(|| "–".to_owned(), |value| spread(value, runs));
     if figure.better == Some(side) { Cell::bold(text) } else { Cell::plain(text) }
 }
@@ -95,8 +95,12 @@ fn spread(value: &Spread, runs: usize) -> String {
 
 fn better(figure: &Compared, names: [&str; 2], runs: usize) -> String {
     let Some(side) = figure.better else { return String::new() };
-    let name = side.of(names);
-    if runs == 1 { name.to_owned() } else { format!("{name} in {} of {runs}", side.of(figure.better_in)) }
+    let name = names[side as usize];
+    if runs == 1 {
+        name.to_owned()
+    } else {
+        format!("{name} in {} of {runs}", figure.better_in[side as usize])
+    }
 }
 
 fn causes(names: [&str; 2], comparison: &Comparison) -> String {
@@ -134,9 +138,9 @@ fn sparks(names: [&str; 2], runs: usize, over_time: &[Beside]) -> String {
             let most = columns.most(series);
             for side in Side::BOTH {
                 let title = if side == Side::A { what } else { "" };
-                let name = side.of(names);
+                let name = names[side as usize];
                 let blanks = " ".repeat(width - name.width());
-                let spark = columns.spark_up_to(side.of([&series[0], &series[1]]), most);
+                let spark = columns.spark_up_to(&series[side as usize], most);
                 let _ = writeln!(out, "  {}  {}{blanks}  {spark}", label(title), style::dim(name));
             }
         }
@@ -156,7 +160,7 @@ fn words(names: [&str; 2], comparison: &Comparison) -> String {
         if own.is_empty() {
             continue;
         }
-        let _ = writeln!(out, "{}", style::bold(format!("{}:", side.of(names))));
+        let _ = writeln!(out, "{}", style::bold(format!("{}:", names[side as usize])));
         for same in own.chunk_by(|one, other| one.metric == other.metric) {
             for advantage in same.iter().take(ALIKE_MAX) {
                 let text = format!("{}{}", advantage.text, often(advantage, comparison.runs));
@@ -169,12 +173,9 @@ fn words(names: [&str; 2], comparison: &Comparison) -> String {
         }
     }
     let undecided = comparison.undecided();
-    if !undecided.same.is_empty() {
-        let text = format!("{} {}", style::dim("no difference in:"), undecided.same.join(", "));
-        out.push_str(&hanging("", &text, terminal_columns()));
-    }
-    if !undecided.by_chance.is_empty() {
-        let text = format!("{} {}", style::dim("chance decides:"), undecided.by_chance.join(", "));
+    let told = [("no difference in:", &undecided.same), ("chance decides:", &undecided.by_chance)];
+    for (lead, figures) in told.into_iter().filter(|(_, figures)| !figures.is_empty()) {
+        let text = format!("{} {}", style::dim(lead), figures.join(", "));
         out.push_str(&hanging("", &text, terminal_columns()));
     }
     out.push('\n');
@@ -195,22 +196,16 @@ fn expectations(names: [&str; 2], comparison: &Comparison) -> String {
     for expected in &comparison.expectations {
         let lead = if out.is_empty() { "\n" } else { "" };
         let met = [expected.a, expected.b];
-        let is_met = met == [runs, runs];
-        let sign = if is_met { style::good("✓") } else { style::error("✗") };
         let each = Side::BOTH.map(|side| {
-            let sign = if side.of(met) == runs { style::good("✓") } else { style::error("✗") };
+            let sign = sign(met[side as usize], runs);
             let value = match runs {
-                1 => side.of(expected.shown.each_ref()).clone(),
-                runs => format!("in {} of {runs} runs", side.of(met)),
+                1 => expected.shown[side as usize].clone(),
+                runs => format!("in {} of {runs} runs", met[side as usize]),
             };
-            format!("{sign} {} {value}", side.of(names))
+            format!("{sign} {} {value}", names[side as usize])
         });
-        let _ = writeln!(
-            out,
-            "{lead}{sign} expected {}: {}",
-            style::bold(&expected.expectation),
-            each.join(", ")
-        );
+        let (sign, expected) = (sign(expected.a.min(expected.b), runs), style::bold(&expected.expectation));
+        let _ = writeln!(out, "{lead}{sign} expected {expected}: {}", each.join(", "));
     }
     out
 }
