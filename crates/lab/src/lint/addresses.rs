@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use super::Example::Book;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{JwtKeys, Network, Sections};
 use redrive_core::book::problem::Severity;
@@ -16,14 +17,10 @@ const PLAIN_KEYS: Lint = Lint {
     explanation: "The keys of `access.jwt` are fetched over plain HTTP from another machine. Whoever sits in \
                   between can put keys of their own in their place, sign tokens with them, and be believed to \
                   be anybody, an administrator too. Use `https`.",
-    bad: "version: 1
-access:
-  jwt: { jwks: \"http://issuer.example.com/keys\", issuer: a, audience: redrive }
-",
-    mended: "version: 1
-access:
-  jwt: { jwks: \"https://issuer.example.com/keys\", issuer: a, audience: redrive }
-",
+    bad: Book(&[
+        r#"access: { jwt: { jwks: "http://issuer.example.com/keys", issuer: a, audience: redrive } }"#,
+    ]),
+    fix: &[("http://", "https://")],
     run: Run::Book(plain_http_keys),
 };
 
@@ -48,18 +45,10 @@ const PRIVATE_NAME: Lint = Lint {
                   and the deliveries become dead letters, unless the target says `network: private`. This \
                   name can lead nowhere else. Say so beside `http:`, or write the address itself, such as \
                   127.0.0.1, which is trusted as it stands.",
-    bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://localhost:9000/events\" }
-    events: [todo.task.created]
-",
-    mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://localhost:9000/events\", network: private }
-    events: [todo.task.created]
-",
+    bad: Book(&[
+        r#"services: { mail: { target: { http: "http://localhost:9000/events" }, events: [todo.task.created] } }"#,
+    ]),
+    fix: &[(r#"/events""#, r#"/events", network: private"#)],
     run: Run::Book(private_name_without_leave),
 };
 

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Findings, Lint, Run};
+use super::Example::Book;
+use super::{Findings, Lint, ON_CALL, Run};
 use redrive_core::book::expression::{Condition, Hours, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, Receiver, Sections};
 use redrive_core::book::problem::Severity;
@@ -19,16 +20,11 @@ pub(super) const LINTS: &[Lint] = &[
                       under `to`. Its author most likely believes that somebody will come. Name who is to \
                       be told, or leave the alert out; where an Alertmanager decides who is told, name it \
                       as the receiver.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&["alerts: [{ when: dead_letters > 100, severity: high }]"]),
+        fix: &[(
+            "severity: high }]",
+            "severity: high, to: [on-call] }]\nreceivers: { on-call: { webhook: \"https://pager.example.test/hook\" } }",
+        )],
         run: Run::Book(alert_without_receiver),
     },
     Lint {
@@ -39,19 +35,15 @@ receivers:
                       minutes, at any time. Every receiver of this one has `hours`, and outside of them \
                       all of them keep it back: on a Saturday nobody is told. Add a receiver without \
                       hours, such as a pager, or lower the severity if it can wait until Monday.",
-        bad: "version: 1
-alerts:
-  - { when: breaker_open for 10m, severity: critical, to: [office] }
-receivers:
-  office: { slack: \"https://chat.example.test/office\", hours: Mon-Fri 09:00-17:00 Europe/Berlin }
-",
-        mended: "version: 1
-alerts:
-  - { when: breaker_open for 10m, severity: critical, to: [office, on-call] }
-receivers:
-  office: { slack: \"https://chat.example.test/office\", hours: Mon-Fri 09:00-17:00 Europe/Berlin }
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&[
+            "alerts: [{ when: breaker_open for 10m, severity: critical, to: [office] }]",
+            "receivers:",
+            r#"  office: { slack: "https://chat.example.test/office", hours: Mon-Fri 09:00-17:00 Europe/Berlin }"#,
+        ]),
+        fix: &[
+            ("[office]", "[office, on-call]"),
+            ("receivers:", "receivers:\n  on-call: { webhook: \"https://pager.example.test/hook\" }"),
+        ],
         run: Run::Book(alert_only_business_hours),
     },
     Lint {
@@ -62,19 +54,15 @@ receivers:
                       is below all of them: it is raised, and none of those it names ever hears of it. Name \
                       a receiver that is told of such alerts too, lower the `severity` of one of them, or \
                       raise that of the alert if it is more urgent than it says.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: medium, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\", severity: high }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: medium, to: [on-call, office] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\", severity: high }
-  office: { slack: \"https://chat.example.test/office\" }
-",
+        bad: Book(&[
+            "alerts: [{ when: dead_letters > 100, severity: medium, to: [on-call] }]",
+            "receivers:",
+            r#"  on-call: { webhook: "https://pager.example.test/hook", severity: high }"#,
+        ]),
+        fix: &[
+            ("[on-call]", "[on-call, office]"),
+            ("receivers:", "receivers:\n  office: { slack: \"https://chat.example.test/office\" }"),
+        ],
         run: Run::Book(alert_filtered_out),
     },
     Lint {
@@ -85,18 +73,8 @@ receivers:
                       of the last day is meant. Over a short time a single failure is a large share, and \
                       the alert cries wolf; over a long one it comes too late. Write the time: \
                       `error_rate > 5% over 2m`.",
-        bad: "version: 1
-alerts:
-  - { when: error_rate > 5%, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: error_rate > 5% over 2m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&["alerts: [{ when: error_rate > 5%, severity: high, to: [on-call] }]", ON_CALL]),
+        fix: &[("> 5%", "> 5% over 2m")],
         run: Run::Book(alert_window_missing),
     },
     Lint {
@@ -106,20 +84,13 @@ receivers:
         explanation: "Two alerts look at the same figure, and the one with the higher limit is the less \
                       urgent. As things get worse the alerts should get louder; here they get quieter, \
                       so either the limits or the severities have changed places. Swap them.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call] }
-  - { when: dead_letters > 1000, severity: medium, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: medium, to: [on-call] }
-  - { when: dead_letters > 1000, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&[
+            "alerts:",
+            "  - { when: dead_letters > 100, severity: high, to: [on-call] }",
+            "  - { when: dead_letters > 1000, severity: medium, to: [on-call] }",
+            ON_CALL,
+        ]),
+        fix: &[("> 1000", "> 10")],
         run: Run::Book(alert_thresholds_inverted),
     },
     Lint {
@@ -129,21 +100,13 @@ receivers:
         explanation: "Two alerts of one list have the same condition, so one trouble wakes people twice, \
                       and whoever changes a limit later will change one of them and wonder about the \
                       other. Keep one alert and name all its receivers under `to`.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call] }
-  - { when: dead_letters > 100, severity: high, to: [office] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-  office: { slack: \"https://chat.example.test/office\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call, office] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-  office: { slack: \"https://chat.example.test/office\" }
-",
+        bad: Book(&[
+            "alerts:",
+            "  - { when: dead_letters > 100, severity: high, to: [on-call] }",
+            "  - { when: dead_letters > 100, severity: high, to: [office] }",
+            r#"receivers: { on-call: { webhook: "https://pager.example.test/hook" }, office: { slack: "https://chat.example.test/office" } }"#,
+        ]),
+        fix: &[("on-call] }\n  - { when: dead_letters > 100, severity: high, to: [", "on-call, ")],
         run: Run::Book(duplicate_alert),
     },
 ];

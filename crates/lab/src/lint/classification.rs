@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::Example::{Book, Service, With};
 use super::worst_case::longest_delay;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{At, Layer, ReactionName, Sections};
@@ -28,14 +29,8 @@ pub(super) const LINTS: &[Lint] = &[
                       Leave `permanent` and `invalid` to the dead letters. Where a status does heal by \
                       itself, as 404 does with an index that lags, say so in a row of `classify` with \
                       `because`.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { permanent: standard }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { transient: standard }, events: [a.b] }
-"#,
+        bad: Service("on_failure: { permanent: standard }"),
+        fix: &[("permanent:", "transient:")],
         run: Run::Book(retry_of_permanent),
     },
     Lint {
@@ -47,14 +42,8 @@ services:
                       letter, and many refused logins may lock the account as well. Use `fatal: pause`, which \
                       keeps deliveries in their place and burns nothing, or leave the default, a dead letter \
                       and an alert at once.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { fatal: standard }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { fatal: pause }, events: [a.b] }
-"#,
+        bad: Service("on_failure: { fatal: standard }"),
+        fix: &[("fatal: standard", "fatal: pause")],
         run: Run::Book(fatal_retried),
     },
     Lint {
@@ -67,16 +56,11 @@ services:
                       up what only had to wait, and taken for another failure the answer no longer holds \
                       back the rest of the calls. Leave `rate-limited` to `upstream`, or name a policy that \
                       waits for seconds.",
-        bad: r#"version: 1
-retry_policies:
-  hasty: { from: webhook, initial: 50ms, max: 500ms }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { rate-limited: hasty }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { rate-limited: upstream }, events: [a.b] }
-"#,
+        bad: With(
+            &["retry_policies: { hasty: { from: webhook, initial: 50ms, max: 500ms } }"],
+            "on_failure: { rate-limited: hasty }",
+        ),
+        fix: &[("initial: 50ms, max: 500ms", "initial: 5s, max: 60s")],
         run: Run::Book(rate_limit_ignored),
     },
     Lint {
@@ -88,22 +72,8 @@ services:
                       it does what it was asked to, and nothing is wrong with it. Let deliveries be held for \
                       longer than the window, or slow the calls down with `rate` so that the limit is not \
                       met. Without the fact `rate_limit_window` nobody can tell.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    hold_max: 10m
-    events: [a.b]
-    facts: { rate_limit_window: 1h }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    hold_max: 3h
-    events: [a.b]
-    facts: { rate_limit_window: 1h }
-"#,
+        bad: Service("hold_max: 10m, facts: { rate_limit_window: 1h }"),
+        fix: &[("hold_max: 10m", "hold_max: 3h")],
         run: Run::Rule(hold_shorter_than_rate_limit),
     },
     Lint {
@@ -113,18 +83,16 @@ services:
         explanation: "The first row that fits decides, and an earlier row fits whatever this one would: it is \
                       never used, though it reads as if it were. Usually the general row was written first. \
                       Put the more specific row above it, or remove it.",
-        bad: r#"version: 1
-defaults:
-  classify:
-    - { status: 500-599, as: transient, because: "all of them heal" }
-    - { status: 501, as: permanent, because: "this one does not" }
-"#,
-        mended: r#"version: 1
-defaults:
-  classify:
-    - { status: 501, as: permanent, because: "this one does not" }
-    - { status: 500-599, as: transient, because: "the others heal" }
-"#,
+        bad: Book(&[
+            "defaults:",
+            "  classify:",
+            r#"    - { status: 500-599, as: transient, because: "all of them heal" }"#,
+            r#"    - { status: 501, as: permanent, because: "this one does not" }"#,
+        ]),
+        fix: &[
+            ("    - { status: 500-599, as: transient, because: \"all of them heal\" }\n", ""),
+            (r#"not" }"#, "not\" }\n    - { status: 500-599, as: transient, because: \"the others heal\" }"),
+        ],
         run: Run::Book(classify_unreachable),
     },
     Lint {
@@ -134,14 +102,11 @@ defaults:
         explanation: "The row changes what a failure is taken for, and so whether it is retried, alerted or \
                       given up. In a year nobody will know whether it still applies, and nobody will dare to \
                       remove it. Add `because` with the reason: it is shown wherever the row decided.",
-        bad: r#"version: 1
-defaults:
-  classify: [{ message: "(?i)quota", as: rate-limited }]
-"#,
-        mended: r#"version: 1
-defaults:
-  classify: [{ message: "(?i)quota", as: rate-limited, because: "it answers 400 when the quota is used up" }]
-"#,
+        bad: Book(&[r#"defaults: { classify: [{ message: "(?i)quota", as: rate-limited }] }"#]),
+        fix: &[(
+            "as: rate-limited",
+            r#"as: rate-limited, because: "it answers 400 when the quota is used up""#,
+        )],
         run: Run::Book(classify_without_because),
     },
     Lint {
@@ -153,14 +118,13 @@ defaults:
                       status that means \"I have it already\", such as 409; it is not for server errors, for \
                       refused credentials, for a whole range, or for any answer whose text happens to match. \
                       Name the one status that is meant, or dead-letter the rest and purge it later.",
-        bad: r#"version: 1
-defaults:
-  classify: [{ status: 400-599, as: delivered, because: "it works most of the time" }]
-"#,
-        mended: r#"version: 1
-defaults:
-  classify: [{ status: 409, as: delivered, because: "it has the event already" }]
-"#,
+        bad: Book(&[
+            r#"defaults: { classify: [{ status: 400-599, as: delivered, because: "it works most of the time" }] }"#,
+        ]),
+        fix: &[
+            ("status: 400-599", "status: 409"),
+            (r#"because: "it works most of the time""#, r#"because: "it has the event already""#),
+        ],
         run: Run::Book(swallows_failures),
     },
 ];

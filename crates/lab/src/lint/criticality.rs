@@ -1,5 +1,6 @@
 //! Lints that hold retry policies against how much depends on a delivery and whether it may be lost.
 
+use super::Example::Book;
 use super::classification::usual_category;
 use super::worst_case::chosen_policies;
 use super::{Findings, Lint, Run};
@@ -22,24 +23,13 @@ pub(super) const LINTS: &[Lint] = &[
                       others keep a struggling target busy for longer than they are worth. Choose a policy \
                       for each criticality: `critical` or `patient` for what matters, `aggressive` or `none` \
                       for what does not.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events:
-      - { type: order.paid, criticality: critical }
-      - { type: page.seen, criticality: low }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events:
-      - { type: order.paid, criticality: critical, retry: critical }
-      - { type: page.seen, criticality: low }
-"#,
+        bad: Book(&[
+            "services:",
+            "  mail:",
+            r#"    target: { http: "http://127.0.0.1:9000" }"#,
+            "    events: [{ type: order.paid, criticality: critical }, { type: page.seen, criticality: low }]",
+        ]),
+        fix: &[("criticality: critical", "criticality: critical, retry: critical")],
         run: Run::Book(one_policy_for_all),
     },
     Lint {
@@ -50,16 +40,10 @@ services:
                       disturbance of the target is enough to make dead letters of them, which wait for a \
                       person. Let them be retried by a policy that outlasts a restart or a failover, such as \
                       `critical`, or let the service pause on failures.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: order.paid, criticality: critical, retry: none }] }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    events: [{ type: order.paid, criticality: critical, retry: critical }]
-"#,
+        bad: Book(&[
+            r#"services: { mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: order.paid, criticality: critical, retry: none }] } }"#,
+        ]),
+        fix: &[("retry: none", "retry: critical")],
         run: Run::Rule(critical_under_retried),
     },
     Lint {
@@ -70,14 +54,10 @@ services:
                       they fill the backlog and use the permits that others need, and when they are \
                       delivered at last they are of little use. A shorter policy, such as `standard` or \
                       `aggressive`, serves them and everybody else better.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: page.seen, criticality: low, retry: critical }] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: page.seen, criticality: low, retry: standard }] }
-"#,
+        bad: Book(&[
+            r#"services: { mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: page.seen, criticality: low, retry: critical }] } }"#,
+        ]),
+        fix: &[("retry: critical", "retry: standard")],
         run: Run::Rule(low_over_retried),
     },
 ];

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::Example::Book;
 use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, Run};
@@ -29,14 +30,11 @@ pub(super) const LINTS: &[Lint] = &[
                       claims, so each of them would be recorded as unrouted and nothing would happen. Mostly it is \
                       a slip of the pen at one end. Of a type with placeholders, only what stands before the first \
                       can be judged. Claim the type in a service, or correct it.",
-        bad: "version: 1\n\
-              sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: report.nightly } }\n\
-              services:\n  \
-                reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
-        mended: "version: 1\n\
-                 sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: reports.nightly } }\n\
-                 services:\n  \
-                   reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
+        bad: Book(&[
+            r#"sources: { nightly: { schedule: { cron: "0 3 * * *" }, type: report.nightly } }"#,
+            "services: { reports: { target: { exec: [./report] }, events: [reports.nightly] } }",
+        ]),
+        fix: &[("type: report.nightly", "type: reports.nightly")],
         run: Run::Book(unrouted_source),
     },
     Lint {
@@ -46,16 +44,12 @@ pub(super) const LINTS: &[Lint] = &[
         explanation: "The type of a source's events begins with a placeholder, so whoever holds the secret of that \
                       one webhook can make events of any type: those of another source too, which services \
                       believe to come from there. Begin the type with a fixed word, such as the source's name.",
-        bad: "version: 1\n\
-              sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"{data.type}\" } }\n\
-              secrets: { shop: { env: SHOP_SECRET } }\n\
-              services:\n  \
-                billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
-        mended: "version: 1\n\
-                 sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"shop.{data.type}\" } }\n\
-                 secrets: { shop: { env: SHOP_SECRET } }\n\
-                 services:\n  \
-                   billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
+        bad: Book(&[
+            r#"sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: "{data.type}" } }"#,
+            "secrets: { shop: { env: SHOP_SECRET } }",
+            "services: { billing: { target: { exec: [./bill] }, events: [shop.*] } }",
+        ]),
+        fix: &[(r#""{data.type}""#, r#""shop.{data.type}""#)],
         run: Run::Book(sender_chooses_type),
     },
     Lint {
@@ -66,8 +60,8 @@ pub(super) const LINTS: &[Lint] = &[
                       something else, or nothing at all, and so runs under another policy than its author \
                       believes. Refer to it where it was meant, or remove it. The dependencies of a book \
                       without services are what a program calls, by their names in its code.",
-        bad: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\n",
-        mended: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\ndefaults: { retry: mine }\n",
+        bad: Book(&["retry_policies: { mine: { from: standard, retries: 2 } }"]),
+        fix: &[("retry_policies:", "defaults: { retry: mine }\nretry_policies:")],
         run: Run::Book(unused_definition),
     },
     Lint {
@@ -78,14 +72,8 @@ pub(super) const LINTS: &[Lint] = &[
                       already, with other values and without extending it. Whoever knows the catalog \
                       reads the name and believes the catalog's numbers. Choose another name, or write \
                       `from:` with the same name, which says that it is the catalog's with changes.",
-        bad: "version: 1
-retry_policies:
-  standard: { initial: 10s, retries: 2 }
-",
-        mended: "version: 1
-retry_policies:
-  standard: { from: standard, initial: 10s, retries: 2 }
-",
+        bad: Book(&["retry_policies: { standard: { initial: 10s, retries: 2 } }"]),
+        fix: &[("initial:", "from: standard, initial:")],
         run: Run::Book(shadowed_catalog),
     },
     Lint {
@@ -96,18 +84,11 @@ retry_policies:
                       fetch if its provider is away. Kept for less than it is cached, it would be thrown \
                       away before it is ever fetched again, and an outage of the provider stops every \
                       call at once. Make `kept` the longer one; the defaults are 5m and 30m.",
-        bad: "version: 1
-secrets:
-  github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h }
-sources:
-  github: { webhook: { scheme: github, secret: github }, type: github.event }
-",
-        mended: "version: 1
-secrets:
-  github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h, kept: 4h }
-sources:
-  github: { webhook: { scheme: github, secret: github }, type: github.event }
-",
+        bad: Book(&[
+            "secrets: { github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h } }",
+            "sources: { github: { webhook: { scheme: github, secret: github }, type: github.event } }",
+        ]),
+        fix: &[("cached: 1h", "cached: 1h, kept: 4h")],
         run: Run::Book(secret_kept_shorter_than_cached),
     },
     Lint {
@@ -118,20 +99,15 @@ sources:
                       of targets stand in logs. A password in an address goes wherever the book goes. \
                       Leave it out and let the program read it from its environment, and change the \
                       password: whoever has read the book knows it.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"https://user:hunter2@hooks.example.test/events\" }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"https://hooks.example.test/events\", secret: mail }
-    events: [todo.task.created]
-secrets:
-  mail: { env: MAIL_SECRET }
-",
+        bad: Book(&[
+            "services:",
+            r#"  mail: { target: { http: "https://user:hunter2@hooks.example.test/events" }, events: [todo.task.created] }"#,
+        ]),
+        fix: &[
+            ("user:hunter2@", ""),
+            (r#"/events""#, r#"/events", secret: mail"#),
+            ("services:", "secrets: { mail: { env: MAIL_SECRET } }\nservices:"),
+        ],
         run: Run::Book(secret_in_book),
     },
     Lint {
@@ -142,18 +118,10 @@ secrets:
                       in between can read the events and change them, and a signature only shows the \
                       latter. Use `https`. Addresses of this machine, of private networks and of names \
                       without a dot are not meant.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://hooks.example.com/events\" }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"https://hooks.example.com/events\" }
-    events: [todo.task.created]
-",
+        bad: Book(&[
+            r#"services: { mail: { target: { http: "http://hooks.example.com/events" }, events: [todo.task.created] } }"#,
+        ]),
+        fix: &[("http://", "https://")],
         run: Run::Book(plain_http),
     },
 ];

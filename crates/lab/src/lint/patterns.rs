@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::Example::Book;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{
     At, ChannelEntry, DeadLetter, EventRow, Idempotency, Layer, ReactionName, Sections, ServiceEntry,
@@ -27,23 +28,13 @@ pub(super) const LINTS: &[Lint] = &[Lint {
                   not state it itself, so its events run under the value of the channel, the service or \
                   the defaults, while the book reads as if the wider row covered them. State the value \
                   here too, or move it from the wider row to the service.",
-    bad: "version: 1
-services:
-  notify:
-    target: { http: \"http://127.0.0.1:9000\" }
-    events:
-      - { type: \"todo.task.*\", timeout: 30s }
-      - { type: todo.task.created }
-",
-    mended: "version: 1
-services:
-  notify:
-    target: { http: \"http://127.0.0.1:9000\" }
-    timeout: 30s
-    events:
-      - { type: \"todo.task.*\" }
-      - { type: todo.task.created }
-",
+    bad: Book(&[
+        "services:",
+        "  notify:",
+        r#"    target: { http: "http://127.0.0.1:9000" }"#,
+        r#"    events: [{ type: "todo.task.*", timeout: 30s }, todo.task.created]"#,
+    ]),
+    fix: &[(r#""todo.task.*", timeout: 30s"#, r#""todo.task.*""#), ("events:", "timeout: 30s\n    events:")],
     run: Run::Book(hidden_pattern_value),
 }];
 

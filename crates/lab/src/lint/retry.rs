@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::Example::{Policy, Service, With};
 use super::sources::{BrokerFacts, broker_facts};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, policies};
 use super::{Findings, Lint, Run};
@@ -26,18 +27,11 @@ pub(super) const LINTS: &[Lint] = &[
                       target does little else but refuse them; in a session, all that stands behind it waits \
                       for ever too. Give the policy `retries` or a `window`, or the rule a `deadline`: what \
                       is given up is kept as a dead letter and can be replayed.",
-        bad: r#"version: 1
-retry_policies:
-  endless: { initial: 1s, max: 30s, retries: unlimited }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: endless, events: [a.b] }
-"#,
-        mended: r#"version: 1
-retry_policies:
-  endless: { initial: 1s, max: 30s, retries: unlimited, window: 8h }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: endless, events: [a.b] }
-"#,
+        bad: With(
+            &["retry_policies: { endless: { initial: 1s, max: 30s, retries: unlimited } }"],
+            "retry: endless",
+        ),
+        fix: &[("retries: unlimited", "retries: unlimited, window: 8h")],
         run: Run::Rule(unlimited_retries),
     },
     Lint {
@@ -50,22 +44,8 @@ services:
                       one, which sees the breaker, and let the others pass failures on. More than 10 attempts \
                       are a warning, more than 50 an error. Without the facts `callers` and `broker_attempts` \
                       nobody can tell.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events: [a.b]
-    facts: { callers: 3, broker_attempts: 2 }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events: [a.b]
-    facts: { callers: 1, broker_attempts: 1 }
-"#,
+        bad: Service("retry: standard, facts: { callers: 3, broker_attempts: 2 }"),
+        fix: &[("callers: 3, broker_attempts: 2", "callers: 1, broker_attempts: 1")],
         run: Run::Rule(retry_amplification),
     },
     Lint {
@@ -77,16 +57,8 @@ services:
                       it fail again just when it could recover; spread evenly, the same retries are through \
                       many times sooner. Write `jitter: equal`, which keeps at least half of each delay, or \
                       leave `jitter` out: that is its default. Policies of the catalog are not looked at here.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, max: 30s, retries: 5, jitter: none }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, max: 30s, retries: 5, jitter: equal }
-",
+        bad: Policy("initial: 1s, max: 30s, retries: 5, jitter: none"),
+        fix: &[("jitter: none", "jitter: equal")],
         run: Run::Book(no_jitter),
     },
     Lint {
@@ -98,16 +70,11 @@ retry_policies:
                       once is retried by all of them at once, after every delay again. Extend the policy and \
                       add jitter, such as `{ from: upstream, jitter: equal }`. Without the fact `instances` \
                       nobody can tell.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: upstream, events: [a.b], facts: { instances: 12 } }
-"#,
-        mended: r#"version: 1
-retry_policies:
-  spread: { from: upstream, jitter: spread 25% }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: spread, events: [a.b], facts: { instances: 12 } }
-"#,
+        bad: Service("retry: upstream, facts: { instances: 12 }"),
+        fix: &[
+            ("services:", "retry_policies: { spread: { from: upstream, jitter: spread 25% } }\nservices:"),
+            ("retry: upstream", "retry: spread"),
+        ],
         run: Run::Rule(lockstep_instances),
     },
     Lint {
@@ -119,16 +86,8 @@ services:
                       than four hours, long after the target is well again. It is a warning where a delay \
                       grows beyond an hour and worth knowing before that, since one more retry is quickly \
                       added. State `max`.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, retries: 15 }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, max: 5m, retries: 15 }
-",
+        bad: Policy("initial: 1s, retries: 15"),
+        fix: &[("initial: 1s", "initial: 1s, max: 5m")],
         run: Run::Book(backoff_without_cap),
     },
     Lint {
@@ -139,16 +98,8 @@ retry_policies:
                       target that failed a moment ago mostly fails again, and one that is overloaded gets all its \
                       load again in an instant, from everybody. One retry at once can be right, as the first of a \
                       list of growing delays. Let the delays grow.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { delays: [0s], retries: 5 }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { delays: [0s, 1s, 5s], retries: 5 }
-",
+        bad: Policy("delays: [0s], retries: 5"),
+        fix: &[("[0s]", "[0s, 1s, 5s]")],
         run: Run::Book(retries_at_once),
     },
     Lint {
@@ -159,16 +110,8 @@ retry_policies:
                       delays never grow and the target never gets the longer rest that the factor promises. \
                       Often `initial` and `max` were confused, or a unit was. Raise `max`, shorten `initial`, \
                       or say `factor: 1` if the same delay each time is meant.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 30s, factor: 2, max: 30s, retries: 5 }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, factor: 2, max: 30s, retries: 5 }
-",
+        bad: Policy("initial: 30s, factor: 2, max: 30s, retries: 5"),
+        fix: &[("initial: 30s", "initial: 1s")],
         run: Run::Book(cap_at_once),
     },
     Lint {
@@ -180,16 +123,8 @@ retry_policies:
                       believes in more patience than there is. Lengthen the window, shorten the delays, or \
                       state the number of retries that fit; `retries: unlimited` says that the window alone \
                       decides.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 10s, max: 60s, retries: 10, window: 1m }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 10s, max: 60s, retries: 10, window: 15m }
-",
+        bad: Policy("initial: 10s, max: 60s, retries: 10, window: 1m"),
+        fix: &[("window: 1m", "window: 15m")],
         run: Run::Book(retries_cut_by_window),
     },
     Lint {
@@ -200,16 +135,8 @@ retry_policies:
                       policies of the catalog are known by name to everybody who reads rule books, and one \
                       that extends them shows at a glance in what it differs. Name one of the catalog, or \
                       extend one with `from`, such as `{ from: patient, retries: 10 }`.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 2s, max: 60s, retries: 10, window: 15m }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { from: patient, retries: 10 }
-",
+        bad: Policy("initial: 2s, max: 60s, retries: 10, window: 15m"),
+        fix: &[("initial: 2s, max: 60s, retries: 10, window: 15m", "from: patient, retries: 10")],
         run: Run::Book(custom_policy),
     },
 ];
