@@ -13,7 +13,7 @@ use super::problem::Span;
 use crate::event::copies::CopyKey;
 use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
 use crate::letters::name_template::NameTemplate;
-use crate::policy::backoff::{Backoff, Jitter};
+use crate::policy::backoff::Backoff;
 use crate::policy::breaker::BreakerSettings;
 use crate::policy::budget::BudgetSettings;
 use crate::policy::catalog::Kind;
@@ -101,27 +101,6 @@ pub struct PolicyEntry {
     pub alert_when_exhausted: bool,
     /// The policy that it extends.
     pub from: Option<PolicyName>,
-}
-
-/// The parts of a retry policy, each of which another may extend.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PolicyParts {
-    /// The delay before the first retry.
-    pub initial: Option<Duration>,
-    /// The growth.
-    pub factor: Option<f64>,
-    /// The cap.
-    pub max: Option<Duration>,
-    /// Delays one by one.
-    pub delays: Option<Vec<Duration>>,
-    /// How many.
-    pub retries: Option<u32>,
-    /// For how long.
-    pub window: Option<Duration>,
-    /// How they are spread.
-    pub jitter: Option<Jitter>,
-    /// Whether running out of retries is alerted at once.
-    pub alert_when_exhausted: Option<bool>,
 }
 
 /// A breaker of the book.

@@ -40,6 +40,12 @@ pub enum OneOf {
 }
 
 impl Object {
+    /// A map with these keys and no others.
+    #[must_use]
+    pub const fn of(name: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+        Self { name, about, fields, includes: &[], one_of: OneOf::Nothing }
+    }
+
     /// Its keys: those of its connectors, its own, and those that it shares.
     pub fn all_fields(&self, connectors: &Connectors) -> impl Iterator<Item = &'static Field> {
         self.kind_fields(connectors).into_iter().chain(self.common_fields())

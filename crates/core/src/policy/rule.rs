@@ -3,6 +3,7 @@
 //! A rule is made once, when a rule book is read, and never changes. Values keep the position at
 //! which the book states them, so that a verdict can name its line.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,6 +226,14 @@ impl StatusRange {
     }
 }
 
+/// `503`, or `500-599`.
+impl fmt::Display for StatusRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+    }
+}
+
 /// A failure of that category or within that range of statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureMatch {
@@ -241,6 +250,15 @@ impl FailureMatch {
         match self {
             Self::Category(wanted) => wanted == category,
             Self::Status(range) => status.is_some_and(|status| range.contains(status)),
+        }
+    }
+}
+
+impl fmt::Display for FailureMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Category(category) => category.fmt(f),
+            Self::Status(range) => range.fmt(f),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Example::Book;
 use super::{Findings, Lint, ON_CALL, Run};
-use redrive_core::book::expression::{Condition, Hours, Metric, Op, Quantity};
+use redrive_core::book::expression::{Condition, Hours, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, Receiver, Sections};
 use redrive_core::book::problem::Severity;
 
@@ -189,32 +189,15 @@ fn leaves_a_gap(hours: &[&Hours]) -> bool {
 
 fn alert_window_missing<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     each_list(book, findings, |alerts, findings| {
-        for alert in alerts.iter().filter(|alert| is_share(alert.when.metric) && alert.when.over.is_none()) {
+        for alert in alerts.iter().filter(|alert| is_share(&alert.when) && alert.when.over.is_none()) {
             let message = format!("`{}` does not say over which time", alert.when);
             findings.report(alert.span, message, "add the time, such as `over 5m`");
         }
     });
 }
 
-const fn is_share(metric: Metric) -> bool {
-    match metric {
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate => true,
-        Metric::DeadLetters
-        | Metric::DeadLetterInflow
-        | Metric::DeadLetterAge
-        | Metric::BreakerOpen
-        | Metric::BreakerOpened
-        | Metric::AuthFailures
-        | Metric::ConfigFailures
-        | Metric::ConsumerLag
-        | Metric::OldestWaiting
-        | Metric::LatencyP99
-        | Metric::Trouble(_) => false,
-    }
+const fn is_share(when: &Condition) -> bool {
+    matches!(when.limit, Some(Limit { value: Quantity::Share(_), .. }))
 }
 
 /// Alerts of one list that differ by nothing but how bad it must be, the mildest first.

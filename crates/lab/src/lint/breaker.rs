@@ -296,7 +296,6 @@ fn breaker_counts_rejections(book: &Sections, findings: &mut Findings<'_>) {
             let message = format!("`{name}` counts `internal`: a fault of our own would open it");
             findings.report_as(Severity::Error, at.span, message, "leave `internal` out of `counts`");
         } else if let Some(kind) = counts.iter().find(|kind| is_rejection(**kind)) {
-            let kind = show_kind(*kind);
             let message = format!("`{name}` counts `{kind}`: a few bad messages would open it for everybody");
             let help =
                 "leave it out of `counts`, or classify such answers as `transient` if that is what they are";
@@ -319,14 +318,6 @@ fn is_rejection(kind: FailureMatch) -> bool {
         FailureMatch::Status(StatusRange { first, last }) => {
             (first.max(400)..=last.min(499)).any(|status| !matches!(status, 408 | 425 | 429))
         }
-    }
-}
-
-fn show_kind(kind: FailureMatch) -> String {
-    match kind {
-        FailureMatch::Category(category) => category.as_str().to_owned(),
-        FailureMatch::Status(StatusRange { first, last }) if first == last => first.to_string(),
-        FailureMatch::Status(StatusRange { first, last }) => format!("{first}-{last}"),
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Findings, Lint, Run};
 use redrive_core::book::model::{Criticality, DataLoss, Layer, ReactionName, Sections};
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Known, Level, Origin, Resolved};
+use redrive_core::book::words::Word;
 use redrive_core::ids::PolicyName;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::{FailureMatch, StatusRange};
@@ -99,20 +100,11 @@ fn one_policy_for_all<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
             Some(ReactionName::DeadLetter) => "dead-letter",
             None => "standard",
         };
-        let (lowest, highest) = (word(lowest), word(highest));
+        let (lowest, highest) = (lowest.as_word(), highest.as_word());
         let message = format!("events of {lowest} and of {highest} criticality all follow `{policy}`");
         let help = "state `retry` for the rows that matter more, or for those that matter less";
         let around = [&book.defaults, &service.layer];
         findings.within_all(around, |findings| findings.report(service.span, message, help));
-    }
-}
-
-const fn word(criticality: Criticality) -> &'static str {
-    match criticality {
-        Criticality::Low => "low",
-        Criticality::Medium => "medium",
-        Criticality::High => "high",
-        Criticality::Critical => "critical",
     }
 }
 

@@ -185,7 +185,8 @@ fn no_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         return;
     }
     let sla = rule.facts.sla.as_ref().map(|at| ("the SLA is", at));
-    let callers = broker_facts(rule, findings.book()).filter_map(|facts| facts.caller_timeout);
+    let callers =
+        broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.caller_timeout));
     let caller = callers.min_by_key(|at| at.value).map(|at| ("the caller waits", at));
     let Some((promise, at)) = sla.into_iter().chain(caller).min_by_key(|(_, at)| at.value) else { return };
     let timeout = &rule.rule.timeouts.whole;

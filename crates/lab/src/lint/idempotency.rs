@@ -186,7 +186,8 @@ fn dedup_shorter_than_redelivery(resolved: &Resolved<'_>, findings: &mut Finding
     }
     let (ttl, place) = (idempotency.ttl.value, resolved.place(idempotency.ttl.origin));
     let window = retry_window(resolved);
-    let stated = broker_facts(resolved, findings.book()).filter_map(|facts| facts.redelivery);
+    let stated =
+        broker_facts(resolved, findings.book()).filter_map(|facts| facts.get(|facts| &facts.redelivery));
     let needed = match stated.max_by_key(|at| at.value) {
         Some(redelivery) if redelivery.value > ttl => {
             let (needed, line) = (redelivery.value, redelivery.span.position.line);
@@ -220,9 +221,8 @@ fn retry_window(resolved: &Resolved<'_>) -> Duration {
 fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let limit = resolved.rule.timeouts.whole.max;
     for facts in broker_facts(resolved, findings.book()) {
-        let Some(lease) = facts.lease.filter(|lease| facts.heartbeat.is_none() && lease.value < limit) else {
-            continue;
-        };
+        let lease = facts.get(|facts| &facts.lease).filter(|lease| lease.value < limit);
+        let Some(lease) = lease.filter(|_| facts.get(|facts| &facts.heartbeat).is_none()) else { continue };
         let (lease_shown, limit) = (show_duration(lease.value), show_duration(limit));
         findings.report(
             lease.span,
@@ -234,8 +234,8 @@ fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Finding
 
 fn heartbeat_too_slow(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     for facts in broker_facts(resolved, findings.book()) {
-        let Some(heartbeat) = facts.heartbeat else { continue };
-        let Some(lease) = facts.lease else {
+        let Some(heartbeat) = facts.get(|facts| &facts.heartbeat) else { continue };
+        let Some(lease) = facts.get(|facts| &facts.lease) else {
             findings.cannot_tell(heartbeat.span, "facts.lease");
             continue;
         };

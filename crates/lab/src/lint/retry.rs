@@ -9,7 +9,7 @@ use super::Example::{Policy, Service, With};
 use super::sources::{BrokerFacts, broker_facts};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, policies};
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::Sections;
+use redrive_core::book::model::{At, Sections};
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::ids::PolicyName;
@@ -163,12 +163,12 @@ fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(most) = chosen_policies(rule).max_by_key(|used| used.backoff().retries()) else { return };
     let feeds = broker_facts(rule, findings.book());
     let Some(worst) = feeds.clone().max_by_key(attempts_above) else { return };
-    let (above, callers, broker) = (attempts_above(&worst), worst.callers, worst.broker_attempts);
+    let above = attempts_above(&worst);
     let own = u64::from(most.backoff().retries()).saturating_add(1);
     let product = own.saturating_mul(above);
     // A single layer multiplies nothing, however patient it is.
     if above > 1 && product > ATTEMPTS_MANY {
-        let place = most.origin.span.or(callers.or(broker).map(|at| at.span));
+        let place = most.origin.span.or(multipliers(&worst).into_iter().flatten().next().map(|at| at.span));
         let severity = if product > ATTEMPTS_TOO_MANY { Severity::Error } else { Severity::Warning };
         let attempts = if most.backoff().is_unlimited() {
             format!("attempts without a limit by `{}`, times {above} of other layers", most.policy.name)
@@ -183,17 +183,21 @@ fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         return;
     }
     for facts in feeds {
-        let needed = [(facts.callers, "facts.callers"), (facts.broker_attempts, "facts.broker_attempts")];
-        for (_, name) in needed.into_iter().filter(|(fact, _)| fact.is_none()) {
-            findings.cannot_tell(rule.service.span, name);
+        for (fact, name) in multipliers(&facts).into_iter().zip(["facts.callers", "facts.broker_attempts"]) {
+            if fact.is_none() {
+                findings.cannot_tell(rule.service.span, name);
+            }
         }
     }
 }
 
 /// How often the layers above deliver one event here.
 fn attempts_above(facts: &BrokerFacts<'_>) -> u64 {
-    let above = [facts.callers, facts.broker_attempts].into_iter().flatten();
-    above.map(|at| at.value).fold(1, u64::saturating_mul)
+    multipliers(facts).into_iter().flatten().map(|at| at.value).fold(1, u64::saturating_mul)
+}
+
+fn multipliers<'r>(facts: &BrokerFacts<'r>) -> [Option<&'r At<u64>>; 2] {
+    [facts.get(|facts| &facts.callers), facts.get(|facts| &facts.broker_attempts)]
 }
 
 /// The book's own policies that retry, with their names and where those stand.

@@ -97,7 +97,8 @@ fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let waits = broker_facts(rule, findings.book()).filter_map(|facts| facts.caller_timeout);
+    let waits =
+        broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.caller_timeout));
     let Some(caller) = waits.min_by_key(|at| at.value) else { return };
     let limit = rule.rule.timeouts.whole.first;
     if limit > caller.value {
@@ -110,7 +111,7 @@ fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let polls = broker_facts(rule, findings.book()).filter_map(|facts| facts.poll_limit);
+    let polls = broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.poll_limit));
     let Some(poll) = polls.min_by_key(|at| at.value) else { return };
     let limit = rule.rule.timeouts.whole.max;
     if limit > poll.value {

@@ -7,10 +7,10 @@ use crate::book::connectors::Edge;
 const SEVERITIES: &[&str] = &["warning", "medium", "high", "critical"];
 
 /// An alert.
-pub(super) static ALERT: Object = Object {
-    name: "an alert",
-    about: "What people are told, and when.",
-    fields: &[
+pub(super) static ALERT: Object = Object::of(
+    "an alert",
+    "What people are told, and when.",
+    &[
         key(
             "use",
             Type::Word(&catalog::NAMES),
@@ -37,9 +37,7 @@ pub(super) static ALERT: Object = Object {
         key("action", Type::Text, "What they should do."),
         key("off", Type::Bool, "`true` leaves it in the book and watches for nothing (default false)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Who is told.
 pub(super) static RECEIVER: Object = Object {

@@ -4,13 +4,19 @@ use super::alerting::{ALERT, RECEIVER};
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, RETRY_BUDGET_KEY, THROTTLE, TIMEOUT};
 use super::edge::{ACCESS, ARCHIVE, SECRET, SOURCE, TARGET};
 use super::{Field, Named, Need, Object, OneOf, Role, Type, fact, key, required};
+use crate::book::model::{
+    ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, Order, Reprocess, WhenFull,
+};
+use crate::book::words::Word;
 use crate::limits;
+use crate::policy::category::Category;
+use crate::policy::rule::WhenOpen;
 
 /// The whole book.
-pub static BOOK: Object = Object {
-    name: "a rule book",
-    about: "What Redrive does with events and with failures.",
-    fields: &[
+pub static BOOK: Object = Object::of(
+    "a rule book",
+    "What Redrive does with events and with failures.",
+    &[
         required("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1."),
         key("defaults", Type::Object(&DEFAULTS), "What nothing more specific says."),
         key(
@@ -40,22 +46,18 @@ pub static BOOK: Object = Object {
             "Lints that are silenced in the whole book, with the reason.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Names for an exported Dapr file.
-pub(super) static DAPR_FILE: Object = Object {
-    name: "names for Dapr",
-    about: "The metadata of an exported Dapr resiliency file.",
-    fields: &[
+pub(super) static DAPR_FILE: Object = Object::of(
+    "names for Dapr",
+    "The metadata of an exported Dapr resiliency file.",
+    &[
         key("name", Type::Text, "The resource's name."),
         key("namespace", Type::Text, "The resource's namespace."),
         key("scopes", Type::ListOf(&Type::Text), "The app ids that the resource applies to."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What nothing more specific says.
 pub(super) static DEFAULTS: Object = Object {
@@ -79,10 +81,10 @@ pub(super) static DEFAULTS: Object = Object {
 };
 
 /// How much may wait for a service.
-pub(super) static WAITING: Object = Object {
-    name: "a waiting room",
-    about: "How much may wait for one service over all its channels, so that one that is down cannot fill the house.",
-    fields: &[
+pub(super) static WAITING: Object = Object::of(
+    "a waiting room",
+    "How much may wait for one service over all its channels, so that one that is down cannot fill the house.",
+    &[
         key(
             "events",
             Type::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
@@ -96,19 +98,17 @@ pub(super) static WAITING: Object = Object {
         ),
         key(
             "when_full",
-            Type::Word(&["refuse", "dead-letter"]),
+            Type::Word(WhenFull::WORDS),
             "What happens to one too many: it is refused for all who want it, or is a dead letter of this service (default refuse; dead-letter if it came in through a webhook, whose sender may not send again).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What may be said at every level: row, channel, service, dependency, defaults.
-pub(super) static RULE: Object = Object {
-    name: "a rule",
-    about: "What happens on a failure; each value falls from the row to the channel, the service, the dependency, its kind and the defaults.",
-    fields: &[
+pub(super) static RULE: Object = Object::of(
+    "a rule",
+    "What happens on a failure; each value falls from the row to the channel, the service, the dependency, its kind and the defaults.",
+    &[
         key(
             "retry",
             Type::Name(Named::Policy),
@@ -132,7 +132,7 @@ pub(super) static RULE: Object = Object {
         key("breaker", Type::Name(Named::Breaker), "The breaker by name, or `none`."),
         key(
             "when_open",
-            Type::Word(&["hold", "dead-letter"]),
+            Type::Word(WhenOpen::WORDS),
             "What an open breaker does to a delivery (default hold).",
         ),
         key("hold_max", Type::Duration, "How long a delivery may be held in all (default 24h)."),
@@ -146,12 +146,12 @@ pub(super) static RULE: Object = Object {
         key("dead_letter", Type::Object(&DEAD_LETTER), "Where deliveries go that failed for good."),
         key(
             "criticality",
-            Type::Word(&["low", "medium", "high", "critical"]),
+            Type::Word(Criticality::WORDS),
             "How much depends on it; `check` holds the policies against it.",
         ),
         key(
             "data_loss",
-            Type::Word(&["acceptable", "not-acceptable"]),
+            Type::Word(DataLoss::WORDS),
             "Whether an event may be lost; `check` holds the policies against it.",
         ),
         key("consumer_group", Type::Text, "The consumer group named in dead letters (default: the service)."),
@@ -169,15 +169,13 @@ pub(super) static RULE: Object = Object {
             "Lints that are silenced here, with the reason.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// One override of the classification.
-pub(super) static CLASSIFY_ROW: Object = Object {
-    name: "an override of the classification",
-    about: "All that is given must fit; then the answer is what `as` says.",
-    fields: &[
+pub(super) static CLASSIFY_ROW: Object = Object::of(
+    "an override of the classification",
+    "All that is given must fit; then the answer is what `as` says.",
+    &[
         key(
             "status",
             Type::OneOrMany(&Type::Statuses),
@@ -207,18 +205,16 @@ pub(super) static CLASSIFY_ROW: Object = Object {
         key("give_code", Type::Text, "The code to give it."),
         key("because", Type::Text, "Why."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// How a second copy of an event is recognised.
-pub(super) static IDEMPOTENCY: Object = Object {
-    name: "an idempotency rule",
-    about: "How Redrive recognises a second copy; what the consumer does itself is the fact `idempotent_by`.",
-    fields: &[
+pub(super) static IDEMPOTENCY: Object = Object::of(
+    "an idempotency rule",
+    "How Redrive recognises a second copy; what the consumer does itself is the fact `idempotent_by`.",
+    &[
         key(
             "by",
-            Type::Word(&["event-id", "notification-id", "none"]),
+            Type::Word(IdempotencyBy::WORDS),
             "What a second copy is known by (default event-id). notification-id: the same, and a delivery whose target has told the id of a notification is not sent again. none: each copy is delivered.",
         ),
         key(
@@ -237,15 +233,13 @@ pub(super) static IDEMPOTENCY: Object = Object {
             "For how long it is remembered (default 7d), and for as long as the event is kept.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Where deliveries go that failed for good.
-pub(super) static DEAD_LETTER: Object = Object {
-    name: "a dead-letter rule",
-    about: "Where deliveries go that failed for good, for how long, and what may bring them back.",
-    fields: &[
+pub(super) static DEAD_LETTER: Object = Object::of(
+    "a dead-letter rule",
+    "Where deliveries go that failed for good, for how long, and what may bring them back.",
+    &[
         key(
             "name",
             Type::LetterName,
@@ -255,7 +249,7 @@ pub(super) static DEAD_LETTER: Object = Object {
         key("stage", Type::Text, "What stands for `{stage}` in the name."),
         key(
             "form",
-            Type::Word(&["envelope", "redis"]),
+            Type::Word(LetterForm::WORDS),
             "The form in which `redrive dlq show --format json`, `redrive dlq export` and the API write letters unless another is asked for (default envelope).",
         ),
         key("retention", Type::Duration, "For how long a letter is kept (default 30d)."),
@@ -264,22 +258,10 @@ pub(super) static DEAD_LETTER: Object = Object {
             Type::Rate,
             "Letters arriving faster than this raise an alert of severity high, which every receiver of the book is told of.",
         ),
-        key(
-            "reprocess",
-            Type::Word(&["manual", "automatic", "filtered"]),
-            "Who brings them back (default manual).",
-        ),
+        key("reprocess", Type::Word(Reprocess::WORDS), "Who brings them back (default manual)."),
         key(
             "reprocess_categories",
-            Type::ListOf(&Type::Word(&[
-                "transient",
-                "rate-limited",
-                "permanent",
-                "invalid",
-                "fatal",
-                "unknown",
-                "internal",
-            ])),
+            Type::ListOf(&Type::Word(&Category::WORDS)),
             "With `filtered`: the categories that are brought back by themselves.",
         ),
         key(
@@ -293,9 +275,7 @@ pub(super) static DEAD_LETTER: Object = Object {
             "With `automatic` and `filtered`: letters also come back at these times, in UTC (default: only when a breaker closes).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What is known of the world outside.
 pub(super) static FACTS: Object = Object {
@@ -318,7 +298,7 @@ pub(super) static FACTS: Object = Object {
         ),
         fact(
             "idempotent_by",
-            Type::ShortOrLong(&Type::Word(&PATTERNS), &IDEMPOTENT_BY),
+            Type::ShortOrLong(&Type::Word(ConsumerPattern::WORDS), &IDEMPOTENT_BY),
             "How the consumer makes a second copy harmless.",
         ),
     ],
@@ -327,10 +307,10 @@ pub(super) static FACTS: Object = Object {
 };
 
 /// What is known of a source: how its broker or sender behaves.
-pub(super) static SOURCE_FACTS: Object = Object {
-    name: "facts of a source",
-    about: "What is known of the broker or sender behind a source. Redrive does not act on them.",
-    fields: &[
+pub(super) static SOURCE_FACTS: Object = Object::of(
+    "facts of a source",
+    "What is known of the broker or sender behind a source. Redrive does not act on them.",
+    &[
         fact(
             "lease",
             Type::Duration,
@@ -359,41 +339,33 @@ pub(super) static SOURCE_FACTS: Object = Object {
             "How often the broker itself delivers a message before it gives up.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
-
-const PATTERNS: [&str; 5] = ["event-id", "upsert", "state-check", "outbox", "nothing"];
+);
 
 /// How the consumer makes a second copy harmless.
-pub(super) static IDEMPOTENT_BY: Object = Object {
-    name: "a consumer's idempotency",
-    about: "How the consumer makes a second copy harmless.",
-    fields: &[
+pub(super) static IDEMPOTENT_BY: Object = Object::of(
+    "a consumer's idempotency",
+    "How the consumer makes a second copy harmless.",
+    &[
         Field {
             key: "pattern",
-            takes: Type::Word(&PATTERNS),
+            takes: Type::Word(ConsumerPattern::WORDS),
             role: Role::Fact,
             need: Need::Required,
             about: "event-id (it remembers ids), upsert, state-check, outbox, or nothing.",
         },
         fact("store", Type::Text, "Where it keeps what it needs for that."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// A lint that is silenced, with the reason.
-pub(super) static ALLOW_ROW: Object = Object {
-    name: "a silenced lint",
-    about: "A lint that is silenced here, with the reason.",
-    fields: &[
+pub(super) static ALLOW_ROW: Object = Object::of(
+    "a silenced lint",
+    "A lint that is silenced here, with the reason.",
+    &[
         required("lint", Type::Lint, "The lint's code."),
         required("because", Type::Text, "Why it does not apply."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// One row of a service's or a channel's events.
 pub(super) static EVENT_ROW: Object = Object {
@@ -453,7 +425,7 @@ pub(super) static SERVICE: Object = Object {
         ),
         key(
             "order",
-            Type::Word(&["none", "session", "session-strict"]),
+            Type::Word(Order::WORDS),
             "Whether deliveries of one session keep their order; strict: a dead one holds its session (default none).",
         ),
         key("waiting", Type::Object(&WAITING), "How much may wait for it, over all its channels."),

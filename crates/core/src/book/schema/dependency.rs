@@ -2,14 +2,17 @@
 
 use super::delivery::RULE;
 use super::{Field, Named, Object, OneOf, Type, key, required};
+use crate::book::model::Direction;
+use crate::book::words::Word;
 use crate::limits;
+use crate::policy::breaker::Count;
 use crate::policy::catalog::Kind;
 
 /// A retry policy.
-pub(super) static POLICY: Object = Object {
-    name: "a retry policy",
-    about: "How often, how long apart and for how long a failed attempt is made again.",
-    fields: &[
+pub(super) static POLICY: Object = Object::of(
+    "a retry policy",
+    "How often, how long apart and for how long a failed attempt is made again.",
+    &[
         key(
             "from",
             Type::Name(Named::Policy),
@@ -44,9 +47,7 @@ pub(super) static POLICY: Object = Object {
             "Whether running out of retries raises an alert at once (default false).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What opens a breaker.
 pub(super) static TRIP: Object = Object {
@@ -76,10 +77,10 @@ pub(super) static TRIP: Object = Object {
 };
 
 /// A circuit breaker.
-pub(super) static BREAKER: Object = Object {
-    name: "a breaker",
-    about: "When calls to a dependency stop, for how long, and what lets them flow again.",
-    fields: &[
+pub(super) static BREAKER: Object = Object::of(
+    "a breaker",
+    "When calls to a dependency stop, for how long, and what lets them flow again.",
+    &[
         key(
             "from",
             Type::Name(Named::Breaker),
@@ -104,7 +105,7 @@ pub(super) static BREAKER: Object = Object {
         ),
         key(
             "count",
-            Type::Word(&["attempt", "call"]),
+            Type::Word(Count::WORDS),
             "Whether every attempt counts, or a whole retried call once (default attempt).",
         ),
         key(
@@ -118,15 +119,13 @@ pub(super) static BREAKER: Object = Object {
             "Categories and statuses that count as failures though they usually do not.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// A timeout in its long form.
-pub(super) static TIMEOUT: Object = Object {
-    name: "a timeout",
-    about: "Limits on the parts of one call; the whole may grow with the attempts.",
-    fields: &[
+pub(super) static TIMEOUT: Object = Object::of(
+    "a timeout",
+    "Limits on the parts of one call; the whole may grow with the attempts.",
+    &[
         key("connect", Type::Duration, "Making the connection (default 5s)."),
         key("tls", Type::Duration, "The TLS handshake (default 5s)."),
         key(
@@ -148,9 +147,7 @@ pub(super) static TIMEOUT: Object = Object {
             "What a timeout is (default transient; for a process permanent).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 const PERMITS: [Field; 5] = [
     key(
@@ -181,16 +178,14 @@ const PERMITS: [Field; 5] = [
 ];
 
 /// How many of the calls may be retries.
-pub(super) static RETRY_BUDGET: Object = Object {
-    name: "a retry budget",
-    about: "How many of the calls to a dependency may be retries, counted over ten seconds and over all that call it.",
-    fields: &[
+pub(super) static RETRY_BUDGET: Object = Object::of(
+    "a retry budget",
+    "How many of the calls to a dependency may be retries, counted over ten seconds and over all that call it.",
+    &[
         required("share", Type::Share, "For each call, so many retries: 20% is one for five calls."),
         key("at_least", Type::Rate, "So many retries in any case, however few the calls are (default 1/s)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// The key of it.
 pub(super) const RETRY_BUDGET_KEY: Field = key(
@@ -200,13 +195,8 @@ pub(super) const RETRY_BUDGET_KEY: Field = key(
 );
 
 /// A throttle.
-pub(super) static THROTTLE: Object = Object {
-    name: "a throttle",
-    about: "How many calls may be under way, and how fast they may start.",
-    fields: &PERMITS,
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+pub(super) static THROTTLE: Object =
+    Object::of("a throttle", "How many calls may be under way, and how fast they may start.", &PERMITS);
 
 /// How a thing of the book appears in a Dapr resiliency file.
 pub(super) static DAPR_TARGET: Object = Object {
@@ -214,11 +204,7 @@ pub(super) static DAPR_TARGET: Object = Object {
     about: "The component or app that this dependency is in an exported Dapr resiliency file.",
     fields: &[
         key("component", Type::Text, "The component's name."),
-        key(
-            "direction",
-            Type::Word(&["outbound", "inbound"]),
-            "The component's direction (default outbound).",
-        ),
+        key("direction", Type::Word(Direction::WORDS), "The component's direction (default outbound)."),
         key("app", Type::Text, "The app's id."),
         key("actor", Type::Text, "The actor's type."),
     ],

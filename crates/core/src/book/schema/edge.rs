@@ -68,16 +68,14 @@ pub(super) static SECRET: Object = Object {
 };
 
 /// Who may do what.
-pub(super) static ACCESS: Object = Object {
-    name: "access",
-    about: "Who may do what, beside those with a key of `redrive keys create`.",
-    fields: &[
+pub(super) static ACCESS: Object = Object::of(
+    "access",
+    "Who may do what, beside those with a key of `redrive keys create`.",
+    &[
         key("rate", Type::Rate, "How many requests one caller may make (default: as many as come)."),
         key("jwt", Type::Object(&JWT), "Bearer tokens of an issuer."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Bearer tokens.
 pub(super) static JWT: Object = Object {
