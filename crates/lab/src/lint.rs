@@ -77,6 +77,8 @@ enum Example {
     Service(&'static str),
     /// Lines of the book before such a service.
     With(&'static [&'static str], &'static str),
+    /// A breaker, and such a service behind it.
+    Breaker(&'static str, &'static str),
     /// A retry policy that the defaults name.
     Policy(&'static str),
     /// All lines of the book but its version.
@@ -90,6 +92,10 @@ impl fmt::Display for Example {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("version: 1\n")?;
         let (lines, service) = match *self {
+            Self::Breaker(parts, service) => {
+                writeln!(f, "breakers:\n  mine: {{ {parts} }}")?;
+                return write_service(f, &format!("breaker: mine{}{service}", comma(service)));
+            }
             Self::Policy(parts) => {
                 return writeln!(f, "defaults: {{ retry: mine }}\nretry_policies:\n  mine: {{ {parts} }}");
             }
@@ -98,11 +104,17 @@ impl fmt::Display for Example {
             Self::Book(lines) => (lines, None),
         };
         lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
-        let Some(parts) = service else { return Ok(()) };
-        let comma = if parts.is_empty() { "" } else { ", " };
-        let service = r#"target: { http: "http://127.0.0.1:9000" }, events: [a.b]"#;
-        writeln!(f, "services:\n  mail: {{ {service}{comma}{parts} }}")
+        service.map_or(Ok(()), |parts| write_service(f, parts))
     }
+}
+
+fn write_service(f: &mut fmt::Formatter<'_>, parts: &str) -> fmt::Result {
+    let usual = r#"target: { http: "http://127.0.0.1:9000" }, events: [a.b]"#;
+    writeln!(f, "services:\n  mail: {{ {usual}{}{parts} }}", comma(parts))
+}
+
+const fn comma(parts: &str) -> &'static str {
+    if parts.is_empty() { "" } else { ", " }
 }
 
 /// What a lint looks at.

@@ -474,6 +474,15 @@ pub struct EventRow {
     pub layer: Layer,
 }
 
+impl EventRow {
+    /// A row that says nothing but which events.
+    #[must_use]
+    pub fn plain(span: Span, pattern: At<EventPattern>) -> Self {
+        let layer = Layer::default();
+        Self { span, pattern, title: None, subscription: None, depends_on: None, layer }
+    }
+}
+
 /// A channel of a service.
 #[derive(Clone, Debug)]
 pub struct ChannelEntry {

@@ -128,6 +128,12 @@ impl Reactions {
         &self.policies
     }
 
+    /// The policy of that name, if one of the reactions leads to it.
+    #[must_use]
+    pub fn policy(&self, name: &PolicyName) -> Option<&NamedPolicy> {
+        self.policies.iter().find(|policy| policy.name == *name)
+    }
+
     /// Reactions to single statuses or ranges.
     #[must_use]
     pub fn by_status(&self) -> &[(StatusRange, Sourced<Reaction>)] {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::Example::Book;
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::{JwtKeys, Network, Sections};
+use redrive_core::book::model::{JwtKeys, Network, Sections, Target};
 use redrive_core::book::problem::Severity;
 
 pub(super) const LINTS: &[Lint] = &[PRIVATE_NAME, PLAIN_KEYS];
@@ -53,26 +53,32 @@ const PRIVATE_NAME: Lint = Lint {
 };
 
 fn private_name_without_leave<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_http_target(book, findings, |target, address, findings| {
+        let endpoint = &target.endpoint;
+        let host = authority(address).map(host).unwrap_or_default();
+        if endpoint.profile.network == Some(Network::Public) && !host.is_empty() && is_inner_name(host) {
+            let message = format!("`{host}` leads to a private network, where this target may not call");
+            let help = format!("add `network: private` beside `{}:`", endpoint.key());
+            findings.report(target.span, message, help);
+        }
+    });
+}
+
+/// Looks at every target that has an HTTP address, with the silencers that hold there.
+pub(super) fn each_http_target<'a>(
+    book: &'a Sections,
+    findings: &mut Findings<'a>,
+    look: impl Fn(&'a Target, &'a str, &mut Findings<'a>),
+) {
     for service in &book.services {
         let own = std::iter::once((&service.layer, &service.target));
         let of_channels =
             service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
         for (layer, target) in own.chain(of_channels) {
-            let endpoint = &target.endpoint;
-            let address =
-                endpoint.http_address().filter(|_| endpoint.profile.network == Some(Network::Public));
-            let host = address.and_then(authority).map(host).unwrap_or_default();
-            if host.is_empty() || !is_inner_name(host) {
-                continue;
+            if let Some(address) = target.endpoint.http_address() {
+                let around = [&book.defaults, &service.layer, layer];
+                findings.within_all(around, |findings| look(target, address, findings));
             }
-            findings.within_all([&book.defaults, &service.layer, layer], |findings| {
-                let message = format!("`{host}` leads to a private network, where this target may not call");
-                findings.report(
-                    target.span,
-                    message,
-                    format!("add `network: private` beside `{}:`", endpoint.key()),
-                );
-            });
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Example::Book;
 use super::{Findings, Lint, ON_CALL, Run};
+use redrive_core::alerts::value::bound;
 use redrive_core::book::expression::{Condition, Hours, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, Receiver, Sections};
 use redrive_core::book::problem::Severity;
@@ -225,12 +226,7 @@ fn placed(when: &Condition) -> (Figure, f64) {
         let lasting = when.lasting.unwrap_or_default().as_secs_f64();
         return ((when.metric, None, by, when.over, None), lasting);
     };
-    let value = match limit.value {
-        Quantity::Share(share) => share.get(),
-        Quantity::Count(count) => count as f64,
-        Quantity::Rate(rate) => rate.as_per_second(),
-        Quantity::Duration(span) => span.as_secs_f64(),
-    };
+    let value = bound(limit.value);
     let (above, height) = match limit.op {
         Op::Above | Op::AtLeast => (true, value),
         Op::Below | Op::AtMost => (false, -value),

@@ -3,9 +3,10 @@
 //! Absent on purpose: `close_after` above `probes`. Probes are how many calls try at once and
 //! `close_after` is how many successes in a row close the breaker, so any pair can close it.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::Example::{Service, With};
+use super::Example::{Breaker, Service, With};
 use super::classification::usual_category;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{BreakerEntry, Criticality, DataLoss, Reprocess, Sections};
@@ -59,10 +60,7 @@ pub(super) const LINTS: &[Lint] = &[
                       It is an error where even all permitted calls together cannot time out often enough \
                       within the window, and a warning where many callers at once still can. Make `within` \
                       longer, or the timeout shorter.",
-        bad: With(
-            &["breakers: { slow: { trip: { failures: 3, within: 30s }, open: 60s } }"],
-            "breaker: slow, timeout: 20s",
-        ),
+        bad: Breaker("trip: { failures: 3, within: 30s }, open: 60s", "timeout: 20s"),
         fix: &[("within: 30s", "within: 2m")],
         run: Run::Rule(breaker_window_too_short),
     },
@@ -74,10 +72,7 @@ pub(super) const LINTS: &[Lint] = &[
                       well again. More than ten, or more than may be in flight anyway, is no probe but the \
                       full load, on something that is just getting up; it falls over again. One or two are \
                       enough to see; `close_after` asks for more successes without more load.",
-        bad: With(
-            &["breakers: { eager: { trip: { consecutive: 50 }, open: 60s, probes: 50 } }"],
-            "breaker: eager",
-        ),
+        bad: Breaker("trip: { consecutive: 50 }, open: 60s, probes: 50", ""),
         fix: &[("probes: 50", "probes: 1, close_after: 50")],
         run: Run::Rule(half_open_stampede),
     },
@@ -90,10 +85,7 @@ pub(super) const LINTS: &[Lint] = &[
                       messages from one sender open the breaker for everybody. To count `internal` is an \
                       error: it is Redrive's own fault, and the breaker would close the way to a dependency \
                       that nobody has called. Leave such kinds out of `counts`.",
-        bad: With(
-            &["breakers: { strict: { from: externalBreaker, counts: [permanent] } }"],
-            "breaker: strict",
-        ),
+        bad: Breaker("from: externalBreaker, counts: [permanent]", ""),
         fix: &[("[permanent]", "[408]")],
         run: Run::Book(breaker_counts_rejections),
     },
@@ -106,10 +98,7 @@ pub(super) const LINTS: &[Lint] = &[
                       the book believes the dependency to be guarded, and it is not. One that ignores all but \
                       `rate-limited`, or all of 500, 502, 503 and 504, opens on no usual outage: a warning. Ignore less, by status for \
                       example, or say `breaker: none` and mean it.",
-        bad: With(
-            &["breakers: { deaf: { from: externalBreaker, ignores: [transient, rate-limited, unknown] } }"],
-            "breaker: deaf",
-        ),
+        bad: Breaker("from: externalBreaker, ignores: [transient, rate-limited, unknown]", ""),
         fix: &[("transient, rate-limited, unknown", "503")],
         run: Run::Book(breaker_ignores_everything),
     },
@@ -121,10 +110,7 @@ pub(super) const LINTS: &[Lint] = &[
                       it, one process with a bad network, a full disk or a stale certificate takes the \
                       dependency away from all the others, which could reach it well. Ask for a few failures, \
                       so that one process alone rarely makes them in a row while the others succeed.",
-        bad: With(
-            &["breakers: { touchy: { trip: { consecutive: 1 }, open: 60s } }"],
-            "breaker: touchy, facts: { instances: 4 }",
-        ),
+        bad: Breaker("trip: { consecutive: 1 }, open: 60s", "facts: { instances: 4 }"),
         fix: &[("consecutive: 1", "consecutive: 5")],
         run: Run::Rule(quorum_of_one),
     },
@@ -161,7 +147,7 @@ pub(super) const LINTS: &[Lint] = &[
                       second gives it none: it opens and half-opens all the time, every probe is a real delivery, \
                       and the alerts on breakers flap. Most dependencies need 10 s to a minute; the catalog's \
                       breakers stay open for 10 s or longer.",
-        bad: With(&["breakers: { twitchy: { trip: { consecutive: 5 }, open: 100ms } }"], "breaker: twitchy"),
+        bad: Breaker("trip: { consecutive: 5 }, open: 100ms", ""),
         fix: &[("open: 100ms", "open: 30s")],
         run: Run::Book(open_too_short),
     },
@@ -174,10 +160,7 @@ pub(super) const LINTS: &[Lint] = &[
                       little other traffic, then each failure finds the one before forgotten, the count never \
                       reaches the trip, and the breaker stays closed through the whole outage. Make `reset` \
                       several times as long as the timeout and the first delay.",
-        bad: With(
-            &["breakers: { short: { trip: { consecutive: 3 }, open: 60s, reset: 10s } }"],
-            "breaker: short, timeout: 30s, facts: { rate: 1/m }",
-        ),
+        bad: Breaker("trip: { consecutive: 3 }, open: 60s, reset: 10s", "timeout: 30s, facts: { rate: 1/m }"),
         fix: &[("reset: 10s", "reset: 5m")],
         run: Run::Rule(reset_forgets_failures),
     },
@@ -201,10 +184,7 @@ pub(super) const LINTS: &[Lint] = &[
                       have lost the store for a while, see the same outage, open at about the same time and \
                       probe at the same time: `probes` times as many calls as there are processes, all at once. \
                       More than ten are worth knowing of. One probe for each process is enough.",
-        bad: With(
-            &["breakers: { wide: { trip: { consecutive: 5 }, open: 60s, probes: 4 } }"],
-            "breaker: wide, facts: { instances: 8 }",
-        ),
+        bad: Breaker("trip: { consecutive: 5 }, open: 60s, probes: 4", "facts: { instances: 8 }"),
         fix: &[("probes: 4", "probes: 1, close_after: 4")],
         run: Run::Rule(synchronous_probes),
     },
@@ -365,13 +345,17 @@ fn may_count(kind: FailureMatch, ignores: &[FailureMatch]) -> bool {
     }
 }
 
-fn quorum_of_one(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let Some(breaker) = &resolved.rule.breaker else { return };
-    let needed = match breaker.settings.trip() {
+/// How many failures, or calls, it takes at least.
+const fn needed(trip: Trip) -> NonZeroU32 {
+    match trip {
         Trip::Consecutive(count) | Trip::Failures { count, .. } => count,
         Trip::FailureRate { of_at_least, .. } => of_at_least,
-    };
-    if needed.get() > 1 {
+    }
+}
+
+fn quorum_of_one(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let Some(breaker) = &resolved.rule.breaker else { return };
+    if needed(breaker.settings.trip()).get() > 1 {
         return;
     }
     match &resolved.facts.instances {
@@ -451,10 +435,7 @@ fn open_too_short(book: &Sections, findings: &mut Findings<'_>) {
 fn reset_forgets_failures(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(breaker) = &resolved.rule.breaker else { return };
     let Some(reset) = breaker.settings.reset() else { return };
-    let needed = match breaker.settings.trip() {
-        Trip::Consecutive(count) | Trip::Failures { count, .. } => count,
-        Trip::FailureRate { of_at_least, .. } => of_at_least,
-    };
+    let needed = needed(breaker.settings.trip());
     if needed.get() == 1 {
         return;
     }

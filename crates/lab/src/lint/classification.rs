@@ -10,7 +10,7 @@ use super::Example::{Book, Service, With};
 use super::worst_case::longest_delay;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{At, Layer, ReactionName, Sections};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::policy::answer::{Answer, What};
 use redrive_core::policy::category::Category;
@@ -207,23 +207,31 @@ fn status_in(row: &Override, wanted: fn(u16) -> bool) -> Option<u16> {
     row.when.statuses.iter().find_map(|range| (range.first..=range.last).find(|status| wanted(*status)))
 }
 
+/// The reactions that retry failures of such a category or status: which failures, by which policy, and where.
+fn retried<'l>(
+    book: &Sections,
+    layer: &'l Layer,
+    categories: &[Category],
+    statuses: fn(u16) -> bool,
+) -> Vec<(String, &'l str, Span)> {
+    let found = layer.reactions.iter().enumerate().filter_map(|(n, (kind, reaction))| {
+        let what = match kind {
+            FailureMatch::Category(category) => {
+                categories.contains(category).then(|| category.as_str().to_owned())?
+            }
+            FailureMatch::Status(range) => first_status(layer, n, *range, statuses)?.to_string(),
+        };
+        Some((what, retries_by(book, reaction)?, reaction.span))
+    });
+    found.collect()
+}
+
 fn retry_of_permanent<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     findings.each_layer(book, |layer, findings| {
-        for (n, (kind, reaction)) in layer.reactions.iter().enumerate() {
-            let what = match kind {
-                FailureMatch::Category(category @ (Category::Permanent | Category::Invalid)) => {
-                    category.as_str().to_owned()
-                }
-                FailureMatch::Category(_) => continue,
-                FailureMatch::Status(range) => match first_status(layer, n, *range, is_permanent) {
-                    Some(status) => status.to_string(),
-                    None => continue,
-                },
-            };
-            if let Some(policy) = retries_by(book, reaction) {
-                let message = format!("`{what}` is retried by `{policy}`, and no retry can help it");
-                findings.report(reaction.span, message, "leave it out: such failures become dead letters");
-            }
+        let hopeless = [Category::Permanent, Category::Invalid];
+        for (what, policy, span) in retried(book, layer, &hopeless, is_permanent) {
+            let message = format!("`{what}` is retried by `{policy}`, and no retry can help it");
+            findings.report(span, message, "leave it out: such failures become dead letters");
         }
         for row in layer.classify.iter().filter(|row| retries_by_status_alone(&row.value)) {
             let rejections = rejections_in(&row.value);
@@ -245,24 +253,9 @@ fn retry_of_permanent<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 
 fn fatal_retried<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     findings.each_layer(book, |layer, findings| {
-        for (n, (kind, reaction)) in layer.reactions.iter().enumerate() {
-            let what = match kind {
-                FailureMatch::Category(Category::Fatal) => "fatal".to_owned(),
-                FailureMatch::Category(_) => continue,
-                FailureMatch::Status(range) => match first_status(layer, n, *range, is_about_credentials) {
-                    Some(status) => status.to_string(),
-                    None => continue,
-                },
-            };
-            if let Some(policy) = retries_by(book, reaction) {
-                let message =
-                    format!("`{what}` is retried by `{policy}`, though somebody must mend it first");
-                findings.report(
-                    reaction.span,
-                    message,
-                    "write `fatal: pause`, or leave it to the dead letters",
-                );
-            }
+        for (what, policy, span) in retried(book, layer, &[Category::Fatal], is_about_credentials) {
+            let message = format!("`{what}` is retried by `{policy}`, though somebody must mend it first");
+            findings.report(span, message, "write `fatal: pause`, or leave it to the dead letters");
         }
         let unexplained =
             |row: &&At<Override>| retries_by_status_alone(&row.value) && row.value.because.is_none();

@@ -8,7 +8,6 @@ use redrive_core::book::model::{Criticality, DataLoss, Layer, ReactionName, Sect
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Known, Level, Origin, Resolved};
 use redrive_core::book::words::Word;
-use redrive_core::ids::PolicyName;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::{FailureMatch, StatusRange};
 use redrive_core::text::show_duration;
@@ -136,7 +135,10 @@ fn critical_under_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         let (retries, policy) = match &reaction.value {
             ReactionName::Pause => continue,
             ReactionName::DeadLetter => (0, "dead-letter"),
-            ReactionName::Policy(name) => (retries_of(rule, name), name.as_str()),
+            ReactionName::Policy(name) => {
+                let policy = rule.rule.reactions.policy(name);
+                (policy.map_or(0, |policy| policy.backoff.retries()), name.as_str())
+            }
         };
         if retries < RETRIES_FEW {
             let count = match retries {
@@ -158,11 +160,6 @@ fn first_transient(before: &[(FailureMatch, Known<ReactionName>)], range: Status
     };
     (range.first..=range.last)
         .find(|status| usual_category(*status) == Some(Category::Transient) && !is_taken(*status))
-}
-
-fn retries_of(rule: &Resolved<'_>, name: &PolicyName) -> u32 {
-    let mut policies = rule.rule.reactions.policies().iter();
-    policies.find(|policy| policy.name == *name).map_or(0, |policy| policy.backoff.retries())
 }
 
 fn low_over_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {

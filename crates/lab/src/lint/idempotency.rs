@@ -170,10 +170,9 @@ fn repeats_by<'r>(resolved: &'r Resolved<'_>) -> Option<(&'r str, u32)> {
         // Who is turned away has done nothing yet.
         FailureMatch::Status(range) => (range.first, range.last) != (429, 429),
     };
-    let policies = resolved.rule.reactions.policies();
     resolved.reactions.iter().filter(|(kind, _)| may_have_worked(kind)).find_map(|(_, known)| {
         let ReactionName::Policy(name) = &known.value else { return None };
-        let policy = policies.iter().find(|policy| policy.name == *name)?;
+        let policy = resolved.rule.reactions.policy(name)?;
         let retries = policy.backoff.retries();
         (retries > 0).then_some((policy.name.as_str(), retries))
     })

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Example::{Book, With};
 use super::alerts::each_list;
 use super::{Findings, Lint, ON_CALL, Run};
+use redrive_core::alerts::value::bound;
 use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, Sections};
 use redrive_core::book::problem::Severity;
@@ -166,12 +167,7 @@ fn longest_deadline(rows: &[&Resolved<'_>]) -> Option<Duration> {
 }
 
 fn is_nothing(value: Quantity) -> bool {
-    match value {
-        Quantity::Share(share) => share.get() <= 0.0,
-        Quantity::Count(count) => count == 0,
-        Quantity::Rate(rate) => rate.as_per_second() <= 0.0,
-        Quantity::Duration(span) => span.is_zero(),
-    }
+    bound(value) <= 0.0
 }
 
 fn alert_always_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {

@@ -251,14 +251,10 @@ fn on_failure(resolved: &Resolved<'_>) -> Vec<Explained> {
     for (kind, known) in &resolved.reactions {
         let value = Explained::word(&kind.to_string(), reaction(&known.value), known.origin);
         let note = match &known.value {
-            ReactionName::Policy(name) => resolved
-                .rule
-                .reactions
-                .policies()
-                .iter()
-                .find(|policy| policy.name == *name)
-                .map(|policy| backoff(&policy.backoff))
-                .unwrap_or_default(),
+            ReactionName::Policy(name) => {
+                let policy = resolved.rule.reactions.policy(name);
+                policy.map(|policy| backoff(&policy.backoff)).unwrap_or_default()
+            }
             ReactionName::DeadLetter => "no retry".to_owned(),
             ReactionName::Pause => "the service waits for somebody".to_owned(),
         };

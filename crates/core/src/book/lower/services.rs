@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Lowering, at, count_at, name_at, permits, retry_budget, text_at, text_of, word_at};
 use crate::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, Layer, ServiceEntry, Waiting,
+    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, ServiceEntry, Waiting,
 };
 use crate::book::pattern::{EventPattern, Relation};
 use crate::book::yaml::{Node, Value};
@@ -82,14 +82,7 @@ impl Lowering<'_> {
     fn row(&mut self, node: &Node) -> Option<EventRow> {
         let read = |node: &Node| at(node, |text| EventPattern::parse(text).ok());
         if node.text().is_some() {
-            return Some(EventRow {
-                span: node.span,
-                pattern: read(node)?,
-                title: None,
-                subscription: None,
-                depends_on: None,
-                layer: Layer::default(),
-            });
+            return Some(EventRow::plain(node.span, read(node)?));
         }
         Some(EventRow {
             span: node.span,
