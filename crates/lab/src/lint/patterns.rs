@@ -14,7 +14,7 @@ use redrive_core::book::model::{
 };
 use redrive_core::book::pattern::Relation;
 use redrive_core::book::problem::{Severity, Span};
-use redrive_core::book::resolve::{Known, Resolved};
+use redrive_core::book::resolve::{Known, Resolved, ResolvedDeadLetter};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
 
@@ -144,6 +144,9 @@ struct Stated {
     is_same: bool,
 }
 
+/// A key, where it is stated, and whether the same holds for another row.
+type Named = (&'static str, Option<Span>, bool);
+
 /// What the row states. Facts and silenced lints change nothing that happens.
 fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<Stated> {
     let Layer {
@@ -164,8 +167,6 @@ fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<State
         facts: _,
         allow: _,
     } = &row.layer;
-    let DeadLetter { name, queue, stage, form, retention, alert, .. } = letters;
-    let DeadLetter { reprocess, categories, reprocess_max, reprocess_cron, .. } = letters;
     let by_failure = reactions.iter().map(|(kind, at)| {
         let key = match kind {
             FailureMatch::Category(Category::Transient) => "retry".to_owned(),
@@ -176,8 +177,7 @@ fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<State
     });
     let (a, b) = (own, other);
     let (a_ids, b_ids) = (&own.idempotency, &other.idempotency);
-    let (a_letter, b_letter) = (&own.dead_letter, &other.dead_letter);
-    let named = [
+    let named: [Named; 16] = [
         // What adds to the values of other levels is never there for another row.
         ("classify", classify.first().map(|row| row.span), false),
         ("timeout", span(timeout.as_ref()), a.rule.timeouts == b.rule.timeouts),
@@ -195,41 +195,37 @@ fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<State
         ("idempotency.store", span(store.as_ref()), a_ids.store.value == b_ids.store.value),
         ("idempotency.key", span(key.as_ref()), a_ids.key_shown() == b_ids.key_shown()),
         ("idempotency.ttl", span(ttl.as_ref()), a_ids.ttl.value == b_ids.ttl.value),
-        ("dead_letter.name", span(name.as_ref()), a_letter.template.value == b_letter.template.value),
-        ("dead_letter.queue", span(queue.as_ref()), a_letter.queue == b_letter.queue),
-        ("dead_letter.stage", span(stage.as_ref()), a_letter.stage == b_letter.stage),
-        ("dead_letter.form", span(form.as_ref()), a_letter.form.value == b_letter.form.value),
-        (
-            "dead_letter.retention",
-            span(retention.as_ref()),
-            a_letter.retention.value == b_letter.retention.value,
-        ),
-        ("dead_letter.alert", span(alert.as_ref()), same(a_letter.alert.as_ref(), b_letter.alert.as_ref())),
-        (
-            "dead_letter.reprocess",
-            span(reprocess.as_ref()),
-            a_letter.reprocess.value == b_letter.reprocess.value,
-        ),
-        (
-            "dead_letter.reprocess_categories",
-            span(categories.as_ref()),
-            a_letter.categories == b_letter.categories,
-        ),
+    ];
+    let named = named.into_iter().chain(of_letters(letters, &own.dead_letter, &other.dead_letter));
+    let named = named.filter_map(|(key, span, is_same)| {
+        Some(Stated { key: key.to_owned(), line: span?.position.line, is_same })
+    });
+    by_failure.chain(named).collect()
+}
+
+fn of_letters(letters: &DeadLetter, a: &ResolvedDeadLetter, b: &ResolvedDeadLetter) -> [Named; 10] {
+    let DeadLetter { name, queue, stage, form, retention, alert, .. } = letters;
+    let DeadLetter { reprocess, categories, reprocess_max, reprocess_cron, .. } = letters;
+    [
+        ("dead_letter.name", span(name.as_ref()), a.template.value == b.template.value),
+        ("dead_letter.queue", span(queue.as_ref()), a.queue == b.queue),
+        ("dead_letter.stage", span(stage.as_ref()), a.stage == b.stage),
+        ("dead_letter.form", span(form.as_ref()), a.form.value == b.form.value),
+        ("dead_letter.retention", span(retention.as_ref()), a.retention.value == b.retention.value),
+        ("dead_letter.alert", span(alert.as_ref()), same(a.alert.as_ref(), b.alert.as_ref())),
+        ("dead_letter.reprocess", span(reprocess.as_ref()), a.reprocess.value == b.reprocess.value),
+        ("dead_letter.reprocess_categories", span(categories.as_ref()), a.categories == b.categories),
         (
             "dead_letter.reprocess_max",
             span(reprocess_max.as_ref()),
-            a_letter.reprocess_max.value == b_letter.reprocess_max.value,
+            a.reprocess_max.value == b.reprocess_max.value,
         ),
         (
             "dead_letter.reprocess_cron",
             span(reprocess_cron.as_ref()),
-            same(a_letter.reprocess_cron.as_ref(), b_letter.reprocess_cron.as_ref()),
+            same(a.reprocess_cron.as_ref(), b.reprocess_cron.as_ref()),
         ),
-    ];
-    let named = named.into_iter().filter_map(|(key, span, is_same)| {
-        Some(Stated { key: key.to_owned(), line: span?.position.line, is_same })
-    });
-    by_failure.chain(named).collect()
+    ]
 }
 
 fn same<T: PartialEq>(one: Option<&Known<T>>, other: Option<&Known<T>>) -> bool {

@@ -165,6 +165,9 @@ fn entries(section: &[(Node, Node)]) -> Entries<'_> {
     section.iter().filter_map(|(key, node)| Some((key.text()?, node))).collect()
 }
 
+/// A value was stated and could not be read, which the problems say already.
+struct Reported;
+
 /// An entry and those that it extends, itself first.
 struct Chain<'a> {
     links: Vec<&'a Node>,
@@ -210,21 +213,20 @@ impl<'a> Chain<'a> {
         self.links.iter().all(|link| is_whole(link)).then_some(self)
     }
 
-    /// What the nearest of them says under a key, which is `usual` where none says anything. None if it could not
-    /// be read, which was reported.
+    /// What the nearest of them says under a key, which is `usual` where none says anything.
     fn read<T>(
         &self,
         key: &str,
         usual: Option<T>,
         read: impl FnOnce(&Node) -> Option<T>,
-    ) -> Option<Option<T>> {
+    ) -> Result<Option<T>, Reported> {
         match self.links.iter().find_map(|link| link.get(key)) {
-            Some(node) => read(node).map(Some),
-            None => Some(usual),
+            Some(node) => read(node).map(Some).ok_or(Reported),
+            None => Ok(usual),
         }
     }
 
-    fn duration(&self, key: &str, usual: Option<Duration>) -> Option<Option<Duration>> {
+    fn duration(&self, key: &str, usual: Option<Duration>) -> Result<Option<Duration>, Reported> {
         self.read(key, usual, duration)
     }
 }
@@ -259,7 +261,7 @@ fn policy(
     };
     let from = node.get("from").and_then(Node::text).and_then(|text| PolicyName::new(text).ok());
     let usual = base.map(|entry| entry.alert_on_exhaustion);
-    let alert_when_exhausted = chain.read("alert_when_exhausted", usual, number)?.unwrap_or(false);
+    let alert_when_exhausted = chain.read("alert_when_exhausted", usual, number).ok()?.unwrap_or(false);
     let raw = raw_backoff(node, chain, base.map(|entry| &entry.backoff), problems)?;
     match Backoff::try_from(raw) {
         Ok(backoff) => Some(PolicyEntry { backoff, alert_when_exhausted, from }),
@@ -289,9 +291,11 @@ fn raw_backoff(
     let retries = chain.read("retries", base.map(Backoff::retries), |node| match node.text()? {
         "unlimited" => Some(Backoff::UNLIMITED),
         text => text.parse().ok().filter(|retries| *retries <= limits::RETRIES_MAX),
-    })?;
-    let jitter = chain.read("jitter", base.map(Backoff::jitter), |node| Jitter::parse(node.text()?).ok())?;
-    let window = chain.duration("window", base.and_then(Backoff::window))?;
+    });
+    let retries = retries.ok()?;
+    let jitter = chain.read("jitter", base.map(Backoff::jitter), |node| Jitter::parse(node.text()?).ok());
+    let jitter = jitter.ok()?;
+    let window = chain.duration("window", base.and_then(Backoff::window)).ok()?;
     let schedule = schedule(node, chain, base, problems)?;
     let Some(retries) = retries else {
         let help = "state `retries`, or extend a policy with `from`";
@@ -320,11 +324,12 @@ fn schedule(
     }
     let base = base.filter(|_| listed.is_none());
     let grown = base.filter(|backoff| backoff.factor().is_some());
-    let initial = chain.duration("initial", grown.map(Backoff::initial))?;
+    let initial = chain.duration("initial", grown.map(Backoff::initial)).ok()?;
     let factor = chain.read("factor", grown.and_then(Backoff::factor), |node| {
         number(node).filter(|factor| (1.0..=100.0).contains(factor))
-    })?;
-    let max = chain.duration("max", grown.map(Backoff::max))?;
+    });
+    let factor = factor.ok()?;
+    let max = chain.duration("max", grown.map(Backoff::max)).ok()?;
     let delays = match list {
         Some(list) => Some(list.items().iter().map(duration).collect::<Option<Vec<_>>>()?),
         None => base.and_then(Backoff::listed).map(<[Duration]>::to_vec),
@@ -372,8 +377,8 @@ fn breaker(
     }
     let base = base.as_ref();
     // What could not be read was reported, so what stands in its place does not matter.
-    let trip = chain.read("trip", base.map(|raw| raw.trip), read_trip).flatten();
-    let open = chain.duration("open", base.map(|raw| raw.open)).flatten();
+    let trip = chain.read("trip", base.map(|raw| raw.trip), read_trip).ok().flatten();
+    let open = chain.duration("open", base.map(|raw| raw.open)).ok().flatten();
     let (Some(trip), Some(open)) = (trip, open) else {
         let missing = if open.is_none() { "open" } else { "trip" };
         // A trip that was stated but makes no sense was reported for itself.
@@ -387,12 +392,13 @@ fn breaker(
     let raw = RawBreaker {
         trip,
         open,
-        probes: chain.read("probes", base.map(|raw| raw.probes), number).flatten().unwrap_or(1),
-        close_after: chain.read("close_after", base.and_then(|raw| raw.close_after), number).flatten(),
-        reset: chain.duration("reset", base.and_then(|raw| raw.reset)).flatten(),
-        count: chain.read("count", None, count).flatten().unwrap_or(Count::Attempt),
+        probes: chain.read("probes", base.map(|raw| raw.probes), number).ok().flatten().unwrap_or(1),
+        close_after: chain.read("close_after", base.and_then(|raw| raw.close_after), number).ok().flatten(),
+        reset: chain.duration("reset", base.and_then(|raw| raw.reset)).ok().flatten(),
+        count: chain.read("count", None, count).ok().flatten().unwrap_or(Count::Attempt),
     };
-    let kinds = |key| chain.read(key, None, failure_kinds).flatten().unwrap_or_default();
+    let kinds =
+        |key| chain.read(key, None, |list| Some(failure_kinds(list))).ok().flatten().unwrap_or_default();
     let from = node.get("from").and_then(Node::text).and_then(|text| BreakerName::new(text).ok());
     match BreakerSettings::try_from(raw) {
         Ok(settings) => {
@@ -414,8 +420,8 @@ fn breaker(
     }
 }
 
-fn failure_kinds(list: &Node) -> Option<Vec<FailureMatch>> {
-    Some(list.items().iter().filter_map(|item| parse_failure_kind(item.text()?)).collect())
+fn failure_kinds(list: &Node) -> Vec<FailureMatch> {
+    list.items().iter().filter_map(|item| parse_failure_kind(item.text()?)).collect()
 }
 
 fn read_trip(node: &Node) -> Option<Trip> {
