@@ -26,6 +26,7 @@ pub mod schema;
 mod serving;
 pub mod source_template;
 pub mod validate;
+pub mod words;
 pub mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};

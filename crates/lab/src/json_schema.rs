@@ -12,7 +12,6 @@ use redrive_core::book::Connectors;
 use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, Type};
 use redrive_core::book::validate::ACTS;
 use redrive_core::limits;
-use redrive_core::policy::catalog;
 use redrive_core::policy::category::Category;
 
 const DURATION: &str = r"^([0-9]+(\.[0-9]+)?(d|h|m|s|ms))+$";
@@ -110,7 +109,7 @@ fn value(takes: &Type, definitions: &mut Definitions<'_>) -> Value {
         }),
         Type::ByFailure(item) => json!({
             "type": "object",
-            "propertyNames": { "anyOf": [{ "enum": categories() }, { "pattern": STATUSES }] },
+            "propertyNames": { "anyOf": [{ "enum": Category::WORDS }, { "pattern": STATUSES }] },
             "additionalProperties": value(item, definitions),
         }),
         Type::ListOf(item) => json!({ "type": "array", "items": value(item, definitions) }),
@@ -165,11 +164,11 @@ fn scalar_schema(takes: &Type) -> Value {
         Type::Word(words) => json!({ "enum": words }),
         Type::Name(kind) => name_schema(*kind),
         Type::Reaction => {
-            let words: Vec<&str> = ACTS.into_iter().chain(catalog_names(Named::Policy)).collect();
+            let words: Vec<&str> = ACTS.into_iter().chain(Named::Policy.of_the_catalog()).collect();
             json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": NAME }] })
         }
         Type::Statuses => statuses(&[]),
-        Type::FailureKind => statuses(&[json!({ "enum": categories() })]),
+        Type::FailureKind => statuses(&[json!({ "enum": Category::WORDS })]),
         Type::Json => json!({ "type": "string", "contentMediaType": "application/json" }),
         Type::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
         Type::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
@@ -208,22 +207,8 @@ fn text(pattern: &str, examples: &[&str]) -> Value {
 
 /// The catalog's names to choose from, or any name of the book.
 fn name_schema(kind: Named) -> Value {
-    let known: Vec<&str> = catalog_names(kind).collect();
+    // Where a timeout's name belongs, a duration does too; both are names by their letters.
+    let known = kind.of_the_catalog();
     let any = json!({ "type": "string", "pattern": NAME });
     if known.is_empty() { any } else { json!({ "anyOf": [{ "enum": known }, any] }) }
-}
-
-fn catalog_names(kind: Named) -> impl Iterator<Item = &'static str> {
-    let names: Vec<&'static str> = match kind {
-        Named::Policy => catalog::policies().iter().map(|policy| policy.name).collect(),
-        Named::Breaker => catalog::BREAKERS.iter().map(|breaker| breaker.name).chain(["none"]).collect(),
-        // Where a timeout's name belongs, a duration does too; both are names by their letters.
-        Named::Timeout => catalog::TIMEOUTS.iter().map(|timeout| timeout.name).collect(),
-        Named::Throttle | Named::Dependency | Named::Secret | Named::Receiver => Vec::new(),
-    };
-    names.into_iter()
-}
-
-fn categories() -> [&'static str; 7] {
-    Category::ALL.map(Category::as_str)
 }

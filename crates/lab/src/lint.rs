@@ -1,7 +1,7 @@
 //! Looks for what a book may say and what will hurt all the same.
 //!
 //! A lint is data: a code that never changes, a severity, a paragraph for people, the smallest book
-//! that shows the mistake and its mended twin. One test runs every lint over both its books.
+//! that shows the mistake and what mends it. One test runs every lint over both books.
 //!
 //! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
 //! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
@@ -29,6 +29,7 @@ mod workers;
 mod worst_case;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use redrive_core::book::Connectors;
 use redrive_core::book::model::{Allow, Layer, Sections};
@@ -48,11 +49,72 @@ pub struct Lint {
     /// Why that hurts and what to do, in a paragraph.
     pub explanation: &'static str,
     /// The smallest book that it finds something in.
-    pub bad: &'static str,
-    /// The same book, mended.
-    pub mended: &'static str,
+    bad: Example,
+    /// What mends that book: parts of its text, each of which stands there once, and what takes their place.
+    fix: &'static [(&'static str, &'static str)],
     /// How it looks.
     pub run: Run,
+}
+
+impl Lint {
+    /// The smallest book that it finds something in.
+    #[must_use]
+    pub fn bad(&self) -> String {
+        self.bad.to_string()
+    }
+
+    /// The same book, mended.
+    #[must_use]
+    pub fn mended(&self) -> String {
+        self.fix.iter().fold(self.bad(), |book, (part, better)| book.replacen(part, better, 1))
+    }
+}
+
+/// A small book, of which only what matters is written down.
+#[derive(Clone, Copy, Debug)]
+enum Example {
+    /// A service with an HTTP target that says this beside it.
+    Service(&'static str),
+    /// Lines of the book before such a service.
+    With(&'static [&'static str], &'static str),
+    /// A breaker, and such a service behind it.
+    Breaker(&'static str, &'static str),
+    /// A retry policy that the defaults name.
+    Policy(&'static str),
+    /// All lines of the book but its version.
+    Book(&'static [&'static str]),
+}
+
+/// The receiver of examples about alerts.
+const ON_CALL: &str = r#"receivers: { on-call: { webhook: "https://pager.example.test/hook" } }"#;
+
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("version: 1\n")?;
+        let (lines, service) = match *self {
+            Self::Breaker(parts, service) => {
+                writeln!(f, "breakers:\n  mine: {{ {parts} }}")?;
+                return write_service(f, &format!("breaker: mine{}{service}", comma(service)));
+            }
+            Self::Policy(parts) => {
+                return writeln!(f, "defaults: {{ retry: mine }}\nretry_policies:\n  mine: {{ {parts} }}");
+            }
+            Self::Service(parts) => (&[][..], Some(parts)),
+            Self::With(lines, parts) => (lines, Some(parts)),
+            Self::Book(lines) => (lines, None),
+        };
+        lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        service.map_or(Ok(()), |parts| write_service(f, parts))
+    }
+}
+
+fn write_service(f: &mut fmt::Formatter<'_>, parts: &str) -> fmt::Result {
+    let usual = r#"target: { http: "http://127.0.0.1:9000" }, events: [a.b]"#;
+    writeln!(f, "services:\n  mail: {{ {usual}{}{parts} }}", comma(parts))
+}
+
+const fn comma(parts: &str) -> &'static str {
+    if parts.is_empty() { "" } else { ", " }
 }
 
 /// What a lint looks at.
@@ -323,14 +385,12 @@ mod tests {
     #[test]
     fn every_lint_finds_its_bad_book_and_passes_its_mended_twin() {
         for lint in all() {
-            let bad = codes(lint.bad);
-            assert!(
-                bad.contains(&lint.code),
-                "{} does not find its bad book: {bad:?}\n{}",
-                lint.code,
-                lint.bad
-            );
-            let mended = check(lint.mended.as_bytes(), built_in());
+            let (bad, found) = (lint.bad(), codes(&lint.bad()));
+            assert!(found.contains(&lint.code), "{} does not find its bad book: {found:?}\n{bad}", lint.code);
+            for (part, _) in lint.fix {
+                assert_eq!(bad.matches(part).count(), 1, "{}: `{part}` stands once in\n{bad}", lint.code);
+            }
+            let mended = check(lint.mended().as_bytes(), built_in());
             assert!(
                 mended.book.is_some(),
                 "{}: the mended book is no book: {:?}",

@@ -11,13 +11,10 @@ pub mod reference;
 use std::time::Duration;
 
 use redrive_core::book::EMBEDDED;
-use redrive_core::book::model::{
-    AlertSeverity, ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, Order, ReactionName,
-    Reprocess, WhenFull,
-};
+use redrive_core::book::model::{ConsumerPattern, IdempotencyBy, ReactionName};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::policy::breaker::{Count, Trip};
-use redrive_core::policy::rule::{FailureMatch, GrowingTimeout, Matcher, StatusRange, WhenOpen};
+use redrive_core::policy::breaker::Trip;
+use redrive_core::policy::rule::{GrowingTimeout, Matcher, StatusRange};
 use redrive_core::text::show_duration;
 
 /// How a second copy of an event is made harmless: by the consumer if the book says so, else by us.
@@ -129,30 +126,16 @@ pub fn reaction(reaction: &ReactionName) -> &str {
     }
 }
 
-/// A category, `503`, or `500-599`.
-#[must_use]
-pub fn failure(kind: FailureMatch) -> String {
-    match kind {
-        FailureMatch::Category(category) => category.as_str().to_owned(),
-        FailureMatch::Status(range) => statuses(range),
-    }
-}
-
-fn statuses(range: StatusRange) -> String {
-    if range.first == range.last {
-        range.first.to_string()
-    } else {
-        format!("{}-{}", range.first, range.last)
-    }
-}
-
 /// What an override of the classification looks at.
 #[must_use]
 pub fn matcher(when: &Matcher) -> String {
     let Matcher { statuses: ranges, code, header, message } = when;
     let mut parts = Vec::new();
     if !ranges.is_empty() {
-        parts.push(format!("status {}", ranges.iter().copied().map(statuses).collect::<Vec<_>>().join(", ")));
+        parts.push(format!(
+            "status {}",
+            ranges.iter().map(StatusRange::to_string).collect::<Vec<_>>().join(", ")
+        ));
     }
     parts.extend(code.as_ref().map(|code| format!("code {code}")));
     parts.extend(header.as_ref().map(|header| match &header.value {
@@ -177,87 +160,6 @@ fn days(span: Duration) -> String {
         DAY_SECS => "1 day".to_owned(),
         secs if secs.is_multiple_of(DAY_SECS) && secs > 0 => format!("{} days", secs / DAY_SECS),
         _ => show_duration(span),
-    }
-}
-
-/// Its word in the book.
-#[must_use]
-pub const fn criticality(word: Criticality) -> &'static str {
-    match word {
-        Criticality::Low => "low",
-        Criticality::Medium => "medium",
-        Criticality::High => "high",
-        Criticality::Critical => "critical",
-    }
-}
-
-const fn data_loss(word: DataLoss) -> &'static str {
-    match word {
-        DataLoss::Acceptable => "acceptable",
-        DataLoss::NotAcceptable => "not-acceptable",
-    }
-}
-
-const fn severity(word: AlertSeverity) -> &'static str {
-    match word {
-        AlertSeverity::Warning => "warning",
-        AlertSeverity::Medium => "medium",
-        AlertSeverity::High => "high",
-        AlertSeverity::Critical => "critical",
-    }
-}
-
-const fn reprocess(word: Reprocess) -> &'static str {
-    match word {
-        Reprocess::Manual => "manual",
-        Reprocess::Automatic => "automatic",
-        Reprocess::Filtered => "filtered",
-    }
-}
-
-/// Its word in the book.
-#[must_use]
-pub const fn order(word: Order) -> &'static str {
-    match word {
-        Order::None => "none",
-        Order::Session => "session",
-        Order::SessionStrict => "session-strict",
-    }
-}
-
-const fn when_open(word: WhenOpen) -> &'static str {
-    match word {
-        WhenOpen::Hold => "hold",
-        WhenOpen::DeadLetter => "dead-letter",
-    }
-}
-
-const fn when_full(word: WhenFull) -> &'static str {
-    match word {
-        WhenFull::Refuse => "refuse",
-        WhenFull::DeadLetter => "dead-letter",
-    }
-}
-
-const fn letter_form(word: LetterForm) -> &'static str {
-    match word {
-        LetterForm::Envelope => "envelope",
-        LetterForm::Redis => "redis",
-    }
-}
-
-const fn count(word: Count) -> &'static str {
-    match word {
-        Count::Attempt => "attempt",
-        Count::Call => "call",
-    }
-}
-
-const fn idempotency_by(word: IdempotencyBy) -> &'static str {
-    match word {
-        IdempotencyBy::EventId => "event-id",
-        IdempotencyBy::NotificationId => "notification-id",
-        IdempotencyBy::Nothing => "none",
     }
 }
 

@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_advice_of_every_lint_is_a_book_that_can_be_served() {
         for lint in all() {
-            let mut problems = check_for(lint.mended.as_bytes(), Drivers::built_in().connectors()).problems;
+            let mut problems = check_for(lint.mended().as_bytes(), Drivers::built_in().connectors()).problems;
             problems.retain(|problem| problem.severity == Severity::Error);
             assert!(problems.is_empty(), "{}: {problems:?}", lint.code);
         }

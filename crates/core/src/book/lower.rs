@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::connectors::Connectors;
 use super::model::{Allow, At, DaprFile, Machine, Permits, Sections};
 use super::problem::{Problems, Span};
+use super::words::Word;
 use super::yaml::{Node, Value};
 use crate::ids::Name;
 use crate::policy::budget::BudgetSettings;
@@ -68,8 +69,8 @@ struct Lowering<'a> {
 
 fn permits(node: &Node) -> Permits {
     Permits {
-        in_flight: node.get("in_flight").and_then(|n| at(n, |text| text.parse().ok())),
-        rate: node.get("rate").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
+        in_flight: count_at(node, "in_flight"),
+        rate: rate_at(node, "rate"),
         ramp: duration_at(node, "ramp"),
         rate_growth: node.get("rate_growth").and_then(|n| at(n, |text| text::parse_share(text).ok())),
         rate_memory: duration_at(node, "rate_memory"),
@@ -81,8 +82,7 @@ fn retry_budget(node: &Node) -> Option<At<BudgetSettings>> {
     let stated = node.get("retry_budget")?;
     let share = |node: &Node| at(node, |text| text::parse_share(text).ok());
     let usual = BudgetSettings::with_share(share(stated.get("share").unwrap_or(stated))?.value);
-    let at_least = stated.get("at_least").and_then(|node| at(node, |text| text::parse_rate(text).ok()));
-    let at_least = at_least.map_or(usual.at_least, |at| at.value);
+    let at_least = rate_at(stated, "at_least").map_or(usual.at_least, |at| at.value);
     Some(At { value: BudgetSettings { at_least, ..usual }, span: stated.span })
 }
 
@@ -95,12 +95,7 @@ fn dapr_file(node: &Node) -> DaprFile {
 }
 
 fn allow_rows(node: &Node) -> Vec<Allow> {
-    let row = |node: &Node| {
-        Some(Allow {
-            lint: at(node.get("lint")?, |t| Some(t.to_owned()))?,
-            because: text_of(node, "because")?,
-        })
-    };
+    let row = |node: &Node| Some(Allow { lint: text_at(node, "lint")?, because: text_of(node, "because")? });
     node.items().iter().filter_map(row).collect()
 }
 
@@ -135,12 +130,20 @@ pub(super) fn texts(node: &Node) -> Vec<String> {
     node.items().iter().filter_map(|node| node.text().map(str::to_owned)).collect()
 }
 
-fn name_at<Of>(node: &Node, key: &str) -> Option<At<Name<Of>>> {
-    at(node.get(key)?, |text| Name::new(text).ok())
+pub(super) fn text_at(node: &Node, key: &str) -> Option<At<String>> {
+    at(node.get(key)?, |text| Some(text.to_owned()))
 }
 
-pub(super) fn rate_of(node: &Node, key: &str) -> Option<text::Rate> {
-    text::parse_rate(node.get(key)?.text()?).ok()
+pub(super) fn rate_at(node: &Node, key: &str) -> Option<At<text::Rate>> {
+    at(node.get(key)?, |text| text::parse_rate(text).ok())
+}
+
+pub(super) fn word_at<T: Word>(node: &Node, key: &str) -> Option<At<T>> {
+    at(node.get(key)?, T::from_word)
+}
+
+fn name_at<Of>(node: &Node, key: &str) -> Option<At<Name<Of>>> {
+    at(node.get(key)?, |text| Name::new(text).ok())
 }
 
 /// Whether every scalar below was read: only then do missing parts mean anything.

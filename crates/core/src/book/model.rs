@@ -13,7 +13,7 @@ use super::problem::Span;
 use crate::event::copies::CopyKey;
 use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
 use crate::letters::name_template::NameTemplate;
-use crate::policy::backoff::{Backoff, Jitter};
+use crate::policy::backoff::Backoff;
 use crate::policy::breaker::BreakerSettings;
 use crate::policy::budget::BudgetSettings;
 use crate::policy::catalog::Kind;
@@ -101,27 +101,6 @@ pub struct PolicyEntry {
     pub alert_when_exhausted: bool,
     /// The policy that it extends.
     pub from: Option<PolicyName>,
-}
-
-/// The parts of a retry policy, each of which another may extend.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PolicyParts {
-    /// The delay before the first retry.
-    pub initial: Option<Duration>,
-    /// The growth.
-    pub factor: Option<f64>,
-    /// The cap.
-    pub max: Option<Duration>,
-    /// Delays one by one.
-    pub delays: Option<Vec<Duration>>,
-    /// How many.
-    pub retries: Option<u32>,
-    /// For how long.
-    pub window: Option<Duration>,
-    /// How they are spread.
-    pub jitter: Option<Jitter>,
-    /// Whether running out of retries is alerted at once.
-    pub alert_when_exhausted: Option<bool>,
 }
 
 /// A breaker of the book.
@@ -493,6 +472,15 @@ pub struct EventRow {
     pub depends_on: Option<At<DependencyName>>,
     /// What it says of failures.
     pub layer: Layer,
+}
+
+impl EventRow {
+    /// A row that says nothing but which events.
+    #[must_use]
+    pub fn plain(span: Span, pattern: At<EventPattern>) -> Self {
+        let layer = Layer::default();
+        Self { span, pattern, title: None, subscription: None, depends_on: None, layer }
+    }
 }
 
 /// A channel of a service.

@@ -105,14 +105,8 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
     let usual = receiver.endpoint.connector.timeout.unwrap_or(TELLING_MAX);
     let limit = receiver.timeout.unwrap_or(usual);
     let timeout = TimeoutParts { whole: Some(GrowingTimeout::fixed(limit)), ..TimeoutParts::default() };
-    let row = EventRow {
-        span,
-        pattern: At { value: EventPattern::parse(NOTICES).expect("a pattern of our own"), span },
-        title: None,
-        subscription: None,
-        depends_on: None,
-        layer: Layer::default(),
-    };
+    let pattern = EventPattern::parse(NOTICES).expect("a pattern of our own");
+    let row = EventRow::plain(span, At { value: pattern, span });
     Some(ChannelEntry {
         // A name that is none is an error of the book.
         name: ChannelName::new(name).ok()?,

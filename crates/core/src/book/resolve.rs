@@ -101,6 +101,21 @@ pub struct Known<T> {
     pub origin: Origin,
 }
 
+impl<T> Known<T> {
+    /// A value that nothing in the book states.
+    pub const fn built_in(value: T) -> Self {
+        Self { value, origin: Origin::BUILT_IN }
+    }
+
+    /// A value that a level states.
+    pub fn stated(level: Level, at: &At<T>) -> Self
+    where
+        T: Clone,
+    {
+        Self { value: at.value.clone(), origin: Origin { level, span: Some(at.span) } }
+    }
+}
+
 /// All that holds for one (service, channel, row).
 #[derive(Clone, Debug)]
 pub struct Resolved<'a> {
@@ -238,14 +253,11 @@ impl<'a> Levels<'a> {
     }
 
     fn find<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<Known<T>> {
-        self.0.iter().find_map(|(level, layer)| {
-            let at = pick(layer).as_ref()?;
-            Some(Known { value: at.value.clone(), origin: Origin { level: *level, span: Some(at.span) } })
-        })
+        self.0.iter().find_map(|(level, layer)| Some(Known::stated(*level, pick(layer).as_ref()?)))
     }
 
     fn or<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> Known<T> {
-        self.find(pick).unwrap_or(Known { value: default, origin: Origin::BUILT_IN })
+        self.find(pick).unwrap_or(Known::built_in(default))
     }
 }
 
@@ -406,11 +418,8 @@ impl Sections {
     /// How long delivered and unrouted events are kept.
     #[must_use]
     pub fn keep_delivered(&self) -> Known<Duration> {
-        let default = Known { value: limits::KEEP_DELIVERED_DEFAULT, origin: Origin::BUILT_IN };
-        self.keep_delivered.as_ref().map_or(default, |at| Known {
-            value: at.value,
-            origin: Origin { level: Level::Defaults, span: Some(at.span) },
-        })
+        let default = Known::built_in(limits::KEEP_DELIVERED_DEFAULT);
+        self.keep_delivered.as_ref().map_or(default, |at| Known::stated(Level::Defaults, at))
     }
 
     /// How long a dead letter is kept, as far as the defaults say.
@@ -434,8 +443,7 @@ impl Sections {
         for (level, layer) in &levels.0 {
             for (kind, at) in &layer.reactions {
                 if found.iter().all(|(known, _)| known != kind) {
-                    let origin = Origin { level: *level, span: Some(at.span) };
-                    found.push((*kind, Known { value: at.value.clone(), origin }));
+                    found.push((*kind, Known::stated(*level, at)));
                 }
             }
         }
@@ -453,7 +461,7 @@ impl Sections {
                 Category::Transient | Category::Unknown | Category::Internal => transient.clone(),
                 Category::RateLimited => built_in_policy(catalog::RATE_LIMITED_POLICY),
                 Category::Permanent | Category::Invalid | Category::Fatal => {
-                    Known { value: ReactionName::DeadLetter, origin: Origin::BUILT_IN }
+                    Known::built_in(ReactionName::DeadLetter)
                 }
             });
             reactions.push((FailureMatch::Category(category), reaction));
@@ -504,13 +512,9 @@ impl Sections {
     }
 }
 
-const fn dependency_origin(span: Span) -> Origin {
-    Origin { level: Level::Dependency, span: Some(span) }
-}
-
 fn built_in_policy(name: &str) -> Known<ReactionName> {
     let name = PolicyName::new(name).expect("the catalog's names are names");
-    Known { value: ReactionName::Policy(name), origin: Origin::BUILT_IN }
+    Known::built_in(ReactionName::Policy(name))
 }
 
 fn catalog_breaker(entry: &catalog::CatalogBreaker) -> BreakerEntry {
@@ -530,26 +534,21 @@ pub fn dependency_of(
     channel: Option<&ChannelEntry>,
     row: &EventRow,
 ) -> Known<DependencyName> {
-    let named = |level, at: &At<DependencyName>| Known {
-        value: at.value.clone(),
-        origin: Origin { level, span: Some(at.span) },
-    };
-    let own = |value| Known { value, origin: Origin::BUILT_IN };
     if let Some(at) = &row.depends_on {
-        return named(Level::Row, at);
+        return Known::stated(Level::Row, at);
     }
     if let Some(channel) = channel {
         if let Some(at) = &channel.depends_on {
-            return named(Level::Channel, at);
+            return Known::stated(Level::Channel, at);
         }
         // A channel with a target of its own fails by itself.
         if channel.target.is_some() {
-            return own(DependencyName::joined(&service.name, &channel.name));
+            return Known::built_in(DependencyName::joined(&service.name, &channel.name));
         }
     }
     match &service.depends_on {
-        Some(at) => named(Level::Service, at),
-        None => own(DependencyName::like(&service.name)),
+        Some(at) => Known::stated(Level::Service, at),
+        None => Known::built_in(DependencyName::like(&service.name)),
     }
 }
 
@@ -560,10 +559,8 @@ pub fn kind_of(target: &Target) -> Kind {
 }
 
 pub(super) fn order_of(service: &ServiceEntry) -> Known<Order> {
-    match &service.order {
-        Some(at) => Known { value: at.value, origin: Origin { level: Level::Service, span: Some(at.span) } },
-        None => Known { value: Order::None, origin: Origin::BUILT_IN },
-    }
+    let stated = service.order.as_ref().map(|at| Known::stated(Level::Service, at));
+    stated.unwrap_or(Known::built_in(Order::None))
 }
 
 fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
@@ -581,9 +578,8 @@ fn dead_letter(
     channel: Option<&ChannelEntry>,
     row: &EventRow,
 ) -> ResolvedDeadLetter {
-    let template = levels
-        .find(|l| &l.dead_letter.name)
-        .unwrap_or_else(|| Known { value: DEFAULT_NAME.clone(), origin: Origin::BUILT_IN });
+    let template =
+        levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| Known::built_in(DEFAULT_NAME.clone()));
     let queue = levels.find(|l| &l.dead_letter.queue).map(|known| known.value);
     let stage = levels.find(|l| &l.dead_letter.stage).map(|known| known.value);
     let parts = NameParts {

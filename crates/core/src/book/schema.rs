@@ -12,6 +12,8 @@ mod edge;
 pub use delivery::BOOK;
 
 use super::connectors::{Connector, Connectors, Edge};
+use super::words::Word;
+use crate::policy::catalog;
 
 /// The keys of one kind of map.
 #[derive(Debug)]
@@ -48,6 +50,12 @@ pub enum OneOf {
 }
 
 impl Object {
+    /// A map with these keys and no others.
+    #[must_use]
+    pub const fn of(name: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+        Self { name, about, fields, includes: &[], one_of: OneOf::Nothing }
+    }
+
     /// Its keys: those of its connectors, its own, and those that it shares.
     pub fn all_fields(&self, connectors: &Connectors) -> impl Iterator<Item = &'static Field> {
         self.kind_fields(connectors).into_iter().chain(self.common_fields())
@@ -98,6 +106,16 @@ pub struct Field {
     pub need: Need,
     /// One sentence about it.
     pub about: &'static str,
+}
+
+impl Field {
+    const fn required(self) -> Self {
+        Self { need: Need::Required, ..self }
+    }
+
+    const fn fact(self) -> Self {
+        Self { role: Role::Fact, ..self }
+    }
 }
 
 /// Whether a key may be left out.
@@ -225,6 +243,28 @@ pub enum Named {
 }
 
 impl Named {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Policy,
+        Self::Breaker,
+        Self::Timeout,
+        Self::Throttle,
+        Self::Dependency,
+        Self::Secret,
+        Self::Receiver,
+    ];
+
+    /// The names that are there without being defined.
+    #[must_use]
+    pub fn of_the_catalog(self) -> Vec<&'static str> {
+        match self {
+            Self::Policy => catalog::policies().iter().map(|policy| policy.name).collect(),
+            Self::Breaker => catalog::BREAKERS.iter().map(|breaker| breaker.name).chain(["none"]).collect(),
+            Self::Timeout => catalog::TIMEOUTS.iter().map(|timeout| timeout.name).collect(),
+            Self::Throttle | Self::Dependency | Self::Secret | Self::Receiver => Vec::new(),
+        }
+    }
+
     /// What such a thing is called.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -262,11 +302,18 @@ pub const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
 
 /// A key that must be there.
 #[must_use]
-pub const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
-    Field { key, takes, role: Role::Behaviour, need: Need::Required, about }
+pub const fn required(name: &'static str, takes: Type, about: &'static str) -> Field {
+    key(name, takes, about).required()
 }
 
-/// A fact.
-const fn fact(key: &'static str, takes: Type, about: &'static str) -> Field {
-    Field { key, takes, role: Role::Fact, need: Need::Optional, about }
+const fn duration(name: &'static str, about: &'static str) -> Field {
+    key(name, Type::Duration, about)
+}
+
+const fn text(name: &'static str, about: &'static str) -> Field {
+    key(name, Type::Text, about)
+}
+
+const fn word<T: Word>(name: &'static str, about: &'static str) -> Field {
+    key(name, Type::Word(T::WORDS), about)
 }

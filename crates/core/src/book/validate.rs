@@ -18,7 +18,6 @@ use crate::ids::{Name, Service};
 use crate::letters::name_template::NameTemplate;
 use crate::limits;
 use crate::policy::backoff::Jitter;
-use crate::policy::catalog;
 use crate::policy::category::Category;
 use crate::policy::rule::StatusRange;
 use crate::schedule::Cron;
@@ -32,33 +31,12 @@ impl Names {
     /// Collects the names that a book defines and those that are always there.
     #[must_use]
     pub fn of(book: &Node) -> Self {
-        let mut names = Self::default();
-        let kinds = [
-            Named::Policy,
-            Named::Breaker,
-            Named::Timeout,
-            Named::Throttle,
-            Named::Dependency,
-            Named::Secret,
-            Named::Receiver,
-        ];
-        for kind in kinds {
+        let names = Named::ALL.map(|kind| {
             let own = book.get(kind.section()).map(Node::entries).unwrap_or_default();
-            let own = own.iter().filter_map(|(key, _)| key.text().map(str::to_owned));
-            names.0.insert(kind, own.collect());
-        }
-        let mut know = |kind, name: &str| names.0.entry(kind).or_default().insert(name.to_owned());
-        for policy in catalog::policies() {
-            know(Named::Policy, policy.name);
-        }
-        for breaker in &catalog::BREAKERS {
-            know(Named::Breaker, breaker.name);
-        }
-        for timeout in &catalog::TIMEOUTS {
-            know(Named::Timeout, timeout.name);
-        }
-        know(Named::Breaker, "none");
-        names
+            let own = own.iter().filter_map(|(key, _)| key.text());
+            (kind, own.chain(kind.of_the_catalog()).map(str::to_owned).collect())
+        });
+        Self(names.into())
     }
 
     fn has(&self, kind: Named, name: &str) -> bool {

@@ -40,18 +40,14 @@ impl Category {
         Self::Internal,
     ];
 
+    /// The words for them, in the same order.
+    pub const WORDS: [&'static str; 7] =
+        ["transient", "rate-limited", "permanent", "invalid", "fatal", "unknown", "internal"];
+
     /// The word for it in rule books, logs and answers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Transient => "transient",
-            Self::RateLimited => "rate-limited",
-            Self::Permanent => "permanent",
-            Self::Invalid => "invalid",
-            Self::Fatal => "fatal",
-            Self::Unknown => "unknown",
-            Self::Internal => "internal",
-        }
+        Self::WORDS[self as usize]
     }
 
     /// The category of that word.

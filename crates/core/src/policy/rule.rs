@@ -3,6 +3,7 @@
 //! A rule is made once, when a rule book is read, and never changes. Values keep the position at
 //! which the book states them, so that a verdict can name its line.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,6 +128,12 @@ impl Reactions {
         &self.policies
     }
 
+    /// The policy of that name, if one of the reactions leads to it.
+    #[must_use]
+    pub fn policy(&self, name: &PolicyName) -> Option<&NamedPolicy> {
+        self.policies.iter().find(|policy| policy.name == *name)
+    }
+
     /// Reactions to single statuses or ranges.
     #[must_use]
     pub fn by_status(&self) -> &[(StatusRange, Sourced<Reaction>)] {
@@ -225,6 +232,14 @@ impl StatusRange {
     }
 }
 
+/// `503`, or `500-599`.
+impl fmt::Display for StatusRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+    }
+}
+
 /// A failure of that category or within that range of statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureMatch {
@@ -241,6 +256,15 @@ impl FailureMatch {
         match self {
             Self::Category(wanted) => wanted == category,
             Self::Status(range) => status.is_some_and(|status| range.contains(status)),
+        }
+    }
+}
+
+impl fmt::Display for FailureMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Category(category) => category.fmt(f),
+            Self::Status(range) => range.fmt(f),
         }
     }
 }

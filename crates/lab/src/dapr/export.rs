@@ -17,8 +17,7 @@ use super::read::is_reserved;
 use super::{Remark, Remarks, matching, write};
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, ReactionName, Sections, ServiceEntry,
-    Target, Waiting,
+    At, DaprTarget, DependencyEntry, EventRow, Layer, ReactionName, Sections, ServiceEntry, Target, Waiting,
 };
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::book::problem::Span;
@@ -228,14 +227,7 @@ impl Exporter<'_> {
 fn probe(entry: &DependencyEntry) -> ServiceEntry {
     let span = Span::default();
     let pattern = EventPattern::parse("any").expect("a word is a pattern");
-    let row = EventRow {
-        span,
-        pattern: At { value: pattern, span },
-        title: None,
-        subscription: None,
-        depends_on: None,
-        layer: Layer::default(),
-    };
+    let row = EventRow::plain(span, At { value: pattern, span });
     ServiceEntry {
         name: ServiceName::new("any").expect("a word is a name"),
         span,
@@ -245,7 +237,7 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
         order: None,
         waiting: Waiting::default(),
         rows: vec![Arc::new(row)],
-        channels: Vec::<ChannelEntry>::new(),
+        channels: Vec::new(),
         layer: Layer::default(),
     }
 }

@@ -223,7 +223,7 @@ impl Writer {
         if let Some(statuses) = retry.and_then(|(_, retry)| retry.statuses.as_deref()) {
             let mut put = |ranges: &[StatusRange], act: &str| {
                 for range in ranges {
-                    self.lines.put(3, &format!("{}: {act}", matching::show_range(*range)));
+                    self.lines.put(3, &format!("{range}: {act}"));
                 }
             };
             put(statuses, &policy);

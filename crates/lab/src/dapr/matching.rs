@@ -61,17 +61,11 @@ pub(super) fn of_failures(is_chosen: impl Fn(u16) -> bool) -> Vec<StatusRange> {
     ranges
 }
 
-/// A range as both Dapr and a rule book write it.
-pub(super) fn show_range(range: StatusRange) -> String {
-    let StatusRange { first, last } = range;
-    if first == last { first.to_string() } else { format!("{first}-{last}") }
-}
-
 /// The list for Dapr.
 pub(super) fn show(ranges: &[StatusRange]) -> String {
     match ranges {
         [] => NO_FAILURE.to_owned(),
-        ranges => ranges.iter().copied().map(show_range).collect::<Vec<_>>().join(","),
+        ranges => ranges.iter().map(StatusRange::to_string).collect::<Vec<_>>().join(","),
     }
 }
 

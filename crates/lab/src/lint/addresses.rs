@@ -3,8 +3,9 @@
 
 use std::net::IpAddr;
 
+use super::Example::Book;
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::{JwtKeys, Network, Sections};
+use redrive_core::book::model::{JwtKeys, Network, Sections, Target};
 use redrive_core::book::problem::Severity;
 
 pub(super) const LINTS: &[Lint] = &[PRIVATE_NAME, PLAIN_KEYS];
@@ -16,14 +17,10 @@ const PLAIN_KEYS: Lint = Lint {
     explanation: "The keys of `access.jwt` are fetched over plain HTTP from another machine. Whoever sits in \
                   between can put keys of their own in their place, sign tokens with them, and be believed to \
                   be anybody, an administrator too. Use `https`.",
-    bad: "version: 1
-access:
-  jwt: { jwks: \"http://issuer.example.com/keys\", issuer: a, audience: redrive }
-",
-    mended: "version: 1
-access:
-  jwt: { jwks: \"https://issuer.example.com/keys\", issuer: a, audience: redrive }
-",
+    bad: Book(&[
+        r#"access: { jwt: { jwks: "http://issuer.example.com/keys", issuer: a, audience: redrive } }"#,
+    ]),
+    fix: &[("http://", "https://")],
     run: Run::Book(plain_http_keys),
 };
 
@@ -48,42 +45,40 @@ const PRIVATE_NAME: Lint = Lint {
                   and the deliveries become dead letters, unless the target says `network: private`. This \
                   name can lead nowhere else. Say so beside `http:`, or write the address itself, such as \
                   127.0.0.1, which is trusted as it stands.",
-    bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://localhost:9000/events\" }
-    events: [todo.task.created]
-",
-    mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://localhost:9000/events\", network: private }
-    events: [todo.task.created]
-",
+    bad: Book(&[
+        r#"services: { mail: { target: { http: "http://localhost:9000/events" }, events: [todo.task.created] } }"#,
+    ]),
+    fix: &[(r#"/events""#, r#"/events", network: private"#)],
     run: Run::Book(private_name_without_leave),
 };
 
 fn private_name_without_leave<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_http_target(book, findings, |target, address, findings| {
+        let endpoint = &target.endpoint;
+        let host = authority(address).map(host).unwrap_or_default();
+        if endpoint.profile.network == Some(Network::Public) && !host.is_empty() && is_inner_name(host) {
+            let message = format!("`{host}` leads to a private network, where this target may not call");
+            let help = format!("add `network: private` beside `{}:`", endpoint.key());
+            findings.report(target.span, message, help);
+        }
+    });
+}
+
+/// Looks at every target that has an HTTP address, with the silencers that hold there.
+pub(super) fn each_http_target<'a>(
+    book: &'a Sections,
+    findings: &mut Findings<'a>,
+    look: impl Fn(&'a Target, &'a str, &mut Findings<'a>),
+) {
     for service in &book.services {
         let own = std::iter::once((&service.layer, &service.target));
         let of_channels =
             service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
         for (layer, target) in own.chain(of_channels) {
-            let endpoint = &target.endpoint;
-            let address =
-                endpoint.http_address().filter(|_| endpoint.profile.network == Some(Network::Public));
-            let host = address.and_then(authority).map(host).unwrap_or_default();
-            if host.is_empty() || !is_inner_name(host) {
-                continue;
+            if let Some(address) = target.endpoint.http_address() {
+                let around = [&book.defaults, &service.layer, layer];
+                findings.within_all(around, |findings| look(target, address, findings));
             }
-            findings.within_all([&book.defaults, &service.layer, layer], |findings| {
-                let message = format!("`{host}` leads to a private network, where this target may not call");
-                findings.report(
-                    target.span,
-                    message,
-                    format!("add `network: private` beside `{}:`", endpoint.key()),
-                );
-            });
         }
     }
 }

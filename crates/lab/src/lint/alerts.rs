@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Findings, Lint, Run};
-use redrive_core::book::expression::{Condition, Hours, Metric, Op, Quantity};
+use super::Example::Book;
+use super::{Findings, Lint, ON_CALL, Run};
+use redrive_core::alerts::value::bound;
+use redrive_core::book::expression::{Condition, Hours, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, Receiver, Sections};
 use redrive_core::book::problem::Severity;
 
@@ -19,16 +21,11 @@ pub(super) const LINTS: &[Lint] = &[
                       under `to`. Its author most likely believes that somebody will come. Name who is to \
                       be told, or leave the alert out; where an Alertmanager decides who is told, name it \
                       as the receiver.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&["alerts: [{ when: dead_letters > 100, severity: high }]"]),
+        fix: &[(
+            "severity: high }]",
+            "severity: high, to: [on-call] }]\nreceivers: { on-call: { webhook: \"https://pager.example.test/hook\" } }",
+        )],
         run: Run::Book(alert_without_receiver),
     },
     Lint {
@@ -39,19 +36,15 @@ receivers:
                       minutes, at any time. Every receiver of this one has `hours`, and outside of them \
                       all of them keep it back: on a Saturday nobody is told. Add a receiver without \
                       hours, such as a pager, or lower the severity if it can wait until Monday.",
-        bad: "version: 1
-alerts:
-  - { when: breaker_open for 10m, severity: critical, to: [office] }
-receivers:
-  office: { slack: \"https://chat.example.test/office\", hours: Mon-Fri 09:00-17:00 Europe/Berlin }
-",
-        mended: "version: 1
-alerts:
-  - { when: breaker_open for 10m, severity: critical, to: [office, on-call] }
-receivers:
-  office: { slack: \"https://chat.example.test/office\", hours: Mon-Fri 09:00-17:00 Europe/Berlin }
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&[
+            "alerts: [{ when: breaker_open for 10m, severity: critical, to: [office] }]",
+            "receivers:",
+            r#"  office: { slack: "https://chat.example.test/office", hours: Mon-Fri 09:00-17:00 Europe/Berlin }"#,
+        ]),
+        fix: &[
+            ("[office]", "[office, on-call]"),
+            ("receivers:", "receivers:\n  on-call: { webhook: \"https://pager.example.test/hook\" }"),
+        ],
         run: Run::Book(alert_only_business_hours),
     },
     Lint {
@@ -62,19 +55,15 @@ receivers:
                       is below all of them: it is raised, and none of those it names ever hears of it. Name \
                       a receiver that is told of such alerts too, lower the `severity` of one of them, or \
                       raise that of the alert if it is more urgent than it says.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: medium, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\", severity: high }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: medium, to: [on-call, office] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\", severity: high }
-  office: { slack: \"https://chat.example.test/office\" }
-",
+        bad: Book(&[
+            "alerts: [{ when: dead_letters > 100, severity: medium, to: [on-call] }]",
+            "receivers:",
+            r#"  on-call: { webhook: "https://pager.example.test/hook", severity: high }"#,
+        ]),
+        fix: &[
+            ("[on-call]", "[on-call, office]"),
+            ("receivers:", "receivers:\n  office: { slack: \"https://chat.example.test/office\" }"),
+        ],
         run: Run::Book(alert_filtered_out),
     },
     Lint {
@@ -85,18 +74,8 @@ receivers:
                       of the last day is meant. Over a short time a single failure is a large share, and \
                       the alert cries wolf; over a long one it comes too late. Write the time: \
                       `error_rate > 5% over 2m`.",
-        bad: "version: 1
-alerts:
-  - { when: error_rate > 5%, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: error_rate > 5% over 2m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&["alerts: [{ when: error_rate > 5%, severity: high, to: [on-call] }]", ON_CALL]),
+        fix: &[("> 5%", "> 5% over 2m")],
         run: Run::Book(alert_window_missing),
     },
     Lint {
@@ -106,20 +85,13 @@ receivers:
         explanation: "Two alerts look at the same figure, and the one with the higher limit is the less \
                       urgent. As things get worse the alerts should get louder; here they get quieter, \
                       so either the limits or the severities have changed places. Swap them.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call] }
-  - { when: dead_letters > 1000, severity: medium, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: medium, to: [on-call] }
-  - { when: dead_letters > 1000, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&[
+            "alerts:",
+            "  - { when: dead_letters > 100, severity: high, to: [on-call] }",
+            "  - { when: dead_letters > 1000, severity: medium, to: [on-call] }",
+            ON_CALL,
+        ]),
+        fix: &[("> 1000", "> 10")],
         run: Run::Book(alert_thresholds_inverted),
     },
     Lint {
@@ -129,21 +101,13 @@ receivers:
         explanation: "Two alerts of one list have the same condition, so one trouble wakes people twice, \
                       and whoever changes a limit later will change one of them and wonder about the \
                       other. Keep one alert and name all its receivers under `to`.",
-        bad: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call] }
-  - { when: dead_letters > 100, severity: high, to: [office] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-  office: { slack: \"https://chat.example.test/office\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: dead_letters > 100, severity: high, to: [on-call, office] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-  office: { slack: \"https://chat.example.test/office\" }
-",
+        bad: Book(&[
+            "alerts:",
+            "  - { when: dead_letters > 100, severity: high, to: [on-call] }",
+            "  - { when: dead_letters > 100, severity: high, to: [office] }",
+            r#"receivers: { on-call: { webhook: "https://pager.example.test/hook" }, office: { slack: "https://chat.example.test/office" } }"#,
+        ]),
+        fix: &[("on-call] }\n  - { when: dead_letters > 100, severity: high, to: [", "on-call, ")],
         run: Run::Book(duplicate_alert),
     },
 ];
@@ -226,32 +190,15 @@ fn leaves_a_gap(hours: &[&Hours]) -> bool {
 
 fn alert_window_missing<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     each_list(book, findings, |alerts, findings| {
-        for alert in alerts.iter().filter(|alert| is_share(alert.when.metric) && alert.when.over.is_none()) {
+        for alert in alerts.iter().filter(|alert| is_share(&alert.when) && alert.when.over.is_none()) {
             let message = format!("`{}` does not say over which time", alert.when);
             findings.report(alert.span, message, "add the time, such as `over 5m`");
         }
     });
 }
 
-const fn is_share(metric: Metric) -> bool {
-    match metric {
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate => true,
-        Metric::DeadLetters
-        | Metric::DeadLetterInflow
-        | Metric::DeadLetterAge
-        | Metric::BreakerOpen
-        | Metric::BreakerOpened
-        | Metric::AuthFailures
-        | Metric::ConfigFailures
-        | Metric::ConsumerLag
-        | Metric::OldestWaiting
-        | Metric::LatencyP99
-        | Metric::Trouble(_) => false,
-    }
+const fn is_share(when: &Condition) -> bool {
+    matches!(when.limit, Some(Limit { value: Quantity::Share(_), .. }))
 }
 
 /// Alerts of one list that differ by nothing but how bad it must be, the mildest first.
@@ -279,12 +226,7 @@ fn placed(when: &Condition) -> (Figure, f64) {
         let lasting = when.lasting.unwrap_or_default().as_secs_f64();
         return ((when.metric, None, by, when.over, None), lasting);
     };
-    let value = match limit.value {
-        Quantity::Share(share) => share.get(),
-        Quantity::Count(count) => count as f64,
-        Quantity::Rate(rate) => rate.as_per_second(),
-        Quantity::Duration(span) => span.as_secs_f64(),
-    };
+    let value = bound(limit.value);
     let (above, height) = match limit.op {
         Op::Above | Op::AtLeast => (true, value),
         Op::Below | Op::AtMost => (false, -value),

@@ -3,8 +3,10 @@
 //! Absent on purpose: `close_after` above `probes`. Probes are how many calls try at once and
 //! `close_after` is how many successes in a row close the breaker, so any pair can close it.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::Example::{Breaker, Service, With};
 use super::classification::usual_category;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{BreakerEntry, Criticality, DataLoss, Reprocess, Sections};
@@ -28,13 +30,11 @@ pub(super) const LINTS: &[Lint] = &[
                       the row over the dependency and its kind to the defaults, and most kinds have a breaker. \
                       Here it holds for no row at all, so its author believes in numbers that are not in force. \
                       Name the breaker at the services or dependencies that are meant.",
-        bad: "version: 1\n\
-              defaults: { breaker: stateBreaker }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y] }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: stateBreaker }\n",
+        bad: With(&["defaults: { breaker: stateBreaker }"], ""),
+        fix: &[
+            ("defaults: { breaker: stateBreaker }\n", ""),
+            ("events: [a.b]", "events: [a.b], breaker: stateBreaker"),
+        ],
         run: Run::Book(default_breaker_hidden),
     },
     Lint {
@@ -46,12 +46,8 @@ pub(super) const LINTS: &[Lint] = &[
                       over, then once the breaker opens no retry can help: each ends as a dead letter, and \
                       the policy is only decoration. Let deliveries be held (the default, which burns no \
                       retry), or wait longer than the breaker stays open.",
-        bad: "version: 1\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], when_open: dead-letter }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], when_open: hold }\n",
+        bad: Service("when_open: dead-letter"),
+        fix: &[("when_open: dead-letter", "when_open: hold")],
         run: Run::Rule(retry_lands_on_open_breaker),
     },
     Lint {
@@ -64,14 +60,8 @@ pub(super) const LINTS: &[Lint] = &[
                       It is an error where even all permitted calls together cannot time out often enough \
                       within the window, and a warning where many callers at once still can. Make `within` \
                       longer, or the timeout shorter.",
-        bad: "version: 1\n\
-              breakers:\n  slow: { trip: { failures: 3, within: 30s }, open: 60s }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: slow, timeout: 20s }\n",
-        mended: "version: 1\n\
-                 breakers:\n  slow: { trip: { failures: 3, within: 2m }, open: 60s }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: slow, timeout: 20s }\n",
+        bad: Breaker("trip: { failures: 3, within: 30s }, open: 60s", "timeout: 20s"),
+        fix: &[("within: 30s", "within: 2m")],
         run: Run::Rule(breaker_window_too_short),
     },
     Lint {
@@ -82,14 +72,8 @@ pub(super) const LINTS: &[Lint] = &[
                       well again. More than ten, or more than may be in flight anyway, is no probe but the \
                       full load, on something that is just getting up; it falls over again. One or two are \
                       enough to see; `close_after` asks for more successes without more load.",
-        bad: "version: 1\n\
-              breakers:\n  eager: { trip: { consecutive: 50 }, open: 60s, probes: 50 }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: eager }\n",
-        mended: "version: 1\n\
-                 breakers:\n  eager: { trip: { consecutive: 50 }, open: 60s, probes: 1, close_after: 50 }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: eager }\n",
+        bad: Breaker("trip: { consecutive: 50 }, open: 60s, probes: 50", ""),
+        fix: &[("probes: 50", "probes: 1, close_after: 50")],
         run: Run::Rule(half_open_stampede),
     },
     Lint {
@@ -101,14 +85,8 @@ pub(super) const LINTS: &[Lint] = &[
                       messages from one sender open the breaker for everybody. To count `internal` is an \
                       error: it is Redrive's own fault, and the breaker would close the way to a dependency \
                       that nobody has called. Leave such kinds out of `counts`.",
-        bad: "version: 1\n\
-              breakers:\n  strict: { from: externalBreaker, counts: [permanent] }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: strict }\n",
-        mended: "version: 1\n\
-                 breakers:\n  strict: { from: externalBreaker, counts: [408] }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: strict }\n",
+        bad: Breaker("from: externalBreaker, counts: [permanent]", ""),
+        fix: &[("[permanent]", "[408]")],
         run: Run::Book(breaker_counts_rejections),
     },
     Lint {
@@ -120,14 +98,8 @@ pub(super) const LINTS: &[Lint] = &[
                       the book believes the dependency to be guarded, and it is not. One that ignores all but \
                       `rate-limited`, or all of 500, 502, 503 and 504, opens on no usual outage: a warning. Ignore less, by status for \
                       example, or say `breaker: none` and mean it.",
-        bad: "version: 1\n\
-              breakers:\n  deaf: { from: externalBreaker, ignores: [transient, rate-limited, unknown] }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: deaf }\n",
-        mended: "version: 1\n\
-                 breakers:\n  deaf: { from: externalBreaker, ignores: [503] }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: deaf }\n",
+        bad: Breaker("from: externalBreaker, ignores: [transient, rate-limited, unknown]", ""),
+        fix: &[("transient, rate-limited, unknown", "503")],
         run: Run::Book(breaker_ignores_everything),
     },
     Lint {
@@ -138,14 +110,8 @@ pub(super) const LINTS: &[Lint] = &[
                       it, one process with a bad network, a full disk or a stale certificate takes the \
                       dependency away from all the others, which could reach it well. Ask for a few failures, \
                       so that one process alone rarely makes them in a row while the others succeed.",
-        bad: "version: 1\n\
-              breakers:\n  touchy: { trip: { consecutive: 1 }, open: 60s }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: touchy, facts: { instances: 4 } }\n",
-        mended: "version: 1\n\
-                 breakers:\n  touchy: { trip: { consecutive: 5 }, open: 60s }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: touchy, facts: { instances: 4 } }\n",
+        bad: Breaker("trip: { consecutive: 1 }, open: 60s", "facts: { instances: 4 }"),
+        fix: &[("consecutive: 1", "consecutive: 5")],
         run: Run::Rule(quorum_of_one),
     },
     Lint {
@@ -157,12 +123,8 @@ pub(super) const LINTS: &[Lint] = &[
                       with a breaker on the dependency it calls. Most kinds have one of their own; `sqs` has \
                       none, and `breaker: none` takes it away. Programs and the log need none: no network lies \
                       between.",
-        bad: "version: 1\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: none }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: externalBreaker }\n",
+        bad: Service("breaker: none"),
+        fix: &[("breaker: none", "breaker: externalBreaker")],
         run: Run::Rule(no_breaker),
     },
     Lint {
@@ -173,12 +135,8 @@ pub(super) const LINTS: &[Lint] = &[
                       `hold_max`. If it stays open longer than that, every delivery that is held when it opens \
                       is a dead letter before the first probe goes: holding saves none of them. Hold for \
                       several times the open time, since a first probe may fail too.",
-        bad: "version: 1\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], hold_max: 30s }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], hold_max: 1h }\n",
+        bad: Service("hold_max: 30s"),
+        fix: &[("hold_max: 30s", "hold_max: 1h")],
         run: Run::Rule(open_longer_than_hold),
     },
     Lint {
@@ -189,14 +147,8 @@ pub(super) const LINTS: &[Lint] = &[
                       second gives it none: it opens and half-opens all the time, every probe is a real delivery, \
                       and the alerts on breakers flap. Most dependencies need 10 s to a minute; the catalog's \
                       breakers stay open for 10 s or longer.",
-        bad: "version: 1\n\
-              breakers:\n  twitchy: { trip: { consecutive: 5 }, open: 100ms }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: twitchy }\n",
-        mended: "version: 1\n\
-                 breakers:\n  twitchy: { trip: { consecutive: 5 }, open: 30s }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: twitchy }\n",
+        bad: Breaker("trip: { consecutive: 5 }, open: 100ms", ""),
+        fix: &[("open: 100ms", "open: 30s")],
         run: Run::Book(open_too_short),
     },
     Lint {
@@ -208,14 +160,8 @@ pub(super) const LINTS: &[Lint] = &[
                       little other traffic, then each failure finds the one before forgotten, the count never \
                       reaches the trip, and the breaker stays closed through the whole outage. Make `reset` \
                       several times as long as the timeout and the first delay.",
-        bad: "version: 1\n\
-              breakers:\n  short: { trip: { consecutive: 3 }, open: 60s, reset: 10s }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: short, timeout: 30s, facts: { rate: 1/m } }\n",
-        mended: "version: 1\n\
-                 breakers:\n  short: { trip: { consecutive: 3 }, open: 60s, reset: 5m }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: short, timeout: 30s, facts: { rate: 1/m } }\n",
+        bad: Breaker("trip: { consecutive: 3 }, open: 60s, reset: 10s", "timeout: 30s, facts: { rate: 1/m }"),
+        fix: &[("reset: 10s", "reset: 5m")],
         run: Run::Rule(reset_forgets_failures),
     },
     Lint {
@@ -226,12 +172,8 @@ pub(super) const LINTS: &[Lint] = &[
                       nothing is wrong with it. Where the events are critical or must not be lost, somebody has \
                       to replay each of them by hand after every outage, however short. Hold them (the \
                       default), or let the letters come back by themselves with `reprocess: automatic`.",
-        bad: "version: 1\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], when_open: dead-letter, data_loss: not-acceptable }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], when_open: hold, data_loss: not-acceptable }\n",
+        bad: Service("when_open: dead-letter, data_loss: not-acceptable"),
+        fix: &[("when_open: dead-letter", "when_open: hold")],
         run: Run::Rule(dead_letter_when_open),
     },
     Lint {
@@ -242,14 +184,8 @@ pub(super) const LINTS: &[Lint] = &[
                       have lost the store for a while, see the same outage, open at about the same time and \
                       probe at the same time: `probes` times as many calls as there are processes, all at once. \
                       More than ten are worth knowing of. One probe for each process is enough.",
-        bad: "version: 1\n\
-              breakers:\n  wide: { trip: { consecutive: 5 }, open: 60s, probes: 4 }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: wide, facts: { instances: 8 } }\n",
-        mended: "version: 1\n\
-                 breakers:\n  wide: { trip: { consecutive: 5 }, open: 60s, probes: 1, close_after: 4 }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: wide, facts: { instances: 8 } }\n",
+        bad: Breaker("trip: { consecutive: 5 }, open: 60s, probes: 4", "facts: { instances: 8 }"),
+        fix: &[("probes: 4", "probes: 1, close_after: 4")],
         run: Run::Rule(synchronous_probes),
     },
 ];
@@ -340,7 +276,6 @@ fn breaker_counts_rejections(book: &Sections, findings: &mut Findings<'_>) {
             let message = format!("`{name}` counts `internal`: a fault of our own would open it");
             findings.report_as(Severity::Error, at.span, message, "leave `internal` out of `counts`");
         } else if let Some(kind) = counts.iter().find(|kind| is_rejection(**kind)) {
-            let kind = show_kind(*kind);
             let message = format!("`{name}` counts `{kind}`: a few bad messages would open it for everybody");
             let help =
                 "leave it out of `counts`, or classify such answers as `transient` if that is what they are";
@@ -363,14 +298,6 @@ fn is_rejection(kind: FailureMatch) -> bool {
         FailureMatch::Status(StatusRange { first, last }) => {
             (first.max(400)..=last.min(499)).any(|status| !matches!(status, 408 | 425 | 429))
         }
-    }
-}
-
-fn show_kind(kind: FailureMatch) -> String {
-    match kind {
-        FailureMatch::Category(category) => category.as_str().to_owned(),
-        FailureMatch::Status(StatusRange { first, last }) if first == last => first.to_string(),
-        FailureMatch::Status(StatusRange { first, last }) => format!("{first}-{last}"),
     }
 }
 
@@ -418,13 +345,17 @@ fn may_count(kind: FailureMatch, ignores: &[FailureMatch]) -> bool {
     }
 }
 
-fn quorum_of_one(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let Some(breaker) = &resolved.rule.breaker else { return };
-    let needed = match breaker.settings.trip() {
+/// How many failures, or calls, it takes at least.
+const fn needed(trip: Trip) -> NonZeroU32 {
+    match trip {
         Trip::Consecutive(count) | Trip::Failures { count, .. } => count,
         Trip::FailureRate { of_at_least, .. } => of_at_least,
-    };
-    if needed.get() > 1 {
+    }
+}
+
+fn quorum_of_one(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let Some(breaker) = &resolved.rule.breaker else { return };
+    if needed(breaker.settings.trip()).get() > 1 {
         return;
     }
     match &resolved.facts.instances {
@@ -504,10 +435,7 @@ fn open_too_short(book: &Sections, findings: &mut Findings<'_>) {
 fn reset_forgets_failures(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(breaker) = &resolved.rule.breaker else { return };
     let Some(reset) = breaker.settings.reset() else { return };
-    let needed = match breaker.settings.trip() {
-        Trip::Consecutive(count) | Trip::Failures { count, .. } => count,
-        Trip::FailureRate { of_at_least, .. } => of_at_least,
-    };
+    let needed = needed(breaker.settings.trip());
     if needed.get() == 1 {
         return;
     }

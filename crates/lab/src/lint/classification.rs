@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
+use super::Example::{Book, Service, With};
 use super::worst_case::longest_delay;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{At, Layer, ReactionName, Sections};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::policy::answer::{Answer, What};
 use redrive_core::policy::category::Category;
@@ -28,14 +29,8 @@ pub(super) const LINTS: &[Lint] = &[
                       Leave `permanent` and `invalid` to the dead letters. Where a status does heal by \
                       itself, as 404 does with an index that lags, say so in a row of `classify` with \
                       `because`.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { permanent: standard }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { transient: standard }, events: [a.b] }
-"#,
+        bad: Service("on_failure: { permanent: standard }"),
+        fix: &[("permanent:", "transient:")],
         run: Run::Book(retry_of_permanent),
     },
     Lint {
@@ -47,14 +42,8 @@ services:
                       letter, and many refused logins may lock the account as well. Use `fatal: pause`, which \
                       keeps deliveries in their place and burns nothing, or leave the default, a dead letter \
                       and an alert at once.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { fatal: standard }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { fatal: pause }, events: [a.b] }
-"#,
+        bad: Service("on_failure: { fatal: standard }"),
+        fix: &[("fatal: standard", "fatal: pause")],
         run: Run::Book(fatal_retried),
     },
     Lint {
@@ -67,16 +56,11 @@ services:
                       up what only had to wait, and taken for another failure the answer no longer holds \
                       back the rest of the calls. Leave `rate-limited` to `upstream`, or name a policy that \
                       waits for seconds.",
-        bad: r#"version: 1
-retry_policies:
-  hasty: { from: webhook, initial: 50ms, max: 500ms }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { rate-limited: hasty }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, on_failure: { rate-limited: upstream }, events: [a.b] }
-"#,
+        bad: With(
+            &["retry_policies: { hasty: { from: webhook, initial: 50ms, max: 500ms } }"],
+            "on_failure: { rate-limited: hasty }",
+        ),
+        fix: &[("initial: 50ms, max: 500ms", "initial: 5s, max: 60s")],
         run: Run::Book(rate_limit_ignored),
     },
     Lint {
@@ -88,22 +72,8 @@ services:
                       it does what it was asked to, and nothing is wrong with it. Let deliveries be held for \
                       longer than the window, or slow the calls down with `rate` so that the limit is not \
                       met. Without the fact `rate_limit_window` nobody can tell.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    hold_max: 10m
-    events: [a.b]
-    facts: { rate_limit_window: 1h }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    hold_max: 3h
-    events: [a.b]
-    facts: { rate_limit_window: 1h }
-"#,
+        bad: Service("hold_max: 10m, facts: { rate_limit_window: 1h }"),
+        fix: &[("hold_max: 10m", "hold_max: 3h")],
         run: Run::Rule(hold_shorter_than_rate_limit),
     },
     Lint {
@@ -113,18 +83,16 @@ services:
         explanation: "The first row that fits decides, and an earlier row fits whatever this one would: it is \
                       never used, though it reads as if it were. Usually the general row was written first. \
                       Put the more specific row above it, or remove it.",
-        bad: r#"version: 1
-defaults:
-  classify:
-    - { status: 500-599, as: transient, because: "all of them heal" }
-    - { status: 501, as: permanent, because: "this one does not" }
-"#,
-        mended: r#"version: 1
-defaults:
-  classify:
-    - { status: 501, as: permanent, because: "this one does not" }
-    - { status: 500-599, as: transient, because: "the others heal" }
-"#,
+        bad: Book(&[
+            "defaults:",
+            "  classify:",
+            r#"    - { status: 500-599, as: transient, because: "all of them heal" }"#,
+            r#"    - { status: 501, as: permanent, because: "this one does not" }"#,
+        ]),
+        fix: &[
+            ("    - { status: 500-599, as: transient, because: \"all of them heal\" }\n", ""),
+            (r#"not" }"#, "not\" }\n    - { status: 500-599, as: transient, because: \"the others heal\" }"),
+        ],
         run: Run::Book(classify_unreachable),
     },
     Lint {
@@ -134,14 +102,11 @@ defaults:
         explanation: "The row changes what a failure is taken for, and so whether it is retried, alerted or \
                       given up. In a year nobody will know whether it still applies, and nobody will dare to \
                       remove it. Add `because` with the reason: it is shown wherever the row decided.",
-        bad: r#"version: 1
-defaults:
-  classify: [{ message: "(?i)quota", as: rate-limited }]
-"#,
-        mended: r#"version: 1
-defaults:
-  classify: [{ message: "(?i)quota", as: rate-limited, because: "it answers 400 when the quota is used up" }]
-"#,
+        bad: Book(&[r#"defaults: { classify: [{ message: "(?i)quota", as: rate-limited }] }"#]),
+        fix: &[(
+            "as: rate-limited",
+            r#"as: rate-limited, because: "it answers 400 when the quota is used up""#,
+        )],
         run: Run::Book(classify_without_because),
     },
     Lint {
@@ -153,14 +118,13 @@ defaults:
                       status that means \"I have it already\", such as 409; it is not for server errors, for \
                       refused credentials, for a whole range, or for any answer whose text happens to match. \
                       Name the one status that is meant, or dead-letter the rest and purge it later.",
-        bad: r#"version: 1
-defaults:
-  classify: [{ status: 400-599, as: delivered, because: "it works most of the time" }]
-"#,
-        mended: r#"version: 1
-defaults:
-  classify: [{ status: 409, as: delivered, because: "it has the event already" }]
-"#,
+        bad: Book(&[
+            r#"defaults: { classify: [{ status: 400-599, as: delivered, because: "it works most of the time" }] }"#,
+        ]),
+        fix: &[
+            ("status: 400-599", "status: 409"),
+            (r#"because: "it works most of the time""#, r#"because: "it has the event already""#),
+        ],
         run: Run::Book(swallows_failures),
     },
 ];
@@ -243,23 +207,31 @@ fn status_in(row: &Override, wanted: fn(u16) -> bool) -> Option<u16> {
     row.when.statuses.iter().find_map(|range| (range.first..=range.last).find(|status| wanted(*status)))
 }
 
+/// The reactions that retry failures of such a category or status: which failures, by which policy, and where.
+fn retried<'l>(
+    book: &Sections,
+    layer: &'l Layer,
+    categories: &[Category],
+    statuses: fn(u16) -> bool,
+) -> Vec<(String, &'l str, Span)> {
+    let found = layer.reactions.iter().enumerate().filter_map(|(n, (kind, reaction))| {
+        let what = match kind {
+            FailureMatch::Category(category) => {
+                categories.contains(category).then(|| category.as_str().to_owned())?
+            }
+            FailureMatch::Status(range) => first_status(layer, n, *range, statuses)?.to_string(),
+        };
+        Some((what, retries_by(book, reaction)?, reaction.span))
+    });
+    found.collect()
+}
+
 fn retry_of_permanent<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     findings.each_layer(book, |layer, findings| {
-        for (n, (kind, reaction)) in layer.reactions.iter().enumerate() {
-            let what = match kind {
-                FailureMatch::Category(category @ (Category::Permanent | Category::Invalid)) => {
-                    category.as_str().to_owned()
-                }
-                FailureMatch::Category(_) => continue,
-                FailureMatch::Status(range) => match first_status(layer, n, *range, is_permanent) {
-                    Some(status) => status.to_string(),
-                    None => continue,
-                },
-            };
-            if let Some(policy) = retries_by(book, reaction) {
-                let message = format!("`{what}` is retried by `{policy}`, and no retry can help it");
-                findings.report(reaction.span, message, "leave it out: such failures become dead letters");
-            }
+        let hopeless = [Category::Permanent, Category::Invalid];
+        for (what, policy, span) in retried(book, layer, &hopeless, is_permanent) {
+            let message = format!("`{what}` is retried by `{policy}`, and no retry can help it");
+            findings.report(span, message, "leave it out: such failures become dead letters");
         }
         for row in layer.classify.iter().filter(|row| retries_by_status_alone(&row.value)) {
             let rejections = rejections_in(&row.value);
@@ -281,24 +253,9 @@ fn retry_of_permanent<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 
 fn fatal_retried<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     findings.each_layer(book, |layer, findings| {
-        for (n, (kind, reaction)) in layer.reactions.iter().enumerate() {
-            let what = match kind {
-                FailureMatch::Category(Category::Fatal) => "fatal".to_owned(),
-                FailureMatch::Category(_) => continue,
-                FailureMatch::Status(range) => match first_status(layer, n, *range, is_about_credentials) {
-                    Some(status) => status.to_string(),
-                    None => continue,
-                },
-            };
-            if let Some(policy) = retries_by(book, reaction) {
-                let message =
-                    format!("`{what}` is retried by `{policy}`, though somebody must mend it first");
-                findings.report(
-                    reaction.span,
-                    message,
-                    "write `fatal: pause`, or leave it to the dead letters",
-                );
-            }
+        for (what, policy, span) in retried(book, layer, &[Category::Fatal], is_about_credentials) {
+            let message = format!("`{what}` is retried by `{policy}`, though somebody must mend it first");
+            findings.report(span, message, "write `fatal: pause`, or leave it to the dead letters");
         }
         let unexplained =
             |row: &&At<Override>| retries_by_status_alone(&row.value) && row.value.because.is_none();

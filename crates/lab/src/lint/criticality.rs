@@ -1,12 +1,13 @@
 //! Lints that hold retry policies against how much depends on a delivery and whether it may be lost.
 
+use super::Example::Book;
 use super::classification::usual_category;
 use super::worst_case::chosen_policies;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{Criticality, DataLoss, Layer, ReactionName, Sections};
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Known, Level, Origin, Resolved};
-use redrive_core::ids::PolicyName;
+use redrive_core::book::words::Word;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::{FailureMatch, StatusRange};
 use redrive_core::text::show_duration;
@@ -22,24 +23,13 @@ pub(super) const LINTS: &[Lint] = &[
                       others keep a struggling target busy for longer than they are worth. Choose a policy \
                       for each criticality: `critical` or `patient` for what matters, `aggressive` or `none` \
                       for what does not.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events:
-      - { type: order.paid, criticality: critical }
-      - { type: page.seen, criticality: low }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events:
-      - { type: order.paid, criticality: critical, retry: critical }
-      - { type: page.seen, criticality: low }
-"#,
+        bad: Book(&[
+            "services:",
+            "  mail:",
+            r#"    target: { http: "http://127.0.0.1:9000" }"#,
+            "    events: [{ type: order.paid, criticality: critical }, { type: page.seen, criticality: low }]",
+        ]),
+        fix: &[("criticality: critical", "criticality: critical, retry: critical")],
         run: Run::Book(one_policy_for_all),
     },
     Lint {
@@ -50,16 +40,10 @@ services:
                       disturbance of the target is enough to make dead letters of them, which wait for a \
                       person. Let them be retried by a policy that outlasts a restart or a failover, such as \
                       `critical`, or let the service pause on failures.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: order.paid, criticality: critical, retry: none }] }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    events: [{ type: order.paid, criticality: critical, retry: critical }]
-"#,
+        bad: Book(&[
+            r#"services: { mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: order.paid, criticality: critical, retry: none }] } }"#,
+        ]),
+        fix: &[("retry: none", "retry: critical")],
         run: Run::Rule(critical_under_retried),
     },
     Lint {
@@ -70,14 +54,10 @@ services:
                       they fill the backlog and use the permits that others need, and when they are \
                       delivered at last they are of little use. A shorter policy, such as `standard` or \
                       `aggressive`, serves them and everybody else better.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: page.seen, criticality: low, retry: critical }] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: page.seen, criticality: low, retry: standard }] }
-"#,
+        bad: Book(&[
+            r#"services: { mail: { target: { http: "http://127.0.0.1:9/" }, events: [{ type: page.seen, criticality: low, retry: critical }] } }"#,
+        ]),
+        fix: &[("retry: critical", "retry: standard")],
         run: Run::Rule(low_over_retried),
     },
 ];
@@ -119,20 +99,11 @@ fn one_policy_for_all<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
             Some(ReactionName::DeadLetter) => "dead-letter",
             None => "standard",
         };
-        let (lowest, highest) = (word(lowest), word(highest));
+        let (lowest, highest) = (lowest.as_word(), highest.as_word());
         let message = format!("events of {lowest} and of {highest} criticality all follow `{policy}`");
         let help = "state `retry` for the rows that matter more, or for those that matter less";
         let around = [&book.defaults, &service.layer];
         findings.within_all(around, |findings| findings.report(service.span, message, help));
-    }
-}
-
-const fn word(criticality: Criticality) -> &'static str {
-    match criticality {
-        Criticality::Low => "low",
-        Criticality::Medium => "medium",
-        Criticality::High => "high",
-        Criticality::Critical => "critical",
     }
 }
 
@@ -164,7 +135,10 @@ fn critical_under_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         let (retries, policy) = match &reaction.value {
             ReactionName::Pause => continue,
             ReactionName::DeadLetter => (0, "dead-letter"),
-            ReactionName::Policy(name) => (retries_of(rule, name), name.as_str()),
+            ReactionName::Policy(name) => {
+                let policy = rule.rule.reactions.policy(name);
+                (policy.map_or(0, |policy| policy.backoff.retries()), name.as_str())
+            }
         };
         if retries < RETRIES_FEW {
             let count = match retries {
@@ -186,11 +160,6 @@ fn first_transient(before: &[(FailureMatch, Known<ReactionName>)], range: Status
     };
     (range.first..=range.last)
         .find(|status| usual_category(*status) == Some(Category::Transient) && !is_taken(*status))
-}
-
-fn retries_of(rule: &Resolved<'_>, name: &PolicyName) -> u32 {
-    let mut policies = rule.rule.reactions.policies().iter();
-    policies.find(|policy| policy.name == *name).map_or(0, |policy| policy.backoff.retries())
 }
 
 fn low_over_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {

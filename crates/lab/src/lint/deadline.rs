@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::Example::Service;
 use super::sources::broker_facts;
 use super::worst_case::{chosen_policies, earliest_last_start, latest_start, worst_case};
 use super::{Findings, Lint, Run};
@@ -25,14 +26,8 @@ pub(super) const LINTS: &[Lint] = &[
                       made or the SLA can be missed, and a warning where only slow failures lose them, or \
                       where data loss is not acceptable and a late delivery is better than none. Allow fewer \
                       retries, shorten the delays or the timeout, or move the deadline.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: patient, deadline: 30s, timeout: 5s, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: aggressive, deadline: 30s, timeout: 5s, events: [a.b] }
-"#,
+        bad: Service("retry: patient, deadline: 30s, timeout: 5s"),
+        fix: &[("retry: patient", "retry: aggressive")],
         run: Run::Rule(retry_outlives_deadline),
     },
     Lint {
@@ -43,14 +38,8 @@ services:
                       that hangs then uses up all the time there is with its first attempt, and no retry ever \
                       follows: timeouts are the one failure that this rule does not retry. Make the timeout a \
                       small part of the deadline, so that several attempts fit in.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: aggressive, timeout: 30s, deadline: 30s, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: aggressive, timeout: 5s, deadline: 30s, events: [a.b] }
-"#,
+        bad: Service("retry: aggressive, timeout: 30s, deadline: 30s"),
+        fix: &[("timeout: 30s", "timeout: 5s")],
         run: Run::Rule(attempt_timeout_exceeds_deadline),
     },
     Lint {
@@ -61,24 +50,8 @@ services:
                       deadline or the SLA. The late attempts, which it was meant to help, then either never \
                       start or end long after anybody waits. Set its `max` to what is left of the deadline \
                       when the last attempt starts.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: aggressive
-    timeout: { first: 2s, factor: 3, max: 60s }
-    deadline: 45s
-    events: [a.b]
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: aggressive
-    timeout: { first: 2s, factor: 2, max: 8s }
-    deadline: 45s
-    events: [a.b]
-"#,
+        bad: Service("retry: aggressive, timeout: { first: 2s, factor: 3, max: 60s }, deadline: 45s"),
+        fix: &[("factor: 3, max: 60s", "factor: 2, max: 8s")],
         run: Run::Rule(timeout_grows_past_deadline),
     },
     Lint {
@@ -90,20 +63,8 @@ services:
                       default for up to a day, only to be made when its result is no longer wanted. State a \
                       `deadline`, so that what is late becomes a dead letter that people can see. Where data \
                       loss is not acceptable a late delivery is better than none, and this lint is silent.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: standard, timeout: 5s, events: [a.b], facts: { sla: 10m } }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    timeout: 5s
-    deadline: 9m
-    events: [a.b]
-    facts: { sla: 10m }
-"#,
+        bad: Service("retry: standard, timeout: 5s, facts: { sla: 10m }"),
+        fix: &[("timeout: 5s", "timeout: 5s, deadline: 9m")],
         run: Run::Rule(no_deadline),
     },
 ];
@@ -224,7 +185,8 @@ fn no_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         return;
     }
     let sla = rule.facts.sla.as_ref().map(|at| ("the SLA is", at));
-    let callers = broker_facts(rule, findings.book()).filter_map(|facts| facts.caller_timeout);
+    let callers =
+        broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.caller_timeout));
     let caller = callers.min_by_key(|at| at.value).map(|at| ("the caller waits", at));
     let Some((promise, at)) = sla.into_iter().chain(caller).min_by_key(|(_, at)| at.value) else { return };
     let timeout = &rule.rule.timeouts.whole;

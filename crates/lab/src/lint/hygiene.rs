@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::addresses::{authority, host, is_inner_name};
+use super::Example::Book;
+use super::addresses::{authority, each_http_target, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, Run};
 use redrive_core::book::connectors::Endpoint;
@@ -14,6 +15,7 @@ use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Secret, Sectio
 use redrive_core::book::problem::{Severity, Span, nearest};
 use redrive_core::book::schema::Named;
 use redrive_core::book::source_template::SourceTemplate;
+use redrive_core::ids::Name;
 use redrive_core::limits;
 use redrive_core::policy::breaker::{BreakerSettings, RawBreaker};
 use redrive_core::policy::catalog;
@@ -29,14 +31,11 @@ pub(super) const LINTS: &[Lint] = &[
                       claims, so each of them would be recorded as unrouted and nothing would happen. Mostly it is \
                       a slip of the pen at one end. Of a type with placeholders, only what stands before the first \
                       can be judged. Claim the type in a service, or correct it.",
-        bad: "version: 1\n\
-              sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: report.nightly } }\n\
-              services:\n  \
-                reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
-        mended: "version: 1\n\
-                 sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: reports.nightly } }\n\
-                 services:\n  \
-                   reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
+        bad: Book(&[
+            r#"sources: { nightly: { schedule: { cron: "0 3 * * *" }, type: report.nightly } }"#,
+            "services: { reports: { target: { exec: [./report] }, events: [reports.nightly] } }",
+        ]),
+        fix: &[("type: report.nightly", "type: reports.nightly")],
         run: Run::Book(unrouted_source),
     },
     Lint {
@@ -46,16 +45,12 @@ pub(super) const LINTS: &[Lint] = &[
         explanation: "The type of a source's events begins with a placeholder, so whoever holds the secret of that \
                       one webhook can make events of any type: those of another source too, which services \
                       believe to come from there. Begin the type with a fixed word, such as the source's name.",
-        bad: "version: 1\n\
-              sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"{data.type}\" } }\n\
-              secrets: { shop: { env: SHOP_SECRET } }\n\
-              services:\n  \
-                billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
-        mended: "version: 1\n\
-                 sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"shop.{data.type}\" } }\n\
-                 secrets: { shop: { env: SHOP_SECRET } }\n\
-                 services:\n  \
-                   billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
+        bad: Book(&[
+            r#"sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: "{data.type}" } }"#,
+            "secrets: { shop: { env: SHOP_SECRET } }",
+            "services: { billing: { target: { exec: [./bill] }, events: [shop.*] } }",
+        ]),
+        fix: &[(r#""{data.type}""#, r#""shop.{data.type}""#)],
         run: Run::Book(sender_chooses_type),
     },
     Lint {
@@ -66,8 +61,8 @@ pub(super) const LINTS: &[Lint] = &[
                       something else, or nothing at all, and so runs under another policy than its author \
                       believes. Refer to it where it was meant, or remove it. The dependencies of a book \
                       without services are what a program calls, by their names in its code.",
-        bad: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\n",
-        mended: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\ndefaults: { retry: mine }\n",
+        bad: Book(&["retry_policies: { mine: { from: standard, retries: 2 } }"]),
+        fix: &[("retry_policies:", "defaults: { retry: mine }\nretry_policies:")],
         run: Run::Book(unused_definition),
     },
     Lint {
@@ -78,14 +73,8 @@ pub(super) const LINTS: &[Lint] = &[
                       already, with other values and without extending it. Whoever knows the catalog \
                       reads the name and believes the catalog's numbers. Choose another name, or write \
                       `from:` with the same name, which says that it is the catalog's with changes.",
-        bad: "version: 1
-retry_policies:
-  standard: { initial: 10s, retries: 2 }
-",
-        mended: "version: 1
-retry_policies:
-  standard: { from: standard, initial: 10s, retries: 2 }
-",
+        bad: Book(&["retry_policies: { standard: { initial: 10s, retries: 2 } }"]),
+        fix: &[("initial:", "from: standard, initial:")],
         run: Run::Book(shadowed_catalog),
     },
     Lint {
@@ -96,18 +85,11 @@ retry_policies:
                       fetch if its provider is away. Kept for less than it is cached, it would be thrown \
                       away before it is ever fetched again, and an outage of the provider stops every \
                       call at once. Make `kept` the longer one; the defaults are 5m and 30m.",
-        bad: "version: 1
-secrets:
-  github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h }
-sources:
-  github: { webhook: { scheme: github, secret: github }, type: github.event }
-",
-        mended: "version: 1
-secrets:
-  github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h, kept: 4h }
-sources:
-  github: { webhook: { scheme: github, secret: github }, type: github.event }
-",
+        bad: Book(&[
+            "secrets: { github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h } }",
+            "sources: { github: { webhook: { scheme: github, secret: github }, type: github.event } }",
+        ]),
+        fix: &[("cached: 1h", "cached: 1h, kept: 4h")],
         run: Run::Book(secret_kept_shorter_than_cached),
     },
     Lint {
@@ -118,20 +100,15 @@ sources:
                       of targets stand in logs. A password in an address goes wherever the book goes. \
                       Leave it out and let the program read it from its environment, and change the \
                       password: whoever has read the book knows it.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"https://user:hunter2@hooks.example.test/events\" }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"https://hooks.example.test/events\", secret: mail }
-    events: [todo.task.created]
-secrets:
-  mail: { env: MAIL_SECRET }
-",
+        bad: Book(&[
+            "services:",
+            r#"  mail: { target: { http: "https://user:hunter2@hooks.example.test/events" }, events: [todo.task.created] }"#,
+        ]),
+        fix: &[
+            ("user:hunter2@", ""),
+            (r#"/events""#, r#"/events", secret: mail"#),
+            ("services:", "secrets: { mail: { env: MAIL_SECRET } }\nservices:"),
+        ],
         run: Run::Book(secret_in_book),
     },
     Lint {
@@ -142,18 +119,10 @@ secrets:
                       in between can read the events and change them, and a signature only shows the \
                       latter. Use `https`. Addresses of this machine, of private networks and of names \
                       without a dot are not meant.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://hooks.example.com/events\" }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"https://hooks.example.com/events\" }
-    events: [todo.task.created]
-",
+        bad: Book(&[
+            r#"services: { mail: { target: { http: "http://hooks.example.com/events" }, events: [todo.task.created] } }"#,
+        ]),
+        fix: &[("http://", "https://")],
         run: Run::Book(plain_http),
     },
 ];
@@ -205,9 +174,9 @@ fn sender_chooses_type(book: &Sections, findings: &mut Findings<'_>) {
 }
 
 fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    let used = names_used(book);
+    let used = NamesUsed::of(book);
     let mut look = |kind: Named, name: &str, span: Span| {
-        if !used.contains(&(kind, Cow::Borrowed(name))) {
+        if !used.has(kind, name) {
             let message = format!("the {} `{name}` is never used", kind.as_str());
             findings.report(span, message, "use it or remove it");
         }
@@ -224,7 +193,7 @@ fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
     for (name, entry) in &book.dependencies {
         // What stands in an exported Dapr file has its use there.
-        if entry.dapr.is_none() && !used.contains(&(Named::Dependency, Cow::Borrowed(name.as_str()))) {
+        if entry.dapr.is_none() && !used.has(Named::Dependency, name.as_str()) {
             findings.within_all([&book.defaults, &entry.layer], |findings| {
                 let message = format!("the dependency `{name}` is never used");
                 findings.report(entry.span, message, "use it or remove it");
@@ -233,95 +202,92 @@ fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
 }
 
-type NamesUsed<'a> = BTreeSet<(Named, Cow<'a, str>)>;
-
 /// Every name that something refers to, and those that are used without being written.
-fn names_used(book: &Sections) -> NamesUsed<'_> {
-    let mut used = NamesUsed::new();
-    // What holds where a book says nothing goes by these names of the catalog.
-    used.extend(["standard", catalog::RATE_LIMITED_POLICY].map(|name| (Named::Policy, name.into())));
-    for (name, at) in &book.policies {
-        used.extend(
-            at.value
-                .from
-                .iter()
-                .filter(|from| *from != name)
-                .map(|from| (Named::Policy, from.as_str().into())),
-        );
-    }
-    for (name, at) in &book.breakers {
-        used.extend(
-            at.value
-                .from
-                .iter()
-                .filter(|from| *from != name)
-                .map(|from| (Named::Breaker, from.as_str().into())),
-        );
-    }
-    used_by_layers(book, &mut used);
-    used_by_edges(book, &mut used);
-    for entry in book.dependencies.values() {
-        used.extend(entry.throttle.iter().map(|at| (Named::Throttle, at.value.as_str().into())));
-    }
-    for kind in book.secrets.values().filter_map(|at| at.value.endpoint.connector.dependency) {
-        let vaults = book.dependencies.values().filter(|entry| entry.kind == kind);
-        used.extend(vaults.map(|entry| (Named::Dependency, entry.name.as_str().into())));
-    }
-    used
-}
+#[derive(Default)]
+struct NamesUsed<'a>(BTreeSet<(Named, Cow<'a, str>)>);
 
-/// What the levels name: policies, breakers, timeouts, receivers and further dependencies.
-fn used_by_layers<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
-    for layer in book.layers() {
-        for (_, at) in &layer.reactions {
-            match &at.value {
-                ReactionName::Policy(name) => used.insert((Named::Policy, name.as_str().into())),
-                ReactionName::DeadLetter | ReactionName::Pause => false,
-            };
+impl<'a> NamesUsed<'a> {
+    fn add<N: Into<Cow<'a, str>>>(&mut self, kind: Named, names: impl IntoIterator<Item = N>) {
+        self.0.extend(names.into_iter().map(|name| (kind, name.into())));
+    }
+
+    fn has(&self, kind: Named, name: &str) -> bool {
+        self.0.contains(&(kind, Cow::Borrowed(name)))
+    }
+
+    fn of(book: &'a Sections) -> Self {
+        let mut used = Self::default();
+        // What holds where a book says nothing goes by these names of the catalog.
+        used.add(Named::Policy, ["standard", catalog::RATE_LIMITED_POLICY]);
+        for (name, at) in &book.policies {
+            used.add(Named::Policy, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
         }
-        let breaker = layer.breaker.as_ref().and_then(|at| at.value.as_ref());
-        used.extend(breaker.map(|name| (Named::Breaker, name.as_str().into())));
-        let timeout = layer.timeout.as_ref().and_then(|at| at.value.name.as_deref());
-        used.extend(timeout.map(|name| (Named::Timeout, name.into())));
-        used.extend(layer.facts.uses.iter().map(|at| (Named::Dependency, at.value.as_str().into())));
-        let told = layer.alerts.iter().flat_map(Alert::receivers);
-        used.extend(told.map(|name| (Named::Receiver, name.into())));
+        for (name, at) in &book.breakers {
+            used.add(Named::Breaker, at.value.from.iter().filter(|from| *from != name).map(Name::as_str));
+        }
+        used.by_layers(book);
+        used.by_edges(book);
+        for entry in book.dependencies.values() {
+            used.add(Named::Throttle, entry.throttle.iter().map(|at| at.value.as_str()));
+        }
+        for kind in book.secrets.values().filter_map(|at| at.value.endpoint.connector.dependency) {
+            let vaults = book.dependencies.values().filter(|entry| entry.kind == kind);
+            used.add(Named::Dependency, vaults.map(|entry| entry.name.as_str()));
+        }
+        used
     }
-    if book.layers().iter().any(|layer| layer.dead_letter.alert.is_some()) {
-        // That alert is told to everybody.
-        used.extend(book.receivers.keys().map(|name| (Named::Receiver, name.as_str().into())));
-    }
-    let told = book.alerts.iter().flat_map(Alert::receivers);
-    used.extend(told.map(|name| (Named::Receiver, name.into())));
-    for at in book.receivers.values() {
-        used.extend(at.value.retry.as_ref().map(|at| (Named::Policy, at.value.as_str().into())));
-    }
-}
 
-/// What services, channels, rows and sources name: dependencies and secrets.
-fn used_by_edges<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
-    for service in &book.services {
-        // A target that names no dependency is one of its own, by the name of its service and channel.
-        used.insert((Named::Dependency, service.name.as_str().into()));
-        let channels = service.channels.iter();
-        let own = channels.map(|channel| format!("{}.{}", service.name, channel.name));
-        used.extend(own.map(|name| (Named::Dependency, name.into())));
-        let rows = service.rows.iter().chain(service.channels.iter().flat_map(|channel| &channel.rows));
-        let named = service.depends_on.iter().chain(rows.filter_map(|row| row.depends_on.as_ref()));
-        let named = named.chain(service.channels.iter().filter_map(|channel| channel.depends_on.as_ref()));
-        used.extend(named.map(|at| (Named::Dependency, at.value.as_str().into())));
+    /// What the levels name: policies, breakers, timeouts, receivers and further dependencies.
+    fn by_layers(&mut self, book: &'a Sections) {
+        for layer in book.layers() {
+            let policies = layer.reactions.iter().filter_map(|(_, at)| match &at.value {
+                ReactionName::Policy(name) => Some(name.as_str()),
+                ReactionName::DeadLetter | ReactionName::Pause => None,
+            });
+            self.add(Named::Policy, policies);
+            let breaker = layer.breaker.as_ref().and_then(|at| at.value.as_ref());
+            self.add(Named::Breaker, breaker.map(Name::as_str));
+            self.add(Named::Timeout, layer.timeout.as_ref().and_then(|at| at.value.name.as_deref()));
+            self.add(Named::Dependency, layer.facts.uses.iter().map(|at| at.value.as_str()));
+            self.add(Named::Receiver, layer.alerts.iter().flat_map(Alert::receivers));
+            if layer.dead_letter.alert.is_some() {
+                // That alert is told to everybody.
+                self.add(Named::Receiver, book.receivers.keys().map(String::as_str));
+            }
+        }
+        self.add(Named::Receiver, book.alerts.iter().flat_map(Alert::receivers));
+        let retries = book.receivers.values().filter_map(|at| at.value.retry.as_ref());
+        self.add(Named::Policy, retries.map(|at| at.value.as_str()));
     }
-    let secrets = endpoints(book).flat_map(|(endpoint, _)| &endpoint.profile.secrets);
-    used.extend(secrets.map(|name| (Named::Secret, name.as_str().into())));
-    for source in book.sources.values().map(|at| &at.value) {
-        let named = source.depends_on.iter().chain(&source.facts.uses);
-        used.extend(named.map(|at| (Named::Dependency, at.value.as_str().into())));
+
+    /// What services, channels, rows and sources name: dependencies and secrets.
+    fn by_edges(&mut self, book: &'a Sections) {
+        for service in &book.services {
+            // A target that names no dependency is one of its own, by the name of its service and channel.
+            self.add(Named::Dependency, [service.name.as_str()]);
+            let channels = service.channels.iter();
+            self.add(
+                Named::Dependency,
+                channels.clone().map(|channel| format!("{}.{}", service.name, channel.name)),
+            );
+            let named =
+                service.depends_on.iter().chain(channels.filter_map(|channel| channel.depends_on.as_ref()));
+            self.add(Named::Dependency, named.map(|at| at.value.as_str()));
+        }
+        let of_rows = book.rows().filter_map(|(_, _, row)| row.depends_on.as_ref());
+        self.add(Named::Dependency, of_rows.map(|at| at.value.as_str()));
+        let secrets = endpoints(book).flat_map(|(endpoint, _)| &endpoint.profile.secrets);
+        self.add(Named::Secret, secrets.map(String::as_str));
+        for source in book.sources.values().map(|at| &at.value) {
+            let named = source.depends_on.iter().chain(&source.facts.uses);
+            self.add(Named::Dependency, named.map(|at| at.value.as_str()));
+        }
+        if let Some(JwtKeys::Secret(secret)) = book.access.jwt.as_ref().map(|jwt| &jwt.keys) {
+            self.add(Named::Secret, [secret.as_str()]);
+        }
+        let breaker = book.archive.as_ref().and_then(|archive| archive.breaker.as_ref());
+        self.add(Named::Breaker, breaker.map(|at| at.value.as_str()));
     }
-    if let Some(JwtKeys::Secret(secret)) = book.access.jwt.as_ref().map(|jwt| &jwt.keys) {
-        used.insert((Named::Secret, secret.as_str().into()));
-    }
-    let breaker = book.archive.as_ref().and_then(|archive| archive.breaker.as_ref());
-    used.extend(breaker.map(|at| (Named::Breaker, at.value.as_str().into())));
 }
 
 /// What the book connects to, and where it says so.
@@ -399,20 +365,12 @@ fn has_password(address: &str) -> bool {
 }
 
 fn plain_http<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    for service in &book.services {
-        let own = std::iter::once((&service.layer, &service.target));
-        let of_channels =
-            service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
-        for (layer, target) in own.chain(of_channels) {
-            let Some(address) = target.endpoint.http_address() else { continue };
-            if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
-                findings.within_all([&book.defaults, &service.layer, layer], |findings| {
-                    let message = format!("events leave for `{address}` without encryption");
-                    findings.report(target.span, message, "use `https://`");
-                });
-            }
+    each_http_target(book, findings, |target, address, findings| {
+        if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
+            let message = format!("events leave for `{address}` without encryption");
+            findings.report(target.span, message, "use `https://`");
         }
-    }
+    });
 }
 
 /// Whether an authority is neither of this machine nor of a private network, as far as its name tells.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::Example::{Book, Service};
 use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
 use redrive_core::book::connectors::Speech;
@@ -26,21 +27,8 @@ pub(super) const LINTS: &[Lint] = &[
                       consumer declares no pattern of its own. Let Redrive remember event ids, so that \
                       retries are all that is left, which carry one `Idempotency-Key`; or say under `facts` how the consumer makes a second copy harmless; or \
                       do not retry.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    idempotency: { by: none }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    idempotency: { by: none }
-    facts: { idempotent_by: upsert }
-    events: [todo.task.created]
-",
+        bad: Service("idempotency: { by: none }"),
+        fix: &[("by: none }", "by: none }, facts: { idempotent_by: upsert }")],
         run: Run::Rule(not_idempotent),
     },
     Lint {
@@ -53,21 +41,8 @@ services:
                       `Idempotency-Key` that every attempt carries, unchanged, and declare the pattern; \
                       or let it answer with a `notification-id` (`by: notification-id`), which an `http` \
                       target can that gets one event at a time; or do not retry.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    facts: { idempotent_by: nothing }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    facts: { idempotent_by: nothing }
-    retry: none
-    events: [todo.task.created]
-",
+        bad: Service("facts: { idempotent_by: nothing }"),
+        fix: &[("facts:", "retry: none, facts:")],
         run: Run::Rule(retries_repeat_effects),
     },
     Lint {
@@ -79,20 +54,11 @@ services:
                       its answer. Only a target that speaks HTTP and gets one event at a time can tell \
                       one: here it does no more than `by: event-id`. Write that, or use an `http` target \
                       without `format: batch`.",
-        bad: "version: 1
-services:
-  mail:
-    target: { exec: [./mail] }
-    idempotency: { by: notification-id }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    idempotency: { by: notification-id }
-    events: [todo.task.created]
-",
+        bad: Book(&[
+            "services:",
+            "  mail: { target: { exec: [./mail] }, idempotency: { by: notification-id }, events: [todo.task.created] }",
+        ]),
+        fix: &[("exec: [./mail]", r#"http: "http://127.0.0.1:9000""#)],
         run: Run::Rule(notification_id_unheard),
     },
     Lint {
@@ -105,22 +71,8 @@ services:
                       `idempotency.ttl` at least as long as both; for Kafka that is the retention of \
                       the topic, typically seven days. Replays by operators need no longer TTL: they \
                       carry the delivery's own id.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    idempotency: { ttl: 1h }
-    facts: { redelivery: 7d }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    idempotency: { ttl: 7d }
-    facts: { redelivery: 7d }
-    events: [todo.task.created]
-",
+        bad: Service("idempotency: { ttl: 1h }, facts: { redelivery: 7d }"),
+        fix: &[("ttl: 1h", "ttl: 7d")],
         run: Run::Rule(dedup_shorter_than_redelivery),
     },
     Lint {
@@ -132,20 +84,10 @@ services:
                       gets the same message while the first is still at it, and both do the work. Make \
                       the lease longer than the attempt's time limit, shorten the limit, or renew the \
                       lease and declare `facts.heartbeat`.",
-        bad: "version: 1
-services:
-  worker:
-    target: { exec: [./run], time_limit: 30m }
-    facts: { lease: 5m }
-    events: [job.created]
-",
-        mended: "version: 1
-services:
-  worker:
-    target: { exec: [./run], time_limit: 30m }
-    facts: { lease: 5m, heartbeat: 1m }
-    events: [job.created]
-",
+        bad: Book(&[
+            "services: { worker: { target: { exec: [./run], time_limit: 30m }, facts: { lease: 5m }, events: [job.created] } }",
+        ]),
+        fix: &[("lease: 5m", "lease: 5m, heartbeat: 1m")],
         run: Run::Rule(lease_shorter_than_processing),
     },
     Lint {
@@ -156,20 +98,10 @@ services:
                       process, a slow network, a broker that is being restarted. If the lease lasts less \
                       than three heartbeats, a hiccup hands the message to a second worker. Renew at \
                       least three times within a lease, or ask for a longer lease.",
-        bad: "version: 1
-services:
-  worker:
-    target: { exec: [./run] }
-    facts: { lease: 1m, heartbeat: 45s }
-    events: [job.created]
-",
-        mended: "version: 1
-services:
-  worker:
-    target: { exec: [./run] }
-    facts: { lease: 1m, heartbeat: 20s }
-    events: [job.created]
-",
+        bad: Book(&[
+            "services: { worker: { target: { exec: [./run] }, facts: { lease: 1m, heartbeat: 45s }, events: [job.created] } }",
+        ]),
+        fix: &[("heartbeat: 45s", "heartbeat: 20s")],
         run: Run::Rule(heartbeat_too_slow),
     },
 ];
@@ -238,10 +170,9 @@ fn repeats_by<'r>(resolved: &'r Resolved<'_>) -> Option<(&'r str, u32)> {
         // Who is turned away has done nothing yet.
         FailureMatch::Status(range) => (range.first, range.last) != (429, 429),
     };
-    let policies = resolved.rule.reactions.policies();
     resolved.reactions.iter().filter(|(kind, _)| may_have_worked(kind)).find_map(|(_, known)| {
         let ReactionName::Policy(name) = &known.value else { return None };
-        let policy = policies.iter().find(|policy| policy.name == *name)?;
+        let policy = resolved.rule.reactions.policy(name)?;
         let retries = policy.backoff.retries();
         (retries > 0).then_some((policy.name.as_str(), retries))
     })
@@ -254,7 +185,8 @@ fn dedup_shorter_than_redelivery(resolved: &Resolved<'_>, findings: &mut Finding
     }
     let (ttl, place) = (idempotency.ttl.value, resolved.place(idempotency.ttl.origin));
     let window = retry_window(resolved);
-    let stated = broker_facts(resolved, findings.book()).filter_map(|facts| facts.redelivery);
+    let stated =
+        broker_facts(resolved, findings.book()).filter_map(|facts| facts.get(|facts| &facts.redelivery));
     let needed = match stated.max_by_key(|at| at.value) {
         Some(redelivery) if redelivery.value > ttl => {
             let (needed, line) = (redelivery.value, redelivery.span.position.line);
@@ -288,9 +220,8 @@ fn retry_window(resolved: &Resolved<'_>) -> Duration {
 fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let limit = resolved.rule.timeouts.whole.max;
     for facts in broker_facts(resolved, findings.book()) {
-        let Some(lease) = facts.lease.filter(|lease| facts.heartbeat.is_none() && lease.value < limit) else {
-            continue;
-        };
+        let lease = facts.get(|facts| &facts.lease).filter(|lease| lease.value < limit);
+        let Some(lease) = lease.filter(|_| facts.get(|facts| &facts.heartbeat).is_none()) else { continue };
         let (lease_shown, limit) = (show_duration(lease.value), show_duration(limit));
         findings.report(
             lease.span,
@@ -302,8 +233,8 @@ fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Finding
 
 fn heartbeat_too_slow(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     for facts in broker_facts(resolved, findings.book()) {
-        let Some(heartbeat) = facts.heartbeat else { continue };
-        let Some(lease) = facts.lease else {
+        let Some(heartbeat) = facts.get(|facts| &facts.heartbeat) else { continue };
+        let Some(lease) = facts.get(|facts| &facts.lease) else {
             findings.cannot_tell(heartbeat.span, "facts.lease");
             continue;
         };

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Findings, Lint, Run};
+use super::Example::{Book, Service, With};
+use super::{Findings, Lint, ON_CALL, Run};
 use redrive_core::book::expression::{Metric, Op, Quantity};
 use redrive_core::book::model::{
     Alert, ChannelEntry, DataLoss, EventRow, Order, Reprocess, Sections, ServiceEntry,
@@ -23,20 +24,8 @@ pub(super) const LINTS: &[Lint] = &[
                       in use: `_{service}.deadletter[.{channel}]`, `{queue}:dlq` for Redis streams and \
                       `{queue}-dlq-{stage}` for SQS. A queue with a name of its own is overlooked just \
                       when somebody searches for lost events. Use one of the three.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { name: \"{service}-failed\" }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { name: \"_{service}.deadletter[.{channel}]\" }
-    events: [todo.task.created]
-",
+        bad: Service(r#"dead_letter: { name: "{service}-failed" }"#),
+        fix: &[("{service}-failed", "_{service}.deadletter[.{channel}]")],
         run: Run::Rule(dead_letter_name),
     },
     Lint {
@@ -47,20 +36,8 @@ services:
                       here, so a letter of this row would have no queue to go to. State `queue` or \
                       `stage` beside the name, or put what may be missing into square brackets, which \
                       drop out: `_{service}.deadletter[.{channel}]`.",
-        bad: "version: 1
-services:
-  worker:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { name: \"{queue}:dlq\" }
-    events: [job.created]
-",
-        mended: "version: 1
-services:
-  worker:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { name: \"{queue}:dlq\", queue: work }
-    events: [job.created]
-",
+        bad: Service(r#"dead_letter: { name: "{queue}:dlq" }"#),
+        fix: &[(r#":dlq""#, r#":dlq", queue: work"#)],
         run: Run::Rule(dead_letter_name_incomplete),
     },
     Lint {
@@ -71,24 +48,15 @@ services:
                       queue. Its depth and age then tell of nobody in particular, a replay of the queue \
                       sends to all of them, and one that fails a lot hides the others. Use `{service}` \
                       and `[.{channel}]` in the name, or name the queues one by one.",
-        bad: "version: 1
-services:
-  notify:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { name: \"_{service}.deadletter\" }
-    events: [todo.task.created]
-    channels:
-      email: { target: { http: \"http://127.0.0.1:9001\" }, events: [todo.task.created] }
-",
-        mended: "version: 1
-services:
-  notify:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { name: \"_{service}.deadletter[.{channel}]\" }
-    events: [todo.task.created]
-    channels:
-      email: { target: { http: \"http://127.0.0.1:9001\" }, events: [todo.task.created] }
-",
+        bad: Book(&[
+            "services:",
+            "  notify:",
+            r#"    target: { http: "http://127.0.0.1:9000" }"#,
+            r#"    dead_letter: { name: "_{service}.deadletter" }"#,
+            "    events: [todo.task.created]",
+            r#"    channels: { email: { target: { http: "http://127.0.0.1:9001" }, events: [todo.task.created] } }"#,
+        ]),
+        fix: &[(r#".deadletter""#, r#".deadletter[.{channel}]""#)],
         run: Run::Book(dead_letter_names_collide),
     },
     Lint {
@@ -100,20 +68,8 @@ services:
                       answer. The default of 30 days leaves that time. Less than 7 days loses events \
                       for good, and where no event may be lost (`data_loss: not-acceptable`), keep the \
                       30 days or more.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { retention: 2d }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { retention: 30d }
-    events: [todo.task.created]
-",
+        bad: Service("dead_letter: { retention: 2d }"),
+        fix: &[("retention: 2d", "retention: 30d")],
         run: Run::Rule(retention_too_short),
     },
     Lint {
@@ -127,29 +83,14 @@ services:
                       10/m }`) that something has just broken. Watch all three. In a book without any \
                       alerts or receivers this is no more than a hint, and likewise in one that watches \
                       them by one figure and calls nothing critical.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    events: [todo.task.created]
-alerts:
-  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    events: [todo.task.created]
-alerts:
-  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }
-  - { when: dead_letters > 1000, severity: high, to: [on-call] }
-  - { when: dead_letter_age > 48h, severity: medium, to: [on-call] }
-  - { when: dead_letter_inflow > 10/m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: With(
+            &["alerts:", "  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }", ON_CALL],
+            "",
+        ),
+        fix: &[(
+            "receivers:",
+            "  - { when: dead_letters > 1000, severity: high, to: [on-call] }\n  - { when: dead_letter_age > 48h, severity: medium, to: [on-call] }\n  - { when: dead_letter_inflow > 10/m, severity: high, to: [on-call] }\nreceivers:",
+        )],
         run: Run::Rule(dead_letters_unwatched),
     },
     Lint {
@@ -160,26 +101,11 @@ receivers:
                       before anybody is told of it, and the alert can never be raised. Keep letters \
                       longer than the age at which people are told, and long enough after it for them \
                       to act.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { retention: 7d }
-    alerts: [{ when: dead_letter_age > 10d, severity: high, to: [on-call] }]
-    events: [todo.task.created]
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { retention: 7d }
-    alerts: [{ when: dead_letter_age > 48h, severity: high, to: [on-call] }]
-    events: [todo.task.created]
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: With(
+            &[ON_CALL],
+            "dead_letter: { retention: 7d }, alerts: [{ when: dead_letter_age > 10d, severity: high, to: [on-call] }]",
+        ),
+        fix: &[("dead_letter_age > 10d", "dead_letter_age > 48h")],
         run: Run::Rule(retention_before_age_alert),
     },
     Lint {
@@ -191,20 +117,11 @@ receivers:
                       the dependency that has just recovered and ends with all of them in the poison \
                       tier, where bulk replays pass them by. Use `reprocess: filtered` with the \
                       categories that heal: transient, rate-limited, unknown.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess: automatic }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess: filtered, reprocess_categories: [transient, rate-limited] }
-    events: [todo.task.created]
-",
+        bad: Service("dead_letter: { reprocess: automatic }"),
+        fix: &[(
+            "reprocess: automatic",
+            "reprocess: filtered, reprocess_categories: [transient, rate-limited]",
+        )],
         run: Run::Rule(automatic_reprocess_of_permanent),
     },
     Lint {
@@ -215,20 +132,8 @@ services:
                       None is named here, so nothing will ever be brought back, although the book reads \
                       as if it were. Name them under `reprocess_categories`, or write `manual` if people \
                       are to decide.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess: filtered }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess: filtered, reprocess_categories: [transient] }
-    events: [todo.task.created]
-",
+        bad: Service("dead_letter: { reprocess: filtered }"),
+        fix: &[("reprocess: filtered", "reprocess: filtered, reprocess_categories: [transient]")],
         run: Run::Rule(filtered_without_categories),
     },
     Lint {
@@ -239,20 +144,8 @@ services:
                       brought back by people, or all of them by themselves, and the list does nothing: \
                       its author probably believes that it does. Write `reprocess: filtered`, or leave \
                       the list out.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess_categories: [transient] }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess: filtered, reprocess_categories: [transient] }
-    events: [todo.task.created]
-",
+        bad: Service("dead_letter: { reprocess_categories: [transient] }"),
+        fix: &[("reprocess_categories", "reprocess: filtered, reprocess_categories")],
         run: Run::Rule(reprocess_categories_ignored),
     },
     Lint {
@@ -263,20 +156,8 @@ services:
                       default) none do: it fires for nobody, and its author probably believes that letters \
                       are tried again at night. Write `reprocess: filtered` with the categories that a \
                       second try can help, or leave the cron out.",
-        bad: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess_cron: \"0 3 * * *\" }
-    events: [todo.task.created]
-",
-        mended: "version: 1
-services:
-  mail:
-    target: { http: \"http://127.0.0.1:9000\" }
-    dead_letter: { reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\" }
-    events: [todo.task.created]
-",
+        bad: Service(r#"dead_letter: { reprocess_cron: "0 3 * * *" }"#),
+        fix: &[("reprocess_cron", "reprocess: filtered, reprocess_categories: [transient], reprocess_cron")],
         run: Run::Rule(reprocess_cron_ignored),
     },
     Lint {
@@ -287,23 +168,11 @@ services:
                       waits until somebody has dealt with it. Without an alert on dead letters, or on \
                       their age, nobody does, and the session stands still for as long as letters are \
                       kept. Add one, or use `order: session`, which goes on past a dead letter.",
-        bad: "version: 1
-services:
-  ledger:
-    target: { http: \"http://127.0.0.1:9000\" }
-    order: session-strict
-    events: [entry.booked]
-",
-        mended: "version: 1
-services:
-  ledger:
-    target: { http: \"http://127.0.0.1:9000\" }
-    order: session-strict
-    alerts: [{ when: dead_letters > 0, severity: high, to: [on-call] }]
-    events: [entry.booked]
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: With(&[ON_CALL], "order: session-strict"),
+        fix: &[(
+            "session-strict",
+            "session-strict, alerts: [{ when: dead_letters > 0, severity: high, to: [on-call] }]",
+        )],
         run: Run::Rule(strict_order_unwatched),
     },
 ];

@@ -5,16 +5,16 @@
 //! exact rows stays cheap to look at.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
+use super::Example::Book;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{
     At, ChannelEntry, DeadLetter, EventRow, Idempotency, Layer, ReactionName, Sections, ServiceEntry,
 };
 use redrive_core::book::pattern::Relation;
-use redrive_core::book::problem::Severity;
-use redrive_core::book::resolve::{Known, Resolved};
+use redrive_core::book::problem::{Severity, Span};
+use redrive_core::book::resolve::{Known, Resolved, ResolvedDeadLetter};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
 
@@ -27,23 +27,13 @@ pub(super) const LINTS: &[Lint] = &[Lint {
                   not state it itself, so its events run under the value of the channel, the service or \
                   the defaults, while the book reads as if the wider row covered them. State the value \
                   here too, or move it from the wider row to the service.",
-    bad: "version: 1
-services:
-  notify:
-    target: { http: \"http://127.0.0.1:9000\" }
-    events:
-      - { type: \"todo.task.*\", timeout: 30s }
-      - { type: todo.task.created }
-",
-    mended: "version: 1
-services:
-  notify:
-    target: { http: \"http://127.0.0.1:9000\" }
-    timeout: 30s
-    events:
-      - { type: \"todo.task.*\" }
-      - { type: todo.task.created }
-",
+    bad: Book(&[
+        "services:",
+        "  notify:",
+        r#"    target: { http: "http://127.0.0.1:9000" }"#,
+        r#"    events: [{ type: "todo.task.*", timeout: 30s }, todo.task.created]"#,
+    ]),
+    fix: &[(r#""todo.task.*", timeout: 30s"#, r#""todo.task.*""#), ("events:", "timeout: 30s\n    events:")],
     run: Run::Book(hidden_pattern_value),
 }];
 
@@ -69,20 +59,18 @@ struct Owner<'a> {
     rows: &'a [Arc<EventRow>],
 }
 
-/// A wildcard row with what it states and what holds for it.
+/// A wildcard row with what holds for it.
 struct Wide<'a> {
     row: &'a EventRow,
-    stated: Vec<(Key, u32)>,
     resolved: Resolved<'a>,
 }
 
 fn look_at<'a>(of: Owner<'a>, findings: &mut Findings<'a>) {
     let mut by_beginning: BTreeMap<&str, Vec<Wide<'a>>> = BTreeMap::new();
     for row in of.rows.iter().filter(|row| !row.pattern.value.is_exact()) {
-        let stated = stated(row);
-        if !stated.is_empty() {
+        if row.layer != Layer::default() || row.depends_on.is_some() {
             let resolved = of.book.resolve(of.service, of.channel, row);
-            by_beginning.entry(beginning(row)).or_default().push(Wide { row, stated, resolved });
+            by_beginning.entry(beginning(row)).or_default().push(Wide { row, resolved });
         }
     }
     if by_beginning.is_empty() {
@@ -105,19 +93,19 @@ fn look_at<'a>(of: Owner<'a>, findings: &mut Findings<'a>) {
 }
 
 fn report<'a>(of: Owner<'a>, row: &'a EventRow, wider: &[&Wide<'a>], findings: &mut Findings<'a>) {
-    let mut narrow: Option<Resolved<'a>> = None;
-    let mut judged: Vec<Key> = stated(row).into_iter().map(|(key, _)| key).collect();
+    let narrow = of.book.resolve(of.service, of.channel, row);
+    let mut judged: Vec<String> =
+        stated(row, &narrow, &narrow).into_iter().map(|stated| stated.key).collect();
     let mut hidden: Vec<String> = Vec::new();
     for wide in wider {
-        for (key, line) in &wide.stated {
-            if judged.contains(key) {
+        for Stated { key, line, is_same } in stated(wide.row, &wide.resolved, &narrow) {
+            if judged.contains(&key) {
                 continue;
             }
-            judged.push(*key);
-            let narrow = narrow.get_or_insert_with(|| of.book.resolve(of.service, of.channel, row));
-            if !key.is_same(of.book, &wide.resolved, narrow) {
+            if !is_same {
                 hidden.push(format!("`{key}` of `{}` (line {line})", wide.row.pattern.value));
             }
+            judged.push(key);
         }
     }
     if hidden.is_empty() {
@@ -149,63 +137,18 @@ fn beginnings<'t>(text: &'t str) -> impl Iterator<Item = &'t str> {
     std::iter::successors(Some(text), next)
 }
 
-/// Something that a row may state.
-#[derive(Clone, Copy)]
-enum Key {
-    Reaction(FailureMatch),
-    Named { name: &'static str, is_same: IsSame },
+/// Something that a row states, and whether the same holds for another row, whoever states it there.
+struct Stated {
+    key: String,
+    line: u32,
+    is_same: bool,
 }
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Reaction(one), Self::Reaction(other)) => one == other,
-            (Self::Named { name: one, .. }, Self::Named { name: other, .. }) => one == other,
-            (Self::Reaction(_), Self::Named { .. }) | (Self::Named { .. }, Self::Reaction(_)) => false,
-        }
-    }
-}
+/// A key, where it is stated, and whether the same holds for another row.
+type Named = (&'static str, Option<Span>, bool);
 
-impl Key {
-    /// Whether the same holds for two rows, whoever states it.
-    fn is_same(self, book: &Sections, one: &Resolved<'_>, other: &Resolved<'_>) -> bool {
-        match self {
-            Self::Reaction(kind) => reaction(one, kind) == reaction(other, kind),
-            Self::Named { is_same, .. } => is_same(book, one, other),
-        }
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reaction(FailureMatch::Category(Category::Transient)) => f.write_str("retry"),
-            Self::Reaction(FailureMatch::Category(category)) => write!(f, "on_failure: {category}"),
-            Self::Reaction(FailureMatch::Status(range)) if range.first == range.last => {
-                write!(f, "on_failure: {}", range.first)
-            }
-            Self::Reaction(FailureMatch::Status(range)) => {
-                write!(f, "on_failure: {}-{}", range.first, range.last)
-            }
-            Self::Named { name, .. } => f.write_str(name),
-        }
-    }
-}
-
-/// Whether the same value holds for two rows, whoever states it.
-type IsSame = fn(&Sections, &Resolved<'_>, &Resolved<'_>) -> bool;
-
-/// What adds to the values of other levels is never there for another row.
-const ADDS_UP: IsSame = |_, _, _| false;
-
-/// The key, the line if it is stated, and how two rows are compared.
-type Named = (&'static str, Option<u32>, IsSame);
-
-/// What the row states, with its lines. Facts and silenced lints change nothing that happens.
-fn stated(row: &EventRow) -> Vec<(Key, u32)> {
-    if row.layer == Layer::default() && row.depends_on.is_none() {
-        return Vec::new();
-    }
+/// What the row states. Facts and silenced lints change nothing that happens.
+fn stated(row: &EventRow, own: &Resolved<'_>, other: &Resolved<'_>) -> Vec<Stated> {
     let Layer {
         reactions,
         classify,
@@ -215,8 +158,8 @@ fn stated(row: &EventRow) -> Vec<(Key, u32)> {
         hold_max,
         deadline,
         fatal_after,
-        idempotency,
-        dead_letter,
+        idempotency: Idempotency { by, store, key, ttl },
+        dead_letter: letters,
         criticality,
         data_loss,
         consumer_group,
@@ -224,93 +167,69 @@ fn stated(row: &EventRow) -> Vec<(Key, u32)> {
         facts: _,
         allow: _,
     } = &row.layer;
-    let by_failure = reactions.iter().map(|(kind, at)| (Key::Reaction(*kind), at.span.position.line));
-    let named: [Named; 12] = [
-        ("classify", classify.first().map(|row| row.span.position.line), ADDS_UP),
-        ("timeout", line(timeout.as_ref()), |_, a, b| a.rule.timeouts == b.rule.timeouts),
-        ("breaker", line(breaker.as_ref()), |_, a, b| a.rule.breaker == b.rule.breaker),
-        ("when_open", line(when_open.as_ref()), |_, a, b| a.rule.when_open == b.rule.when_open),
-        ("hold_max", line(hold_max.as_ref()), |_, a, b| a.rule.hold_max == b.rule.hold_max),
-        ("deadline", line(deadline.as_ref()), |_, a, b| a.rule.deadline == b.rule.deadline),
-        ("fatal_after", line(fatal_after.as_ref()), |_, a, b| a.rule.fatal_after == b.rule.fatal_after),
-        ("criticality", line(criticality.as_ref()), |_, a, b| {
-            value(a.criticality.as_ref()) == value(b.criticality.as_ref())
-        }),
-        ("data_loss", line(data_loss.as_ref()), |_, a, b| {
-            value(a.data_loss.as_ref()) == value(b.data_loss.as_ref())
-        }),
-        ("consumer_group", line(consumer_group.as_ref()), |_, a, b| {
-            a.consumer_group.value == b.consumer_group.value
-        }),
-        ("alerts", alerts.first().map(|alert| alert.span.position.line), ADDS_UP),
-        ("depends_on", line(row.depends_on.as_ref()), |_, a, b| a.dependency.value == b.dependency.value),
+    let by_failure = reactions.iter().map(|(kind, at)| {
+        let key = match kind {
+            FailureMatch::Category(Category::Transient) => "retry".to_owned(),
+            kind => format!("on_failure: {kind}"),
+        };
+        let is_same = reaction(own, *kind) == reaction(other, *kind);
+        Stated { key, line: at.span.position.line, is_same }
+    });
+    let (a, b) = (own, other);
+    let (a_ids, b_ids) = (&own.idempotency, &other.idempotency);
+    let named: [Named; 16] = [
+        // What adds to the values of other levels is never there for another row.
+        ("classify", classify.first().map(|row| row.span), false),
+        ("timeout", span(timeout.as_ref()), a.rule.timeouts == b.rule.timeouts),
+        ("breaker", span(breaker.as_ref()), a.rule.breaker == b.rule.breaker),
+        ("when_open", span(when_open.as_ref()), a.rule.when_open == b.rule.when_open),
+        ("hold_max", span(hold_max.as_ref()), a.rule.hold_max == b.rule.hold_max),
+        ("deadline", span(deadline.as_ref()), a.rule.deadline == b.rule.deadline),
+        ("fatal_after", span(fatal_after.as_ref()), a.rule.fatal_after == b.rule.fatal_after),
+        ("criticality", span(criticality.as_ref()), same(a.criticality.as_ref(), b.criticality.as_ref())),
+        ("data_loss", span(data_loss.as_ref()), same(a.data_loss.as_ref(), b.data_loss.as_ref())),
+        ("consumer_group", span(consumer_group.as_ref()), a.consumer_group.value == b.consumer_group.value),
+        ("alerts", alerts.first().map(|alert| alert.span), false),
+        ("depends_on", span(row.depends_on.as_ref()), a.dependency.value == b.dependency.value),
+        ("idempotency.by", span(by.as_ref()), a_ids.by.value == b_ids.by.value),
+        ("idempotency.store", span(store.as_ref()), a_ids.store.value == b_ids.store.value),
+        ("idempotency.key", span(key.as_ref()), a_ids.key_shown() == b_ids.key_shown()),
+        ("idempotency.ttl", span(ttl.as_ref()), a_ids.ttl.value == b_ids.ttl.value),
     ];
-    let named = named.into_iter().chain(of_idempotency(idempotency)).chain(of_letters(dead_letter));
-    let named = named.filter_map(|(name, line, is_same)| Some((Key::Named { name, is_same }, line?)));
+    let named = named.into_iter().chain(of_letters(letters, &own.dead_letter, &other.dead_letter));
+    let named = named.filter_map(|(key, span, is_same)| {
+        Some(Stated { key: key.to_owned(), line: span?.position.line, is_same })
+    });
     by_failure.chain(named).collect()
 }
 
-fn of_idempotency(idempotency: &Idempotency) -> [Named; 4] {
-    let Idempotency { by, store, key, ttl } = idempotency;
-    [
-        ("idempotency.by", line(by.as_ref()), |_, a, b| a.idempotency.by.value == b.idempotency.by.value),
-        ("idempotency.store", line(store.as_ref()), |_, a, b| {
-            a.idempotency.store.value == b.idempotency.store.value
-        }),
-        ("idempotency.key", line(key.as_ref()), |_, a, b| {
-            a.idempotency.key_shown() == b.idempotency.key_shown()
-        }),
-        ("idempotency.ttl", line(ttl.as_ref()), |_, a, b| a.idempotency.ttl.value == b.idempotency.ttl.value),
-    ]
-}
-
-fn of_letters(letters: &DeadLetter) -> [Named; 10] {
+fn of_letters(letters: &DeadLetter, a: &ResolvedDeadLetter, b: &ResolvedDeadLetter) -> [Named; 10] {
     let DeadLetter { name, queue, stage, form, retention, alert, .. } = letters;
     let DeadLetter { reprocess, categories, reprocess_max, reprocess_cron, .. } = letters;
     [
-        ("dead_letter.name", line(name.as_ref()), |_, a, b| {
-            a.dead_letter.template.value == b.dead_letter.template.value
-        }),
-        ("dead_letter.queue", line(queue.as_ref()), |book, a, b| {
-            let queue = |row: &Resolved<'_>| {
-                let mut layers = row.levels(book).into_iter().map(|(_, layer)| &layer.dead_letter);
-                layers.find_map(|letters| letters.queue.as_ref().map(|at| at.value.clone()))
-            };
-            queue(a) == queue(b)
-        }),
-        ("dead_letter.stage", line(stage.as_ref()), |book, a, b| {
-            let stage = |row: &Resolved<'_>| {
-                let mut layers = row.levels(book).into_iter().map(|(_, layer)| &layer.dead_letter);
-                layers.find_map(|letters| letters.stage.as_ref().map(|at| at.value.clone()))
-            };
-            stage(a) == stage(b)
-        }),
-        ("dead_letter.form", line(form.as_ref()), |_, a, b| {
-            a.dead_letter.form.value == b.dead_letter.form.value
-        }),
-        ("dead_letter.retention", line(retention.as_ref()), |_, a, b| {
-            a.dead_letter.retention.value == b.dead_letter.retention.value
-        }),
-        ("dead_letter.alert", line(alert.as_ref()), |_, a, b| {
-            value(a.dead_letter.alert.as_ref()) == value(b.dead_letter.alert.as_ref())
-        }),
-        ("dead_letter.reprocess", line(reprocess.as_ref()), |_, a, b| {
-            a.dead_letter.reprocess.value == b.dead_letter.reprocess.value
-        }),
-        ("dead_letter.reprocess_categories", line(categories.as_ref()), |_, a, b| {
-            a.dead_letter.categories == b.dead_letter.categories
-        }),
-        ("dead_letter.reprocess_max", line(reprocess_max.as_ref()), |_, a, b| {
-            a.dead_letter.reprocess_max.value == b.dead_letter.reprocess_max.value
-        }),
-        ("dead_letter.reprocess_cron", line(reprocess_cron.as_ref()), |_, a, b| {
-            value(a.dead_letter.reprocess_cron.as_ref()) == value(b.dead_letter.reprocess_cron.as_ref())
-        }),
+        ("dead_letter.name", span(name.as_ref()), a.template.value == b.template.value),
+        ("dead_letter.queue", span(queue.as_ref()), a.queue == b.queue),
+        ("dead_letter.stage", span(stage.as_ref()), a.stage == b.stage),
+        ("dead_letter.form", span(form.as_ref()), a.form.value == b.form.value),
+        ("dead_letter.retention", span(retention.as_ref()), a.retention.value == b.retention.value),
+        ("dead_letter.alert", span(alert.as_ref()), same(a.alert.as_ref(), b.alert.as_ref())),
+        ("dead_letter.reprocess", span(reprocess.as_ref()), a.reprocess.value == b.reprocess.value),
+        ("dead_letter.reprocess_categories", span(categories.as_ref()), a.categories == b.categories),
+        (
+            "dead_letter.reprocess_max",
+            span(reprocess_max.as_ref()),
+            a.reprocess_max.value == b.reprocess_max.value,
+        ),
+        (
+            "dead_letter.reprocess_cron",
+            span(reprocess_cron.as_ref()),
+            same(a.reprocess_cron.as_ref(), b.reprocess_cron.as_ref()),
+        ),
     ]
 }
 
-fn value<T>(known: Option<&Known<T>>) -> Option<&T> {
-    known.map(|known| &known.value)
+fn same<T: PartialEq>(one: Option<&Known<T>>, other: Option<&Known<T>>) -> bool {
+    one.map(|known| &known.value) == other.map(|known| &known.value)
 }
 
 /// What follows on that failure, if something is said of it or it is a category.
@@ -318,8 +237,8 @@ fn reaction<'r>(resolved: &'r Resolved<'_>, kind: FailureMatch) -> Option<&'r Re
     resolved.reactions.iter().find(|(known, _)| *known == kind).map(|(_, known)| &known.value)
 }
 
-fn line<T>(at: Option<&At<T>>) -> Option<u32> {
-    at.map(|at| at.span.position.line)
+fn span<T>(at: Option<&At<T>>) -> Option<Span> {
+    at.map(|at| at.span)
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use super::Example::{Policy, Service, With};
 use super::sources::{BrokerFacts, broker_facts};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, policies};
 use super::{Findings, Lint, Run};
-use redrive_core::book::model::Sections;
+use redrive_core::book::model::{At, Sections};
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::ids::PolicyName;
@@ -26,18 +27,11 @@ pub(super) const LINTS: &[Lint] = &[
                       target does little else but refuse them; in a session, all that stands behind it waits \
                       for ever too. Give the policy `retries` or a `window`, or the rule a `deadline`: what \
                       is given up is kept as a dead letter and can be replayed.",
-        bad: r#"version: 1
-retry_policies:
-  endless: { initial: 1s, max: 30s, retries: unlimited }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: endless, events: [a.b] }
-"#,
-        mended: r#"version: 1
-retry_policies:
-  endless: { initial: 1s, max: 30s, retries: unlimited, window: 8h }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: endless, events: [a.b] }
-"#,
+        bad: With(
+            &["retry_policies: { endless: { initial: 1s, max: 30s, retries: unlimited } }"],
+            "retry: endless",
+        ),
+        fix: &[("retries: unlimited", "retries: unlimited, window: 8h")],
         run: Run::Rule(unlimited_retries),
     },
     Lint {
@@ -50,22 +44,8 @@ services:
                       one, which sees the breaker, and let the others pass failures on. More than 10 attempts \
                       are a warning, more than 50 an error. Without the facts `callers` and `broker_attempts` \
                       nobody can tell.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events: [a.b]
-    facts: { callers: 3, broker_attempts: 2 }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    retry: standard
-    events: [a.b]
-    facts: { callers: 1, broker_attempts: 1 }
-"#,
+        bad: Service("retry: standard, facts: { callers: 3, broker_attempts: 2 }"),
+        fix: &[("callers: 3, broker_attempts: 2", "callers: 1, broker_attempts: 1")],
         run: Run::Rule(retry_amplification),
     },
     Lint {
@@ -77,16 +57,8 @@ services:
                       it fail again just when it could recover; spread evenly, the same retries are through \
                       many times sooner. Write `jitter: equal`, which keeps at least half of each delay, or \
                       leave `jitter` out: that is its default. Policies of the catalog are not looked at here.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, max: 30s, retries: 5, jitter: none }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, max: 30s, retries: 5, jitter: equal }
-",
+        bad: Policy("initial: 1s, max: 30s, retries: 5, jitter: none"),
+        fix: &[("jitter: none", "jitter: equal")],
         run: Run::Book(no_jitter),
     },
     Lint {
@@ -98,16 +70,11 @@ retry_policies:
                       once is retried by all of them at once, after every delay again. Extend the policy and \
                       add jitter, such as `{ from: upstream, jitter: equal }`. Without the fact `instances` \
                       nobody can tell.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: upstream, events: [a.b], facts: { instances: 12 } }
-"#,
-        mended: r#"version: 1
-retry_policies:
-  spread: { from: upstream, jitter: spread 25% }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: spread, events: [a.b], facts: { instances: 12 } }
-"#,
+        bad: Service("retry: upstream, facts: { instances: 12 }"),
+        fix: &[
+            ("services:", "retry_policies: { spread: { from: upstream, jitter: spread 25% } }\nservices:"),
+            ("retry: upstream", "retry: spread"),
+        ],
         run: Run::Rule(lockstep_instances),
     },
     Lint {
@@ -119,16 +86,8 @@ services:
                       than four hours, long after the target is well again. It is a warning where a delay \
                       grows beyond an hour and worth knowing before that, since one more retry is quickly \
                       added. State `max`.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, retries: 15 }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, max: 5m, retries: 15 }
-",
+        bad: Policy("initial: 1s, retries: 15"),
+        fix: &[("initial: 1s", "initial: 1s, max: 5m")],
         run: Run::Book(backoff_without_cap),
     },
     Lint {
@@ -139,16 +98,8 @@ retry_policies:
                       target that failed a moment ago mostly fails again, and one that is overloaded gets all its \
                       load again in an instant, from everybody. One retry at once can be right, as the first of a \
                       list of growing delays. Let the delays grow.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { delays: [0s], retries: 5 }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { delays: [0s, 1s, 5s], retries: 5 }
-",
+        bad: Policy("delays: [0s], retries: 5"),
+        fix: &[("[0s]", "[0s, 1s, 5s]")],
         run: Run::Book(retries_at_once),
     },
     Lint {
@@ -159,16 +110,8 @@ retry_policies:
                       delays never grow and the target never gets the longer rest that the factor promises. \
                       Often `initial` and `max` were confused, or a unit was. Raise `max`, shorten `initial`, \
                       or say `factor: 1` if the same delay each time is meant.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 30s, factor: 2, max: 30s, retries: 5 }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 1s, factor: 2, max: 30s, retries: 5 }
-",
+        bad: Policy("initial: 30s, factor: 2, max: 30s, retries: 5"),
+        fix: &[("initial: 30s", "initial: 1s")],
         run: Run::Book(cap_at_once),
     },
     Lint {
@@ -180,16 +123,8 @@ retry_policies:
                       believes in more patience than there is. Lengthen the window, shorten the delays, or \
                       state the number of retries that fit; `retries: unlimited` says that the window alone \
                       decides.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 10s, max: 60s, retries: 10, window: 1m }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 10s, max: 60s, retries: 10, window: 15m }
-",
+        bad: Policy("initial: 10s, max: 60s, retries: 10, window: 1m"),
+        fix: &[("window: 1m", "window: 15m")],
         run: Run::Book(retries_cut_by_window),
     },
     Lint {
@@ -200,16 +135,8 @@ retry_policies:
                       policies of the catalog are known by name to everybody who reads rule books, and one \
                       that extends them shows at a glance in what it differs. Name one of the catalog, or \
                       extend one with `from`, such as `{ from: patient, retries: 10 }`.",
-        bad: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { initial: 2s, max: 60s, retries: 10, window: 15m }
-",
-        mended: "version: 1
-defaults: { retry: mine }
-retry_policies:
-  mine: { from: patient, retries: 10 }
-",
+        bad: Policy("initial: 2s, max: 60s, retries: 10, window: 15m"),
+        fix: &[("initial: 2s, max: 60s, retries: 10, window: 15m", "from: patient, retries: 10")],
         run: Run::Book(custom_policy),
     },
 ];
@@ -236,12 +163,12 @@ fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(most) = chosen_policies(rule).max_by_key(|used| used.backoff().retries()) else { return };
     let feeds = broker_facts(rule, findings.book());
     let Some(worst) = feeds.clone().max_by_key(attempts_above) else { return };
-    let (above, callers, broker) = (attempts_above(&worst), worst.callers, worst.broker_attempts);
+    let above = attempts_above(&worst);
     let own = u64::from(most.backoff().retries()).saturating_add(1);
     let product = own.saturating_mul(above);
     // A single layer multiplies nothing, however patient it is.
     if above > 1 && product > ATTEMPTS_MANY {
-        let place = most.origin.span.or(callers.or(broker).map(|at| at.span));
+        let place = most.origin.span.or(multipliers(&worst).into_iter().flatten().next().map(|at| at.span));
         let severity = if product > ATTEMPTS_TOO_MANY { Severity::Error } else { Severity::Warning };
         let attempts = if most.backoff().is_unlimited() {
             format!("attempts without a limit by `{}`, times {above} of other layers", most.policy.name)
@@ -256,17 +183,21 @@ fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         return;
     }
     for facts in feeds {
-        let needed = [(facts.callers, "facts.callers"), (facts.broker_attempts, "facts.broker_attempts")];
-        for (_, name) in needed.into_iter().filter(|(fact, _)| fact.is_none()) {
-            findings.cannot_tell(rule.service.span, name);
+        for (fact, name) in multipliers(&facts).into_iter().zip(["facts.callers", "facts.broker_attempts"]) {
+            if fact.is_none() {
+                findings.cannot_tell(rule.service.span, name);
+            }
         }
     }
 }
 
 /// How often the layers above deliver one event here.
 fn attempts_above(facts: &BrokerFacts<'_>) -> u64 {
-    let above = [facts.callers, facts.broker_attempts].into_iter().flatten();
-    above.map(|at| at.value).fold(1, u64::saturating_mul)
+    multipliers(facts).into_iter().flatten().map(|at| at.value).fold(1, u64::saturating_mul)
+}
+
+fn multipliers<'r>(facts: &BrokerFacts<'r>) -> [Option<&'r At<u64>>; 2] {
+    [facts.get(|facts| &facts.callers), facts.get(|facts| &facts.broker_attempts)]
 }
 
 /// The book's own policies that retry, with their names and where those stand.

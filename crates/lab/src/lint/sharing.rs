@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::Example::{Book, Service, With};
 use super::addresses::{authority, host};
 use super::callers::{Caller, Chosen, Dependencies, Traffic};
 use super::{Findings, Lint, Run};
@@ -29,16 +30,14 @@ pub(super) const LINTS: &[Lint] = &[
                       back over a longer time, or use `consecutive`, which needs no traffic. The traffic is \
                       `facts.rate` of the dependency or of all that call it, and never more than its throttle \
                       lets through.",
-        bad: "version: 1\n\
-              breakers:\n  rare: { trip: { failure_rate: 50%, of_at_least: 100, within: 1m }, open: 60s }\n\
-              dependencies:\n  crm: { kind: webhook, breaker: rare, facts: { rate: 10/h } }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
-        mended: "version: 1\n\
-                 breakers:\n  rare: { trip: { consecutive: 10 }, open: 60s }\n\
-                 dependencies:\n  crm: { kind: webhook, breaker: rare, facts: { rate: 10/h } }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
+        bad: With(
+            &[
+                "breakers: { rare: { trip: { failure_rate: 50%, of_at_least: 100, within: 1m }, open: 60s } }",
+                "dependencies: { crm: { kind: webhook, breaker: rare, facts: { rate: 10/h } } }",
+            ],
+            "depends_on: crm",
+        ),
+        fix: &[("failure_rate: 50%, of_at_least: 100, within: 1m", "consecutive: 10")],
         run: Run::Book(rate_breaker_cannot_trip),
     },
     Lint {
@@ -50,16 +49,14 @@ pub(super) const LINTS: &[Lint] = &[
                       best, and in a plain outage never. Ask for fewer failures, look back over a longer time, \
                       or use `consecutive`, which needs no traffic. The traffic is `facts.rate` of the \
                       dependency or of all that call it, and never more than its throttle lets through.",
-        bad: "version: 1\n\
-              breakers:\n  rare: { trip: { failures: 20, within: 1m }, open: 60s }\n\
-              dependencies:\n  crm: { kind: webhook, breaker: rare, facts: { rate: 10/h } }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
-        mended: "version: 1\n\
-                 breakers:\n  rare: { trip: { failures: 5, within: 1m }, open: 60s }\n\
-                 dependencies:\n  crm: { kind: webhook, breaker: rare, facts: { rate: 10/h } }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
+        bad: With(
+            &[
+                "breakers: { rare: { trip: { failures: 20, within: 1m }, open: 60s } }",
+                "dependencies: { crm: { kind: webhook, breaker: rare, facts: { rate: 10/h } } }",
+            ],
+            "depends_on: crm",
+        ),
+        fix: &[("failures: 20", "failures: 5")],
         run: Run::Book(count_breaker_cannot_trip),
     },
     Lint {
@@ -74,13 +71,11 @@ pub(super) const LINTS: &[Lint] = &[
                       the fact, or where a service's rate is shared out among several dependencies and none \
                       states its own, it cannot tell, and warns only of a breaker that the book chose itself. Raise the trip above the attempts, count whole calls with \
                       `count: call`, or use a failure rate.",
-        bad: "version: 1\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], retry: critical, facts: { rate: 10/h } }\n",
-        mended: "version: 1\n\
-                 breakers:\n  whole: { from: externalBreaker, count: call }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], retry: critical, breaker: whole, facts: { rate: 10/h } }\n",
+        bad: Service("retry: critical, facts: { rate: 10/h }"),
+        fix: &[
+            ("services:", "breakers: { whole: { from: externalBreaker, count: call } }\nservices:"),
+            ("retry: critical", "retry: critical, breaker: whole"),
+        ],
         run: Run::Book(single_request_trips),
     },
     Lint {
@@ -91,16 +86,16 @@ pub(super) const LINTS: &[Lint] = &[
                       settings, both act on that one state: what one counts the other forgets, one lets probes \
                       through that the other would hold back, and when it opens depends on who called last. Name \
                       the breaker at the dependency, once; or make two dependencies if they fail apart.",
-        bad: "version: 1\n\
-              dependencies:\n  crm: { kind: webhook }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n  \
-                b: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y], breaker: sidecarBreaker }\n",
-        mended: "version: 1\n\
-                 dependencies:\n  crm: { kind: webhook, breaker: sidecarBreaker }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n  \
-                   b: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
+        bad: Book(&[
+            "dependencies: { crm: { kind: webhook } }",
+            "services:",
+            r#"  a: { target: { http: "http://127.0.0.1:9000" }, depends_on: crm, events: [x.y] }"#,
+            r#"  b: { target: { http: "http://127.0.0.1:9000" }, depends_on: crm, events: [x.y], breaker: sidecarBreaker }"#,
+        ]),
+        fix: &[
+            (", breaker: sidecarBreaker", ""),
+            ("kind: webhook", "kind: webhook, breaker: sidecarBreaker"),
+        ],
         run: Run::Book(breaker_conflict),
     },
     Lint {
@@ -113,15 +108,13 @@ pub(super) const LINTS: &[Lint] = &[
                       hosts are doors of the same house, silence this with that reason. Only dependencies that \
                       are reached by HTTP themselves are looked at: services may well share a database behind \
                       them.",
-        bad: "version: 1\n\
-              dependencies:\n  partners: { kind: webhook }\n\
-              services:\n  \
-                a: { target: { http: \"https://a.example.test/in\" }, depends_on: partners, events: [x.y] }\n  \
-                b: { target: { http: \"https://b.example.test/in\" }, depends_on: partners, events: [x.y] }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   a: { target: { http: \"https://a.example.test/in\" }, events: [x.y] }\n  \
-                   b: { target: { http: \"https://b.example.test/in\" }, events: [x.y] }\n",
+        bad: Book(&[
+            "dependencies: { partners: { kind: webhook } }",
+            "services:",
+            r#"  a: { target: { http: "https://a.example.test/in" }, depends_on: partners, events: [x.y] }"#,
+            r#"  b: { target: { http: "https://b.example.test/in" }, depends_on: partners, events: [x.y] }"#,
+        ]),
+        fix: &[(r#"b.example.test/in" }, depends_on: partners"#, r#"b.example.test/in" }"#)],
         run: Run::Book(shared_breaker_unrelated),
     },
     Lint {
@@ -133,14 +126,8 @@ pub(super) const LINTS: &[Lint] = &[
                       under that name, or another service has that name, then both share a breaker and a \
                       throttle that nobody meant them to share: when one is down, the other is cut off. Write \
                       `depends_on` where it is meant, and choose another name where it is not.",
-        bad: "version: 1\n\
-              dependencies:\n  mail: { kind: smtp }\n\
-              services:\n  \
-                mail: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y] }\n",
-        mended: "version: 1\n\
-                 dependencies:\n  mail: { kind: smtp }\n\
-                 services:\n  \
-                   mail: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: mail, events: [x.y] }\n",
+        bad: With(&["dependencies: { mail: { kind: smtp } }"], ""),
+        fix: &[("events: [a.b]", "events: [a.b], depends_on: mail")],
         run: Run::Book(colliding_dependency),
     },
 ];

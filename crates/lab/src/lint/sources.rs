@@ -4,77 +4,30 @@
 //! since a heartbeat renews the lease of its own broker only; nothing here allocates, since it runs for
 //! every row.
 
-use std::time::Duration;
-
 use redrive_core::book::model::{At, Facts, Sections, Source};
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::book::resolve::Resolved;
 
-/// Facts about a broker, a sender or a caller. How the target behaves is not for a source to say.
+/// Facts about a broker, a sender or a caller: a row's own, and where it is silent those of a source. How the target
+/// behaves is not for a source to say.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokerFacts<'r> {
-    pub(super) lease: Option<&'r At<Duration>>,
-    pub(super) heartbeat: Option<&'r At<Duration>>,
-    pub(super) redelivery: Option<&'r At<Duration>>,
-    pub(super) poll_limit: Option<&'r At<Duration>>,
-    pub(super) callers: Option<&'r At<u64>>,
-    pub(super) caller_timeout: Option<&'r At<Duration>>,
-    pub(super) broker_attempts: Option<&'r At<u64>>,
+    own: &'r Facts,
+    source: Option<&'r Facts>,
 }
 
 impl<'r> BrokerFacts<'r> {
-    /// The facts of these levels.
-    fn stated(facts: &'r Facts) -> Self {
-        let Facts {
-            lease,
-            heartbeat,
-            redelivery,
-            poll_limit,
-            callers,
-            caller_timeout,
-            broker_attempts,
-            rate: _,
-            p99: _,
-            sla: _,
-            instances: _,
-            rate_limit_window: _,
-            uses: _,
-            idempotent_by: _,
-        } = facts;
-        Self {
-            lease: lease.as_ref(),
-            heartbeat: heartbeat.as_ref(),
-            redelivery: redelivery.as_ref(),
-            poll_limit: poll_limit.as_ref(),
-            callers: callers.as_ref(),
-            caller_timeout: caller_timeout.as_ref(),
-            broker_attempts: broker_attempts.as_ref(),
-        }
+    pub(super) fn get<T>(&self, pick: impl Fn(&'r Facts) -> &'r Option<At<T>>) -> Option<&'r At<T>> {
+        pick(self.own).as_ref().or(self.source.and_then(|source| pick(source).as_ref()))
     }
+}
 
-    fn or(self, other: Self) -> Self {
-        Self {
-            lease: self.lease.or(other.lease),
-            heartbeat: self.heartbeat.or(other.heartbeat),
-            redelivery: self.redelivery.or(other.redelivery),
-            poll_limit: self.poll_limit.or(other.poll_limit),
-            callers: self.callers.or(other.callers),
-            caller_timeout: self.caller_timeout.or(other.caller_timeout),
-            broker_attempts: self.broker_attempts.or(other.broker_attempts),
-        }
-    }
-
-    const fn says_something(&self) -> bool {
-        let Self { lease, heartbeat, redelivery, poll_limit, callers, caller_timeout, broker_attempts } =
-            self;
-        lease.is_some()
-            || heartbeat.is_some()
-            || redelivery.is_some()
-            || poll_limit.is_some()
-            || callers.is_some()
-            || caller_timeout.is_some()
-            || broker_attempts.is_some()
-    }
+fn says_something(facts: &Facts) -> bool {
+    let Facts { lease, heartbeat, redelivery, poll_limit, callers, caller_timeout, broker_attempts, .. } =
+        facts;
+    let times = [lease, heartbeat, redelivery, poll_limit, caller_timeout];
+    let counts = [callers, broker_attempts];
+    times.iter().any(|fact| fact.is_some()) || counts.iter().any(|fact| fact.is_some())
 }
 
 /// The facts that hold for a row's events, once for each source that may feed it and says something;
@@ -83,13 +36,12 @@ pub(super) fn broker_facts<'r>(
     resolved: &'r Resolved<'_>,
     book: &'r Sections,
 ) -> impl Iterator<Item = BrokerFacts<'r>> + Clone {
-    let own = BrokerFacts::stated(&resolved.facts);
+    let own = &resolved.facts;
     let pattern = &resolved.row.pattern.value;
-    let of_sources = book.sources.values().filter_map(move |at| {
-        let stated = BrokerFacts::stated(&at.value.facts);
-        (stated.says_something() && may_feed(&at.value, pattern)).then(|| own.or(stated))
-    });
-    let alone = of_sources.clone().next().is_none().then_some(own);
+    let of_sources = book.sources.values().map(|at| &at.value);
+    let of_sources = of_sources.filter(|source| says_something(&source.facts) && may_feed(source, pattern));
+    let of_sources = of_sources.map(|source| BrokerFacts { own, source: Some(&source.facts) });
+    let alone = of_sources.clone().next().is_none().then_some(BrokerFacts { own, source: None });
     of_sources.chain(alone)
 }
 

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::Example::{Service, With};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay};
 use super::{Findings, Lint, Run};
 use redrive_core::book::problem::Severity;
@@ -24,18 +25,11 @@ pub(super) const LINTS: &[Lint] = &[
                       the few milliseconds that the jitter allows: the calls of the whole fleet arrive in one burst \
                       after every delay. Jitter should be at least a tenth of the delay; `jitter: equal` spreads a \
                       retry over half of it. The lint uses the fact `instances`.",
-        bad: r#"version: 1
-retry_policies:
-  narrow: { from: standard, jitter: spread 1% }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: narrow, events: [a.b], facts: { instances: 200 } }
-"#,
-        mended: r#"version: 1
-retry_policies:
-  narrow: { from: standard, jitter: equal }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: narrow, events: [a.b], facts: { instances: 200 } }
-"#,
+        bad: With(
+            &["retry_policies: { narrow: { from: standard, jitter: spread 1% } }"],
+            "retry: narrow, facts: { instances: 200 }",
+        ),
+        fix: &[("jitter: spread 1%", "jitter: equal")],
         run: Run::Rule(jitter_too_small),
     },
     Lint {
@@ -47,16 +41,8 @@ services:
                       that: an outage of seconds uses up all of them, or they are too many for it, and while it lasts \
                       each delivery multiplies the calls. Patience comes from longer delays, not from more retries. \
                       Raise `initial` and `factor`, or name a policy of the catalog.",
-        bad: r#"version: 1
-retry_policies:
-  hasty: { initial: 60ms, factor: 1, retries: 50 }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: hasty, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, retry: standard, events: [a.b] }
-"#,
+        bad: With(&["retry_policies: { hasty: { initial: 60ms, factor: 1, retries: 50 } }"], "retry: hasty"),
+        fix: &[("initial: 60ms, factor: 1, retries: 50", "from: standard, initial: 2s")],
         run: Run::Rule(retries_within_a_timeout),
     },
     Lint {
@@ -67,24 +53,14 @@ services:
                       the policy alone decides how long to wait, and this one gives up before the window is over: \
                       deliveries become dead letters though waiting would have helped. Name a policy that waits \
                       longer, or set `rate` so that the limit is not met.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    on_failure: { rate-limited: aggressive }
-    events: [a.b]
-    facts: { rate_limit_window: 1h }
-"#,
-        mended: r#"version: 1
-retry_policies:
-  hourly: { initial: 5m, factor: 2, max: 30m, retries: 5 }
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    on_failure: { rate-limited: hourly }
-    events: [a.b]
-    facts: { rate_limit_window: 1h }
-"#,
+        bad: Service("on_failure: { rate-limited: aggressive }, facts: { rate_limit_window: 1h }"),
+        fix: &[
+            (
+                "services:",
+                "retry_policies: { hourly: { initial: 5m, factor: 2, max: 30m, retries: 5 } }\nservices:",
+            ),
+            ("aggressive", "hourly"),
+        ],
         run: Run::Rule(retries_shorter_than_rate_limit),
     },
 ];

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::Example::{Book, With};
 use super::alerts::each_list;
-use super::{Findings, Lint, Run};
+use super::{Findings, Lint, ON_CALL, Run};
+use redrive_core::alerts::value::bound;
 use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, Sections};
 use redrive_core::book::problem::Severity;
@@ -26,18 +28,8 @@ pub(super) const LINTS: &[Lint] = &[
                       count is below 0, no attempt takes longer than its timeout, no delivery waits beyond its \
                       deadline, no more wait than `waiting.events` allows, and no breaker opens where there is none. People rely on it and are not notified. \
                       Choose a limit that can be reached, or leave the alert out.",
-        bad: "version: 1
-alerts:
-  - { when: error_rate > 100% over 5m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: error_rate > 10% over 5m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&["alerts: [{ when: error_rate > 100% over 5m, severity: high, to: [on-call] }]", ON_CALL]),
+        fix: &[("error_rate > 100%", "error_rate > 10%")],
         run: Run::Book(alert_never_fires),
     },
     Lint {
@@ -48,18 +40,8 @@ receivers:
                       that holds at 0, such as `dead_letters >= 0` or `error_rate < 5%`, fires from the start and \
                       never resolves, and people learn to ignore it. Turn the comparison around, or raise the limit \
                       above 0.",
-        bad: "version: 1
-alerts:
-  - { when: error_rate < 5% over 5m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-alerts:
-  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: Book(&["alerts: [{ when: error_rate < 5% over 5m, severity: high, to: [on-call] }]", ON_CALL]),
+        fix: &[("error_rate <", "error_rate >")],
         run: Run::Book(alert_always_fires),
     },
     Lint {
@@ -70,22 +52,11 @@ receivers:
                       then. This alert fires later than that for every service it covers, so whoever it calls finds \
                       dead letters to replay where an earlier alert would have found deliveries to save. Alert well \
                       before `hold_max`, or hold deliveries for longer.",
-        bad: "version: 1
-services:
-  crm: { target: { http: \"http://127.0.0.1:9000\" }, hold_max: 1h, events: [x.y] }
-alerts:
-  - { when: breaker_open for 24h, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
-        mended: "version: 1
-services:
-  crm: { target: { http: \"http://127.0.0.1:9000\" }, hold_max: 1h, events: [x.y] }
-alerts:
-  - { when: breaker_open for 10m, severity: high, to: [on-call] }
-receivers:
-  on-call: { webhook: \"https://pager.example.test/hook\" }
-",
+        bad: With(
+            &["alerts: [{ when: breaker_open for 24h, severity: high, to: [on-call] }]", ON_CALL],
+            "hold_max: 1h",
+        ),
+        fix: &[("breaker_open for 24h", "breaker_open for 10m")],
         run: Run::Book(alert_after_hold),
     },
 ];
@@ -196,12 +167,7 @@ fn longest_deadline(rows: &[&Resolved<'_>]) -> Option<Duration> {
 }
 
 fn is_nothing(value: Quantity) -> bool {
-    match value {
-        Quantity::Share(share) => share.get() <= 0.0,
-        Quantity::Count(count) => count == 0,
-        Quantity::Rate(rate) => rate.as_per_second() <= 0.0,
-        Quantity::Duration(span) => span.is_zero(),
-    }
+    bound(value) <= 0.0
 }
 
 fn alert_always_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {

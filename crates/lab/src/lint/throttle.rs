@@ -1,5 +1,6 @@
 //! Lints about throttles: limits that the declared traffic cannot live with.
 
+use super::Example::With;
 use super::callers::{Caller, Dependencies};
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::Sections;
@@ -17,14 +18,11 @@ pub(super) const LINTS: &[Lint] = &[
                       well, and the queue grows whenever calls are slow. The lint reckons with `facts.rate` and \
                       `facts.p99`, so that slow moments are covered. Allow more in flight, about twice what comes \
                       out, or make the calls quicker.",
-        bad: "version: 1\n\
-              dependencies:\n  crm: { kind: webhook, in_flight: 4, facts: { rate: 50/s, p99: 400ms } }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
-        mended: "version: 1\n\
-                 dependencies:\n  crm: { kind: webhook, in_flight: 40, facts: { rate: 50/s, p99: 400ms } }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
+        bad: With(
+            &["dependencies: { crm: { kind: webhook, in_flight: 4, facts: { rate: 50/s, p99: 400ms } } }"],
+            "depends_on: crm",
+        ),
+        fix: &[("in_flight: 4", "in_flight: 40")],
         run: Run::Book(in_flight_too_low),
     },
     Lint {
@@ -36,14 +34,11 @@ pub(super) const LINTS: &[Lint] = &[
                       can mend that. Raise the limit, if the dependency allows it, send it fewer events, or \
                       correct `facts.rate`, which means the lasting rate and not the peak. Traffic that a service \
                       shares out among several dependencies counts for none of them: state it at the dependency.",
-        bad: "version: 1\n\
-              dependencies:\n  crm: { kind: webhook, rate: 20/s, facts: { rate: 50/s } }\n\
-              services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
-        mended: "version: 1\n\
-                 dependencies:\n  crm: { kind: webhook, rate: 100/s, facts: { rate: 50/s } }\n\
-                 services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: crm, events: [x.y] }\n",
+        bad: With(
+            &["dependencies: { crm: { kind: webhook, rate: 20/s, facts: { rate: 50/s } } }"],
+            "depends_on: crm",
+        ),
+        fix: &[("rate: 20/s", "rate: 100/s")],
         run: Run::Book(rate_below_traffic),
     },
 ];

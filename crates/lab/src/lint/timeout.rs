@@ -4,6 +4,7 @@
 //! caller who waits and a loop that polls are only there if the book says so, and without them there
 //! is nothing to look for.
 
+use super::Example::Service;
 use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
 use redrive_core::book::connectors::Speech;
@@ -22,14 +23,8 @@ pub(super) const LINTS: &[Lint] = &[
                       the first may still be at work: a slow day becomes twice the load, and duplicates. Set \
                       the timeout well above the slowest calls that still succeed. Without the fact `p99` \
                       nobody can tell.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 5s, events: [a.b], facts: { p99: 8s } }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 20s, events: [a.b], facts: { p99: 8s } }
-"#,
+        bad: Service("timeout: 5s, facts: { p99: 8s }"),
+        fix: &[("timeout: 5s", "timeout: 20s")],
         run: Run::Rule(timeout_below_p99),
     },
     Lint {
@@ -40,24 +35,8 @@ services:
                       permit and a connection while it does, and is done a second time when the caller asks \
                       again. Make the timeout shorter than the time that the caller waits, so that there is \
                       always an answer for it.",
-        bad: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    timeout: 30s
-    retry: none
-    events: [a.b]
-    facts: { caller_timeout: 10s }
-"#,
-        mended: r#"version: 1
-services:
-  mail:
-    target: { http: "http://127.0.0.1:9/" }
-    timeout: 5s
-    retry: none
-    events: [a.b]
-    facts: { caller_timeout: 10s }
-"#,
+        bad: Service("timeout: 30s, retry: none, facts: { caller_timeout: 10s }"),
+        fix: &[("timeout: 30s", "timeout: 5s")],
         run: Run::Rule(timeout_beyond_caller),
     },
     Lint {
@@ -69,14 +48,8 @@ services:
                       rebalance: the event goes to another consumer, which is taken for dead in its turn, and \
                       nothing gets done. Retries do not count here, since they are made from the store and \
                       not inside the loop. Make the timeout shorter than the poll limit.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 10m, events: [a.b], facts: { poll_limit: 5m } }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 1m, events: [a.b], facts: { poll_limit: 5m } }
-"#,
+        bad: Service("timeout: 10m, facts: { poll_limit: 5m }"),
+        fix: &[("timeout: 10m", "timeout: 1m")],
         run: Run::Rule(poll_limit_exceeded),
     },
     Lint {
@@ -87,15 +60,8 @@ services:
                       seconds for a call, half an hour for a program. Every operation has its own sensible \
                       limit, and a limit that nobody chose is found out in an outage. State `timeout` for the \
                       row, the service, the dependency or in `defaults`, if need be with the same value.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-defaults: { timeout: default }
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, events: [a.b] }
-"#,
+        bad: Service(""),
+        fix: &[("services:", "defaults: { timeout: default }\nservices:")],
         run: Run::Rule(implicit_timeout),
     },
     Lint {
@@ -106,14 +72,8 @@ services:
                       on the whole call, so it never takes effect, and a target that does not even take the \
                       connection is waited for as long as one that works. Make the part shorter than the \
                       whole; a whole that is not stated is ten seconds.",
-        bad: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: { connect: 30s, whole: 10s }, events: [a.b] }
-"#,
-        mended: r#"version: 1
-services:
-  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: { connect: 3s, whole: 10s }, events: [a.b] }
-"#,
+        bad: Service("timeout: { connect: 30s, whole: 10s }"),
+        fix: &[("connect: 30s", "connect: 3s")],
         run: Run::Rule(part_exceeds_whole),
     },
 ];
@@ -137,7 +97,8 @@ fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let waits = broker_facts(rule, findings.book()).filter_map(|facts| facts.caller_timeout);
+    let waits =
+        broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.caller_timeout));
     let Some(caller) = waits.min_by_key(|at| at.value) else { return };
     let limit = rule.rule.timeouts.whole.first;
     if limit > caller.value {
@@ -150,7 +111,7 @@ fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let polls = broker_facts(rule, findings.book()).filter_map(|facts| facts.poll_limit);
+    let polls = broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.poll_limit));
     let Some(poll) = polls.min_by_key(|at| at.value) else { return };
     let limit = rule.rule.timeouts.whole.max;
     if limit > poll.value {

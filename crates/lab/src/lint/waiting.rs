@@ -1,5 +1,6 @@
 //! Lints about waiting rooms: whether there is room for what comes while a dependency is down.
 
+use super::Example::Service;
 use super::{Findings, Lint, Run};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Resolved};
@@ -14,20 +15,8 @@ pub(super) const LINTS: &[Lint] = &[Lint {
                   again by the time somebody asks it: every short outage is felt by the senders. The lint \
                   reckons with `facts.rate` and one time of being open; a real outage lasts longer. Let more \
                   events wait, or open the breaker for a shorter time.",
-    bad: "version: 1\n\
-          services:\n  \
-            crm:\n    \
-              target: { http: \"http://127.0.0.1:9000\" }\n    \
-              waiting: { events: 1000 }\n    \
-              facts: { rate: 50/s }\n    \
-              events: [x.y]\n",
-    mended: "version: 1\n\
-             services:\n  \
-               crm:\n    \
-                 target: { http: \"http://127.0.0.1:9000\" }\n    \
-                 waiting: { events: 1000000 }\n    \
-                 facts: { rate: 50/s }\n    \
-                 events: [x.y]\n",
+    bad: Service("waiting: { events: 1000 }, facts: { rate: 50/s }"),
+    fix: &[("events: 1000", "events: 1000000")],
     run: Run::Rule(full_before_probe),
 }];
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Example::Book;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{Sections, ServiceEntry, Target};
 use redrive_core::book::problem::{Severity, nearest};
@@ -17,14 +18,12 @@ pub(super) const LINTS: &[Lint] = &[
                       service claims that type. Results that nobody wants are not kept, so each of them would be \
                       lost. Mostly it is a slip of the pen at one end. Claim the type in a service, or leave the \
                       `output` out.",
-        bad: "version: 1\n\
-              services:\n  \
-                builder: { target: { exec: [./build], output: build.result }, events: [build.wanted] }\n  \
-                board: { target: { log: stdout }, events: [builds.result] }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   builder: { target: { exec: [./build], output: build.result }, events: [build.wanted] }\n  \
-                   board: { target: { log: stdout }, events: [build.result] }\n",
+        bad: Book(&[
+            "services:",
+            "  builder: { target: { exec: [./build], output: build.result }, events: [build.wanted] }",
+            "  board: { target: { log: stdout }, events: [builds.result] }",
+        ]),
+        fix: &[("builds.result", "build.result")],
         run: Run::Book(output_unheard),
     },
     Lint {
@@ -36,15 +35,15 @@ pub(super) const LINTS: &[Lint] = &[
                       what is told of itself tells nothing of those runs, so that it does not feed itself; of a \
                       longer circle nobody can say where it should end. Take one of the claims out, or narrow the \
                       types that it takes.",
-        bad: "version: 1\n\
-              services:\n  \
-                builder: { target: { exec: [./build], output: build.result }, events: [build.wanted, check.result] }\n  \
-                checker: { target: { exec: [./check], output: check.result }, events: [build.result] }\n",
-        mended: "version: 1\n\
-                 services:\n  \
-                   builder: { target: { exec: [./build], output: build.result }, events: [build.wanted] }\n  \
-                   checker: { target: { exec: [./check], output: check.result }, events: [build.result] }\n  \
-                   board: { target: { log: stdout }, events: [check.result] }\n",
+        bad: Book(&[
+            "services:",
+            "  builder: { target: { exec: [./build], output: build.result }, events: [build.wanted, check.result] }",
+            "  checker: { target: { exec: [./check], output: check.result }, events: [build.result] }",
+        ]),
+        fix: &[
+            ("build.wanted, check.result", "build.wanted"),
+            ("services:", "services:\n  board: { target: { log: stdout }, events: [check.result] }"),
+        ],
         run: Run::Book(workers_feed_each_other),
     },
 ];

@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    count, criticality, data_loss, failure, idempotency_by, letter_form, letter_name, limit, matcher, order,
-    reaction, reprocess, severity, trip, when_full, when_open,
-};
-use redrive_core::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch};
+use super::{letter_name, limit, matcher, reaction, trip};
+use redrive_core::book::model::{At, Facts, ReactionName, Switch};
 use redrive_core::book::problem::Span;
 use redrive_core::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
+use redrive_core::book::words::Word;
 use redrive_core::book::{EMBEDDED, RuleBook};
 use redrive_core::limits;
 use redrive_core::policy::backoff::Backoff;
@@ -160,14 +158,23 @@ impl Explained {
         Self::new(key, word, word, origin)
     }
 
-    fn span(key: &str, span: Duration, origin: Origin) -> Self {
-        let value = Self::new(&format!("{key}_ms"), millis(span), show_duration(span), origin);
-        Self { label: key.replace('_', " "), ..value }
+    fn setting(key: &str, known: &Known<impl Word>) -> Self {
+        Self::word(key, known.value.as_word(), known.origin)
     }
 
-    fn rate(key: &str, rate: Rate, origin: Origin) -> Self {
-        let value = Self::new(&format!("{key}_per_second"), rate.as_per_second(), rate.to_string(), origin);
-        Self { label: key.replace('_', " "), ..value }
+    fn number<N: Copy + Into<Value> + ToString>(key: &str, known: &Known<N>) -> Self {
+        Self::new(key, known.value, known.value.to_string(), known.origin)
+    }
+
+    fn span(key: &str, known: &Known<Duration>) -> Self {
+        let (value, shown) = (millis(known.value), show_duration(known.value));
+        Self { label: key.replace('_', " "), ..Self::new(&format!("{key}_ms"), value, shown, known.origin) }
+    }
+
+    fn rate(key: &str, known: &Known<Rate>) -> Self {
+        let (value, shown) = (known.value.as_per_second(), known.value.to_string());
+        let rate = Self::new(&format!("{key}_per_second"), value, shown, known.origin);
+        Self { label: key.replace('_', " "), ..rate }
     }
 
     /// Takes the items of another list.
@@ -230,42 +237,31 @@ fn delivery(resolved: &Resolved<'_>) -> Vec<Explained> {
     values.extend([
         Explained::word("dependency", dependency.as_str(), *origin)
             .noting(format!("of kind {}", resolved.kind)),
-        Explained::word("order", order(resolved.order.value), resolved.order.origin),
+        Explained::setting("order", &resolved.order),
         Explained::word("consumer_group", &resolved.consumer_group.value, resolved.consumer_group.origin),
-        Explained::span("keep_delivered", resolved.keep_delivered.value, resolved.keep_delivered.origin),
+        Explained::span("keep_delivered", &resolved.keep_delivered),
     ]);
-    let critical = resolved.criticality.as_ref();
-    values
-        .extend(critical.map(|known| Explained::word("criticality", criticality(known.value), known.origin)));
-    let loss = resolved.data_loss.as_ref();
-    values.extend(loss.map(|known| Explained::word("data_loss", data_loss(known.value), known.origin)));
+    values.extend(resolved.criticality.as_ref().map(|known| Explained::setting("criticality", known)));
+    values.extend(resolved.data_loss.as_ref().map(|known| Explained::setting("data_loss", known)));
     values
 }
 
 fn on_failure(resolved: &Resolved<'_>) -> Vec<Explained> {
     let mut values: Vec<Explained> = Vec::new();
     for (kind, known) in &resolved.reactions {
-        let value = Explained::word(&failure(*kind), reaction(&known.value), known.origin);
+        let value = Explained::word(&kind.to_string(), reaction(&known.value), known.origin);
         let note = match &known.value {
-            ReactionName::Policy(name) => resolved
-                .rule
-                .reactions
-                .policies()
-                .iter()
-                .find(|policy| policy.name == *name)
-                .map(|policy| backoff(&policy.backoff))
-                .unwrap_or_default(),
+            ReactionName::Policy(name) => {
+                let policy = resolved.rule.reactions.policy(name);
+                policy.map(|policy| backoff(&policy.backoff)).unwrap_or_default()
+            }
             ReactionName::DeadLetter => "no retry".to_owned(),
             ReactionName::Pause => "the service waits for somebody".to_owned(),
         };
         values.push(value.noting(note + &capped(resolved, *kind)));
     }
-    values.extend(
-        resolved.deadline.as_ref().map(|known| Explained::span("deadline", known.value, known.origin)),
-    );
-    values.extend(
-        resolved.fatal_after.as_ref().map(|known| Explained::span("fatal_after", known.value, known.origin)),
-    );
+    values.extend(resolved.deadline.as_ref().map(|known| Explained::span("deadline", known)));
+    values.extend(resolved.fatal_after.as_ref().map(|known| Explained::span("fatal_after", known)));
     values
 }
 
@@ -336,22 +332,20 @@ fn breaker(resolved: &Resolved<'_>) -> Vec<Explained> {
     let Some(breaker) = &resolved.rule.breaker else { return values };
     let settings = &breaker.settings;
     values.push(Explained::word("trip", &trip(settings.trip()), origin));
-    values.push(Explained::span("open", settings.open(), origin));
-    values.push(Explained::new("probes", settings.probes().get(), settings.probes().to_string(), origin));
-    let close = settings.close_after();
-    values.push(Explained::new("close_after", close.get(), close.to_string(), origin));
-    values.extend(settings.reset().map(|reset| Explained::span("reset", reset, origin)));
-    values.push(Explained::word("count", count(settings.count()), origin));
+    values.push(Explained::span("open", &Known { value: settings.open(), origin }));
+    for (key, count) in [("probes", settings.probes()), ("close_after", settings.close_after())] {
+        values.push(Explained::number(key, &Known { value: count.get(), origin }));
+    }
+    values.extend(settings.reset().map(|value| Explained::span("reset", &Known { value, origin })));
+    values.push(Explained::word("count", settings.count().as_word(), origin));
     for (key, kinds) in [("ignores", &breaker.ignores), ("counts", &breaker.counts)] {
         if !kinds.is_empty() {
-            let kinds: Vec<String> = kinds.iter().copied().map(failure).collect();
+            let kinds: Vec<String> = kinds.iter().map(FailureMatch::to_string).collect();
             values.push(Explained::new(key, kinds.clone(), kinds.join(", "), origin));
         }
     }
-    let Known { value, origin } = resolved.when_open;
-    values.push(Explained::word("when_open", when_open(value), origin));
-    let Known { value, origin } = resolved.hold_max;
-    values.push(Explained::span("hold_max", value, origin));
+    values.push(Explained::setting("when_open", &resolved.when_open));
+    values.push(Explained::span("hold_max", &resolved.hold_max));
     values
 }
 
@@ -366,36 +360,34 @@ fn timeouts(resolved: &Resolved<'_>) -> Vec<Explained> {
     let named = name.as_ref().map(|name| format!("named {name}"));
     vec![
         Explained::new("whole", value, limit(whole.value), whole.origin).noting(named.unwrap_or_default()),
-        Explained::span("connect", connect.value, connect.origin),
-        Explained::span("tls", tls.value, tls.origin),
-        Explained::span("headers", headers.value, headers.origin),
+        Explained::span("connect", connect),
+        Explained::span("tls", tls),
+        Explained::span("headers", headers),
         Explained::word("as", category.value.as_str(), category.origin),
     ]
 }
 
 fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
-    let Known { value, origin } = resolved.in_flight;
-    let by_cores = resolved.kind == Kind::Process && origin.level == Level::Kind;
+    let by_cores = resolved.kind == Kind::Process && resolved.in_flight.origin.level == Level::Kind;
     let note = if by_cores { "as many as this machine has cores" } else { "" };
-    let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin).noting(note)];
-    values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known.value, known.origin)));
+    let mut values = vec![Explained::number("in_flight", &resolved.in_flight).noting(note)];
+    values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known)));
     let note = if resolved.ramp.value.is_zero() {
         "after an outage all at once"
     } else {
         "after an outage, to twice the usual rate"
     };
-    values.push(Explained::span("ramp", resolved.ramp.value, resolved.ramp.origin).noting(note));
+    values.push(Explained::span("ramp", &resolved.ramp).noting(note));
     let Known { value, origin } = resolved.rate_growth;
     let growth = Explained::new("rate_growth", value.get(), value.to_string(), origin);
     values.push(growth.noting("in a second, after it was throttled"));
-    let memory = Explained::span("rate_memory", resolved.rate_memory.value, resolved.rate_memory.origin);
+    let memory = Explained::span("rate_memory", &resolved.rate_memory);
     values.push(memory.noting("of the limit at which it was throttled"));
     values.extend(resolved.retry_budget.as_ref().map(|known| {
         let BudgetSettings { share, at_least } = known.value;
         let value = json!({ "share": share.get(), "at_least_per_second": at_least.as_per_second() });
         let shown = format!("{share} of the calls, at least {at_least}");
-        let budget = Explained::new("retry_budget", value, shown, known.origin);
-        Explained { label: "retry budget".to_owned(), ..budget }
+        Explained::new("retry_budget", value, shown, known.origin)
     }));
     values
 }
@@ -405,23 +397,16 @@ fn waiting(resolved: &Resolved<'_>) -> Vec<Explained> {
     let size = own.size_bytes.value;
     let of_webhook = own.when_full_of_webhook();
     let apart = (of_webhook != own.when_full.value)
-        .then(|| format!("{} if it came in through a webhook", when_full(of_webhook)));
+        .then(|| format!("{} if it came in through a webhook", of_webhook.as_word()));
     vec![
-        Explained::new("events", own.events.value, own.events.value.to_string(), own.events.origin)
-            .noting("at most, for the whole service"),
+        Explained::number("events", &own.events).noting("at most, for the whole service"),
         Explained {
             label: "size".to_owned(),
             ..Explained::new("size_bytes", size, show_size(size), own.size_bytes.origin)
         },
-        Explained::new(
-            "per_session",
-            own.per_session.value,
-            own.per_session.value.to_string(),
-            own.per_session.origin,
-        )
-        .noting("behind a dead letter that holds their session"),
-        Explained::word("when_full", when_full(own.when_full.value), own.when_full.origin)
-            .noting(apart.unwrap_or_default()),
+        Explained::number("per_session", &own.per_session)
+            .noting("behind a dead letter that holds their session"),
+        Explained::setting("when_full", &own.when_full).noting(apart.unwrap_or_default()),
     ]
 }
 
@@ -432,10 +417,10 @@ fn store_note(store: &str) -> &'static str {
 fn idempotency(resolved: &Resolved<'_>) -> Vec<Explained> {
     let own = &resolved.idempotency;
     vec![
-        Explained::word("by", idempotency_by(own.by.value), own.by.origin),
+        Explained::setting("by", &own.by),
         Explained::word("store", &own.store.value, own.store.origin).noting(store_note(&own.store.value)),
         Explained::word("key", own.key_shown(), own.key.as_ref().map_or(Origin::BUILT_IN, |key| key.origin)),
-        Explained::span("ttl", own.ttl.value, own.ttl.origin),
+        Explained::span("ttl", &own.ttl),
     ]
 }
 
@@ -445,15 +430,13 @@ fn dead_letter(resolved: &Resolved<'_>) -> Vec<Explained> {
     let mut values = vec![
         Explained::word("name", &name, letter.template.origin)
             .noting(letter.name.as_ref().err().cloned().unwrap_or_default()),
-        Explained::word("form", letter_form(letter.form.value), letter.form.origin),
-        Explained::span("retention", letter.retention.value, letter.retention.origin),
+        Explained::setting("form", &letter.form),
+        Explained::span("retention", &letter.retention),
     ];
-    values.extend(letter.alert.as_ref().map(|known| Explained::rate("alert", known.value, known.origin)));
+    values.extend(letter.alert.as_ref().map(|known| Explained::rate("alert", known)));
     let categories: Vec<&str> = letter.categories.iter().map(|category| category.as_str()).collect();
-    let Known { value, origin } = letter.reprocess;
-    values.push(Explained::word("reprocess", reprocess(value), origin).noting(categories.join(", ")));
-    let Known { value, origin } = letter.reprocess_max;
-    values.push(Explained::new("reprocess_max", value, value.to_string(), origin));
+    values.push(Explained::setting("reprocess", &letter.reprocess).noting(categories.join(", ")));
+    values.push(Explained::number("reprocess_max", &letter.reprocess_max));
     if let Some(Known { value, origin }) = &letter.reprocess_cron {
         values.push(Explained::word("reprocess_cron", value.as_str(), *origin).noting("in UTC".to_owned()));
     }
@@ -469,7 +452,7 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
         let value = json!({
             "when": when,
             "name": alert.name,
-            "severity": severity(alert.severity),
+            "severity": alert.severity.as_str(),
             "to": alert.to,
             "escalate": alert.escalate,
             "repeat": show_duration(alert.repeats_every()),
@@ -481,7 +464,7 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
             Switch::On if alert.to.is_empty() => String::new(),
             Switch::On => format!("to {}", alert.to.join(", ")),
         };
-        let shown = severity(alert.severity).to_owned();
+        let shown = alert.severity.as_str().to_owned();
         Explained { key: String::new(), label: when, value, shown, note, stated }
     });
     values.collect()
@@ -521,25 +504,18 @@ fn facts_of(facts: &Facts, level: Level) -> Vec<Explained> {
     } = facts;
     let origin = |span| at_level(level, span);
     let span = |key, at: &Option<At<Duration>>| {
-        at.as_ref().map(|at| Explained::span(key, at.value, origin(at.span)))
+        at.as_ref().map(|at| Explained::span(key, &Known::stated(level, at)))
     };
-    let number = |key, at: &Option<At<u64>>| {
-        at.as_ref().map(|at| Explained::new(key, at.value, at.value.to_string(), origin(at.span)))
-    };
+    let number =
+        |key, at: &Option<At<u64>>| at.as_ref().map(|at| Explained::number(key, &Known::stated(level, at)));
     let idempotent_by = idempotent_by.as_ref().map(|at| {
-        let pattern = match at.value.pattern {
-            ConsumerPattern::EventId => "event-id",
-            ConsumerPattern::Upsert => "upsert",
-            ConsumerPattern::StateCheck => "state-check",
-            ConsumerPattern::Outbox => "outbox",
-            ConsumerPattern::Nothing => "nothing",
-        };
+        let pattern = at.value.pattern.as_word();
         let value = json!({ "pattern": pattern, "store": at.value.store });
         let store = at.value.store.as_ref().map(|store| format!("in {store}"));
         Explained::new("idempotent_by", value, pattern, origin(at.span)).noting(store.unwrap_or_default())
     });
     let values = [
-        rate.as_ref().map(|at| Explained::rate("rate", at.value, origin(at.span))),
+        rate.as_ref().map(|at| Explained::rate("rate", &Known::stated(level, at))),
         span("p99", p99),
         span("sla", sla),
         span("lease", lease),

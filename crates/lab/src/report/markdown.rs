@@ -6,15 +6,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{
-    breaker_name, cell, criticality, data_loss, days, failure, idempotency, letter_name, limit, matcher,
-    reaction, reprocess, severity, title_case, trip,
-};
+use super::{breaker_name, cell, days, idempotency, letter_name, limit, matcher, reaction, title_case, trip};
 use redrive_core::alerts::Trouble;
 use redrive_core::book::RuleBook;
 use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, IdempotencyBy, ReactionName};
 use redrive_core::book::resolve::{Level, Resolved};
+use redrive_core::book::words::Word;
 use redrive_core::policy::answer::{Answer, What};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
@@ -45,8 +43,8 @@ fn head(resolved: &Resolved<'_>) -> String {
         let title = channel.title.as_deref().unwrap_or(channel.name.as_str());
         format!(" ({title})")
     });
-    let critical = resolved.criticality.as_ref().map(|known| title_case(criticality(known.value)));
-    let loss = resolved.data_loss.as_ref().map(|known| title_case(data_loss(known.value)));
+    let critical = resolved.criticality.as_ref().map(|known| title_case(known.value.as_word()));
+    let loss = resolved.data_loss.as_ref().map(|known| title_case(known.value.as_word()));
     format!(
         "## Resilience Rules: {}{} consuming {}\n\n\
          **Consumer Group:** {}\n**Criticality:** {}\n**Data Loss Tolerance:** {}\n",
@@ -134,7 +132,7 @@ fn further_reactions(resolved: &Resolved<'_>) -> String {
         // What is unknown or internal follows the named policy unless it has a word of its own.
         let is_told = *kind == FailureMatch::Category(Category::Transient) || known == transient;
         if !is_told && known.origin.level != Level::BuiltIn {
-            let _ = writeln!(lines, "- **On {}:** {}", failure(*kind), reaction(&known.value));
+            let _ = writeln!(lines, "- **On {}:** {}", kind, reaction(&known.value));
         }
     }
     lines
@@ -147,7 +145,7 @@ fn trimmed(number: f64) -> f64 {
 
 fn dead_letter(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     let letter = &resolved.dead_letter;
-    let mut strategy = reprocess(letter.reprocess.value).to_owned();
+    let mut strategy = letter.reprocess.value.as_word().to_owned();
     if !letter.categories.is_empty() {
         let categories: Vec<_> = letter.categories.iter().map(|category| category.as_str()).collect();
         let _ = write!(strategy, " ({})", categories.join(", "));
@@ -264,7 +262,7 @@ fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
             "| {} | {} | {} | {} |",
             metric_title(row.metric),
             row.threshold,
-            title_case(severity(row.severity)),
+            title_case(row.severity.as_str()),
             cell(action)
         );
     };

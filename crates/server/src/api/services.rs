@@ -8,13 +8,14 @@ use std::sync::Arc;
 use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
 use redrive_core::book::resolve::Resolved;
+use redrive_core::book::words::Word;
 use redrive_core::engine::{HeldQueue, QueueName, RowView};
 use redrive_core::figures::{QueueFigures, Sketch, Tally};
 use redrive_core::ids::{DependencyName, ServiceName};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
-use redrive_lab::report::{self, reaction};
+use redrive_lab::report::reaction;
 use redrive_node::runtime::{Lately, Snapshot};
 use redrive_node::store::letter::LetterFilter;
 use redrive_node::store::{Counts, Oldest, QueueCounts};
@@ -172,7 +173,7 @@ fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown
         p50_ms: quantile_ms(took, 0.5),
         p99_ms: quantile_ms(took, 0.99),
         paused_since: signs.paused_since,
-        order: first.map_or("none", |rule| report::order(rule.order.value)).to_owned(),
+        order: first.map_or("none", |rule| rule.order.value.as_word()).to_owned(),
         in_flight_max: rules.iter().map(|rule| rule.in_flight.value).min(),
         rows: rules.iter().map(|rule| row_shown(rule, &signs.rows)).collect(),
     }
@@ -191,7 +192,7 @@ fn row_shown(rule: &Resolved<'_>, rows: &[RowView]) -> RowShown {
             None => transient.to_owned(),
         },
         timeout_ms: u64::try_from(rule.rule.timeouts.whole.first.as_millis()).unwrap_or(u64::MAX),
-        criticality: rule.criticality.as_ref().map(|known| report::criticality(known.value).to_owned()),
+        criticality: rule.criticality.as_ref().map(|known| known.value.as_word().to_owned()),
         subscription: rule.subscription(),
     }
 }

@@ -158,8 +158,8 @@ fn explanation(lint: &Lint) -> String {
         lint.summary,
         show::wrap(lint.explanation, 90),
         style::error("Bad:"),
-        indent(lint.bad),
+        indent(&lint.bad()),
         style::good("Mended:"),
-        indent(lint.mended),
+        indent(&lint.mended()),
     )
 }

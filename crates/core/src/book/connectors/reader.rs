@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
     /// A rate.
     #[must_use]
     pub fn rate(&self, key: &str) -> Option<text::Rate> {
-        lower::rate_of(self.node, key)
+        lower::rate_at(self.node, key).map(|at| at.value)
     }
 
     /// What a name may resolve to, by the key `network`.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::layer::{depends_on, facts};
-use super::{Lowering, duration_at, duration_of, excluded, name_at, rate_of, text_of};
+use super::layer::facts;
+use super::{Lowering, duration_at, duration_of, excluded, name_at, rate_at, text_of};
 use crate::book::connectors::Edge;
 use crate::book::model::{Access, Archive, At, Jwt, JwtKeys, Secret, Source, Target};
 use crate::book::pattern::EventPattern;
@@ -46,7 +46,7 @@ impl Lowering<'_> {
                 subject: text_of(node, "subject"),
                 session: text_of(node, "session"),
                 id: text_of(node, "id"),
-                depends_on: depends_on(node),
+                depends_on: name_at(node, "depends_on"),
                 facts: node.get("facts").map(facts).unwrap_or_default(),
             };
             Some((key.text()?.to_owned(), At { value: source, span: key.span }))
@@ -94,7 +94,7 @@ impl Lowering<'_> {
             })
         });
         let jwt_at = node.get("jwt").map(|node| node.span);
-        Access { rate: rate_of(node, "rate"), jwt, jwt_at }
+        Access { rate: rate_at(node, "rate").map(|at| at.value), jwt, jwt_at }
     }
 
     pub(super) fn archive(&mut self, node: &Node) -> Option<Archive> {

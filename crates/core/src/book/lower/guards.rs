@@ -5,10 +5,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{at, duration_of, excluded, is_whole, key_span, number_of, text_of};
-use crate::book::model::{At, BreakerEntry, PolicyEntry, PolicyParts, TimeoutParts};
+use crate::book::model::{At, BreakerEntry, PolicyEntry, TimeoutParts};
 use crate::book::own_book;
 use crate::book::problem::Problems;
 use crate::book::validate::{ACTS, parse_failure_kind};
+use crate::book::words::Word;
 use crate::book::yaml::Node;
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
@@ -164,42 +165,78 @@ fn entries(section: &[(Node, Node)]) -> Entries<'_> {
     section.iter().filter_map(|(key, node)| Some((key.text()?, node))).collect()
 }
 
-/// Follows `from` and collects the chain, the entry itself first. None if it goes in a circle or too far.
-/// The chain ends at the catalog, whose entry's name comes with it.
-fn chain<'a>(
-    name: &str,
-    node: &'a Node,
-    section: &Entries<'a>,
-    problems: &mut Problems,
-) -> Option<(Vec<&'a Node>, Option<&'a str>)> {
-    let mut links = vec![node];
-    let mut seen = vec![name];
-    loop {
-        let last = links.last().expect("the chain starts with the entry itself");
-        let Some(from) = last.get("from").and_then(Node::text) else { return Some((links, None)) };
-        // Under its own name an entry can only mean the catalog's.
-        let own = section.get(from).filter(|_| seen.last() != Some(&from));
-        let Some(parent) = own else { return Some((links, Some(from))) };
-        // Who merely leads into a circle is not told: those who are in it are.
-        if from == name {
-            let circle = format!("{} → {from}", seen.join(" → "));
-            let help = "let one of them state its own values";
-            let message = format!("this extends itself: {circle}");
-            problems.error("extends-itself", key_span(node, "from"), message, help);
-            return None;
+/// A value was stated and could not be read, which the problems say already.
+struct Reported;
+
+/// An entry and those that it extends, itself first.
+struct Chain<'a> {
+    links: Vec<&'a Node>,
+    /// The name in the catalog that the last of them extends.
+    root: Option<&'a str>,
+}
+
+impl<'a> Chain<'a> {
+    /// Follows `from`. None if it goes in a circle or too far, or if something in it could not be read.
+    fn of(name: &str, node: &'a Node, section: &Entries<'a>, problems: &mut Problems) -> Option<Self> {
+        let mut links = vec![node];
+        let mut seen = vec![name];
+        let mut last = node;
+        while let Some(from) = last.get("from").and_then(Node::text) {
+            // Under its own name an entry can only mean the catalog's.
+            let own = section.get(from).filter(|_| seen.last() != Some(&from));
+            let Some(parent) = own else { return Self { links, root: Some(from) }.if_whole() };
+            // Who merely leads into a circle is not told: those who are in it are.
+            if from == name {
+                let circle = format!("{} → {from}", seen.join(" → "));
+                let help = "let one of them state its own values";
+                let message = format!("this extends itself: {circle}");
+                problems.error("extends-itself", key_span(node, "from"), message, help);
+                return None;
+            }
+            if seen.contains(&from) {
+                return None;
+            }
+            if links.len() >= limits::EXTENDS_MAX {
+                let message =
+                    format!("this extends more than {} others, one after the other", limits::EXTENDS_MAX);
+                problems.error("extends-too-far", key_span(node, "from"), message, "state its own values");
+                return None;
+            }
+            seen.push(from);
+            links.push(parent);
+            last = parent;
         }
-        if seen.contains(&from) {
-            return None;
-        }
-        if links.len() >= limits::EXTENDS_MAX {
-            let message =
-                format!("this extends more than {} others, one after the other", limits::EXTENDS_MAX);
-            problems.error("extends-too-far", key_span(node, "from"), message, "state its own values");
-            return None;
-        }
-        seen.push(from);
-        links.push(parent);
+        Self { links, root: None }.if_whole()
     }
+
+    fn if_whole(self) -> Option<Self> {
+        self.links.iter().all(|link| is_whole(link)).then_some(self)
+    }
+
+    /// What the nearest of them says under a key, which is `usual` where none says anything.
+    fn read<T>(
+        &self,
+        key: &str,
+        usual: Option<T>,
+        read: impl FnOnce(&Node) -> Option<T>,
+    ) -> Result<Option<T>, Reported> {
+        match self.links.iter().find_map(|link| link.get(key)) {
+            Some(node) => read(node).map(Some).ok_or(Reported),
+            None => Ok(usual),
+        }
+    }
+
+    fn duration(&self, key: &str, usual: Option<Duration>) -> Result<Option<Duration>, Reported> {
+        self.read(key, usual, duration)
+    }
+}
+
+fn duration(node: &Node) -> Option<Duration> {
+    text::parse_duration(node.text()?).ok()
+}
+
+fn number<T: std::str::FromStr>(node: &Node) -> Option<T> {
+    node.text()?.parse().ok()
 }
 
 fn policy(
@@ -208,8 +245,8 @@ fn policy(
     section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<PolicyEntry> {
-    let (links, root) = chain(name.as_str(), node, section, problems)?;
-    let base = match root {
+    let chain = Chain::of(name.as_str(), node, section, problems)?;
+    let base = match chain.root {
         None => None,
         Some(root) => match catalog::policy(root) {
             Some(entry) => Some(entry),
@@ -222,22 +259,10 @@ fn policy(
             None => return None,
         },
     };
-    let mut parts = base.map(catalog_parts).unwrap_or_default();
-    for link in links.iter().rev() {
-        if !is_whole(link) {
-            return None;
-        }
-        extend(&mut parts, &own_parts(link)?);
-    }
-    if node.get("delays").is_some() {
-        excluded(node, &["initial", "factor", "max"], "`delays` lists every delay", problems);
-    } else if parts.delays.is_some() {
-        let because = "the policy that it extends lists every delay";
-        excluded(node, &["factor", "max"], because, problems);
-    }
     let from = node.get("from").and_then(Node::text).and_then(|text| PolicyName::new(text).ok());
-    let alert_when_exhausted = parts.alert_when_exhausted.unwrap_or(false);
-    let raw = raw_backoff(node, parts, problems)?;
+    let usual = base.map(|entry| entry.alert_on_exhaustion);
+    let alert_when_exhausted = chain.read("alert_when_exhausted", usual, number).ok()?.unwrap_or(false);
+    let raw = raw_backoff(node, chain, base.map(|entry| &entry.backoff), problems)?;
     match Backoff::try_from(raw) {
         Ok(backoff) => Some(PolicyEntry { backoff, alert_when_exhausted, from }),
         Err(error) => {
@@ -256,101 +281,73 @@ fn policy(
     }
 }
 
-/// None if a part was stated and could not be read, which was reported.
-fn own_parts(node: &Node) -> Option<PolicyParts> {
-    let retries = match node.get("retries").and_then(Node::text) {
-        Some("unlimited") => Some(Backoff::UNLIMITED),
-        Some(text) => Some(text.parse().ok().filter(|retries| *retries <= limits::RETRIES_MAX)?),
-        None => None,
-    };
-    let factor = match node.get("factor") {
-        Some(_) => Some(number_of(node, "factor").filter(|factor| (1.0..=100.0).contains(factor))?),
-        None => None,
-    };
-    let delays = match node.get("delays") {
-        Some(list) => Some(
-            list.items()
-                .iter()
-                .map(|item| text::parse_duration(item.text()?).ok())
-                .collect::<Option<Vec<_>>>()?,
-        ),
-        None => None,
-    };
-    let read = |key| match node.get(key) {
-        Some(_) => duration_of(node, key).map(Some),
-        None => Some(None),
-    };
-    let jitter = match node.get("jitter").and_then(Node::text) {
-        Some(text) => Some(Jitter::parse(text).ok()?),
-        None => None,
-    };
-    Some(PolicyParts {
-        initial: read("initial")?,
-        factor,
-        max: read("max")?,
-        delays,
-        retries,
-        window: read("window")?,
-        jitter,
-        alert_when_exhausted: number_of(node, "alert_when_exhausted"),
-    })
-}
-
-fn catalog_parts(entry: &catalog::CatalogPolicy) -> PolicyParts {
-    let backoff = &entry.backoff;
-    let listed = backoff.listed().map(<[Duration]>::to_vec);
-    let grows = backoff.factor().is_some();
-    PolicyParts {
-        initial: grows.then(|| backoff.initial()),
-        factor: backoff.factor(),
-        max: grows.then(|| backoff.max()),
-        delays: listed,
-        retries: Some(backoff.retries()),
-        window: backoff.window(),
-        jitter: Some(backoff.jitter()),
-        alert_when_exhausted: Some(entry.alert_on_exhaustion),
-    }
-}
-
-fn extend(parts: &mut PolicyParts, by: &PolicyParts) {
-    if by.delays.is_some() {
-        (parts.initial, parts.factor, parts.max) = (None, None, None);
-    }
-    if by.initial.is_some() {
-        parts.delays = None;
-    }
-    let PolicyParts { initial, factor, max, delays, retries, window, jitter, alert_when_exhausted } = by;
-    parts.initial = initial.or(parts.initial);
-    parts.factor = factor.or(parts.factor);
-    parts.max = max.or(parts.max);
-    parts.delays = delays.clone().or_else(|| parts.delays.take());
-    parts.retries = retries.or(parts.retries);
-    parts.window = window.or(parts.window);
-    parts.jitter = jitter.or(parts.jitter);
-    parts.alert_when_exhausted = alert_when_exhausted.or(parts.alert_when_exhausted);
-}
-
-fn raw_backoff(node: &Node, parts: PolicyParts, problems: &mut Problems) -> Option<RawBackoff> {
-    let Some(retries) = parts.retries else {
+/// The numbers of a policy; none if one that was stated could not be read, which was reported.
+fn raw_backoff(
+    node: &Node,
+    chain: Chain<'_>,
+    base: Option<&Backoff>,
+    problems: &mut Problems,
+) -> Option<RawBackoff> {
+    let retries = chain.read("retries", base.map(Backoff::retries), |node| match node.text()? {
+        "unlimited" => Some(Backoff::UNLIMITED),
+        text => text.parse().ok().filter(|retries| *retries <= limits::RETRIES_MAX),
+    });
+    let retries = retries.ok()?;
+    let jitter = chain.read("jitter", base.map(Backoff::jitter), |node| Jitter::parse(node.text()?).ok());
+    let jitter = jitter.ok()?;
+    let window = chain.duration("window", base.and_then(Backoff::window)).ok()?;
+    let schedule = schedule(node, chain, base, problems)?;
+    let Some(retries) = retries else {
         let help = "state `retries`, or extend a policy with `from`";
         problems.error("missing-key", node.span, "a retry policy needs `retries`", help);
         return None;
     };
-    let schedule = match (parts.delays, parts.initial) {
-        (Some(delays), _) => RawSchedule::Listed(delays),
-        (None, Some(initial)) => {
-            let max = parts.max.unwrap_or(limits::DURATION_MAX);
-            RawSchedule::Exponential { initial, factor: parts.factor.unwrap_or(2.0), max }
-        }
-        (None, None) if retries == 0 => RawSchedule::Never,
-        (None, None) => {
-            let help = "state `initial` or `delays`, or extend a policy with `from`";
-            problems.error("missing-key", node.span, "a retry policy needs to know how long to wait", help);
-            return None;
-        }
+    if schedule == RawSchedule::Never && retries > 0 {
+        let help = "state `initial` or `delays`, or extend a policy with `from`";
+        problems.error("missing-key", node.span, "a retry policy needs to know how long to wait", help);
+        return None;
+    }
+    Some(RawBackoff { schedule, jitter: jitter.unwrap_or(Jitter::Equal), retries, window })
+}
+
+/// How delays follow each other: the nearest `delays` or `initial` decides, and a list hides what lies behind it.
+fn schedule(
+    node: &Node,
+    mut chain: Chain<'_>,
+    base: Option<&Backoff>,
+    problems: &mut Problems,
+) -> Option<RawSchedule> {
+    let listed = chain.links.iter().position(|link| link.get("delays").is_some());
+    let list = listed.and_then(|place| chain.links[place].get("delays"));
+    if let Some(place) = listed {
+        chain.links.truncate(place);
+    }
+    let base = base.filter(|_| listed.is_none());
+    let grown = base.filter(|backoff| backoff.factor().is_some());
+    let initial = chain.duration("initial", grown.map(Backoff::initial)).ok()?;
+    let factor = chain.read("factor", grown.and_then(Backoff::factor), |node| {
+        number(node).filter(|factor| (1.0..=100.0).contains(factor))
+    });
+    let factor = factor.ok()?;
+    let max = chain.duration("max", grown.map(Backoff::max)).ok()?;
+    let delays = match list {
+        Some(list) => Some(list.items().iter().map(duration).collect::<Option<Vec<_>>>()?),
+        None => base.and_then(Backoff::listed).map(<[Duration]>::to_vec),
     };
-    let jitter = parts.jitter.unwrap_or(Jitter::Equal);
-    Some(RawBackoff { schedule, jitter, retries, window: parts.window })
+    if node.get("delays").is_some() {
+        excluded(node, &["initial", "factor", "max"], "`delays` lists every delay", problems);
+    } else if initial.is_none() && delays.is_some() {
+        let because = "the policy that it extends lists every delay";
+        excluded(node, &["factor", "max"], because, problems);
+    }
+    Some(match (initial, delays) {
+        (Some(initial), _) => {
+            let max = max.unwrap_or(limits::DURATION_MAX);
+            RawSchedule::Exponential { initial, factor: factor.unwrap_or(2.0), max }
+        }
+        (None, Some(delays)) => RawSchedule::Listed(delays),
+        (None, None) => RawSchedule::Never,
+    })
 }
 
 fn breaker(
@@ -359,30 +356,31 @@ fn breaker(
     section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<BreakerEntry> {
-    let (links, root) = chain(name.as_str(), node, section, problems)?;
-    let mut parts = BreakerParts::default();
-    if let Some(root) = root {
-        let Some(entry) = catalog::breaker(root) else {
-            // Any other name was reported as undefined.
-            if root == name.as_str() || root == "none" {
-                let message = format!("there is no breaker `{root}` to extend");
-                problems.error("extends-nothing", key_span(node, "from"), message, "name another breaker");
-            }
-            return None;
-        };
-        parts = BreakerParts::from(entry);
-    }
-    for link in links.iter().rev() {
-        if !is_whole(link) {
-            return None;
+    let chain = Chain::of(name.as_str(), node, section, problems)?;
+    let base = match chain.root {
+        None => None,
+        Some(root) => {
+            let Some(entry) = catalog::breaker(root) else {
+                // Any other name was reported as undefined.
+                if root == name.as_str() || root == "none" {
+                    let message = format!("there is no breaker `{root}` to extend");
+                    let help = "name another breaker";
+                    problems.error("extends-nothing", key_span(node, "from"), message, help);
+                }
+                return None;
+            };
+            Some(RawBreaker::from(entry))
         }
-        parts.extend(link);
-    }
+    };
     if let Some(trip) = node.get("trip") {
         check_trip(trip, problems);
     }
-    let (Some(trip), Some(open)) = (parts.trip, parts.open) else {
-        let missing = if parts.open.is_none() { "open" } else { "trip" };
+    let base = base.as_ref();
+    // What could not be read was reported, so what stands in its place does not matter.
+    let trip = chain.read("trip", base.map(|raw| raw.trip), read_trip).ok().flatten();
+    let open = chain.duration("open", base.map(|raw| raw.open)).ok().flatten();
+    let (Some(trip), Some(open)) = (trip, open) else {
+        let missing = if open.is_none() { "open" } else { "trip" };
         // A trip that was stated but makes no sense was reported for itself.
         if node.get(missing).is_none() {
             let help = "without it the breaker could never open, or never close again";
@@ -390,17 +388,22 @@ fn breaker(
         }
         return None;
     };
+    let count = |node: &Node| Count::from_word(node.text()?);
     let raw = RawBreaker {
         trip,
         open,
-        probes: parts.probes.unwrap_or(1),
-        close_after: parts.close_after,
-        reset: parts.reset,
-        count: parts.count.unwrap_or(Count::Attempt),
+        probes: chain.read("probes", base.map(|raw| raw.probes), number).ok().flatten().unwrap_or(1),
+        close_after: chain.read("close_after", base.and_then(|raw| raw.close_after), number).ok().flatten(),
+        reset: chain.duration("reset", base.and_then(|raw| raw.reset)).ok().flatten(),
+        count: chain.read("count", None, count).ok().flatten().unwrap_or(Count::Attempt),
     };
+    let kinds =
+        |key| chain.read(key, None, |list| Some(failure_kinds(list))).ok().flatten().unwrap_or_default();
     let from = node.get("from").and_then(Node::text).and_then(|text| BreakerName::new(text).ok());
     match BreakerSettings::try_from(raw) {
-        Ok(settings) => Some(BreakerEntry { settings, ignores: parts.ignores, counts: parts.counts, from }),
+        Ok(settings) => {
+            Some(BreakerEntry { settings, ignores: kinds("ignores"), counts: kinds("counts"), from })
+        }
         Err(error) => {
             let key = match &error {
                 InvalidBreaker::ZeroOpen => "open",
@@ -417,58 +420,8 @@ fn breaker(
     }
 }
 
-#[derive(Default)]
-struct BreakerParts {
-    trip: Option<Trip>,
-    open: Option<Duration>,
-    probes: Option<u32>,
-    close_after: Option<u32>,
-    reset: Option<Duration>,
-    count: Option<Count>,
-    ignores: Vec<FailureMatch>,
-    counts: Vec<FailureMatch>,
-}
-
-impl From<&catalog::CatalogBreaker> for BreakerParts {
-    fn from(entry: &catalog::CatalogBreaker) -> Self {
-        let raw = RawBreaker::from(entry);
-        Self {
-            trip: Some(raw.trip),
-            open: Some(raw.open),
-            probes: Some(raw.probes),
-            close_after: raw.close_after,
-            reset: raw.reset,
-            ..Self::default()
-        }
-    }
-}
-
-impl BreakerParts {
-    fn extend(&mut self, node: &Node) {
-        if let Some(trip) = node.get("trip") {
-            self.trip = read_trip(trip);
-        }
-        self.open = duration_of(node, "open").or(self.open);
-        self.probes = number_of(node, "probes").or(self.probes);
-        self.close_after = number_of(node, "close_after").or(self.close_after);
-        self.reset = duration_of(node, "reset").or(self.reset);
-        self.count = match text_of(node, "count").as_deref() {
-            Some("attempt") => Some(Count::Attempt),
-            Some("call") => Some(Count::Call),
-            _ => self.count,
-        };
-        let kinds = |key| node.get(key).map(|list| list.items().iter().filter_map(failure_kind).collect());
-        if let Some(ignores) = kinds("ignores") {
-            self.ignores = ignores;
-        }
-        if let Some(counts) = kinds("counts") {
-            self.counts = counts;
-        }
-    }
-}
-
-fn failure_kind(node: &Node) -> Option<FailureMatch> {
-    at(node, parse_failure_kind).map(|at| at.value)
+fn failure_kinds(list: &Node) -> Vec<FailureMatch> {
+    list.items().iter().filter_map(|item| parse_failure_kind(item.text()?)).collect()
 }
 
 fn read_trip(node: &Node) -> Option<Trip> {

@@ -4,46 +4,44 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Lowering, allow_rows, at, count_at, duration_at, name_at, text_of};
+use super::{Lowering, allow_rows, at, count_at, duration_at, rate_at, text_at, text_of, word_at};
 use crate::book::model::{
-    At, ConsumerPattern, Criticality, DataLoss, DeadLetter, Facts, Idempotency, IdempotencyBy, IdempotentBy,
-    Layer, LetterForm, ReactionName, Reprocess,
+    At, ConsumerPattern, DeadLetter, Facts, Idempotency, IdempotentBy, Layer, ReactionName,
 };
 use crate::book::validate::{parse_failure_kind, parse_statuses};
+use crate::book::words::Word;
 use crate::book::yaml::Node;
 use crate::event::copies::CopyKey;
 use crate::ids::{BreakerName, PolicyName};
 use crate::letters::name_template::NameTemplate;
 use crate::limits;
 use crate::policy::category::{Category, Code};
-use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override, WhenOpen};
+use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override};
 use crate::schedule::Cron;
-use crate::text;
 
 impl Lowering<'_> {
     pub(super) fn layer(&mut self, node: &Node) -> Layer {
-        let word = |key| node.get(key);
         Layer {
             reactions: self.reactions(node),
             classify: self.classify(node),
             timeout: node
                 .get("timeout")
                 .map(|value| At { value: self.guards.timeout(value, self.problems), span: value.span }),
-            breaker: word("breaker").and_then(|n| {
+            breaker: node.get("breaker").and_then(|n| {
                 at(n, |text| match text {
                     "none" => Some(None),
                     name => BreakerName::new(name).ok().map(Some),
                 })
             }),
-            when_open: word("when_open").and_then(|n| at(n, when_open)),
+            when_open: word_at(node, "when_open"),
             hold_max: duration_at(node, "hold_max"),
             deadline: duration_at(node, "deadline"),
             fatal_after: duration_at(node, "fatal_after"),
             idempotency: node.get("idempotency").map(idempotency).unwrap_or_default(),
             dead_letter: node.get("dead_letter").map(dead_letter).unwrap_or_default(),
-            criticality: word("criticality").and_then(|n| at(n, criticality)),
-            data_loss: word("data_loss").and_then(|n| at(n, data_loss)),
-            consumer_group: word("consumer_group").and_then(|n| at(n, |text| Some(text.to_owned()))),
+            criticality: word_at(node, "criticality"),
+            data_loss: word_at(node, "data_loss"),
+            consumer_group: text_at(node, "consumer_group"),
             alerts: node.get("alerts").map(|node| self.alerts(node)).unwrap_or_default(),
             facts: node.get("facts").map(facts).unwrap_or_default(),
             allow: node.get("allow").map(allow_rows).unwrap_or_default(),
@@ -182,41 +180,9 @@ fn reaction_name(text: &str) -> Option<ReactionName> {
     }
 }
 
-fn when_open(text: &str) -> Option<WhenOpen> {
-    match text {
-        "hold" => Some(WhenOpen::Hold),
-        "dead-letter" => Some(WhenOpen::DeadLetter),
-        _ => None,
-    }
-}
-
-fn criticality(text: &str) -> Option<Criticality> {
-    match text {
-        "low" => Some(Criticality::Low),
-        "medium" => Some(Criticality::Medium),
-        "high" => Some(Criticality::High),
-        "critical" => Some(Criticality::Critical),
-        _ => None,
-    }
-}
-
-fn data_loss(text: &str) -> Option<DataLoss> {
-    match text {
-        "acceptable" => Some(DataLoss::Acceptable),
-        "not-acceptable" => Some(DataLoss::NotAcceptable),
-        _ => None,
-    }
-}
-
 fn idempotency(node: &Node) -> Idempotency {
-    let by = |text: &str| match text {
-        "event-id" => Some(IdempotencyBy::EventId),
-        "notification-id" => Some(IdempotencyBy::NotificationId),
-        "none" => Some(IdempotencyBy::Nothing),
-        _ => None,
-    };
     Idempotency {
-        by: node.get("by").and_then(|n| at(n, by)),
+        by: word_at(node, "by"),
         store: text_at(node, "store"),
         key: node.get("key").and_then(|n| at(n, |text| CopyKey::parse(text).ok().map(Arc::new))),
         ttl: duration_at(node, "ttl"),
@@ -224,17 +190,6 @@ fn idempotency(node: &Node) -> Idempotency {
 }
 
 fn dead_letter(node: &Node) -> DeadLetter {
-    let form = |text: &str| match text {
-        "envelope" => Some(LetterForm::Envelope),
-        "redis" => Some(LetterForm::Redis),
-        _ => None,
-    };
-    let reprocess = |text: &str| match text {
-        "manual" => Some(Reprocess::Manual),
-        "automatic" => Some(Reprocess::Automatic),
-        "filtered" => Some(Reprocess::Filtered),
-        _ => None,
-    };
     let categories = node.get("reprocess_categories").map(|list| At {
         value: list.items().iter().filter_map(|n| n.text().and_then(Category::from_word)).collect(),
         span: list.span,
@@ -243,10 +198,10 @@ fn dead_letter(node: &Node) -> DeadLetter {
         name: node.get("name").and_then(|n| at(n, |text| NameTemplate::parse(text).ok())),
         queue: text_at(node, "queue"),
         stage: text_at(node, "stage"),
-        form: node.get("form").and_then(|n| at(n, form)),
+        form: word_at(node, "form"),
         retention: duration_at(node, "retention"),
-        alert: node.get("alert").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
-        reprocess: node.get("reprocess").and_then(|n| at(n, reprocess)),
+        alert: rate_at(node, "alert"),
+        reprocess: word_at(node, "reprocess"),
         categories,
         reprocess_max: count_at(node, "reprocess_max"),
         reprocess_cron: node.get("reprocess_cron").and_then(|n| at(n, |text| Cron::parse(text).ok())),
@@ -256,7 +211,7 @@ fn dead_letter(node: &Node) -> DeadLetter {
 pub(super) fn facts(node: &Node) -> Facts {
     let uses = node.get("uses").map(Node::items).unwrap_or_default();
     Facts {
-        rate: node.get("rate").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
+        rate: rate_at(node, "rate"),
         p99: duration_at(node, "p99"),
         sla: duration_at(node, "sla"),
         lease: duration_at(node, "lease"),
@@ -274,28 +229,6 @@ pub(super) fn facts(node: &Node) -> Facts {
 }
 
 fn idempotent_by(node: &Node) -> Option<At<IdempotentBy>> {
-    let pattern = |text: &str| match text {
-        "event-id" => Some(ConsumerPattern::EventId),
-        "upsert" => Some(ConsumerPattern::Upsert),
-        "state-check" => Some(ConsumerPattern::StateCheck),
-        "outbox" => Some(ConsumerPattern::Outbox),
-        "nothing" => Some(ConsumerPattern::Nothing),
-        _ => None,
-    };
-    let value = match node.text() {
-        Some(text) => IdempotentBy { pattern: pattern(text)?, store: None },
-        None => {
-            IdempotentBy { pattern: pattern(node.get("pattern")?.text()?)?, store: text_of(node, "store") }
-        }
-    };
-    Some(At { value, span: node.span })
-}
-
-fn text_at(node: &Node, key: &str) -> Option<At<String>> {
-    at(node.get(key)?, |text| Some(text.to_owned()))
-}
-
-/// The dependency that a level names.
-pub(super) fn depends_on(node: &Node) -> Option<At<crate::ids::DependencyName>> {
-    name_at(node, "depends_on")
+    let pattern = ConsumerPattern::from_word(node.get("pattern").unwrap_or(node).text()?)?;
+    Some(At { value: IdempotentBy { pattern, store: text_of(node, "store") }, span: node.span })
 }

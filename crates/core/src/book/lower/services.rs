@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::layer::depends_on;
-use super::{Lowering, at, count_at, permits, retry_budget, text_of};
+use super::{Lowering, at, count_at, name_at, permits, retry_budget, text_at, text_of, word_at};
 use crate::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, Layer, Order, ServiceEntry, Waiting,
-    WhenFull,
+    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, ServiceEntry, Waiting,
 };
 use crate::book::pattern::{EventPattern, Relation};
 use crate::book::yaml::{Node, Value};
@@ -22,12 +20,6 @@ impl Lowering<'_> {
     }
 
     fn service(&mut self, key: &Node, node: &Node) -> Option<ServiceEntry> {
-        let order = |text: &str| match text {
-            "none" => Some(Order::None),
-            "session" => Some(Order::Session),
-            "session-strict" => Some(Order::SessionStrict),
-            _ => None,
-        };
         let rows = self.rows(node);
         let channels = node.get("channels").map(Node::entries).unwrap_or_default();
         let channels: Vec<_> = channels.iter().filter_map(|(key, node)| self.channel(key, node)).collect();
@@ -43,8 +35,8 @@ impl Lowering<'_> {
             span: key.span,
             title: text_of(node, "title"),
             target: self.target(node.get("target")?, node)?,
-            depends_on: depends_on(node),
-            order: node.get("order").and_then(|n| at(n, order)),
+            depends_on: name_at(node, "depends_on"),
+            order: word_at(node, "order"),
             waiting: self.waiting(Some(node)),
             rows,
             channels,
@@ -55,11 +47,6 @@ impl Lowering<'_> {
     /// How much may wait, as a service or the defaults say it.
     pub(super) fn waiting(&mut self, owner: Option<&Node>) -> Waiting {
         let Some(node) = owner.and_then(|owner| owner.get("waiting")) else { return Waiting::default() };
-        let when_full = |text: &str| match text {
-            "refuse" => Some(WhenFull::Refuse),
-            "dead-letter" => Some(WhenFull::DeadLetter),
-            _ => None,
-        };
         let size_bytes = node.get("size").and_then(|n| at(n, |text| text::parse_size(text).ok()));
         if let Some(At { value: 0, span }) = size_bytes {
             let help = "state how much may wait, such as 1GiB; `when_full` says what happens to the rest";
@@ -69,7 +56,7 @@ impl Lowering<'_> {
             events: count_at(node, "events"),
             size_bytes,
             per_session: count_at(node, "per_session"),
-            when_full: node.get("when_full").and_then(|n| at(n, when_full)),
+            when_full: word_at(node, "when_full"),
         }
     }
 
@@ -79,7 +66,7 @@ impl Lowering<'_> {
             span: key.span,
             title: text_of(node, "title"),
             target: node.get("target").and_then(|target| self.target(target, node)),
-            depends_on: depends_on(node),
+            depends_on: name_at(node, "depends_on"),
             rows: self.rows(node),
             layer: self.layer(node),
         })
@@ -95,21 +82,14 @@ impl Lowering<'_> {
     fn row(&mut self, node: &Node) -> Option<EventRow> {
         let read = |node: &Node| at(node, |text| EventPattern::parse(text).ok());
         if node.text().is_some() {
-            return Some(EventRow {
-                span: node.span,
-                pattern: read(node)?,
-                title: None,
-                subscription: None,
-                depends_on: None,
-                layer: Layer::default(),
-            });
+            return Some(EventRow::plain(node.span, read(node)?));
         }
         Some(EventRow {
             span: node.span,
             pattern: read(node.get("type")?)?,
             title: text_of(node, "title"),
             subscription: text_of(node, "subscription"),
-            depends_on: depends_on(node),
+            depends_on: name_at(node, "depends_on"),
             layer: self.layer(node),
         })
     }
@@ -163,7 +143,7 @@ impl Lowering<'_> {
                 name: name.clone(),
                 span: key.span,
                 kind: node.get("kind").and_then(Node::text).and_then(Kind::from_word)?,
-                throttle: node.get("throttle").and_then(|n| at(n, |text| Some(text.to_owned()))),
+                throttle: text_at(node, "throttle"),
                 permits: permits(node),
                 retry_budget: retry_budget(node),
                 dapr: node.get("dapr").and_then(dapr_target),
@@ -176,10 +156,7 @@ impl Lowering<'_> {
 }
 
 fn dapr_target(node: &Node) -> Option<At<DaprTarget>> {
-    let direction = match text_of(node, "direction").as_deref() {
-        Some("inbound") => Direction::Inbound,
-        _ => Direction::Outbound,
-    };
+    let direction = word_at(node, "direction").map_or(Direction::Outbound, |at| at.value);
     let component = text_of(node, "component").map(|name| DaprTarget::Component { name, direction });
     let value = component
         .or_else(|| text_of(node, "app").map(DaprTarget::App))

@@ -2,7 +2,7 @@
 //! the book stands for, a program's own.
 
 use super::timeouts::{Owner, timeouts};
-use super::{Known, Level, Levels, Origin};
+use super::{Known, Level, Levels};
 use crate::book::model::Sections;
 use crate::event::copies::Copies;
 use crate::ids::DependencyName;
@@ -16,9 +16,9 @@ impl Sections {
     #[must_use]
     pub fn retry_budget(&self, dependency: &DependencyName) -> Option<Known<BudgetSettings>> {
         let entry = self.dependencies.get(dependency);
-        let own = entry.and_then(|entry| entry.retry_budget.as_ref()).map(|at| (Level::Dependency, at));
-        let (level, at) = own.or(self.retry_budget.as_ref().map(|at| (Level::Defaults, at)))?;
-        Some(Known { value: at.value, origin: Origin { level, span: Some(at.span) } })
+        let own = entry.and_then(|entry| entry.retry_budget.as_ref());
+        let own = own.map(|at| Known::stated(Level::Dependency, at));
+        own.or_else(|| Some(Known::stated(Level::Defaults, self.retry_budget.as_ref()?)))
     }
 
     /// What holds for whoever calls a dependency of the book directly, without a service: what the

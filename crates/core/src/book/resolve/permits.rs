@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{Known, Level, Origin, dependency_of, dependency_origin};
+use super::{Known, Level, Origin, dependency_of};
 use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry};
 use crate::ids::DependencyName;
 use crate::limits;
@@ -21,8 +21,8 @@ pub(super) struct KnownPermits {
     pub rate_memory: Known<Duration>,
 }
 
-fn known<T>(at: At<T>) -> Known<T> {
-    Known { value: at.value, origin: dependency_origin(at.span) }
+fn or<T: Clone>(stated: Option<At<T>>, default: Known<T>) -> Known<T> {
+    stated.map_or(default, |at| Known::stated(Level::Dependency, &at))
 }
 
 impl Sections {
@@ -49,17 +49,14 @@ impl Sections {
                 let origin = Origin { level: Level::Kind, span: None };
                 Known { value: self.machine.cores.get(), origin }
             }
-            _ => Known { value: limits::IN_FLIGHT_DEFAULT, origin: Origin::BUILT_IN },
+            _ => Known::built_in(limits::IN_FLIGHT_DEFAULT),
         };
-        let ramp = Known { value: limits::RAMP_DEFAULT, origin: Origin::BUILT_IN };
-        let rate_growth = Known { value: limits::RATE_GROWTH_DEFAULT, origin: Origin::BUILT_IN };
-        let rate_memory = Known { value: limits::RATE_MEMORY_DEFAULT, origin: Origin::BUILT_IN };
         KnownPermits {
-            in_flight: stated.in_flight.map_or(in_flight, known),
-            rate: stated.rate.map(known),
-            ramp: stated.ramp.map_or(ramp, known),
-            rate_growth: stated.rate_growth.map_or(rate_growth, known),
-            rate_memory: stated.rate_memory.map_or(rate_memory, known),
+            in_flight: or(stated.in_flight, in_flight),
+            rate: stated.rate.map(|at| Known::stated(Level::Dependency, &at)),
+            ramp: or(stated.ramp, Known::built_in(limits::RAMP_DEFAULT)),
+            rate_growth: or(stated.rate_growth, Known::built_in(limits::RATE_GROWTH_DEFAULT)),
+            rate_memory: or(stated.rate_memory, Known::built_in(limits::RATE_MEMORY_DEFAULT)),
         }
     }
 

@@ -88,7 +88,6 @@ pub(super) fn timeouts(levels: &Levels<'_>, owner: &Owner) -> ResolvedTimeouts {
     let heard: Vec<_> = levels.0.iter().copied().filter(|(level, _)| !process || *level <= owner).collect();
     let levels = &Levels(heard);
     let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
-    let built_in = |limit| Known { value: limit, origin: Origin::BUILT_IN };
     let limit = time_limit.as_ref().map(|at| Known {
         value: GrowingTimeout::fixed(at.value),
         origin: Origin { level: owner, span: Some(at.span) },
@@ -107,17 +106,15 @@ pub(super) fn timeouts(levels: &Levels<'_>, owner: &Owner) -> ResolvedTimeouts {
     let usual = if process { Category::Permanent } else { Category::Transient };
     let longest = if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT };
     ResolvedTimeouts {
-        connect: part(|parts| parts.connect).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
-        tls: part(|parts| parts.tls).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
+        connect: part(|parts| parts.connect).unwrap_or(Known::built_in(PART_LIMIT_DEFAULT)),
+        tls: part(|parts| parts.tls).unwrap_or(Known::built_in(PART_LIMIT_DEFAULT)),
         headers: headers.unwrap_or_else(|| match &whole {
             Some(whole) => Known { value: whole.value.max, origin: whole.origin },
-            None if process => built_in(TIME_LIMIT_DEFAULT),
-            None => built_in(PART_LIMIT_DEFAULT),
+            None if process => Known::built_in(TIME_LIMIT_DEFAULT),
+            None => Known::built_in(PART_LIMIT_DEFAULT),
         }),
-        whole: whole.unwrap_or(Known { value: GrowingTimeout::fixed(longest), origin: Origin::BUILT_IN }),
-        category: levels
-            .timeout(|parts| parts.category)
-            .unwrap_or(Known { value: usual, origin: Origin::BUILT_IN }),
+        whole: whole.unwrap_or(Known::built_in(GrowingTimeout::fixed(longest))),
+        category: levels.timeout(|parts| parts.category).unwrap_or(Known::built_in(usual)),
         name: levels.timeout(|parts| parts.whole.map(|_| parts.name.clone())).and_then(|known| known.value),
     }
 }

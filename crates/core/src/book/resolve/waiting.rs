@@ -1,6 +1,6 @@
 //! How much may wait for a service: each bound from the service, else the defaults, else what is built in.
 
-use super::{Known, Level, Origin};
+use super::{Known, Level};
 use crate::book::model::{At, Sections, ServiceEntry, Waiting, WhenFull};
 use crate::limits;
 
@@ -50,11 +50,7 @@ fn first_of<T: Copy>(
     pick: fn(&Waiting) -> &Option<At<T>>,
     default: T,
 ) -> Known<T> {
-    let stated = |level, waiting| {
-        let at = pick(waiting).as_ref()?;
-        Some(Known { value: at.value, origin: Origin { level, span: Some(at.span) } })
-    };
-    stated(Level::Service, own)
-        .or_else(|| stated(Level::Defaults, general))
-        .unwrap_or(Known { value: default, origin: Origin::BUILT_IN })
+    let stated = |level, waiting| Some(Known::stated(level, pick(waiting).as_ref()?));
+    let known = stated(Level::Service, own).or_else(|| stated(Level::Defaults, general));
+    known.unwrap_or(Known::built_in(default))
 }

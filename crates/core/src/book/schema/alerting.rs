@@ -1,16 +1,16 @@
 //! The keys of alerts and receivers.
 
-use super::{Named, Object, OneOf, Type, key};
+use super::{Named, Object, OneOf, Type, duration, key, text};
 use crate::alerts::catalog;
 use crate::book::connectors::Edge;
 
 const SEVERITIES: &[&str] = &["warning", "medium", "high", "critical"];
 
 /// An alert.
-pub(super) static ALERT: Object = Object {
-    name: "an alert",
-    about: "What people are told, and when.",
-    fields: &[
+pub(super) static ALERT: Object = Object::of(
+    "an alert",
+    "What people are told, and when.",
+    &[
         key(
             "use",
             Type::Word(&catalog::NAMES),
@@ -21,7 +21,7 @@ pub(super) static ALERT: Object = Object {
             Type::Condition,
             "METRIC OP VALUE [over D] [for D] [by WHAT]; needed unless `use` brings one.",
         ),
-        key("name", Type::Text, "What it is called (default: its name in the catalog, or the condition)."),
+        text("name", "What it is called (default: its name in the catalog, or the condition)."),
         key("severity", Type::Word(SEVERITIES), "How urgent it is; needed unless `use` brings one."),
         key("to", Type::ListOf(&Type::Name(Named::Receiver)), "Who is told."),
         key(
@@ -29,17 +29,14 @@ pub(super) static ALERT: Object = Object {
             Type::ListOf(&Type::Name(Named::Receiver)),
             "Who is told next if it is not over in time, one after each response time: critical 15m, high 1h, medium 4h, warning 24h.",
         ),
-        key(
+        duration(
             "repeat",
-            Type::Duration,
             "How often it is said again while it lasts (default: critical 15m, high 1h, medium 4h, warning 24h).",
         ),
-        key("action", Type::Text, "What they should do."),
+        text("action", "What they should do."),
         key("off", Type::Bool, "`true` leaves it in the book and watches for nothing (default false)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Who is told.
 pub(super) static RECEIVER: Object = Object {
@@ -53,7 +50,7 @@ pub(super) static RECEIVER: Object = Object {
             Type::Name(Named::Policy),
             "The policy by which a message that fails is sent again (default: soon at first, then every five minutes, for a day).",
         ),
-        key("timeout", Type::Duration, "How long one message may take (default 10s, with `email` 30s)."),
+        duration("timeout", "How long one message may take (default 10s, with `email` 30s)."),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Receiver),

@@ -3,15 +3,21 @@
 use super::alerting::{ALERT, RECEIVER};
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, RETRY_BUDGET_KEY, THROTTLE, TIMEOUT};
 use super::edge::{ACCESS, ARCHIVE, SECRET, SOURCE, TARGET};
-use super::{Field, Named, Need, Object, OneOf, Role, Type, fact, key, required};
+use super::{Named, Object, OneOf, Type, duration, key, text, word};
+use crate::book::model::{
+    ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, Order, Reprocess, WhenFull,
+};
+use crate::book::words::Word;
 use crate::limits;
+use crate::policy::category::Category;
+use crate::policy::rule::WhenOpen;
 
 /// The whole book.
-pub static BOOK: Object = Object {
-    name: "a rule book",
-    about: "What Redrive does with events and with failures.",
-    fields: &[
-        required("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1."),
+pub static BOOK: Object = Object::of(
+    "a rule book",
+    "What Redrive does with events and with failures.",
+    &[
+        key("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1.").required(),
         key("defaults", Type::Object(&DEFAULTS), "What nothing more specific says."),
         key(
             "retry_policies",
@@ -40,22 +46,18 @@ pub static BOOK: Object = Object {
             "Lints that are silenced in the whole book, with the reason.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Names for an exported Dapr file.
-pub(super) static DAPR_FILE: Object = Object {
-    name: "names for Dapr",
-    about: "The metadata of an exported Dapr resiliency file.",
-    fields: &[
-        key("name", Type::Text, "The resource's name."),
-        key("namespace", Type::Text, "The resource's namespace."),
+pub(super) static DAPR_FILE: Object = Object::of(
+    "names for Dapr",
+    "The metadata of an exported Dapr resiliency file.",
+    &[
+        text("name", "The resource's name."),
+        text("namespace", "The resource's namespace."),
         key("scopes", Type::ListOf(&Type::Text), "The app ids that the resource applies to."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What nothing more specific says.
 pub(super) static DEFAULTS: Object = Object {
@@ -67,9 +69,8 @@ pub(super) static DEFAULTS: Object = Object {
             Type::Object(&WAITING),
             "How much may wait for a service; what a service states of it wins, key by key.",
         ),
-        key(
+        duration(
             "keep_delivered",
-            Type::Duration,
             "How long an event is kept once all its deliveries are delivered, or if nobody wants it (default 7d).",
         ),
         RETRY_BUDGET_KEY,
@@ -79,10 +80,10 @@ pub(super) static DEFAULTS: Object = Object {
 };
 
 /// How much may wait for a service.
-pub(super) static WAITING: Object = Object {
-    name: "a waiting room",
-    about: "How much may wait for one service over all its channels, so that one that is down cannot fill the house.",
-    fields: &[
+pub(super) static WAITING: Object = Object::of(
+    "a waiting room",
+    "How much may wait for one service over all its channels, so that one that is down cannot fill the house.",
+    &[
         key(
             "events",
             Type::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
@@ -94,21 +95,18 @@ pub(super) static WAITING: Object = Object {
             Type::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
             "How many events may wait behind a dead letter that holds their session; one more is a dead letter too (default 10000).",
         ),
-        key(
+        word::<WhenFull>(
             "when_full",
-            Type::Word(&["refuse", "dead-letter"]),
             "What happens to one too many: it is refused for all who want it, or is a dead letter of this service (default refuse; dead-letter if it came in through a webhook, whose sender may not send again).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What may be said at every level: row, channel, service, dependency, defaults.
-pub(super) static RULE: Object = Object {
-    name: "a rule",
-    about: "What happens on a failure; each value falls from the row to the channel, the service, the dependency, its kind and the defaults.",
-    fields: &[
+pub(super) static RULE: Object = Object::of(
+    "a rule",
+    "What happens on a failure; each value falls from the row to the channel, the service, the dependency, its kind and the defaults.",
+    &[
         key(
             "retry",
             Type::Name(Named::Policy),
@@ -130,67 +128,42 @@ pub(super) static RULE: Object = Object {
             "A duration, the name of a timeout, or its parts.",
         ),
         key("breaker", Type::Name(Named::Breaker), "The breaker by name, or `none`."),
-        key(
-            "when_open",
-            Type::Word(&["hold", "dead-letter"]),
-            "What an open breaker does to a delivery (default hold).",
-        ),
-        key("hold_max", Type::Duration, "How long a delivery may be held in all (default 24h)."),
-        key("deadline", Type::Duration, "No attempt starts later than this after the first."),
-        key(
+        word::<WhenOpen>("when_open", "What an open breaker does to a delivery (default hold)."),
+        duration("hold_max", "How long a delivery may be held in all (default 24h)."),
+        duration("deadline", "No attempt starts later than this after the first."),
+        duration(
             "fatal_after",
-            Type::Duration,
             "A connection that has failed for this long is a matter of configuration (default: never).",
         ),
         key("idempotency", Type::Object(&IDEMPOTENCY), "How a second copy of an event is recognised."),
         key("dead_letter", Type::Object(&DEAD_LETTER), "Where deliveries go that failed for good."),
-        key(
-            "criticality",
-            Type::Word(&["low", "medium", "high", "critical"]),
-            "How much depends on it; `check` holds the policies against it.",
-        ),
-        key(
-            "data_loss",
-            Type::Word(&["acceptable", "not-acceptable"]),
-            "Whether an event may be lost; `check` holds the policies against it.",
-        ),
-        key("consumer_group", Type::Text, "The consumer group named in dead letters (default: the service)."),
+        word::<Criticality>("criticality", "How much depends on it; `check` holds the policies against it."),
+        word::<DataLoss>("data_loss", "Whether an event may be lost; `check` holds the policies against it."),
+        text("consumer_group", "The consumer group named in dead letters (default: the service)."),
         key("alerts", Type::ListOf(&Type::Object(&ALERT)), "Alerts for what this level covers."),
-        Field {
-            key: "facts",
-            takes: Type::Object(&FACTS),
-            role: Role::Fact,
-            need: Need::Optional,
-            about: "What is known of the world outside; for `check`.",
-        },
+        key("facts", Type::Object(&FACTS), "What is known of the world outside; for `check`.").fact(),
         key(
             "allow",
             Type::ListOf(&Type::Object(&ALLOW_ROW)),
             "Lints that are silenced here, with the reason.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// One override of the classification.
-pub(super) static CLASSIFY_ROW: Object = Object {
-    name: "an override of the classification",
-    about: "All that is given must fit; then the answer is what `as` says.",
-    fields: &[
+pub(super) static CLASSIFY_ROW: Object = Object::of(
+    "an override of the classification",
+    "All that is given must fit; then the answer is what `as` says.",
+    &[
         key(
             "status",
             Type::OneOrMany(&Type::Statuses),
             "The HTTP status, a range such as `500-599`, or a list of them.",
         ),
-        key("code", Type::Text, "The failure's code, such as `NETWORK_TIMEOUT`."),
-        key(
-            "header",
-            Type::Text,
-            "A header that the answer has: `x-reason`, or with its value `x-reason: overloaded`.",
-        ),
+        text("code", "The failure's code, such as `NETWORK_TIMEOUT`."),
+        text("header", "A header that the answer has: `x-reason`, or with its value `x-reason: overloaded`."),
         key("message", Type::Pattern, "A regular expression that the message matches."),
-        required(
+        key(
             "as",
             Type::Word(&[
                 "transient",
@@ -203,22 +176,20 @@ pub(super) static CLASSIFY_ROW: Object = Object {
                 "delivered",
             ]),
             "What such an answer is.",
-        ),
-        key("give_code", Type::Text, "The code to give it."),
-        key("because", Type::Text, "Why."),
+        )
+        .required(),
+        text("give_code", "The code to give it."),
+        text("because", "Why."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// How a second copy of an event is recognised.
-pub(super) static IDEMPOTENCY: Object = Object {
-    name: "an idempotency rule",
-    about: "How Redrive recognises a second copy; what the consumer does itself is the fact `idempotent_by`.",
-    fields: &[
-        key(
+pub(super) static IDEMPOTENCY: Object = Object::of(
+    "an idempotency rule",
+    "How Redrive recognises a second copy; what the consumer does itself is the fact `idempotent_by`.",
+    &[
+        word::<IdempotencyBy>(
             "by",
-            Type::Word(&["event-id", "notification-id", "none"]),
             "What a second copy is known by (default event-id). notification-id: the same, and a delivery whose target has told the id of a notification is not sent again. none: each copy is delivered.",
         ),
         key(
@@ -231,55 +202,36 @@ pub(super) static IDEMPOTENCY: Object = Object {
             Type::CopyKey,
             "What else a copy is known by, for the row: a field such as `data.order`, or a text with fields in braces.",
         ),
-        key(
-            "ttl",
-            Type::Duration,
-            "For how long it is remembered (default 7d), and for as long as the event is kept.",
-        ),
+        duration("ttl", "For how long it is remembered (default 7d), and for as long as the event is kept."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Where deliveries go that failed for good.
-pub(super) static DEAD_LETTER: Object = Object {
-    name: "a dead-letter rule",
-    about: "Where deliveries go that failed for good, for how long, and what may bring them back.",
-    fields: &[
+pub(super) static DEAD_LETTER: Object = Object::of(
+    "a dead-letter rule",
+    "Where deliveries go that failed for good, for how long, and what may bring them back.",
+    &[
         key(
             "name",
             Type::LetterName,
             "The name of the dead-letter queue, which is shown with each letter and chooses letters (`redrive dlq list --name`): `_{service}.deadletter[.{channel}]`, `{queue}:dlq` or `{queue}-dlq-{stage}`, in quotes.",
         ),
-        key("queue", Type::Text, "What stands for `{queue}` in the name."),
-        key("stage", Type::Text, "What stands for `{stage}` in the name."),
-        key(
+        text("queue", "What stands for `{queue}` in the name."),
+        text("stage", "What stands for `{stage}` in the name."),
+        word::<LetterForm>(
             "form",
-            Type::Word(&["envelope", "redis"]),
             "The form in which `redrive dlq show --format json`, `redrive dlq export` and the API write letters unless another is asked for (default envelope).",
         ),
-        key("retention", Type::Duration, "For how long a letter is kept (default 30d)."),
+        duration("retention", "For how long a letter is kept (default 30d)."),
         key(
             "alert",
             Type::Rate,
             "Letters arriving faster than this raise an alert of severity high, which every receiver of the book is told of.",
         ),
-        key(
-            "reprocess",
-            Type::Word(&["manual", "automatic", "filtered"]),
-            "Who brings them back (default manual).",
-        ),
+        word::<Reprocess>("reprocess", "Who brings them back (default manual)."),
         key(
             "reprocess_categories",
-            Type::ListOf(&Type::Word(&[
-                "transient",
-                "rate-limited",
-                "permanent",
-                "invalid",
-                "fatal",
-                "unknown",
-                "internal",
-            ])),
+            Type::ListOf(&Type::Word(&Category::WORDS)),
             "With `filtered`: the categories that are brought back by themselves.",
         ),
         key(
@@ -293,120 +245,106 @@ pub(super) static DEAD_LETTER: Object = Object {
             "With `automatic` and `filtered`: letters also come back at these times, in UTC (default: only when a breaker closes).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What is known of the world outside.
 pub(super) static FACTS: Object = Object {
     name: "facts",
     about: "What is known of the world outside. Redrive does not act on them; a lint that lacks its fact says so.",
     fields: &[
-        fact("rate", Type::Rate, "How many events or calls there are."),
-        fact("p99", Type::Duration, "How long 99 of 100 calls take at most."),
-        fact("sla", Type::Duration, "How soon a delivery must have happened."),
-        fact("instances", Type::Count { min: 1, max: 1_000_000 }, "How many processes call the dependency."),
-        fact(
-            "rate_limit_window",
-            Type::Duration,
-            "The time over which the other side counts its rate limit.",
-        ),
-        fact(
+        key("rate", Type::Rate, "How many events or calls there are.").fact(),
+        duration("p99", "How long 99 of 100 calls take at most.").fact(),
+        duration("sla", "How soon a delivery must have happened.").fact(),
+        key("instances", Type::Count { min: 1, max: 1_000_000 }, "How many processes call the dependency.")
+            .fact(),
+        duration("rate_limit_window", "The time over which the other side counts its rate limit.").fact(),
+        key(
             "uses",
             Type::ListOf(&Type::Name(Named::Dependency)),
             "Further dependencies that the consumer itself calls.",
-        ),
-        fact(
+        )
+        .fact(),
+        key(
             "idempotent_by",
-            Type::ShortOrLong(&Type::Word(&PATTERNS), &IDEMPOTENT_BY),
+            Type::ShortOrLong(&Type::Word(ConsumerPattern::WORDS), &IDEMPOTENT_BY),
             "How the consumer makes a second copy harmless.",
-        ),
+        )
+        .fact(),
     ],
     includes: &[&SOURCE_FACTS],
     one_of: OneOf::Nothing,
 };
 
 /// What is known of a source: how its broker or sender behaves.
-pub(super) static SOURCE_FACTS: Object = Object {
-    name: "facts of a source",
-    about: "What is known of the broker or sender behind a source. Redrive does not act on them.",
-    fields: &[
-        fact(
-            "lease",
-            Type::Duration,
-            "How long the broker hides a message from others (visibility timeout, lock).",
-        ),
-        fact("heartbeat", Type::Duration, "How often the consumer renews that lease."),
-        fact(
-            "redelivery",
-            Type::Duration,
-            "How long after the first time the broker or sender may deliver again.",
-        ),
-        fact(
+pub(super) static SOURCE_FACTS: Object = Object::of(
+    "facts of a source",
+    "What is known of the broker or sender behind a source. Redrive does not act on them.",
+    &[
+        duration("lease", "How long the broker hides a message from others (visibility timeout, lock).")
+            .fact(),
+        duration("heartbeat", "How often the consumer renews that lease.").fact(),
+        duration("redelivery", "How long after the first time the broker or sender may deliver again.")
+            .fact(),
+        duration(
             "poll_limit",
-            Type::Duration,
             "How long a consumer may take before its broker thinks it dead (Kafka: max.poll.interval).",
-        ),
-        fact(
+        )
+        .fact(),
+        key(
             "callers",
             Type::Count { min: 1, max: 1_000_000 },
             "How many attempts the layers above make for one request, multiplied.",
-        ),
-        fact("caller_timeout", Type::Duration, "How long the caller waits."),
-        fact(
+        )
+        .fact(),
+        duration("caller_timeout", "How long the caller waits.").fact(),
+        key(
             "broker_attempts",
             Type::Count { min: 1, max: 1_000_000 },
             "How often the broker itself delivers a message before it gives up.",
-        ),
+        )
+        .fact(),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
-
-const PATTERNS: [&str; 5] = ["event-id", "upsert", "state-check", "outbox", "nothing"];
+);
 
 /// How the consumer makes a second copy harmless.
-pub(super) static IDEMPOTENT_BY: Object = Object {
-    name: "a consumer's idempotency",
-    about: "How the consumer makes a second copy harmless.",
-    fields: &[
-        Field {
-            key: "pattern",
-            takes: Type::Word(&PATTERNS),
-            role: Role::Fact,
-            need: Need::Required,
-            about: "event-id (it remembers ids), upsert, state-check, outbox, or nothing.",
-        },
-        fact("store", Type::Text, "Where it keeps what it needs for that."),
+pub(super) static IDEMPOTENT_BY: Object = Object::of(
+    "a consumer's idempotency",
+    "How the consumer makes a second copy harmless.",
+    &[
+        key(
+            "pattern",
+            Type::Word(ConsumerPattern::WORDS),
+            "event-id (it remembers ids), upsert, state-check, outbox, or nothing.",
+        )
+        .fact()
+        .required(),
+        text("store", "Where it keeps what it needs for that.").fact(),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// A lint that is silenced, with the reason.
-pub(super) static ALLOW_ROW: Object = Object {
-    name: "a silenced lint",
-    about: "A lint that is silenced here, with the reason.",
-    fields: &[
-        required("lint", Type::Lint, "The lint's code."),
-        required("because", Type::Text, "Why it does not apply."),
+pub(super) static ALLOW_ROW: Object = Object::of(
+    "a silenced lint",
+    "A lint that is silenced here, with the reason.",
+    &[
+        key("lint", Type::Lint, "The lint's code.").required(),
+        text("because", "Why it does not apply.").required(),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// One row of a service's or a channel's events.
 pub(super) static EVENT_ROW: Object = Object {
     name: "an event row",
     about: "A claim on an event type or a pattern, with what differs for it; the most specific row wins.",
     fields: &[
-        required(
+        key(
             "type",
             Type::EventPattern,
             "The event type; `*` stands for one segment, at the end for one or more.",
-        ),
-        key("title", Type::Text, "What the row is called in tables (default: its type)."),
-        key("subscription", Type::Text, "The id of the claim (default: service/pattern)."),
+        )
+        .required(),
+        text("title", "What the row is called in tables (default: its type)."),
+        text("subscription", "The id of the claim (default: service/pattern)."),
         key(
             "depends_on",
             Type::Name(Named::Dependency),
@@ -422,18 +360,19 @@ pub(super) static CHANNEL: Object = Object {
     name: "a channel",
     about: "A way of a service with its own target, dead-letter queue and rules, such as e-mail.",
     fields: &[
-        key("title", Type::Text, "What the channel is called in tables (default: its name)."),
+        text("title", "What the channel is called in tables (default: its name)."),
         key("target", Type::Object(&TARGET), "Where the channel is reached (default: the service's target)."),
         key(
             "depends_on",
             Type::Name(Named::Dependency),
             "The dependency behind it (default: its own, of the target's kind).",
         ),
-        required(
+        key(
             "events",
             Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)),
             "The events that it takes.",
-        ),
+        )
+        .required(),
     ],
     includes: &[&RULE],
     one_of: OneOf::Nothing,
@@ -444,16 +383,15 @@ pub(super) static SERVICE: Object = Object {
     name: "a service",
     about: "A consumer with a target, rules per event type and, if it has them, channels.",
     fields: &[
-        key("title", Type::Text, "What the service is called in tables (default: its name)."),
-        required("target", Type::Object(&TARGET), "Where it is reached."),
+        text("title", "What the service is called in tables (default: its name)."),
+        key("target", Type::Object(&TARGET), "Where it is reached.").required(),
         key(
             "depends_on",
             Type::Name(Named::Dependency),
             "The dependency behind it (default: its own, of the target's kind).",
         ),
-        key(
+        word::<Order>(
             "order",
-            Type::Word(&["none", "session", "session-strict"]),
             "Whether deliveries of one session keep their order; strict: a dead one holds its session (default none).",
         ),
         key("waiting", Type::Object(&WAITING), "How much may wait for it, over all its channels."),

@@ -1,36 +1,37 @@
 //! The keys of what guards a dependency: retry policies, breakers, timeouts, throttles.
 
 use super::delivery::RULE;
-use super::{Field, Named, Object, OneOf, Type, key, required};
+use super::{Field, Named, Object, OneOf, Type, duration, key, text, word};
+use crate::book::model::Direction;
 use crate::limits;
+use crate::policy::breaker::Count;
 use crate::policy::catalog::Kind;
 
 /// A retry policy.
-pub(super) static POLICY: Object = Object {
-    name: "a retry policy",
-    about: "How often, how long apart and for how long a failed attempt is made again.",
-    fields: &[
+pub(super) static POLICY: Object = Object::of(
+    "a retry policy",
+    "How often, how long apart and for how long a failed attempt is made again.",
+    &[
         key(
             "from",
             Type::Name(Named::Policy),
             "The policy that this one extends; what is not stated here is taken from it.",
         ),
-        key("initial", Type::Duration, "The delay before the first retry, before jitter."),
+        duration("initial", "The delay before the first retry, before jitter."),
         key(
             "factor",
             Type::Number { min: 1.0, max: 100.0 },
             "By how much each delay exceeds the one before (default 2).",
         ),
-        key("max", Type::Duration, "No delay is longer than this before jitter."),
+        duration("max", "No delay is longer than this before jitter."),
         key(
             "delays",
             Type::ListOf(&Type::Duration),
             "The delays one by one in place of `initial`, `factor` and `max`; the last repeats.",
         ),
         key("retries", Type::CountOrUnlimited, "How many retries follow the first attempt."),
-        key(
+        duration(
             "window",
-            Type::Duration,
             "A retry that would start this long after the first failure is not made; time held does not count.",
         ),
         key(
@@ -44,9 +45,7 @@ pub(super) static POLICY: Object = Object {
             "Whether running out of retries raises an alert at once (default false).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// What opens a breaker.
 pub(super) static TRIP: Object = Object {
@@ -69,24 +68,24 @@ pub(super) static TRIP: Object = Object {
             Type::Count { min: 1, max: 1_000_000 },
             "With `failure_rate`: the share is judged only from this many calls on.",
         ),
-        key("within", Type::Duration, "With `failures` and `failure_rate`: the sliding time."),
+        duration("within", "With `failures` and `failure_rate`: the sliding time."),
     ],
     includes: &[],
     one_of: OneOf::Keys(&["consecutive", "failures", "failure_rate"]),
 };
 
 /// A circuit breaker.
-pub(super) static BREAKER: Object = Object {
-    name: "a breaker",
-    about: "When calls to a dependency stop, for how long, and what lets them flow again.",
-    fields: &[
+pub(super) static BREAKER: Object = Object::of(
+    "a breaker",
+    "When calls to a dependency stop, for how long, and what lets them flow again.",
+    &[
         key(
             "from",
             Type::Name(Named::Breaker),
             "The breaker that this one extends; under its own name, the catalog's.",
         ),
         key("trip", Type::Object(&TRIP), "What opens it."),
-        key("open", Type::Duration, "How long it stays open before probes may go."),
+        duration("open", "How long it stays open before probes may go."),
         key(
             "probes",
             Type::Count { min: 1, max: limits::PROBES_MAX as u64 },
@@ -97,14 +96,9 @@ pub(super) static BREAKER: Object = Object {
             Type::Count { min: 1, max: 1_000 },
             "How many successes in a row close it (default: as many as `probes`).",
         ),
-        key(
-            "reset",
-            Type::Duration,
-            "Without a failure for this long, the failures counted so far are forgotten.",
-        ),
-        key(
+        duration("reset", "Without a failure for this long, the failures counted so far are forgotten."),
+        word::<Count>(
             "count",
-            Type::Word(&["attempt", "call"]),
             "Whether every attempt counts, or a whole retried call once (default attempt).",
         ),
         key(
@@ -118,39 +112,34 @@ pub(super) static BREAKER: Object = Object {
             "Categories and statuses that count as failures though they usually do not.",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// A timeout in its long form.
-pub(super) static TIMEOUT: Object = Object {
-    name: "a timeout",
-    about: "Limits on the parts of one call; the whole may grow with the attempts.",
-    fields: &[
-        key("connect", Type::Duration, "Making the connection (default 5s)."),
-        key("tls", Type::Duration, "The TLS handshake (default 5s)."),
-        key(
+pub(super) static TIMEOUT: Object = Object::of(
+    "a timeout",
+    "Limits on the parts of one call; the whole may grow with the attempts.",
+    &[
+        duration("connect", "Making the connection (default 5s)."),
+        duration("tls", "The TLS handshake (default 5s)."),
+        duration(
             "headers",
-            Type::Duration,
             "Until the answer's headers are there (default 5s, or the whole where that is stated).",
         ),
-        key("whole", Type::Duration, "The whole call (default 10s)."),
-        key("first", Type::Duration, "In place of `whole`: the limit of the first attempt."),
+        duration("whole", "The whole call (default 10s)."),
+        duration("first", "In place of `whole`: the limit of the first attempt."),
         key(
             "factor",
             Type::Number { min: 1.0, max: 100.0 },
             "With `first`: by how much the limit grows from attempt to attempt (default 2).",
         ),
-        key("max", Type::Duration, "With `first`: the longest limit."),
+        duration("max", "With `first`: the longest limit."),
         key(
             "as",
             Type::Word(&["transient", "permanent", "unknown"]),
             "What a timeout is (default transient; for a process permanent).",
         ),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 const PERMITS: [Field; 5] = [
     key(
@@ -168,29 +157,25 @@ const PERMITS: [Field; 5] = [
         Type::Share,
         "By how much the rate grows in a second, after the other side has throttled, while it tries for more than is known to go well (default 4%; `0%`: never).",
     ),
-    key(
+    duration(
         "rate_memory",
-        Type::Duration,
         "For how long a limit at which the other side throttled is remembered: it is tried for more within this time, and forgotten after it if no call had to wait (default 10m).",
     ),
-    key(
+    duration(
         "ramp",
-        Type::Duration,
         "After an outage or a pause calls start as often as usual, after this time twice as often, after twice this time three times (default 10s; `0s`: as often as `in_flight` and `rate` allow).",
     ),
 ];
 
 /// How many of the calls may be retries.
-pub(super) static RETRY_BUDGET: Object = Object {
-    name: "a retry budget",
-    about: "How many of the calls to a dependency may be retries, counted over ten seconds and over all that call it.",
-    fields: &[
-        required("share", Type::Share, "For each call, so many retries: 20% is one for five calls."),
+pub(super) static RETRY_BUDGET: Object = Object::of(
+    "a retry budget",
+    "How many of the calls to a dependency may be retries, counted over ten seconds and over all that call it.",
+    &[
+        key("share", Type::Share, "For each call, so many retries: 20% is one for five calls.").required(),
         key("at_least", Type::Rate, "So many retries in any case, however few the calls are (default 1/s)."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// The key of it.
 pub(super) const RETRY_BUDGET_KEY: Field = key(
@@ -200,27 +185,18 @@ pub(super) const RETRY_BUDGET_KEY: Field = key(
 );
 
 /// A throttle.
-pub(super) static THROTTLE: Object = Object {
-    name: "a throttle",
-    about: "How many calls may be under way, and how fast they may start.",
-    fields: &PERMITS,
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+pub(super) static THROTTLE: Object =
+    Object::of("a throttle", "How many calls may be under way, and how fast they may start.", &PERMITS);
 
 /// How a thing of the book appears in a Dapr resiliency file.
 pub(super) static DAPR_TARGET: Object = Object {
     name: "a Dapr target",
     about: "The component or app that this dependency is in an exported Dapr resiliency file.",
     fields: &[
-        key("component", Type::Text, "The component's name."),
-        key(
-            "direction",
-            Type::Word(&["outbound", "inbound"]),
-            "The component's direction (default outbound).",
-        ),
-        key("app", Type::Text, "The app's id."),
-        key("actor", Type::Text, "The actor's type."),
+        text("component", "The component's name."),
+        word::<Direction>("direction", "The component's direction (default outbound)."),
+        text("app", "The app's id."),
+        text("actor", "The actor's type."),
     ],
     includes: &[],
     one_of: OneOf::Keys(&["component", "app", "actor"]),
@@ -231,11 +207,8 @@ pub(super) static DEPENDENCY: Object = Object {
     name: "a dependency",
     about: "A thing that can fail: one breaker, one throttle and one set of timeouts, shared by all that call it.",
     fields: &[
-        required(
-            "kind",
-            Type::Word(&Kind::WORDS),
-            "What kind of thing it is; the kind has a breaker of its own.",
-        ),
+        key("kind", Type::Word(&Kind::WORDS), "What kind of thing it is; the kind has a breaker of its own.")
+            .required(),
         key("throttle", Type::Name(Named::Throttle), "The throttle, by name."),
         RETRY_BUDGET_KEY,
         key("dapr", Type::Object(&DAPR_TARGET), "What it is in an exported Dapr resiliency file."),

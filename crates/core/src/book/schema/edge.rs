@@ -1,7 +1,7 @@
 //! The keys of the book's edges: targets, sources and secrets.
 
 use super::delivery::SOURCE_FACTS;
-use super::{Field, Named, Need, Object, OneOf, Role, Type, key, required};
+use super::{Named, Object, OneOf, Type, duration, key, text};
 use crate::book::connectors::Edge;
 
 /// Where a service is reached.
@@ -39,13 +39,7 @@ pub(super) static SOURCE: Object = Object {
             Type::Name(Named::Dependency),
             "With a broker's source: the broker as a dependency; not with `webhook` and `schedule`, which call none.",
         ),
-        Field {
-            key: "facts",
-            takes: Type::Object(&SOURCE_FACTS),
-            role: Role::Fact,
-            need: Need::Optional,
-            about: "What is known of the source.",
-        },
+        key("facts", Type::Object(&SOURCE_FACTS), "What is known of the source.").fact(),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Source),
@@ -56,10 +50,9 @@ pub(super) static SECRET: Object = Object {
     name: "a secret",
     about: "Where a secret comes from; it never stands in the book itself.",
     fields: &[
-        key("cached", Type::Duration, "For how long a fetched value is fresh (default 5m)."),
-        key(
+        duration("cached", "For how long a fetched value is fresh (default 5m)."),
+        duration(
             "kept",
-            Type::Duration,
             "For how long after the last good fetch an expired value still serves (default 30m).",
         ),
     ],
@@ -68,16 +61,14 @@ pub(super) static SECRET: Object = Object {
 };
 
 /// Who may do what.
-pub(super) static ACCESS: Object = Object {
-    name: "access",
-    about: "Who may do what, beside those with a key of `redrive keys create`.",
-    fields: &[
+pub(super) static ACCESS: Object = Object::of(
+    "access",
+    "Who may do what, beside those with a key of `redrive keys create`.",
+    &[
         key("rate", Type::Rate, "How many requests one caller may make (default: as many as come)."),
         key("jwt", Type::Object(&JWT), "Bearer tokens of an issuer."),
     ],
-    includes: &[],
-    one_of: OneOf::Nothing,
-};
+);
 
 /// Bearer tokens.
 pub(super) static JWT: Object = Object {
@@ -86,11 +77,10 @@ pub(super) static JWT: Object = Object {
     fields: &[
         key("jwks", Type::Url, "Where the issuer's keys are: RS256 and ES256."),
         key("secret", Type::Name(Named::Secret), "What tokens are signed with: HS256."),
-        required("issuer", Type::Text, "Who must have issued a token (`iss`)."),
-        required("audience", Type::Text, "Whom a token must be meant for (`aud`)."),
-        key(
+        text("issuer", "Who must have issued a token (`iss`).").required(),
+        text("audience", "Whom a token must be meant for (`aud`).").required(),
+        text(
             "role_claim",
-            Type::Text,
             "The claim that names the role, or several: viewer, operator, admin, ingest (default role).",
         ),
     ],
@@ -103,9 +93,8 @@ pub(super) static ARCHIVE: Object = Object {
     name: "an archive",
     about: "Where every payload is kept as it came, for audit; events never wait for it.",
     fields: &[
-        key(
+        duration(
             "timeout",
-            Type::Duration,
             "How long one write may take (default 5s); it is tried once more with twice the time.",
         ),
         key(
@@ -113,7 +102,7 @@ pub(super) static ARCHIVE: Object = Object {
             Type::Name(Named::Breaker),
             "When to stop trying for a while (default: that of the kind blob).",
         ),
-        key("retention", Type::Duration, "For how long days are kept (default: for ever)."),
+        duration("retention", "For how long days are kept (default: for ever)."),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Archive),

@@ -122,21 +122,29 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn either(&mut self) -> Result<Expression, InvalidTrip> {
-        let mut left = self.both()?;
-        let mut length = 0;
-        while self.take("||") {
-            self.lengthen(&mut length)?;
-            left = Expression::Either(Box::new(left), Box::new(self.both()?));
-        }
-        Ok(left)
+        self.chain(Self::both, &["||"], |_, left, right| Expression::Either(left, right))
     }
 
     fn both(&mut self) -> Result<Expression, InvalidTrip> {
-        let mut left = self.comparison()?;
+        self.chain(Self::comparison, &["&&"], |_, left, right| Expression::Both(left, right))
+    }
+
+    /// Operands with signs of one rank between them, joined from the left by the place of each sign.
+    fn chain(
+        &mut self,
+        operand: fn(&mut Self) -> Result<Expression, InvalidTrip>,
+        signs: &[&str],
+        join: impl Fn(usize, Box<Expression>, Box<Expression>) -> Expression,
+    ) -> Result<Expression, InvalidTrip> {
+        let mut left = operand(self)?;
         let mut length = 0;
-        while self.take("&&") {
-            self.lengthen(&mut length)?;
-            left = Expression::Both(Box::new(left), Box::new(self.comparison()?));
+        while let Some(sign) = signs.iter().position(|sign| self.take(sign)) {
+            // A chain leans to the left and makes the tree as deep as it is long.
+            length += 1;
+            if length + self.depth > DEPTH_MAX {
+                return Err(InvalidTrip::TooLong);
+            }
+            left = join(sign, Box::new(left), Box::new(operand(self)?));
         }
         Ok(left)
     }
@@ -156,25 +164,17 @@ impl Parser<'_> {
     }
 
     fn sum(&mut self) -> Result<Expression, InvalidTrip> {
-        let mut left = self.product()?;
-        let signs = [("+", Operation::Add), ("-", Operation::Subtract)];
-        let mut length = 0;
-        while let Some((_, operation)) = signs.into_iter().find(|(sign, _)| self.take(sign)) {
-            self.lengthen(&mut length)?;
-            left = Expression::Calculate(operation, Box::new(left), Box::new(self.product()?));
-        }
-        Ok(left)
+        let operations = [Operation::Add, Operation::Subtract];
+        self.chain(Self::product, &["+", "-"], |sign, left, right| {
+            Expression::Calculate(operations[sign], left, right)
+        })
     }
 
     fn product(&mut self) -> Result<Expression, InvalidTrip> {
-        let mut left = self.single()?;
-        let signs = [("*", Operation::Multiply), ("/", Operation::Divide), ("%", Operation::Remainder)];
-        let mut length = 0;
-        while let Some((_, operation)) = signs.into_iter().find(|(sign, _)| self.take(sign)) {
-            self.lengthen(&mut length)?;
-            left = Expression::Calculate(operation, Box::new(left), Box::new(self.single()?));
-        }
-        Ok(left)
+        let operations = [Operation::Multiply, Operation::Divide, Operation::Remainder];
+        self.chain(Self::single, &["*", "/", "%"], |sign, left, right| {
+            Expression::Calculate(operations[sign], left, right)
+        })
     }
 
     fn single(&mut self) -> Result<Expression, InvalidTrip> {
@@ -252,12 +252,6 @@ impl Parser<'_> {
 
     fn skip(&mut self, bytes: usize) {
         self.rest = self.rest[bytes..].trim_start();
-    }
-
-    /// A chain of operators leans to the left and makes the tree as deep as it is long.
-    fn lengthen(&self, length: &mut usize) -> Result<(), InvalidTrip> {
-        *length += 1;
-        if *length + self.depth > DEPTH_MAX { Err(InvalidTrip::TooLong) } else { Ok(()) }
     }
 
     fn syntax(&self) -> InvalidTrip {
