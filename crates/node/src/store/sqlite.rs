@@ -40,6 +40,7 @@ mod rows;
 mod schema;
 mod select;
 mod settle;
+mod sql;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use super::anchor::{Anchor, Displaced};
 use super::fault::Fault;
+use super::sql::Sql;
 use super::state::State;
 use super::wal::{Checkpointer, Durable, Emptied};
 use super::{Options, chores, lock, recover, retention, rows, schema, write};
@@ -199,7 +200,7 @@ impl Core {
         work: impl FnOnce(&mut State) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         self.check(on)?;
-        execute(on, "BEGIN IMMEDIATE").map_err(|fault| fault.unchanged(&self.path))?;
+        on.run("BEGIN IMMEDIATE", []).map_err(|fault| fault.unchanged(&self.path))?;
         let done = match work(&mut self.state) {
             Ok(done) => done,
             Err(fault) => {
@@ -207,7 +208,7 @@ impl Core {
                 return Err(fault.unchanged(&self.path));
             }
         };
-        if let Err(fault) = execute(on, "COMMIT") {
+        if let Err(fault) = on.run("COMMIT", []) {
             self.roll_back(on);
             self.health = Health::Unknown(fault.to_string());
             return Err(fault.unknown(&self.path));
@@ -227,7 +228,7 @@ impl Core {
         self.health = Health::Behind;
         // Some errors have ended the transaction already.
         if !on.is_autocommit()
-            && let Err(fault) = execute(on, "ROLLBACK")
+            && let Err(fault) = on.run("ROLLBACK", [])
         {
             self.health = Health::Unknown(fault.to_string());
             return;
@@ -236,9 +237,4 @@ impl Core {
             self.health = Health::Good;
         }
     }
-}
-
-fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
-    connection.prepare_cached(sql)?.execute([])?;
-    Ok(())
 }

@@ -6,12 +6,13 @@ use redrive_core::engine::Absences;
 use redrive_core::ids::{DependencyName, Seq, ServiceName};
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use serde_json::Value;
 
 use super::encode::time;
 use super::fault::Fault;
 use super::replay;
+use super::sql::Sql;
 use super::state::State;
 use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, Recovered};
 
@@ -91,8 +92,7 @@ pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>)
 }
 
 fn memo(connection: &Connection, name: &str) -> Result<Option<Value>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT value FROM memos WHERE name = ?1")?;
-    let text: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
+    let text: Option<String> = connection.find("SELECT value FROM memos WHERE name = ?1", [name])?;
     let parse = |text: String| serde_json::from_str(&text).map_err(|_| Fault::unreadable("a stored list"));
     text.map(parse).transpose()
 }
@@ -104,46 +104,38 @@ pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> Resu
 }
 
 fn set_memo(connection: &Connection, name: &str, text: &str) -> Result<(), Fault> {
-    connection.prepare_cached("INSERT OR REPLACE INTO memos VALUES (?1, ?2)")?.execute([name, text])?;
-    Ok(())
+    connection.run("INSERT OR REPLACE INTO memos VALUES (?1, ?2)", [name, text])
 }
 
 fn paused(connection: &Connection) -> Result<BTreeMap<ServiceName, Timestamp>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT service, since FROM pauses")?;
-    let mut rows = statement.query([])?;
-    let mut paused = BTreeMap::new();
-    while let Some(row) = rows.next()? {
+    let paused = connection.all("SELECT service, since FROM pauses", [], |row| {
         let name = ServiceName::new(super::rows::text(row, 0)?);
-        let name = name.map_err(|_| Fault::unreadable("the name of a paused service"))?;
-        paused.insert(name, time(row.get(1)?));
-    }
-    Ok(paused)
+        Ok((name.map_err(|_| Fault::unreadable("the name of a paused service"))?, time(row.get(1)?)))
+    })?;
+    Ok(paused.into_iter().collect())
 }
 
 /// What breakers were; a record that has expired, or that nobody can read, is dropped.
 fn breakers(connection: &Connection, now: Timestamp) -> Result<Vec<Record>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT dependency, record FROM breakers")?;
-    let mut rows = statement.query([])?;
     let (mut breakers, mut dropped): (Vec<Record>, Vec<String>) = (Vec::new(), Vec::new());
-    while let Some(row) = rows.next()? {
+    connection.each("SELECT dependency, record FROM breakers", [], |row| {
         let record: Option<Record> = serde_json::from_str(super::rows::text(row, 1)?).ok();
         match record.filter(|record| !record.is_expired(now)) {
             Some(record) => breakers.push(record),
             None => dropped.push(row.get(0)?),
         }
-    }
+        Ok(())
+    })?;
     for name in dropped {
-        connection.prepare_cached("DELETE FROM breakers WHERE dependency = ?1")?.execute([name])?;
+        connection.run("DELETE FROM breakers WHERE dependency = ?1", [name])?;
     }
     Ok(breakers)
 }
 
 fn books(connection: &Connection) -> Result<Vec<String>, Fault> {
     let select = "SELECT text FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1";
-    let mut statement = connection.prepare_cached(select)?;
     let limit = i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number");
-    let texts = statement.query_map([limit], |row| row.get(0))?;
-    let mut books: Vec<String> = texts.collect::<Result<_, _>>()?;
+    let mut books = connection.all(select, [limit], |row| Ok(row.get(0)?))?;
     books.reverse();
     Ok(books)
 }
