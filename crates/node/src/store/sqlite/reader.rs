@@ -80,11 +80,8 @@ impl SqliteReader {
 
     /// Asks within one look at the file.
     fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let answer = || {
-            let transaction = self.connection.unchecked_transaction()?;
-            question(&Look::new(&transaction)?)
-        };
-        answer().map_err(|fault| fault.unchanged(&self.path))
+        let transaction = self.connection.unchecked_transaction()?;
+        Ok(question(&Look::new(&transaction)?)?)
     }
 }
 

@@ -7,7 +7,8 @@ use redrive_core::ids::{DependencyName, Seq, ServiceName};
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::encode::time;
 use super::fault::Fault;
@@ -28,13 +29,11 @@ pub(super) fn recover(
     now: Timestamp,
 ) -> Result<Recovered, Fault> {
     let now = state.meta.alive_at.map_or(now, |last| last.max(now));
-    let mut crashes = crashes(connection)?;
+    let mut crashes: Vec<(Timestamp, u64)> = memo(connection, CRASHES)?.unwrap_or_default();
     if state.meta.running {
-        crashes.push((now, state.meta.last));
+        crashes.push((now, state.meta.last.get()));
         crashes.drain(..crashes.len().saturating_sub(CRASHES_MAX));
-        let told: Vec<(Timestamp, u64)> = crashes.iter().map(|(at, seq)| (*at, seq.get())).collect();
-        let told = serde_json::to_string(&told).expect("a list of numbers is JSON");
-        set_memo(connection, CRASHES, &told)?;
+        set_memo(connection, CRASHES, &crashes)?;
     }
     let mut absences = absences(connection)?;
     if let Some(alive_at) = state.meta.alive_at {
@@ -54,7 +53,7 @@ pub(super) fn recover(
         replays: replay::unfinished(connection)?,
         owed: owed(connection)?,
         books: books(connection)?,
-        crashes,
+        crashes: crashes.into_iter().map(|(at, seq)| (at, Seq::new(seq))).collect(),
     })
 }
 
@@ -67,44 +66,34 @@ pub(super) fn close(connection: &Connection, state: &mut State, now: Timestamp) 
 
 /// When Redrive was away.
 pub(super) fn absences(connection: &Connection) -> Result<Absences, Fault> {
-    let Some(value) = memo(connection, ABSENCES)? else { return Ok(Absences::new()) };
-    serde_json::from_value(value).map_err(|_| Fault::unreadable("the list of absences"))
+    Ok(memo(connection, ABSENCES)?.unwrap_or_else(Absences::new))
 }
 
-fn crashes(connection: &Connection) -> Result<Vec<(Timestamp, Seq)>, Fault> {
-    let Some(value) = memo(connection, CRASHES)? else { return Ok(Vec::new()) };
-    let told: Vec<(Timestamp, u64)> =
-        serde_json::from_value(value).map_err(|_| Fault::unreadable("the list of crashes"))?;
-    Ok(told.into_iter().map(|(at, seq)| (at, Seq::new(seq))).collect())
+/// Stores when Redrive was away.
+pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> Result<(), Fault> {
+    set_memo(connection, ABSENCES, absences)
 }
 
 /// Dependencies whose letters are to be brought back.
 pub(super) fn owed(connection: &Connection) -> Result<BTreeSet<DependencyName>, Fault> {
-    let Some(value) = memo(connection, OWED)? else { return Ok(BTreeSet::new()) };
-    let unreadable = || Fault::unreadable("the list of letters to bring back");
-    let names: Vec<String> = serde_json::from_value(value).map_err(|_| unreadable())?;
-    names.iter().map(|name| DependencyName::new(name).map_err(|_| unreadable())).collect()
+    let names: Vec<String> = memo(connection, OWED)?.unwrap_or_default();
+    let unreadable = |_| Fault::unreadable("the list of letters to bring back");
+    names.iter().map(|name| DependencyName::new(name).map_err(unreadable)).collect()
 }
 
 pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> Result<(), Fault> {
-    let names: Vec<&str> = owed.iter().map(DependencyName::as_str).collect();
-    set_memo(connection, OWED, &serde_json::to_string(&names).expect("a list of names is JSON"))
+    set_memo(connection, OWED, owed)
 }
 
-fn memo(connection: &Connection, name: &str) -> Result<Option<Value>, Fault> {
+fn memo<T: DeserializeOwned>(connection: &Connection, name: &str) -> Result<Option<T>, Fault> {
     let text: Option<String> = connection.find("SELECT value FROM memos WHERE name = ?1", [name])?;
     let parse = |text: String| serde_json::from_str(&text).map_err(|_| Fault::unreadable("a stored list"));
     text.map(parse).transpose()
 }
 
-/// Stores when Redrive was away.
-pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> Result<(), Fault> {
-    let text = serde_json::to_string(absences).expect("a list of times is JSON");
-    set_memo(connection, ABSENCES, &text)
-}
-
-fn set_memo(connection: &Connection, name: &str, text: &str) -> Result<(), Fault> {
-    connection.run("INSERT OR REPLACE INTO memos VALUES (?1, ?2)", [name, text])
+fn set_memo(connection: &Connection, name: &str, value: &impl Serialize) -> Result<(), Fault> {
+    let text = serde_json::to_string(value).expect("lists of names, numbers and times are JSON");
+    connection.run("INSERT OR REPLACE INTO memos VALUES (?1, ?2)", [name, &text])
 }
 
 fn paused(connection: &Connection) -> Result<BTreeMap<ServiceName, Timestamp>, Fault> {

@@ -132,8 +132,8 @@ pub(super) fn of_kind(way: Way) -> String {
 /// Where candidates come from.
 enum Source {
     All,
-    Session(i64),
-    Correlation(i64),
+    /// A statement, and the session or correlation id that it finds letters by.
+    Keyed(String, i64),
     Kinds(Vec<i64>),
 }
 
@@ -298,8 +298,8 @@ impl<'a> Search<'a> {
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
         let source = match (session, correlation, merged) {
-            (Some(session), _, _) => Source::Session(session),
-            (None, Some(correlation), _) => Source::Correlation(correlation),
+            (Some(session), _, _) => Source::Keyed(of_session(way), session),
+            (None, Some(correlation), _) => Source::Keyed(of_correlation(way), correlation),
             (None, None, Some(merged)) => Source::Kinds(merged),
             (None, None, None) => Source::All,
         };
@@ -342,13 +342,8 @@ impl<'a> Search<'a> {
                 let sql = if self.text.is_some() { all(self.way) } else { all_without_text(self.way) };
                 self.walk(look, &sql, &[numbers.start, numbers.end], &mut steps, show)
             }
-            Source::Session(key) => {
-                let keys = [numbers.start, numbers.end, *key];
-                self.walk(look, &of_session(self.way), &keys, &mut steps, show)
-            }
-            Source::Correlation(key) => {
-                let keys = [numbers.start, numbers.end, *key];
-                self.walk(look, &of_correlation(self.way), &keys, &mut steps, show)
+            Source::Keyed(sql, key) => {
+                self.walk(look, sql, &[numbers.start, numbers.end, *key], &mut steps, show)
             }
             Source::Kinds(kinds) => self.merge(look, kinds, &numbers, &mut steps, show),
         }
