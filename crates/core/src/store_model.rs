@@ -1,5 +1,6 @@
 //! A store in memory: the plainest reading of what a store does with deliveries, sessions, dead letters and
-//! replays. The engine's model tests, the simulator and the contract of the stores that ship use it.
+//! replays. The engine's model tests, the simulator and the contract of the stores that ship use it; what the
+//! simulator does not need is there for tests alone.
 //!
 //! It knows neither the rule book nor duplicates nor retention: callers decide which delivery is added, which
 //! letters a replay claims and what is forgotten. `X` is what a caller keeps with each delivery.
@@ -8,6 +9,7 @@
 //! dead letter that holds the rest, and [`Model::holder`] says so.
 
 mod letters;
+#[cfg(any(test, feature = "testing"))]
 mod replays;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 pub use self::letters::Letter;
+#[cfg(any(test, feature = "testing"))]
 pub use self::replays::Replay;
 use crate::engine::{
     Absences, Death, Fate, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted,
@@ -23,6 +26,7 @@ use crate::event::Event;
 use crate::hash::Map;
 use crate::ids::{DeliveryId, DependencyName, Seq, ServiceName};
 use crate::letters::LetterNumber;
+#[cfg(any(test, feature = "testing"))]
 use crate::letters::replay::ReplayId;
 use crate::policy::breaker::Record;
 use crate::policy::decide::History;
@@ -40,6 +44,7 @@ pub struct Model<X> {
     held: BTreeMap<Lane, Holder>,
     letters: BTreeMap<LetterNumber, Letter>,
     last_letter: LetterNumber,
+    #[cfg(any(test, feature = "testing"))]
     replays: BTreeMap<ReplayId, Replay>,
     /// Services that are paused, and since when.
     pub paused: BTreeMap<ServiceName, Timestamp>,
@@ -163,6 +168,7 @@ impl<X> Default for Model<X> {
             held: BTreeMap::new(),
             letters: BTreeMap::new(),
             last_letter: LetterNumber(0),
+            #[cfg(any(test, feature = "testing"))]
             replays: BTreeMap::new(),
             paused: BTreeMap::new(),
             breakers: BTreeMap::new(),
@@ -175,12 +181,6 @@ impl<X> Model<X> {
     /// The last place that was given.
     #[must_use]
     pub const fn last(&self) -> Seq {
-        self.last
-    }
-
-    /// Gives the next place to something that is no delivery, such as an event.
-    pub fn skip_place(&mut self) -> Seq {
-        self.last = self.last.next();
         self.last
     }
 
@@ -264,6 +264,10 @@ impl<X> Model<X> {
         if let Some(service) = &settlement.pause {
             self.paused.entry(service.clone()).or_insert(settlement.at);
         }
+        #[cfg(any(test, feature = "testing"))]
+        if matches!(settlement.next, Next::Delivered | Next::Dead(_)) {
+            self.answer_replay(seq, settlement, now);
+        }
         let promoted = match &settlement.next {
             Next::Ready | Next::Starting => {
                 self.put(seq, State::Ready);
@@ -275,12 +279,10 @@ impl<X> Model<X> {
             }
             Next::Delivered => {
                 self.put(seq, State::Delivered);
-                self.answer_replay(seq, settlement, now);
                 self.move_on(seq, now)
             }
             Next::Dead(death) => {
                 self.die(seq, death, settlement.at);
-                self.answer_replay(seq, settlement, now);
                 self.move_on(seq, now)
             }
         };
@@ -325,28 +327,6 @@ impl<X> Model<X> {
         page
     }
 
-    /// What waits for a rule in a queue may start.
-    pub fn release(&mut self, queue: &Arc<QueueName>) {
-        let Some(place) = self.places.get(queue) else { return };
-        let parked = self.queues[*place].due.range((Timestamp::NEVER, Seq::NONE)..);
-        for seq in parked.map(|(_, seq)| *seq).collect::<Vec<_>>() {
-            self.put(seq, State::Ready);
-        }
-    }
-
-    /// Keeps what a breaker is, if it replaces what is known.
-    pub fn keep_breaker(&mut self, record: &Record, now: Timestamp) {
-        if record.replaces(self.breakers.get(&record.service_name), now) {
-            self.breakers.insert(record.service_name.clone(), record.clone());
-        }
-    }
-
-    /// The letter that holds a session.
-    #[must_use]
-    pub fn holder(&self, lane: Lane) -> Option<Holder> {
-        self.held.get(&lane).copied()
-    }
-
     /// Sessions that a letter holds, with those letters.
     pub fn held(&self) -> impl Iterator<Item = (Lane, Holder)> {
         self.held.iter().map(|(lane, holder)| (*lane, *holder))
@@ -363,48 +343,6 @@ impl<X> Model<X> {
         self.unlist(seq);
         self.get_mut(seq).state = state;
         self.list(seq);
-    }
-
-    /// Takes a delivery that has not ended to another queue, with a history of its own; gives those that may
-    /// start: the next of the session it has left, and itself.
-    pub fn redirect(
-        &mut self,
-        seq: Seq,
-        to: &Arc<QueueName>,
-        lane: Option<Lane>,
-        now: Timestamp,
-    ) -> (Option<Waiting>, Option<Waiting>) {
-        let left = self.move_to(seq, Some(to), lane, now, &History::new());
-        self.leave_replay(seq, now);
-        (left.and_then(|lane| self.move_lane_on(lane, now)), self.if_head(seq))
-    }
-
-    /// Puts a delivery into a session; gives the session that it has left.
-    fn move_to(
-        &mut self,
-        seq: Seq,
-        to: Option<&Arc<QueueName>>,
-        lane: Option<Lane>,
-        now: Timestamp,
-        history: &History,
-    ) -> Option<Lane> {
-        self.unlist(seq);
-        let state = self.state_in(lane, self.get(seq).turn);
-        let place = to.map(|to| self.place(to));
-        let row = self.get_mut(seq);
-        let left = std::mem::replace(&mut row.lane, lane).filter(|before| lane != Some(*before));
-        row.place = place.unwrap_or(row.place);
-        row.state = state;
-        row.waiting.sequence = lane.map(|_| row.turn);
-        row.waiting.history = history.clone();
-        row.waiting.book = None;
-        row.waiting.start_recorded = false;
-        row.waiting.written_at = now;
-        if let Some(to) = to {
-            row.waiting.queue = Arc::clone(to);
-        }
-        self.list(seq);
-        left
     }
 
     /// Lets the first of a delivery's session start if none of it may; if that one is a dead letter, it holds the rest.
@@ -510,6 +448,80 @@ impl<X> Model<X> {
         if let Some(lane) = row.open_lane() {
             self.lanes.entry(lane).or_default().insert((row.turn, seq));
         }
+    }
+}
+
+/// What only a store under test does.
+#[cfg(any(test, feature = "testing"))]
+impl<X> Model<X> {
+    /// Gives the next place to something that is no delivery, such as an event.
+    pub fn skip_place(&mut self) -> Seq {
+        self.last = self.last.next();
+        self.last
+    }
+
+    /// What waits for a rule in a queue may start.
+    pub fn release(&mut self, queue: &Arc<QueueName>) {
+        let Some(place) = self.places.get(queue) else { return };
+        let parked = self.queues[*place].due.range((Timestamp::NEVER, Seq::NONE)..);
+        for seq in parked.map(|(_, seq)| *seq).collect::<Vec<_>>() {
+            self.put(seq, State::Ready);
+        }
+    }
+
+    /// Keeps what a breaker is, if it replaces what is known.
+    pub fn keep_breaker(&mut self, record: &Record, now: Timestamp) {
+        if record.replaces(self.breakers.get(&record.service_name), now) {
+            self.breakers.insert(record.service_name.clone(), record.clone());
+        }
+    }
+
+    /// The letter that holds a session.
+    #[must_use]
+    pub fn holder(&self, lane: Lane) -> Option<Holder> {
+        self.held.get(&lane).copied()
+    }
+
+    /// Takes a delivery that has not ended to another queue, with a history of its own; gives those that may
+    /// start: the next of the session it has left, and itself.
+    pub fn redirect(
+        &mut self,
+        seq: Seq,
+        to: &Arc<QueueName>,
+        lane: Option<Lane>,
+        now: Timestamp,
+    ) -> (Option<Waiting>, Option<Waiting>) {
+        let left = self.move_to(seq, Some(to), lane, now, &History::new());
+        self.leave_replay(seq, now);
+        (left.and_then(|lane| self.move_lane_on(lane, now)), self.if_head(seq))
+    }
+
+    /// Puts a delivery into a session; gives the session that it has left.
+    fn move_to(
+        &mut self,
+        seq: Seq,
+        to: Option<&Arc<QueueName>>,
+        lane: Option<Lane>,
+        now: Timestamp,
+        history: &History,
+    ) -> Option<Lane> {
+        self.unlist(seq);
+        let state = self.state_in(lane, self.get(seq).turn);
+        let place = to.map(|to| self.place(to));
+        let row = self.get_mut(seq);
+        let left = std::mem::replace(&mut row.lane, lane).filter(|before| lane != Some(*before));
+        row.place = place.unwrap_or(row.place);
+        row.state = state;
+        row.waiting.sequence = lane.map(|_| row.turn);
+        row.waiting.history = history.clone();
+        row.waiting.book = None;
+        row.waiting.start_recorded = false;
+        row.waiting.written_at = now;
+        if let Some(to) = to {
+            row.waiting.queue = Arc::clone(to);
+        }
+        self.list(seq);
+        left
     }
 }
 

@@ -11,14 +11,9 @@
 //! - no secret and no signature is in an error, in `Debug` or in a log.
 
 mod claim;
-mod custom;
 mod event;
-mod github;
 mod handle;
-mod sign;
-mod slack;
-mod standard;
-mod stripe;
+mod scheme;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -34,7 +29,8 @@ use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 
 pub use self::claim::Distrust;
-use self::claim::{Claim, check};
+use self::claim::check;
+pub(crate) use self::claim::to_hex;
 pub use self::event::{Call, Made, Malformed, Why};
 pub use self::handle::{Hooks, Opened};
 pub use self::tally::{Answered, Counts, Tally};
@@ -165,27 +161,5 @@ impl Hook {
     #[must_use]
     pub const fn wants_session(&self) -> bool {
         self.session.is_some()
-    }
-
-    /// What a call says was signed, and by what.
-    fn claim(&self, headers: &HeaderMap) -> Result<Claim, Distrust> {
-        match &self.webhook.scheme {
-            Scheme::Github => github::claim(headers),
-            Scheme::StandardWebhooks => standard::claim(headers),
-            Scheme::Stripe => stripe::claim(headers),
-            Scheme::Slack => slack::claim(headers),
-            Scheme::Hmac(hmac) => custom::claim(hmac, headers),
-        }
-    }
-
-    /// The key that a secret stands for; none if it cannot be one.
-    fn key(&self, secret: &[u8]) -> Option<ring::hmac::Key> {
-        match &self.webhook.scheme {
-            Scheme::StandardWebhooks => standard::key(secret),
-            Scheme::Hmac(hmac) => claim::plain_key(custom::algorithm(hmac), secret),
-            Scheme::Github | Scheme::Stripe | Scheme::Slack => {
-                claim::plain_key(ring::hmac::HMAC_SHA256, secret)
-            }
-        }
     }
 }

@@ -162,10 +162,9 @@ struct Token {
 
 impl Token {
     async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, Reply> {
-        let missing = |why: &dyn std::fmt::Display| Reply {
-            seen: Seen::SecretUnavailable,
-            message: format!("nobody was told, for the secret `{}` is needed: {why}", self.name),
-            retry_after: None,
+        let missing = |why: &dyn std::fmt::Display| {
+            let message = format!("nobody was told, for the secret `{}` is needed: {why}", self.name);
+            Reply::new(Seen::SecretUnavailable, message)
         };
         let values = self.secrets.get_within(&self.name, limit).await.map_err(|error| missing(&error))?;
         let newest = values.iter().next().ok_or_else(|| missing(&"it is empty"))?;
@@ -185,10 +184,9 @@ impl Token {
 
     async fn bearer(&self, limit: Duration) -> Result<HeaderValue, Reply> {
         let value = Zeroizing::new(format!("Bearer {}", self.value(limit).await?.as_str()));
-        let mut header = HeaderValue::from_str(&value).map_err(|_| Reply {
-            seen: Seen::ConfigMissing,
-            message: format!("the secret `{}` has characters that no header takes", self.name),
-            retry_after: None,
+        let mut header = HeaderValue::from_str(&value).map_err(|_| {
+            let message = format!("the secret `{}` has characters that no header takes", self.name);
+            Reply::new(Seen::ConfigMissing, message)
         })?;
         header.set_sensitive(true);
         Ok(header)
@@ -197,10 +195,9 @@ impl Token {
 
 /// What a call carries: the event's id, and the notice that it tells.
 fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
-    let malformed = |why: String| Reply {
-        seen: Seen::Malformed(Malformed::DoesNotParse),
-        message: format!("the event's data are no notice: {why}"),
-        retry_after: None,
+    let malformed = |why: String| {
+        let message = format!("the event's data are no notice: {why}");
+        Reply::new(Seen::Malformed(Malformed::DoesNotParse), message)
     };
     let [delivery] = call.deliveries.as_slice() else {
         return Err(malformed("there are several".to_owned()));

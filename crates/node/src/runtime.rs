@@ -62,8 +62,8 @@ use self::writer::{Writer, WriterState};
 use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
 use crate::store::door::{By, Deed};
 use crate::store::{
-    Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store,
-    StoreError, Submission, Submitted, Taken,
+    Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store, StoreError,
+    Submission, Submitted, Taken,
 };
 use crate::target::registry::Targets;
 use redrive::clock::{Clock, wall_clock};
@@ -371,7 +371,11 @@ impl Node {
             (!addressees.is_empty()).then(|| (view.receipt, addressees.to_vec()))
         });
         let (receipts, addressees): (Vec<_>, Vec<_>) = wanted.unzip();
-        let (jobs, done): (Vec<_>, Vec<_>) = receipts.iter().zip(addressees).map(route_job).unzip();
+        let routed = receipts
+            .iter()
+            .zip(addressees)
+            .map(|(receipt, routes)| NoteJob::awaited(Note::Route { event: receipt.seq(), routes }, None));
+        let (jobs, done): (Vec<_>, Vec<_>) = routed.unzip();
         self.shared.inbox.add(|work| work.notes.extend(jobs));
         for done in done {
             done.await.unwrap_or(Err(SubmitError::Stopping))?;
@@ -399,16 +403,19 @@ impl Node {
 
     /// What the engine has at the moment.
     pub async fn snapshot(&self) -> Option<Snapshot> {
+        self.ask_engine(Message::Look).await
+    }
+
+    /// Asks the engine's task; none when the node has stopped.
+    async fn ask_engine<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        self.shared.engine.send(Message::Look(reply)).await.ok()?;
+        self.shared.engine.send(question(reply)).await.ok()?;
         answer.await.ok()
     }
 
     /// What each of these deliveries waits for, by the engine; none when the node has stopped.
     pub async fn waits(&self, asked: Vec<Asked>) -> Option<Vec<Wait>> {
-        let (reply, answer) = oneshot::channel();
-        self.shared.engine.send(Message::Waits(asked, reply)).await.ok()?;
-        answer.await.ok()
+        self.ask_engine(|reply| Message::Waits(asked, reply)).await
     }
 
     /// How often each kind of thing has happened since the start.
@@ -472,11 +479,8 @@ impl Node {
     pub async fn stop(&self, within: Duration) -> Stopped {
         self.shared.chart.stops();
         self.shared.inbox.close();
-        let (reply, answer) = oneshot::channel();
-        let stopped = match self.shared.engine.send(Message::Stop { within, reply }).await {
-            Ok(()) => answer.await.unwrap_or(Stopped { interrupted: 0 }),
-            Err(_) => Stopped { interrupted: 0 },
-        };
+        let stopped = self.ask_engine(|reply| Message::Stop { within, reply }).await;
+        let stopped = stopped.unwrap_or(Stopped { interrupted: 0 });
         self.shared.readers.close();
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.add(|work| work.stop = Some(reply));
@@ -486,21 +490,17 @@ impl Node {
     }
 
     async fn note(&self, note: Note, then: Option<Input>) -> Result<(), SubmitError> {
-        let (reply, answer) = oneshot::channel();
-        self.shared.inbox.add(|work| work.notes.push(NoteJob { note, then, reply: Some(reply) }));
-        answer.await.unwrap_or(Err(SubmitError::Stopping))
+        let (job, done) = NoteJob::awaited(note, then);
+        self.shared.inbox.add(|work| work.notes.push(job));
+        done.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
     /// Makes a note and puts on record who had it made: both are durable, or neither is.
     async fn do_and_record(&self, note: Note, then: Option<Input>, deed: Deed) -> Result<(), SubmitError> {
-        let (reply, done) = oneshot::channel();
-        let (record_reply, recorded) = oneshot::channel();
-        let record = Note::Deed(Box::new(deed));
+        let (job, done) = NoteJob::awaited(note, then);
+        let (record, recorded) = NoteJob::awaited(Note::Deed(Box::new(deed)), None);
         // What is added together is taken together, and goes into one transaction.
-        self.shared.inbox.add(|work| {
-            work.notes.push(NoteJob { note, then, reply: Some(reply) });
-            work.notes.push(NoteJob { note: record, then: None, reply: Some(record_reply) });
-        });
+        self.shared.inbox.add(|work| work.notes.extend([job, record]));
         done.await.unwrap_or(Err(SubmitError::Stopping))?;
         recorded.await.unwrap_or(Err(SubmitError::Stopping))
     }
@@ -513,15 +513,6 @@ impl Node {
         let what = format!("{routed} of {seen} unrouted events");
         self.note(Note::Deed(Box::new(Deed { act: "route", what, by: by.clone(), note: None })), None).await
     }
-}
-
-/// What makes an event somebody's, and who waits for it.
-fn route_job(
-    (receipt, routes): (&Receipt, Vec<Addressee>),
-) -> (NoteJob, oneshot::Receiver<Result<(), SubmitError>>) {
-    let (reply, done) = oneshot::channel();
-    let note = Note::Route { event: receipt.seq(), routes };
-    (NoteJob { note, then: None, reply: Some(reply) }, done)
 }
 
 /// Pages that one step of a copy takes.

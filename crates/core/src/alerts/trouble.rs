@@ -85,70 +85,41 @@ impl Trouble {
     /// How it ends.
     #[must_use]
     pub const fn lasts(self) -> Lasts {
-        match self {
-            Self::CredentialsRefused
-            | Self::Misconfigured
-            | Self::InternalFailure
-            | Self::PolicyExhausted
-            | Self::EventDamaged
-            | Self::ArchiveIncomplete => Lasts::AWhile,
-            Self::ServiceRemoved
-            | Self::SecretGone
-            | Self::ArchiveStuck
-            | Self::IssuerGone
-            | Self::CertificateRefused => Lasts::UntilOver,
-        }
+        self.facts().0
     }
 
     /// What it is about.
     #[must_use]
     pub const fn concerns(self) -> Concerns {
-        match self {
-            Self::CredentialsRefused
-            | Self::Misconfigured
-            | Self::InternalFailure
-            | Self::PolicyExhausted
-            | Self::EventDamaged
-            | Self::ServiceRemoved => Concerns::Service,
-            Self::SecretGone => Concerns::Secret,
-            Self::ArchiveStuck | Self::ArchiveIncomplete | Self::IssuerGone | Self::CertificateRefused => {
-                Concerns::Process
-            }
-        }
-    }
-
-    /// What is so, to be read after the name of what it is about and "is".
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Self::CredentialsRefused => "refused by its target for its credentials",
-            Self::Misconfigured => "configured wrongly, here or at its target",
-            Self::InternalFailure => "failing inside Redrive",
-            Self::PolicyExhausted => "out of retries",
-            Self::EventDamaged => "given an event that is damaged in the store",
-            Self::ServiceRemoved => {
-                "removed from the rule book, wholly or in part, and deliveries wait for it"
-            }
-            Self::SecretGone => "without a value",
-            Self::ArchiveStuck => "taking nothing, and events wait for it",
-            Self::ArchiveIncomplete => "left without an event",
-            Self::IssuerGone => "without keys, and tokens are refused",
-            Self::CertificateRefused => "refused, and the old one stays",
-        }
+        self.facts().1
     }
 
     /// What it is about where it has no name of its own.
     pub(super) const fn subject(self) -> &'static str {
+        self.facts().2
+    }
+
+    /// What is so, to be read after the name of what it is about and "is".
+    pub(super) const fn words(self) -> &'static str {
+        self.facts().3
+    }
+
+    #[rustfmt::skip]
+    const fn facts(self) -> (Lasts, Concerns, &'static str, &'static str) {
+        use Concerns::{Process, Secret, Service};
+        use Lasts::{AWhile, UntilOver};
         match self {
-            Self::ArchiveStuck | Self::ArchiveIncomplete => "archive",
-            Self::IssuerGone => "issuer",
-            Self::CertificateRefused => "certificate",
-            Self::CredentialsRefused
-            | Self::Misconfigured
-            | Self::InternalFailure
-            | Self::PolicyExhausted
-            | Self::EventDamaged
-            | Self::ServiceRemoved => "service",
-            Self::SecretGone => "secret",
+            Self::CredentialsRefused => (AWhile,    Service, "service",     "refused by its target for its credentials"),
+            Self::Misconfigured =>      (AWhile,    Service, "service",     "configured wrongly, here or at its target"),
+            Self::InternalFailure =>    (AWhile,    Service, "service",     "failing inside Redrive"),
+            Self::PolicyExhausted =>    (AWhile,    Service, "service",     "out of retries"),
+            Self::EventDamaged =>       (AWhile,    Service, "service",     "given an event that is damaged in the store"),
+            Self::ServiceRemoved =>     (UntilOver, Service, "service",     "removed from the rule book, wholly or in part, and deliveries wait for it"),
+            Self::SecretGone =>         (UntilOver, Secret,  "secret",      "without a value"),
+            Self::ArchiveStuck =>       (UntilOver, Process, "archive",     "taking nothing, and events wait for it"),
+            Self::ArchiveIncomplete =>  (AWhile,    Process, "archive",     "left without an event"),
+            Self::IssuerGone =>         (UntilOver, Process, "issuer",      "without keys, and tokens are refused"),
+            Self::CertificateRefused => (UntilOver, Process, "certificate", "refused, and the old one stays"),
         }
     }
 }

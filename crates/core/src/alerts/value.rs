@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::trouble::Lasts;
-use crate::book::expression::{Condition, Metric, Op, Quantity};
+use crate::book::expression::{Condition, Metric, Op, Quantity, Unit};
 use crate::figures::Sketch;
 use crate::limits;
 use crate::text::{self, Rate};
@@ -105,12 +105,8 @@ pub(super) fn since(now: &[u64], earlier: &[u64]) -> Vec<u64> {
 /// second.
 pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -> Reading {
     let at = |place: usize| counts.get(place).copied().unwrap_or_default();
-    match condition.metric {
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate => {
+    match condition.metric.unit() {
+        Unit::Share => {
             let (part, whole) = (at(0), at(1));
             if whole == 0 {
                 return Reading::Silent;
@@ -119,16 +115,8 @@ pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -
             let enough = if is_enough { Enough::Enough } else { Enough::Few };
             Reading::of(condition, part as f64 / whole as f64, enough)
         }
-        Metric::DeadLetterInflow | Metric::AuthFailures => Reading::Says(at(0) as f64 / window.as_secs_f64()),
-        Metric::ConfigFailures
-        | Metric::DeadLetters
-        | Metric::DeadLetterAge
-        | Metric::BreakerOpen
-        | Metric::BreakerOpened
-        | Metric::ConsumerLag
-        | Metric::OldestWaiting
-        | Metric::LatencyP99
-        | Metric::Trouble(_) => Reading::Says(at(0) as f64),
+        Unit::Rate => Reading::Says(at(0) as f64 / window.as_secs_f64()),
+        Unit::Count | Unit::Duration | Unit::State => Reading::Says(at(0) as f64),
     }
 }
 
@@ -141,25 +129,8 @@ pub(super) fn timed(condition: &Condition, times: &Sketch) -> Reading {
 }
 
 /// Whether there may be nothing that the metric could be taken of, which says neither this nor that.
-pub(super) const fn may_be_silent(metric: Metric) -> bool {
-    match metric {
-        Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::RetryRate
-        | Metric::ExhaustedRate
-        | Metric::LatencyP99 => true,
-        Metric::DeadLetterInflow
-        | Metric::AuthFailures
-        | Metric::ConfigFailures
-        | Metric::DeadLetters
-        | Metric::DeadLetterAge
-        | Metric::BreakerOpen
-        | Metric::BreakerOpened
-        | Metric::ConsumerLag
-        | Metric::OldestWaiting
-        | Metric::Trouble(_) => false,
-    }
+pub(super) fn may_be_silent(metric: Metric) -> bool {
+    metric.unit() == Unit::Share || metric == Metric::LatencyP99
 }
 
 /// Whether a figure is past the limit; a state is so when it is not 0.

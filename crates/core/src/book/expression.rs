@@ -68,7 +68,7 @@ pub enum Quantity {
 
 /// What kind of value a metric has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+pub(crate) enum Unit {
     Share,
     Count,
     Rate,
@@ -291,7 +291,16 @@ impl Metric {
     /// Its name in rule books.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        METRICS.into_iter().find(|(_, metric, _)| *metric == self).expect("every metric is in the table").0
+        self.row().0
+    }
+
+    pub(crate) fn unit(self) -> Unit {
+        self.row().1
+    }
+
+    fn row(self) -> (&'static str, Unit) {
+        let found = METRICS.into_iter().find(|(_, metric, _)| *metric == self);
+        found.map(|(name, _, unit)| (name, unit)).expect("every metric is in the table")
     }
 
     /// For each of what it is counted.
@@ -322,24 +331,12 @@ impl Metric {
 
     /// Whether it is taken over a time; else it is looked at as it stands.
     #[must_use]
-    pub const fn has_window(self) -> bool {
-        match self {
-            Self::ErrorRate
-            | Self::TransientRate
-            | Self::UnavailableRate
-            | Self::RetryRate
-            | Self::ExhaustedRate
-            | Self::DeadLetterInflow
-            | Self::AuthFailures
-            | Self::ConfigFailures
-            | Self::LatencyP99 => true,
-            Self::DeadLetters
-            | Self::DeadLetterAge
-            | Self::BreakerOpen
-            | Self::BreakerOpened
-            | Self::ConsumerLag
-            | Self::OldestWaiting
-            | Self::Trouble(_) => false,
+    pub fn has_window(self) -> bool {
+        match self.unit() {
+            Unit::Share | Unit::Rate => true,
+            Unit::Count | Unit::Duration | Unit::State => {
+                matches!(self, Self::ConfigFailures | Self::LatencyP99)
+            }
         }
     }
 

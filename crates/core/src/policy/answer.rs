@@ -199,6 +199,14 @@ pub struct Reply {
     pub retry_after: Option<Duration>,
 }
 
+impl Reply {
+    /// One that asks for no wait.
+    #[must_use]
+    pub fn new(seen: Seen, message: impl Into<String>) -> Self {
+        Self { seen, message: message.into(), retry_after: None }
+    }
+}
+
 /// [`What`] with everything it says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {

@@ -107,12 +107,6 @@ impl History {
         self.connection_failing_since
     }
 
-    /// The last backoff delay, with its jitter.
-    #[must_use]
-    pub fn previous_delay(&self) -> Option<Duration> {
-        self.previous_delay_nanos.map(Duration::from_nanos)
-    }
-
     pub(crate) const fn previous_delay_nanos(&self) -> Option<u64> {
         self.previous_delay_nanos
     }
@@ -147,12 +141,6 @@ impl History {
     #[must_use]
     pub fn held(&self, now: Timestamp) -> Duration {
         Duration::from_nanos(self.held_nanos(now))
-    }
-
-    /// How much of a policy's window is used up.
-    #[must_use]
-    pub fn window_used(&self, now: Timestamp) -> Duration {
-        Duration::from_nanos(self.window_used_nanos(now))
     }
 
     pub(crate) fn held_nanos(&self, now: Timestamp) -> u64 {

@@ -2,8 +2,12 @@
 //!
 //! Invariant: a delivery is dead if and only if it has a letter.
 
-use super::{Holder, Lane, Model, NewRow, State};
-use crate::engine::{Death, Followers, Waiting};
+#[cfg(any(test, feature = "testing"))]
+use super::{Holder, Lane, NewRow};
+use super::{Model, State};
+#[cfg(any(test, feature = "testing"))]
+use crate::engine::Waiting;
+use crate::engine::{Death, Followers};
 use crate::ids::Seq;
 use crate::letters::LetterNumber;
 use crate::letters::replay::ReplayId;
@@ -17,9 +21,30 @@ pub struct Letter {
     /// When it died.
     pub died_at: Timestamp,
     /// The replay that wants to send it; it means something only while that is open.
-    pub(super) claim: Option<ReplayId>,
+    pub claim: Option<ReplayId>,
 }
 
+impl<X> Model<X> {
+    pub(super) fn die(&mut self, seq: Seq, death: &Death, at: Timestamp) {
+        let number = LetterNumber(at.as_nanos().max(self.last_letter.0 + 1));
+        self.die_as(number, seq, death, at);
+    }
+
+    fn die_as(&mut self, number: LetterNumber, seq: Seq, death: &Death, at: Timestamp) {
+        let mut death = Box::new(death.clone());
+        if self.get(seq).lane.is_none() {
+            death.followers = Followers::GoOn;
+        }
+        let letter = Letter { delivery: seq, died_at: at, claim: None };
+        assert!(self.letters.insert(number, letter).is_none(), "no two letters have one number");
+        self.last_letter = self.last_letter.max(number);
+        self.put(seq, State::Dead(death));
+        self.get_mut(seq).letter = Some(number);
+    }
+}
+
+/// What people do with letters; the simulator has none of it.
+#[cfg(any(test, feature = "testing"))]
 impl<X> Model<X> {
     /// All letters, the oldest first.
     pub fn letters(&self) -> impl Iterator<Item = (LetterNumber, &Letter)> {
@@ -63,11 +88,6 @@ impl<X> Model<X> {
         self.move_on(seq, now)
     }
 
-    pub(super) fn die(&mut self, seq: Seq, death: &Death, at: Timestamp) {
-        let number = LetterNumber(at.as_nanos().max(self.last_letter.0 + 1));
-        self.die_as(number, seq, death, at);
-    }
-
     /// Adds a letter that died elsewhere, and holds nothing here.
     pub fn import(
         &mut self,
@@ -89,18 +109,6 @@ impl<X> Model<X> {
     /// A run begins: numbers of letters go on from the latest that is there.
     pub fn begin_run(&mut self) {
         self.last_letter = self.letters.last_key_value().map_or(LetterNumber(0), |(number, _)| *number);
-    }
-
-    fn die_as(&mut self, number: LetterNumber, seq: Seq, death: &Death, at: Timestamp) {
-        let mut death = Box::new(death.clone());
-        if self.get(seq).lane.is_none() {
-            death.followers = Followers::GoOn;
-        }
-        let letter = Letter { delivery: seq, died_at: at, claim: None };
-        assert!(self.letters.insert(number, letter).is_none(), "no two letters have one number");
-        self.last_letter = self.last_letter.max(number);
-        self.put(seq, State::Dead(death));
-        self.get_mut(seq).letter = Some(number);
     }
 
     /// A delivery is no letter any more; its state is left to the caller.

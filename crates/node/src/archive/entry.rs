@@ -3,7 +3,7 @@
 //! Invariants: a name is made of a day, a hash and a receipt, and of nothing else; what is read was checked
 //! against its own hash.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +13,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::hook::to_hex as hex;
 use crate::store::EventView;
 
 /// How every name ends.
@@ -189,14 +190,6 @@ impl Kept {
         let Document { receipt, received_at, .. } = document;
         Ok(Self { id, source, event_type, receipt, received_at, data, json })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        write!(digits, "{byte:02x}").expect("a text takes everything");
-    }
-    digits
 }
 
 #[cfg(test)]

@@ -46,13 +46,6 @@ pub(super) struct Claim {
     pub signed_at: Option<Timestamp>,
 }
 
-impl Claim {
-    /// A claim about the body alone.
-    pub(super) fn of_body(signature: Vec<u8>) -> Self {
-        Self { head: String::new(), signatures: vec![signature], signed_at: None }
-    }
-}
-
 /// Whether a claim holds.
 pub(super) fn check(
     claim: &Claim,
@@ -93,11 +86,6 @@ pub(super) fn signature(key: &hmac::Key, head: &str, body: &[u8]) -> hmac::Tag {
     context.sign()
 }
 
-/// A secret as it stands; an empty one is none.
-pub(super) fn plain_key(algorithm: hmac::Algorithm, secret: &[u8]) -> Option<hmac::Key> {
-    (!secret.is_empty()).then(|| hmac::Key::new(algorithm, secret))
-}
-
 /// The one value of a header. Of two, nobody can say which was meant.
 pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, Distrust> {
     let mut values = headers.get_all(name).iter();
@@ -127,7 +115,7 @@ pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The digits that bytes are written with.
-pub(super) fn to_hex(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()

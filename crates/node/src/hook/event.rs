@@ -24,11 +24,12 @@ use redrive_core::time::Timestamp;
 use redrive_core::trace::Context;
 use ring::digest::{SHA256, digest};
 
+use super::Hook;
 use super::claim::to_hex;
-use super::{Hook, standard};
+use super::scheme::WEBHOOK_ID;
 
-const GITHUB_EVENT: &str = "x-github-event";
-const GITHUB_DELIVERY: &str = "x-github-delivery";
+pub(super) const GITHUB_EVENT: &str = "x-github-event";
+pub(super) const GITHUB_DELIVERY: &str = "x-github-delivery";
 const FORM: &str = "application/x-www-form-urlencoded";
 /// What Slack sends to see whether an address is ours.
 const SLACK_CHALLENGE: &str = "url_verification";
@@ -169,7 +170,7 @@ impl Hook {
         // What the scheme requires must be there even where the book says something else.
         let of_scheme = match self.scheme() {
             Scheme::Github => Some((GITHUB_DELIVERY, required(found.headers, GITHUB_DELIVERY)?)),
-            Scheme::StandardWebhooks => Some((standard::ID, required(found.headers, standard::ID)?)),
+            Scheme::StandardWebhooks => Some((WEBHOOK_ID, required(found.headers, WEBHOOK_ID)?)),
             Scheme::Stripe => found.data.get(&["id"]).map(|id| ("id", id)),
             Scheme::Slack => found.data.get(&["event_id"]).map(|id| ("event_id", id)),
             Scheme::Hmac(_) => None,

@@ -145,15 +145,9 @@ impl Node {
 
     /// The generation of the rule book that each part goes by. The node's own tasks reach a new one soon after a
     /// reload, all other parts with it.
-    #[must_use]
-    pub fn book_generations(&self) -> BTreeMap<&'static str, u64> {
+    #[cfg(test)]
+    pub(super) fn book_generations(&self) -> BTreeMap<&'static str, u64> {
         locked(&self.shared.followers.reached).clone()
-    }
-
-    /// The generation of the active rule book.
-    #[must_use]
-    pub fn book_generation(&self) -> u64 {
-        self.active_book().generation
     }
 
     pub(super) fn active_book(&self) -> Arc<ActiveBook> {

@@ -83,6 +83,15 @@ pub(super) struct NoteJob {
 }
 
 impl NoteJob {
+    /// One that somebody waits for.
+    pub(super) fn awaited(
+        note: Note,
+        then: Option<Input>,
+    ) -> (Self, oneshot::Receiver<Result<(), SubmitError>>) {
+        let (reply, done) = oneshot::channel();
+        (Self { note, then, reply: Some(reply) }, done)
+    }
+
     /// Whether it is one of those that may be lost: others choose how many there are.
     pub(super) const fn is_refused_body(&self) -> bool {
         matches!(self.note, Note::Refused(_))

@@ -12,7 +12,6 @@ use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::ids::ChannelName;
 use redrive_core::time::Timestamp;
-use tokio::sync::oneshot;
 
 use super::letters::order_of;
 use super::{Message, Node, OrderError, ReadError, SelectError, Shared, SubmitError};
@@ -142,10 +141,9 @@ impl Node {
 
     async fn reassign_step(&self, step: Reassign, by: &By) -> Result<ReassignStep, OrderError> {
         let _unchanged = self.shared.changing_book.lock().await;
-        let (reply, answer) = oneshot::channel();
-        let message = Message::Removed(QueueName::clone(&step.queue), reply);
-        self.shared.engine.send(message).await.map_err(|_| SubmitError::Stopping)?;
-        let removed = answer.await.map_err(|_| SubmitError::Stopping)?;
+        let queue = QueueName::clone(&step.queue);
+        let removed = self.ask_engine(|reply| Message::Removed(queue, reply)).await;
+        let removed = removed.ok_or(SubmitError::Stopping)?;
         let step = match (removed, self.rows_of(&step.queue)) {
             (Some(removed), _) => Reassign { running: removed.running, ..step },
             // What no row takes is on disk alone: none of it runs.

@@ -304,19 +304,14 @@ impl Shell {
         let task = tokio::spawn(async move {
             let report = Report { own: own.clone(), id, is_made: false };
             let ending = match target {
-                Some(target) => match tokio::time::timeout(limit, target.call(call)).await {
-                    Ok(ending) => ending,
-                    Err(_) => Ending::Reply(Reply {
-                        seen: Seen::Transport(TransportError::Timeout(CallPart::Whole)),
-                        message: "the call did not end within its limit".to_owned(),
-                        retry_after: None,
-                    }),
-                },
-                None => Ending::Reply(Reply {
-                    seen: Seen::ConfigMissing,
-                    message: "no target is configured".to_owned(),
-                    retry_after: None,
-                }),
+                Some(target) => {
+                    let called = tokio::time::timeout(limit, target.call(call)).await;
+                    called.unwrap_or_else(|_| {
+                        let seen = Seen::Transport(TransportError::Timeout(CallPart::Whole));
+                        Ending::Reply(Reply::new(seen, "the call did not end within its limit"))
+                    })
+                }
+                None => Ending::Reply(Reply::new(Seen::ConfigMissing, "no target is configured")),
             };
             report.make(ending).await;
         });
@@ -387,11 +382,7 @@ impl Drop for Report {
         if self.is_made || !std::thread::panicking() {
             return;
         }
-        let reply = Reply {
-            seen: Seen::Internal,
-            message: "the target's code panicked".to_owned(),
-            retry_after: None,
-        };
+        let reply = Reply::new(Seen::Internal, "the target's code panicked");
         let (own, id) = (self.own.clone(), self.id);
         tokio::spawn(async move {
             let _ = own.send(Message::Ended(id, Ending::Reply(reply))).await;

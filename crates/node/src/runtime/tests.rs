@@ -66,22 +66,19 @@ impl Store for Flaky {
     }
 
     fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
-        let (path, reason) = (std::path::PathBuf::from("flaky"), "as asked".to_owned());
         let mood = *self.mood.lock().expect("no test panics here");
         if self.is_unknown {
-            return Err(StoreError::Unknown { path, reason });
+            return Err(StoreError::Unknown("as asked".into()));
         }
         match mood {
-            Mood::Exhausted if self.reopened.load(Ordering::SeqCst) == 0 => {
-                Err(StoreError::OutOfMemory { path })
-            }
+            Mood::Exhausted if self.reopened.load(Ordering::SeqCst) == 0 => Err(StoreError::OutOfMemory),
             Mood::Well | Mood::Blind | Mood::Full | Mood::Exhausted => self.inner.write(batch, now),
             Mood::Panics => panic!("as asked"),
-            Mood::Refuses => Err(StoreError::NotWritten { path, reason }),
+            Mood::Refuses => Err(StoreError::NotWritten("as asked".into())),
             Mood::LosesTheAnswer => {
                 self.inner.write(batch, now)?;
                 self.is_unknown = true;
-                Err(StoreError::Unknown { path, reason })
+                Err(StoreError::Unknown("as asked".into()))
             }
         }
     }
@@ -109,9 +106,8 @@ impl Store for Flaky {
     }
 
     fn has_room(&mut self) -> Result<Room, StoreError> {
-        let (path, reason) = (std::path::PathBuf::from("flaky"), "as asked".to_owned());
         match *self.mood.lock().expect("no test panics here") {
-            Mood::Blind => Err(StoreError::NotWritten { path, reason }),
+            Mood::Blind => Err(StoreError::NotWritten("as asked".into())),
             Mood::Full => Ok(Room::Short { free_bytes: 1, needed_bytes: 2 }),
             Mood::Well | Mood::Refuses | Mood::LosesTheAnswer | Mood::Exhausted | Mood::Panics => {
                 self.inner.has_room()

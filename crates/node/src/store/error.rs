@@ -5,31 +5,21 @@ use std::path::PathBuf;
 #[cfg(doc)]
 use super::Store;
 
-/// Why a store did not do what it was asked.
+/// What went wrong below the store.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a store did not do what it was asked. Only what concerns a file or folder that was to be opened names it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was changed; it may go better later.
-    #[error("could not read or write {}: {reason}", path.display())]
-    NotWritten {
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
+    #[error("could not read or write the store: {0}")]
+    NotWritten(#[source] Cause),
     /// Nobody knows whether it is durable; [`Store::reopen`] shows.
-    #[error("it is not known whether a write to {} is safe: {reason}", path.display())]
-    Unknown {
-        /// Where.
-        path: PathBuf,
-        /// What went wrong.
-        reason: String,
-    },
+    #[error("a commit to the store failed; it may or may not be durable: {0}")]
+    Unknown(#[source] Cause),
     /// There was not enough memory, and nothing was changed. [`Store::reopen`] gives back what the store holds.
-    #[error("out of memory while reading or writing {}", path.display())]
-    OutOfMemory {
-        /// Where.
-        path: PathBuf,
-    },
+    #[error("out of memory while reading or writing the store")]
+    OutOfMemory,
     /// The files that are open are no longer the ones at their path. What was written last may be in them and
     /// nowhere else; [`Store::reopen`] works once they are back.
     #[error("{} was deleted, moved or replaced while it was open: {reason}; put it back, or restart on the folder that is to be used", path.display())]
@@ -50,10 +40,10 @@ pub enum StoreError {
         commits: u64,
     },
     /// What is stored cannot be read.
-    #[error("{} is damaged: {reason}; nothing was changed, restore a backup or move the folder away", path.display())]
+    #[error("{what} is damaged: {reason}; nothing was changed, restore a backup or move the folder away")]
     Damaged {
-        /// Where.
-        path: PathBuf,
+        /// The store, or the file that was to be opened.
+        what: String,
         /// What is wrong with it.
         reason: String,
     },
@@ -96,9 +86,9 @@ impl StoreError {
     #[must_use]
     pub const fn leaves_unknown(&self) -> bool {
         match self {
-            Self::Unknown { .. } | Self::Displaced { .. } => true,
-            Self::NotWritten { .. }
-            | Self::OutOfMemory { .. }
+            Self::Unknown(_) | Self::Displaced { .. } => true,
+            Self::NotWritten(_)
+            | Self::OutOfMemory
             | Self::LostCommits { .. }
             | Self::Damaged { .. }
             | Self::InUse { .. }
@@ -111,6 +101,6 @@ impl StoreError {
     /// Whether it takes [`Store::reopen`] to get over it.
     #[must_use]
     pub const fn wants_reopening(&self) -> bool {
-        self.leaves_unknown() || matches!(self, Self::OutOfMemory { .. })
+        self.leaves_unknown() || matches!(self, Self::OutOfMemory)
     }
 }

@@ -325,28 +325,13 @@ impl LetterCommand {
     /// Whether it writes events, which takes room.
     #[must_use]
     pub const fn adds_events(&self) -> bool {
-        match self {
-            Self::Import(..) | Self::Edit(..) => true,
-            Self::Replay(..)
-            | Self::Change { .. }
-            | Self::Skip { .. }
-            | Self::LetGo { .. }
-            | Self::Purge(..)
-            | Self::Reassign(..) => false,
-        }
+        matches!(self, Self::Import(..) | Self::Edit(..))
     }
 
     /// Whether it is work enough for a transaction of its own.
     #[must_use]
     pub const fn is_large(&self) -> bool {
-        match self {
-            Self::Import(..)
-            | Self::Replay(..)
-            | Self::Purge(..)
-            | Self::LetGo { .. }
-            | Self::Reassign(..) => true,
-            Self::Edit(..) | Self::Change { .. } | Self::Skip { .. } => false,
-        }
+        !matches!(self, Self::Edit(..) | Self::Change { .. } | Self::Skip { .. })
     }
 
     /// The bytes of the payloads that it carries.
@@ -355,12 +340,7 @@ impl LetterCommand {
         match self {
             Self::Import(letters, _) => letters.iter().map(|letter| letter.event.data.len()).sum(),
             Self::Edit(edit, _) => edit.event.data.len(),
-            Self::Replay(..)
-            | Self::Change { .. }
-            | Self::Skip { .. }
-            | Self::LetGo { .. }
-            | Self::Purge(..)
-            | Self::Reassign(..) => 0,
+            _ => 0,
         }
     }
 

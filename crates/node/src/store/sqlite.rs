@@ -40,6 +40,7 @@ mod rows;
 mod schema;
 mod select;
 mod settle;
+mod sql;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -58,9 +59,8 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use self::anchor::Pinned;
-use self::copy::{Copying, Stepped};
+use self::copy::Copying;
 use self::core::{Core, Identity};
-use self::fault::Fault;
 use self::lock::{Lock, not_read};
 use self::lost::Walk;
 use self::reader::SqliteReader;
@@ -182,7 +182,7 @@ impl Sqlite {
         match &mut self.writer {
             Writer::Here(core, connection) => task(core, connection),
             Writer::Copying(copying) => copying.ask(task),
-            Writer::Gone => Err(self.gone()),
+            Writer::Gone => Err(gone()),
         }
     }
 
@@ -204,21 +204,20 @@ impl Sqlite {
         };
     }
 
-    fn gone(&self) -> StoreError {
-        let reason = "the file could not be opened anew".to_owned();
-        StoreError::Unknown { path: self.folder.join(FILE), reason }
-    }
-
     fn start_copy(&mut self, step: &mut Backup) -> Result<(), StoreError> {
         let target = copy::prepare(&step.folder)?;
         let Writer::Here(core, connection) = std::mem::replace(&mut self.writer, Writer::Gone) else {
-            return Err(self.gone());
+            return Err(gone());
         };
         let begun = step.begun.insert(Arc::new(()));
         let copying = Copying::start(&step.folder, target, *core, connection, begun);
         self.writer = Writer::Copying(Box::new(copying));
         Ok(())
     }
+}
+
+fn gone() -> StoreError {
+    StoreError::Unknown("the file could not be opened anew".into())
 }
 
 /// Whether this user may read the file.
@@ -308,22 +307,18 @@ impl Store for Sqlite {
             Writer::Copying(_) | Writer::Here(..) | Writer::Gone => None,
         };
         let Some(copying) = copying else {
-            let reason = "the copy was given up, or is there already".to_owned();
-            return Err(StoreError::NotWritten { path: step.folder.clone(), reason });
+            return Err(StoreError::NotWritten("the copy was given up, or is there already".into()));
         };
-        match copying.step(step.pages_per_step)? {
-            Stepped::More(progress) => {
-                Ok(BackupProgress { remaining: progress.remaining.max(1), ..progress })
-            }
-            Stepped::All(progress) => {
-                let Writer::Copying(copying) = std::mem::replace(&mut self.writer, Writer::Gone) else {
-                    unreachable!("it was there a moment ago");
-                };
-                let (core, connection, finished) = copying.finish();
-                self.writer = Writer::Here(Box::new(core), connection);
-                finished.map(|()| progress)
-            }
+        let progress = copying.step(step.pages_per_step)?;
+        if progress.remaining > 0 {
+            return Ok(progress);
         }
+        let Writer::Copying(copying) = std::mem::replace(&mut self.writer, Writer::Gone) else {
+            unreachable!("it was there a moment ago");
+        };
+        let (core, connection, finished) = copying.finish();
+        self.writer = Writer::Here(Box::new(core), connection);
+        finished.map(|()| progress)
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
@@ -361,7 +356,7 @@ impl Store for Sqlite {
             && core.identity() != *was
         {
             let reason = "it is another store than the one that was there before".to_owned();
-            return Err(StoreError::Damaged { path, reason });
+            return Err(StoreError::Damaged { what: path.display().to_string(), reason });
         }
         self.writer = writer;
         Ok(())
@@ -370,7 +365,7 @@ impl Store for Sqlite {
     fn has_room(&mut self) -> Result<Room, StoreError> {
         self.ask(Core::check_place)?;
         // Rows that were deleted leave their pages to new ones, which take no more of the disk.
-        let within = self.ask(|core, connection| core.free_bytes(connection)).unwrap_or(0);
+        let within = self.ask(|_, connection| Core::free_bytes(connection)).unwrap_or(0);
         disk::room(&self.folder, within, self.options.free_bytes_min)
     }
 
@@ -411,10 +406,9 @@ pub fn compact(folder: &Path) -> Result<Compacted, StoreError> {
     let _lock = Lock::take(folder)?;
     look_for_losses(folder, Loss::Refused, Durable::Unknown)?;
     let connection = schema::open(&path, 0)?;
-    let fail = |fault: rusqlite::Error| Fault::from(fault).unchanged(&path);
     // The new copy is made beside the file, not in memory: it may be large.
-    connection.execute_batch("PRAGMA temp_store = file; VACUUM").map_err(fail)?;
-    connection.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(())).map_err(fail)?;
+    connection.execute_batch("PRAGMA temp_store = file; VACUUM")?;
+    connection.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(()))?;
     drop(connection);
     Ok(Compacted { bytes_before, bytes_after: bytes()? })
 }

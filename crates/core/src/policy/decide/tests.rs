@@ -442,7 +442,11 @@ fn pauses_and_absences_use_up_nothing() {
         ("an absence before it all",  History::new().away(ms(4_000)),                  0,      0),
     ];
     for (name, history, window_used, held) in cases {
-        assert_eq!((history.window_used(now), history.held(now)), (ms(window_used), ms(held)), "{name}");
+        assert_eq!(
+            (Duration::from_nanos(history.window_used_nanos(now)), history.held(now)),
+            (ms(window_used), ms(held)),
+            "{name}"
+        );
     }
 }
 

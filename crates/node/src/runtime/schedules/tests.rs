@@ -43,10 +43,8 @@ impl Store for Moody {
     fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
         let is_memo = |note: &Note| matches!(note, Note::Memo { .. });
         match self.mood.load(Ordering::SeqCst) {
-            FAILS => Err(StoreError::NotWritten { path: "moody".into(), reason: "as asked".to_owned() }),
-            FORGETS if batch.notes.iter().any(is_memo) => {
-                Err(StoreError::NotWritten { path: "moody".into(), reason: "as asked".to_owned() })
-            }
+            FAILS => Err(StoreError::NotWritten("as asked".into())),
+            FORGETS if batch.notes.iter().any(is_memo) => Err(StoreError::NotWritten("as asked".into())),
             _ => self.inner.write(batch, now),
         }
     }

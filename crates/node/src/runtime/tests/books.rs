@@ -29,7 +29,7 @@ impl Bench {
         let parts = ["alerts", "doors", "engine", "keys", "schedules"];
         let expected: BTreeMap<_, _> = parts.into_iter().map(|part| (part, generation)).collect();
         self.until("all parts go by it", |bench| bench.node.book_generations() == expected).await;
-        assert_eq!(self.node.book_generation(), generation);
+        assert_eq!(self.node.active_book().generation, generation);
     }
 }
 

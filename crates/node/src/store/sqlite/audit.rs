@@ -1,9 +1,8 @@
 //! The record of what was done with letters and at the doors: who asks later finds what, by whom and why.
 
-use rusqlite::{Connection, OptionalExtension};
-
 use super::encode::nanos;
 use super::fault::Fault;
+use super::sql::Sql;
 use super::write::Work;
 use crate::store::AUDIT_RECORDS_MAX;
 use crate::store::door::By;
@@ -26,24 +25,19 @@ impl Work<'_> {
 
     /// Puts an act on record; gives the record's number. The oldest goes when there are too many.
     pub(super) fn record_by(&self, act: &Act<'_>, by: &By) -> Result<i64, Fault> {
-        let number = last(self.connection)? + 1;
+        let last = "SELECT number FROM audit ORDER BY number DESC LIMIT 1";
+        let number = self.connection.find(last, [])?.unwrap_or(0) + 1;
         let Act { verb, what, letters, note } = act;
         let values = (number, nanos(self.now), verb, what, letters.cast_signed(), note, by.name());
-        self.connection.prepare_cached(INSERT)?.execute(values)?;
+        self.connection.run(INSERT, values)?;
         let oldest = number - i64::try_from(AUDIT_RECORDS_MAX).expect("a small number");
-        self.connection.prepare_cached("DELETE FROM audit WHERE number <= ?1")?.execute([oldest])?;
+        self.connection.run("DELETE FROM audit WHERE number <= ?1", [oldest])?;
         Ok(number)
     }
 
     /// Adds letters to an act on record; says whether it is still there.
     pub(super) fn add_to_record(&self, number: i64, letters: u64) -> Result<bool, Fault> {
         let update = "UPDATE audit SET letters = letters + ?2 WHERE number = ?1";
-        Ok(self.connection.prepare_cached(update)?.execute((number, letters.cast_signed()))? == 1)
+        Ok(self.connection.change(update, (number, letters.cast_signed()))? == 1)
     }
-}
-
-fn last(connection: &Connection) -> Result<i64, Fault> {
-    let select = "SELECT number FROM audit ORDER BY number DESC LIMIT 1";
-    let last = connection.prepare_cached(select)?.query_row([], |row| row.get(0)).optional()?;
-    Ok(last.unwrap_or_default())
 }

@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
 
 use super::dedup::Step;
 use super::encode::{self, nanos, place, seq, time};
 use super::fault::Fault;
 use super::retention::{self, Old};
 use super::schema::{state, whole};
+use super::sql::Sql;
 use super::state::State;
-use super::write;
+use super::{rows, write};
 use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
 
 /// How many places one step looks at, at least where there are as many.
@@ -35,18 +37,16 @@ pub(super) fn is_due(
     now: Timestamp,
 ) -> Result<bool, Fault> {
     let ended = "SELECT at FROM ending ORDER BY id LIMIT 1";
-    let ended: Option<i64> = connection.prepare_cached(ended)?.query_row([], |row| row.get(0)).optional()?;
+    let ended: Option<i64> = connection.find(ended, [])?;
     let received = "SELECT received_at FROM events WHERE seq > ?1 ORDER BY seq LIMIT 1";
-    let after = place(state.meta.ids_checked);
-    let received: Option<i64> =
-        connection.prepare_cached(received)?.query_row([after], |row| row.get(0)).optional()?;
+    let received: Option<i64> = connection.find(received, [place(state.meta.ids_checked)])?;
     let is_past = |at: Option<i64>, span| at.is_some_and(|at| time(at) + span <= now);
     Ok(is_past(ended, keep.delivered)
         || is_past(received, keep.ids)
-        || connection.prepare_cached(KEYS_ENDING)?.exists((nanos(now), 1))?
+        || connection.has(KEYS_ENDING, (nanos(now), 1))?
         || state.dedup.has_work(state.meta.ids_checked)
         || state.dedup.droppable(connection, state.meta.ids_checked)?.is_some()
-        || connection.prepare_cached(UNNAMED_BOOKS)?.exists([books_kept()])?)
+        || connection.has(UNNAMED_BOOKS, [books_kept()])?)
 }
 
 /// Does a step. What it says of hashes is for [`super::dedup::Dedup::apply`], once the step is durable.
@@ -77,27 +77,22 @@ fn delete_ended(
     keep: &Keep,
     now: Timestamp,
 ) -> Result<(u64, bool), Fault> {
-    let mut next = connection.prepare_cached("SELECT id, at, places FROM ending ORDER BY id LIMIT 1")?;
-    let mut delete = connection.prepare_cached("DELETE FROM ending WHERE id = ?1")?;
+    let next = "SELECT id, at, places FROM ending ORDER BY id LIMIT 1";
     let mut told = BTreeMap::new();
     let (mut deleted, mut seen) = (0, 0);
     loop {
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let first: Option<(i64, i64, Vec<u8>)> = next.query_row([], read).optional()?;
-        let Some((id, at, places)) = first.filter(|(_, at, _)| time(*at) + keep.delivered <= now) else {
+        let first: Option<(i64, i64, Vec<u8>)> = connection.first(next, [], |row| Ok(row.try_into()?))?;
+        let over = first.filter(|(_, at, _)| time(*at) + keep.delivered <= now);
+        let Some((id, _, places)) = over.as_ref().filter(|_| seen < PLACES_PER_STEP) else {
             write::count_stories(connection, &told)?;
-            return Ok((deleted, false));
+            return Ok((deleted, over.is_some()));
         };
-        if seen >= PLACES_PER_STEP {
-            write::count_stories(connection, &told)?;
-            return Ok((deleted, time(at) + keep.delivered <= now));
-        }
-        for place in encode::read_places(&places)? {
+        for place in encode::read_places(places)? {
             seen += 1;
             let mut over = Over { connection, state, told: &mut told, keep, now };
             deleted += u64::from(over.delete(place)?);
         }
-        delete.execute([id])?;
+        connection.run("DELETE FROM ending WHERE id = ?1", [id])?;
     }
 }
 
@@ -115,14 +110,11 @@ impl Over<'_> {
     /// Deletes the event of a place, its own or a delivery's, if nothing about it is of use any more.
     fn delete(&mut self, at: Seq) -> Result<bool, Fault> {
         let event_of = "SELECT event FROM deliveries WHERE seq = ?1";
-        let mut statement = self.connection.prepare_cached(event_of)?;
-        let event: Option<i64> = statement.query_row([place(at)], |row| row.get(0)).optional()?;
-        let event = event.unwrap_or(place(at));
+        let event = self.connection.find(event_of, [place(at)])?.unwrap_or(place(at));
         let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries, whole FROM events
             WHERE seq = ?1 AND whole > 0";
-        let read = |row: &rusqlite::Row<'_>| Ok((time(row.get(0)?), row.get(1)?, row.get(2)?, row.get(3)?));
-        let mut statement = self.connection.prepare_cached(select)?;
-        let found: Option<(Timestamp, i64, i64, i64)> = statement.query_row([event], read).optional()?;
+        let found: Option<(i64, i64, i64, i64)> =
+            self.connection.first(select, [event], |row| Ok(row.try_into()?))?;
         let Some((received_at, first, count, kept)) = found else { return Ok(false) };
         let deliveries = first..first + count;
         if !self.all_over(&deliveries)? {
@@ -133,60 +125,51 @@ impl Over<'_> {
         self.state.meta.unrouted -= u64::from(count == 0);
         // Ids up to there are not looked at again, even if they are to be kept for longer by now.
         let is_checked = seq(event) <= self.state.meta.ids_checked;
-        let is_id_of_use = kept == whole::SENT && !is_checked && received_at + self.keep.ids > self.now;
+        let is_id_of_use = kept == whole::SENT && !is_checked && time(received_at) + self.keep.ids > self.now;
         let sql = if is_id_of_use {
             "UPDATE events SET whole = 0, attributes = x'', data = x'' WHERE seq = ?1"
         } else {
             "DELETE FROM events WHERE seq = ?1"
         };
-        self.connection.prepare_cached(sql)?.execute([event])?;
+        self.connection.run(sql, [event])?;
         Ok(true)
     }
 
     fn all_over(&self, places: &std::ops::Range<i64>) -> Result<bool, Fault> {
         let select = "SELECT state, written_at FROM deliveries WHERE seq >= ?1 AND seq < ?2";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let mut rows = statement.query((places.start, places.end))?;
-        while let Some(row) = rows.next()? {
-            let over = time(row.get(1)?) + self.keep.delivered <= self.now;
+        let over = self.connection.all(select, (places.start, places.end), |row| {
             let has_ended =
                 matches!(row.get(0)?, state::DELIVERED | state::SKIPPED | state::SUPERSEDED | state::PURGED);
-            if !has_ended || !over {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+            Ok(has_ended && time(row.get(1)?) + self.keep.delivered <= self.now)
+        })?;
+        Ok(over.into_iter().all(|is_over| is_over))
     }
 
     fn delete_deliveries(&mut self, places: &std::ops::Range<i64>) -> Result<(), Fault> {
         let bounds = (places.start, places.end);
         let delete = "DELETE FROM deliveries WHERE seq >= ?1 AND seq < ?2 RETURNING queue, story, state,
             replays IS NOT NULL";
-        let mut statement = self.connection.prepare_cached(delete)?;
-        let mut rows = statement.query(bounds)?;
         let mut was_dead = false;
-        while let Some(row) = rows.next()? {
+        self.connection.each(delete, bounds, |row| {
             let queue = self.state.names.index_of(row.get(0)?)?;
             let counts = self.state.names.counts(queue);
             let is_closed = row.get::<_, i64>(2)? != state::DELIVERED;
             counts.delivered -= u64::from(!is_closed);
             counts.closed -= u64::from(is_closed);
             was_dead |= is_closed || row.get(3)?;
-            if let Some(story) = row.get_ref(1)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
-                *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
+            if row.get_ref(1)? != ValueRef::Null {
+                *self.told.entry(rows::story(row, 1)?.book).or_default() -= 1;
             }
-        }
+            Ok(())
+        })?;
         let delete = "DELETE FROM attempts WHERE delivery >= ?1 AND delivery < ?2 RETURNING story";
-        let mut statement = self.connection.prepare_cached(delete)?;
-        let mut rows = statement.query(bounds)?;
-        while let Some(row) = rows.next()? {
-            let story = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-            *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
-        }
+        self.connection.each(delete, bounds, |row| {
+            *self.told.entry(rows::story(row, 0)?.book).or_default() -= 1;
+            Ok(())
+        })?;
         // Only a letter can have come from elsewhere.
         if was_dead {
-            let delete = "DELETE FROM imported WHERE delivery >= ?1 AND delivery < ?2";
-            self.connection.prepare_cached(delete)?.execute(bounds)?;
+            self.connection.run("DELETE FROM imported WHERE delivery >= ?1 AND delivery < ?2", bounds)?;
         }
         Ok(())
     }
@@ -200,21 +183,19 @@ fn forget_ids(
     now: Timestamp,
 ) -> Result<bool, Fault> {
     let select = "SELECT seq, received_at, whole FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
-    let mut delete = connection.prepare_cached("DELETE FROM events WHERE seq = ?1")?;
     let limit = i64::try_from(PLACES_PER_STEP).expect("a small number");
-    let mut old: Vec<(Seq, bool)> = Vec::with_capacity(PLACES_PER_STEP);
+    let mut old: Vec<(i64, bool)> = Vec::with_capacity(PLACES_PER_STEP);
     let mut statement = connection.prepare_cached(select)?;
     let mut rows = statement.query((place(state.meta.ids_checked), limit))?;
-    while let Some(row) = rows.next()? {
-        if time(row.get(1)?) + keep.ids > now {
-            break;
-        }
-        old.push((seq(row.get(0)?), row.get(2)?));
+    while let Some(row) = rows.next()?
+        && time(row.get(1)?) + keep.ids <= now
+    {
+        old.push((row.get(0)?, row.get(2)?));
     }
-    for (seq, whole) in &old {
-        state.meta.ids_checked = *seq;
+    for (place, whole) in &old {
+        state.meta.ids_checked = seq(*place);
         if !whole {
-            delete.execute([place(*seq)])?;
+            connection.run("DELETE FROM events WHERE seq = ?1", [place])?;
         }
     }
     Ok(old.len() == PLACES_PER_STEP)
@@ -229,18 +210,15 @@ const KEYS_ENDING: &str =
 
 /// Forgets keys of deliveries whose time has come; says whether there may be more.
 fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, Fault> {
-    let mut statement = connection.prepare_cached(KEYS_ENDING)?;
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let over: Vec<(Vec<u8>, i64)> =
-        statement.query_map((nanos(now), KEYS_PER_STEP), read)?.collect::<Result<_, _>>()?;
+        connection.all(KEYS_ENDING, (nanos(now), KEYS_PER_STEP), |row| Ok(row.try_into()?))?;
     for (key, event) in &over {
-        let is_kept = "SELECT 1 FROM events WHERE seq = ?1 AND whole > 0";
-        if connection.prepare_cached(is_kept)?.exists([event])? {
+        if connection.has("SELECT 1 FROM events WHERE seq = ?1 AND whole > 0", [event])? {
             // It is known for as long as the event is kept, and not a moment longer.
             let update = "UPDATE delivery_keys SET until = ?2 WHERE key = ?1";
-            connection.prepare_cached(update)?.execute((key, -nanos(now + KEYS_LOOKED_AT_AGAIN)))?;
+            connection.run(update, (key, -nanos(now + KEYS_LOOKED_AT_AGAIN)))?;
         } else {
-            connection.prepare_cached("DELETE FROM delivery_keys WHERE key = ?1")?.execute([key])?;
+            connection.run("DELETE FROM delivery_keys WHERE key = ?1", [key])?;
         }
     }
     Ok(i64::try_from(over.len()).is_ok_and(|count| count == KEYS_PER_STEP))
@@ -252,8 +230,7 @@ const UNNAMED_BOOKS: &str = "SELECT hash FROM books WHERE stories = 0 AND hash N
 
 fn forget_books(connection: &Connection) -> Result<(), Fault> {
     let delete = format!("DELETE FROM books WHERE hash IN ({UNNAMED_BOOKS})");
-    connection.prepare_cached(&delete)?.execute([books_kept()])?;
-    Ok(())
+    connection.run(&delete, [books_kept()])
 }
 
 fn books_kept() -> i64 {

@@ -41,13 +41,6 @@ enum Order {
     Copy { pages: i32, answer: SyncSender<Result<Progress, Fault>> },
 }
 
-/// How far a step got.
-pub(super) enum Stepped {
-    More(BackupProgress),
-    /// Every page is there; [`Copying::finish`] makes it a store.
-    All(BackupProgress),
-}
-
 impl Copying {
     /// Takes the writer along.
     pub(super) fn start(
@@ -86,18 +79,16 @@ impl Copying {
         answer.recv().expect("the thread answers every order")
     }
 
-    pub(super) fn step(&self, pages: u32) -> Result<Stepped, StoreError> {
+    /// Copies some pages; when none remain, [`Self::finish`] makes it a store.
+    pub(super) fn step(&self, pages: u32) -> Result<BackupProgress, StoreError> {
         let (answer, answered) = mpsc::sync_channel(1);
         let pages = i32::try_from(pages.max(1)).unwrap_or(i32::MAX);
         self.orders.send(Order::Copy { pages, answer }).expect("the thread takes orders until it has none");
-        let progress = answered.recv().expect("the thread answers every order");
-        let progress = progress.map_err(|fault| fault.unchanged(&self.folder))?;
+        let progress = answered.recv().expect("the thread answers every order")?;
         let count = |pages: i32| u64::try_from(pages).unwrap_or_default();
-        let progress =
-            BackupProgress { pages: count(progress.pagecount), remaining: count(progress.remaining) };
+        let (pages, remaining) = (count(progress.pagecount), count(progress.remaining));
         // Before its first page a copy does not know how many there are.
-        let is_whole = progress.remaining == 0 && progress.pages > 0;
-        Ok(if is_whole { Stepped::All(progress) } else { Stepped::More(progress) })
+        Ok(BackupProgress { pages, remaining: if pages == 0 { 1 } else { remaining } })
     }
 
     /// Gives the writer back and leaves nothing of the copy.
@@ -174,7 +165,7 @@ pub(super) fn prepare(folder: &Path) -> Result<Connection, StoreError> {
     private::make_folder(folder).map_err(fail)?;
     if fs::read_dir(folder).map_err(fail)?.next().is_some() {
         let reason = "the folder for a copy must be empty".to_owned();
-        return Err(StoreError::NotWritten { path: folder.to_owned(), reason });
+        return Err(StoreError::NotOpened { path: folder.to_owned(), reason });
     }
     let path = folder.join(PARTIAL);
     private::make_file(&path).map_err(fail)?;
@@ -183,14 +174,11 @@ pub(super) fn prepare(folder: &Path) -> Result<Connection, StoreError> {
 
 fn finish(folder: &Path, target: Connection) -> Result<(), StoreError> {
     let path = folder.join(PARTIAL);
-    let close = || {
-        // Whoever opens the copy did not crash.
-        target.execute("UPDATE meta SET running = 0", [])?;
-        target.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(()))
-    };
-    close().map_err(|fault| Fault::from(fault).unchanged(&path))?;
-    target.close().map_err(|(_, fault)| Fault::from(fault).unchanged(&path))?;
-    let fail = |source: io::Error| StoreError::NotWritten { path: path.clone(), reason: source.to_string() };
+    // Whoever opens the copy did not crash.
+    target.execute("UPDATE meta SET running = 0", [])?;
+    target.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(()))?;
+    target.close().map_err(|(_, error)| error)?;
+    let fail = |error: io::Error| StoreError::NotWritten(error.into());
     fs::rename(&path, folder.join(FILE)).map_err(fail)?;
     // The name is durable when the folder is.
     fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(fail)

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use super::anchor::{Anchor, Displaced};
 use super::fault::Fault;
+use super::sql::Sql;
 use super::state::State;
 use super::wal::{Checkpointer, Durable, Emptied};
 use super::{Options, chores, lock, recover, retention, rows, schema, write};
@@ -60,11 +61,9 @@ impl Core {
     }
 
     /// What is free within the file.
-    pub(super) fn free_bytes(&self, on: &Connection) -> Result<u64, StoreError> {
+    pub(super) fn free_bytes(on: &Connection) -> Result<u64, StoreError> {
         let read = |name| on.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let fail = |fault: rusqlite::Error| Fault::from(fault).unchanged(&self.path);
-        let (pages, page_bytes) = (read("freelist_count").map_err(fail)?, read("page_size").map_err(fail)?);
-        Ok(pages.cast_unsigned() * page_bytes.cast_unsigned())
+        Ok(read("freelist_count")?.cast_unsigned() * read("page_size")?.cast_unsigned())
     }
 
     /// Says what is wrong if the files are no longer at their path.
@@ -147,7 +146,7 @@ impl Core {
 
     pub(super) fn load(&mut self, on: &Connection, load: &Load) -> Result<Page, StoreError> {
         self.check(on)?;
-        rows::load(on, &self.state.names, load).map_err(|fault| fault.unchanged(&self.path))
+        Ok(rows::load(on, &self.state.names, load)?)
     }
 
     pub(super) fn housekeep(
@@ -157,9 +156,8 @@ impl Core {
         now: Timestamp,
     ) -> Result<Chores, StoreError> {
         self.check(on)?;
-        let fail = |fault: Fault| fault.unchanged(&self.path);
-        let old = retention::look(on, &mut self.state, keep, now).map_err(fail)?;
-        if old.is_empty() && !chores::is_due(on, &self.state, keep, now).map_err(fail)? {
+        let old = retention::look(on, &mut self.state, keep, now)?;
+        if old.is_empty() && !chores::is_due(on, &self.state, keep, now)? {
             return Ok(Chores::default());
         }
         let (chores, step) = self.transact(on, |state| chores::housekeep(on, state, keep, &old, now))?;
@@ -182,11 +180,9 @@ impl Core {
     fn check(&mut self, on: &Connection) -> Result<(), StoreError> {
         match &self.health {
             Health::Good => Ok(()),
-            Health::Unknown(reason) => {
-                Err(StoreError::Unknown { path: self.path.clone(), reason: reason.clone() })
-            }
+            Health::Unknown(reason) => Err(StoreError::Unknown(reason.clone().into())),
             Health::Behind => {
-                self.state.roll_back(on).map_err(|fault| fault.unchanged(&self.path))?;
+                self.state.roll_back(on)?;
                 self.health = Health::Good;
                 Ok(())
             }
@@ -199,18 +195,18 @@ impl Core {
         work: impl FnOnce(&mut State) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         self.check(on)?;
-        execute(on, "BEGIN IMMEDIATE").map_err(|fault| fault.unchanged(&self.path))?;
+        on.run("BEGIN IMMEDIATE", [])?;
         let done = match work(&mut self.state) {
             Ok(done) => done,
             Err(fault) => {
                 self.roll_back(on);
-                return Err(fault.unchanged(&self.path));
+                return Err(fault.into());
             }
         };
-        if let Err(fault) = execute(on, "COMMIT") {
+        if let Err(fault) = on.run("COMMIT", []) {
             self.roll_back(on);
             self.health = Health::Unknown(fault.to_string());
-            return Err(fault.unknown(&self.path));
+            return Err(StoreError::Unknown(fault.into()));
         }
         // A commit into files that are not at their path any more is one that no restart would find.
         if let Err(displaced) = self.check_place(on) {
@@ -227,7 +223,7 @@ impl Core {
         self.health = Health::Behind;
         // Some errors have ended the transaction already.
         if !on.is_autocommit()
-            && let Err(fault) = execute(on, "ROLLBACK")
+            && let Err(fault) = on.run("ROLLBACK", [])
         {
             self.health = Health::Unknown(fault.to_string());
             return;
@@ -236,9 +232,4 @@ impl Core {
             self.health = Health::Good;
         }
     }
-}
-
-fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
-    connection.prepare_cached(sql)?.execute([])?;
-    Ok(())
 }

@@ -16,12 +16,13 @@ use std::collections::BTreeSet;
 use redrive_core::event::idempotency::DedupKey;
 use redrive_core::hash;
 use redrive_core::ids::Seq;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::encode::{self, place, seq};
 use super::fault::Fault;
 use super::filter::{Filter, Key};
 use super::rows::text;
+use super::sql::Sql;
 
 /// Bits of a hash that depend on the source too.
 const SOURCE_BITS: u32 = 24;
@@ -166,15 +167,13 @@ impl Dedup {
             going: Vec::new(),
         };
         let mut making = None;
-        let mut statement = connection.prepare("SELECT run, upto, stage, filter FROM runs ORDER BY upto")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
+        connection.each("SELECT run, upto, stage, filter FROM runs ORDER BY upto", [], |row| {
             let (run, upto) = (row.get(0)?, seq(row.get(1)?));
             dedup.last_run = dedup.last_run.max(run);
             match row.get(2)? {
                 MAKING => {
                     making = Some((run, upto));
-                    continue;
+                    return Ok(());
                 }
                 SEALED => {
                     let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
@@ -184,7 +183,8 @@ impl Dedup {
                 _ => dedup.going.push(run),
             }
             dedup.sealed_upto = dedup.sealed_upto.max(upto);
-        }
+            Ok(())
+        })?;
         let mut hashes = recent_hashes(connection, dedup.sealed_upto)?;
         if let Some((run, upto)) = making {
             let later = hashes.split_off(hashes.partition_point(|(_, seq)| *seq <= upto));
@@ -217,12 +217,11 @@ impl Dedup {
         }
         let key = Key::new(filter_key(hash));
         for run in self.runs.iter().filter(|run| run.filter.may_have(&key)) {
-            let mut statement =
-                connection.prepare_cached("SELECT seq FROM dedup WHERE run = ?1 AND hash = ?2")?;
-            let mut rows = statement.query((run.number, hash.cast_signed()))?;
-            while let Some(row) = rows.next()? {
+            let select = "SELECT seq FROM dedup WHERE run = ?1 AND hash = ?2";
+            connection.each(select, (run.number, hash.cast_signed()), |row| {
                 found.push(seq(row.get(0)?));
-            }
+                Ok(())
+            })?;
         }
         Ok(found)
     }
@@ -236,8 +235,8 @@ impl Dedup {
     /// Writes what was added, as one row.
     pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
         if let Some((_, first)) = self.fresh.first() {
-            let mut statement = connection.prepare_cached("INSERT INTO recent VALUES (?1, ?2)")?;
-            statement.execute((place(*first), encode::hashes(&self.fresh)))?;
+            let hashes = encode::hashes(&self.fresh);
+            connection.run("INSERT INTO recent VALUES (?1, ?2)", (place(*first), hashes))?;
         }
         Ok(())
     }
@@ -296,7 +295,7 @@ impl Dedup {
     fn sweep(&self, connection: &Connection) -> Result<Step, Fault> {
         let delete = "DELETE FROM recent WHERE first IN
             (SELECT first FROM recent WHERE first <= ?1 ORDER BY first LIMIT ?2)";
-        let deleted = connection.prepare_cached(delete)?.execute((place(self.sealed_upto), ROWS_PER_STEP))?;
+        let deleted = connection.change(delete, (place(self.sealed_upto), ROWS_PER_STEP))?;
         let all = i64::try_from(deleted).is_ok_and(|deleted| deleted < ROWS_PER_STEP);
         Ok(if all { Step::Swept } else { Step::Wrote(0) })
     }
@@ -306,7 +305,7 @@ impl Dedup {
         let mut after = Seq::NONE;
         for run in self.runs.iter().take_while(|run| run.upto <= ids_checked) {
             let exists = "SELECT 1 FROM events WHERE seq > ?1 AND seq <= ?2 LIMIT 1";
-            if !connection.prepare_cached(exists)?.exists((place(after), place(run.upto)))? {
+            if !connection.has(exists, (place(after), place(run.upto)))? {
                 return Ok(Some(run.number));
             }
             after = run.upto;
@@ -316,8 +315,7 @@ impl Dedup {
 
     fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
         let Some(run) = self.droppable(connection, ids_checked)? else { return Ok(None) };
-        let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
-        connection.prepare_cached(update)?.execute((run, GOING))?;
+        connection.run("UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1", (run, GOING))?;
         Ok(Some(Step::Dropped(run)))
     }
 
@@ -338,10 +336,9 @@ impl Dedup {
         let filter = filter_of(&left);
         let number = self.last_run + 1;
         let insert = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4)";
-        connection.prepare_cached(insert)?.execute((number, place(run.upto), SEALED, filter.to_bytes()))?;
+        connection.run(insert, (number, place(run.upto), SEALED, filter.to_bytes()))?;
         insert_hashes(connection, number, &left)?;
-        let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
-        connection.prepare_cached(update)?.execute((run.number, GOING))?;
+        connection.run("UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1", (run.number, GOING))?;
         let thin = Run { number, upto: run.upto, filter, weighed: true };
         Ok(Some(Step::Thinned(run.number, Box::new(thin))))
     }
@@ -356,14 +353,10 @@ impl Dedup {
     ) -> Result<Vec<(u64, Seq)>, Fault> {
         let select = "SELECT seq, source, id FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
         let limit = i64::try_from(HASHES_PER_STEP + 1).expect("a small number");
-        let mut statement = connection.prepare_cached(select)?;
-        let mut rows = statement.query((place(after), place(upto), limit))?;
-        let mut hashes = Vec::new();
-        while let Some(row) = rows.next()? {
+        connection.all(select, (place(after), place(upto), limit), |row| {
             let key = DedupKey { source: text(row, 1)?, event_id: text(row, 2)? };
-            hashes.push((self.hash(key), seq(row.get(0)?)));
-        }
-        Ok(hashes)
+            Ok((self.hash(key), seq(row.get(0)?)))
+        })
     }
 
     /// Takes note of a step that is durable.
@@ -408,13 +401,13 @@ impl Making {
     fn step(&self, connection: &Connection) -> Result<Step, Fault> {
         if self.written == 0 {
             let insert = "INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, NULL)";
-            connection.prepare_cached(insert)?.execute((self.number, place(self.upto), MAKING))?;
+            connection.run(insert, (self.number, place(self.upto), MAKING))?;
         }
         let rest = &self.hashes[self.written..];
         if rest.is_empty() {
             let filter = filter_of(&self.hashes);
             let update = "UPDATE runs SET stage = ?2, filter = ?3 WHERE run = ?1";
-            connection.prepare_cached(update)?.execute((self.number, SEALED, filter.to_bytes()))?;
+            connection.run(update, (self.number, SEALED, filter.to_bytes()))?;
             return Ok(Step::Sealed(filter));
         }
         let part = &rest[..rest.len().min(HASHES_PER_STEP)];
@@ -442,37 +435,31 @@ fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> Re
 /// Deletes a part of a run that is going.
 fn drop_step(connection: &Connection, run: i64) -> Result<Step, Fault> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash, seq LIMIT 1 OFFSET ?2";
-    let mut statement = connection.prepare_cached(select)?;
     let offset = i64::try_from(HASHES_PER_STEP).expect("a small number");
-    let bound: Option<(i64, i64)> =
-        statement.query_row((run, offset), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let bound: Option<(i64, i64)> = connection.first(select, (run, offset), |row| Ok(row.try_into()?))?;
     if let Some((hash, seq)) = bound {
-        let delete = "DELETE FROM dedup WHERE run = ?1 AND (hash, seq) < (?2, ?3)";
-        connection.prepare_cached(delete)?.execute((run, hash, seq))?;
+        connection.run("DELETE FROM dedup WHERE run = ?1 AND (hash, seq) < (?2, ?3)", (run, hash, seq))?;
         return Ok(Step::Wrote(0));
     }
-    connection.prepare_cached("DELETE FROM dedup WHERE run = ?1")?.execute([run])?;
-    connection.prepare_cached("DELETE FROM runs WHERE run = ?1")?.execute([run])?;
+    connection.run("DELETE FROM dedup WHERE run = ?1", [run])?;
+    connection.run("DELETE FROM runs WHERE run = ?1", [run])?;
     Ok(Step::Gone(run))
 }
 
 /// The last hash of a run in the making that is durable.
 fn last_written(connection: &Connection, run: i64) -> Result<Option<(u64, Seq)>, Fault> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash DESC, seq DESC LIMIT 1";
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), seq(row.get(1)?)));
-    Ok(connection.query_row(select, [run], read).optional()?)
+    connection.first(select, [run], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), seq(row.get(1)?))))
 }
 
 /// The hashes that no run has sealed, in the order of their places.
 fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> Result<Vec<(u64, Seq)>, Fault> {
     let mut hashes = Vec::new();
-    let mut statement =
-        connection.prepare_cached("SELECT hashes FROM recent WHERE first > ?1 ORDER BY first")?;
-    let mut rows = statement.query([place(sealed_upto)])?;
-    while let Some(row) = rows.next()? {
+    let select = "SELECT hashes FROM recent WHERE first > ?1 ORDER BY first";
+    connection.each(select, [place(sealed_upto)], |row| {
         let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-        encode::read_hashes(bytes, &mut hashes)?;
-    }
+        Ok(encode::read_hashes(bytes, &mut hashes)?)
+    })?;
     Ok(hashes)
 }
 
@@ -481,15 +468,11 @@ pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> Resu
     let first = id_hash(seed, id);
     let last = last_of_id(first);
     let sealed_upto = "SELECT coalesce(max(upto), 0) FROM runs WHERE stage > 0";
-    let sealed_upto = seq(connection.query_row(sealed_upto, [], |row| row.get(0))?);
-    let mut found: Vec<Seq> = Vec::new();
+    let sealed_upto = seq(connection.get(sealed_upto, [])?);
     let select = "SELECT dedup.seq FROM runs CROSS JOIN dedup ON dedup.run = runs.run
         WHERE runs.stage = 1 AND dedup.hash BETWEEN ?1 AND ?2";
-    let mut statement = connection.prepare_cached(select)?;
-    let mut rows = statement.query((first.cast_signed(), last.cast_signed()))?;
-    while let Some(row) = rows.next()? {
-        found.push(seq(row.get(0)?));
-    }
+    let mut found: Vec<Seq> =
+        connection.all(select, (first.cast_signed(), last.cast_signed()), |row| Ok(seq(row.get(0)?)))?;
     let recent = recent_hashes(connection, sealed_upto)?;
     found.extend(recent.iter().filter(|(hash, _)| (first..=last).contains(hash)).map(|(_, seq)| *seq));
     found.sort_unstable();

@@ -9,8 +9,7 @@ use crate::store::{Room, StoreError};
 /// Whether that much is free on the disk of a folder, together with what is free within the file.
 #[cfg(unix)]
 pub(super) fn room(folder: &Path, free_within: u64, needed_bytes: u64) -> Result<Room, StoreError> {
-    let found = rustix::fs::statvfs(folder)
-        .map_err(|source| StoreError::NotWritten { path: folder.to_owned(), reason: source.to_string() })?;
+    let found = rustix::fs::statvfs(folder).map_err(|error| StoreError::NotWritten(error.into()))?;
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize).saturating_add(free_within);
     Ok(if free_bytes < needed_bytes { Room::Short { free_bytes, needed_bytes } } else { Room::Enough })
 }
@@ -31,6 +30,6 @@ fn length(file: &Path) -> Result<u64, StoreError> {
     match file.metadata() {
         Ok(found) => Ok(found.len()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(StoreError::NotWritten { path: file.to_owned(), reason: error.to_string() }),
+        Err(error) => Err(StoreError::NotWritten(error.into())),
     }
 }

@@ -1,10 +1,9 @@
 //! What a batch has to remember for the doors: keys, bodies that were refused, and memos.
 
-use rusqlite::OptionalExtension;
-
 use super::audit::Act;
 use super::encode::nanos;
 use super::fault::Fault;
+use super::sql::Sql;
 use super::write::Work;
 use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
 
@@ -29,37 +28,24 @@ impl Work<'_> {
     /// Puts a key in the place of the one with its id; a new one is left out when there are too many.
     pub(super) fn keep_key(&self, key: &KeyRecord) -> Result<(), Fault> {
         let record = serde_json::to_string(key).expect("a key has nothing that JSON has not");
-        let known = self.connection.prepare_cached(UPDATE_KEY)?.execute((&key.id, &record))?;
-        if known > 0 {
+        let is_known = self.connection.change(UPDATE_KEY, (&key.id, &record))? > 0;
+        if is_known || self.connection.get::<u32>(COUNT_KEYS, [])? as usize >= KEYS_MAX {
             return Ok(());
         }
-        let keys: u32 = self.connection.prepare_cached(COUNT_KEYS)?.query_row([], |row| row.get(0))?;
-        if (keys as usize) < KEYS_MAX {
-            self.connection.prepare_cached(INSERT_KEY)?.execute((&key.id, &record))?;
-        }
-        Ok(())
+        self.connection.run(INSERT_KEY, (&key.id, &record))
     }
 
     /// Keeps a refused body; the oldest go when there are too many.
     pub(super) fn keep_refused(&self, refused: &RefusedBody) -> Result<(), Fault> {
-        let mut last = self.connection.prepare_cached(LAST_REFUSED)?;
-        let last: Option<i64> = last.query_row([], |row| row.get(0)).optional()?;
-        let number = last.unwrap_or_default() + 1;
+        let number = self.connection.find(LAST_REFUSED, [])?.unwrap_or(0_i64) + 1;
         let refused = refused.as_kept(number.cast_unsigned(), self.now);
         let headers = serde_json::to_string(&refused.headers).expect("pairs of texts are JSON");
-        self.connection.prepare_cached(INSERT_REFUSED)?.execute((
-            number,
-            nanos(refused.at),
-            &refused.source,
-            &refused.reason,
-            headers,
-            refused.body_bytes.cast_signed(),
-            (refused.kept_bytes() as u64).cast_signed(),
-            &refused.body[..],
-        ))?;
+        let (bytes, kept) = (refused.body_bytes.cast_signed(), (refused.kept_bytes() as u64).cast_signed());
+        let (source, reason, body) = (&refused.source, &refused.reason, &refused.body[..]);
+        let values = (number, nanos(refused.at), source, reason, headers, bytes, kept, body);
+        self.connection.run(INSERT_REFUSED, values)?;
         let Some(upto) = self.refused_too_many()? else { return Ok(()) };
-        self.connection.prepare_cached("DELETE FROM refused WHERE number <= ?1")?.execute([upto])?;
-        Ok(())
+        self.connection.run("DELETE FROM refused WHERE number <= ?1", [upto])
     }
 
     /// The latest of the refused bodies that must go.
@@ -82,10 +68,9 @@ impl Work<'_> {
         let name = memo_name(name);
         match value {
             Some(value) => {
-                let upsert = "INSERT OR REPLACE INTO memos VALUES (?1, ?2)";
-                self.run(upsert, [name.into(), value.to_owned().into()])
+                self.connection.run("INSERT OR REPLACE INTO memos VALUES (?1, ?2)", [&*name, value])
             }
-            None => self.run("DELETE FROM memos WHERE name = ?1", [name.into()]),
+            None => self.connection.run("DELETE FROM memos WHERE name = ?1", [name]),
         }
     }
 

@@ -24,30 +24,13 @@ impl Fault {
         Self::Unreadable(Unreadable::new(what))
     }
 
-    /// As the owner hears it, when nothing was changed.
-    pub(super) fn unchanged(&self, path: &Path) -> StoreError {
-        let (path, reason) = (path.to_owned(), self.to_string());
-        if self.is_damage() {
-            StoreError::Damaged { path, reason }
-        } else if self.is_out_of_memory() {
-            StoreError::OutOfMemory { path }
-        } else {
-            StoreError::NotWritten { path, reason }
-        }
-    }
-
-    /// As the owner hears it, when nobody knows what was changed.
-    pub(super) fn unknown(&self, path: &Path) -> StoreError {
-        StoreError::Unknown { path: path.to_owned(), reason: self.to_string() }
-    }
-
     /// As the owner hears it, when the store could not be opened.
     pub(super) fn not_opened(&self, path: &Path) -> StoreError {
-        let (path, reason) = (path.to_owned(), self.to_string());
+        let reason = self.to_string();
         if self.is_damage() {
-            StoreError::Damaged { path, reason }
+            StoreError::Damaged { what: path.display().to_string(), reason }
         } else {
-            StoreError::NotOpened { path, reason }
+            StoreError::NotOpened { path: path.to_owned(), reason }
         }
     }
 
@@ -73,20 +56,36 @@ impl Fault {
     }
 }
 
+/// As the owner of an open store hears it, when nothing was changed.
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        if fault.is_damage() {
+            Self::Damaged { what: "the store".to_owned(), reason: fault.to_string() }
+        } else if fault.is_out_of_memory() {
+            Self::OutOfMemory
+        } else {
+            Self::NotWritten(fault.into())
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Fault::from(error).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_fault_is_told_by_what_helps_against_it() {
-        let told = |code| {
-            let fault = Fault::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
-            fault.unchanged(Path::new("a.db"))
-        };
-        assert!(matches!(told(ffi::SQLITE_NOMEM), StoreError::OutOfMemory { .. }));
-        assert!(matches!(told(ffi::SQLITE_IOERR_NOMEM), StoreError::OutOfMemory { .. }));
-        assert!(matches!(told(ffi::SQLITE_IOERR_WRITE), StoreError::NotWritten { .. }));
-        assert!(matches!(told(ffi::SQLITE_FULL), StoreError::NotWritten { .. }));
+        let told = |code| StoreError::from(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        assert!(matches!(told(ffi::SQLITE_NOMEM), StoreError::OutOfMemory));
+        assert!(matches!(told(ffi::SQLITE_IOERR_NOMEM), StoreError::OutOfMemory));
+        assert!(matches!(told(ffi::SQLITE_IOERR_WRITE), StoreError::NotWritten(_)));
+        assert!(matches!(told(ffi::SQLITE_FULL), StoreError::NotWritten(_)));
         assert!(matches!(told(ffi::SQLITE_CORRUPT), StoreError::Damaged { .. }));
     }
 }

@@ -6,12 +6,13 @@
 //! costs no look at that table.
 
 use redrive_core::engine::Waiting;
-use rusqlite::OptionalExtension;
 
 use super::encode::{nanos, seq};
 use super::fault::Fault;
+use super::names::QueueIndex;
 use super::rows;
 use super::schema::state;
+use super::sql::Sql;
 use super::write::Work;
 use crate::store::letter::LET_GO_MAX;
 
@@ -52,48 +53,49 @@ pub(super) struct Held {
 
 impl Work<'_> {
     pub(super) fn head_of_lane(&self, lane: i64) -> Result<Option<Head>, Fault> {
-        let mut statement = self.connection.prepare_cached(HEAD_OF_LANE)?;
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok(Head {
-                delivery: row.get(0)?,
-                queue: row.get(1)?,
-                state: row.get(2)?,
-                may_be_held: row.get(3)?,
-            })
-        };
-        Ok(statement.query_row([lane], read).optional()?)
+        self.connection.first(HEAD_OF_LANE, [lane], |row| {
+            let (delivery, queue, state, may_be_held) = row.try_into()?;
+            Ok(Head { delivery, queue, state, may_be_held })
+        })
     }
 
     /// What a delivery is that comes into its session in that turn: it waits for one that may start, and for
     /// those before it.
-    pub(super) fn state_in(&self, lane: Option<i64>, turn: i64) -> Result<i64, Fault> {
+    fn state_in(&self, lane: Option<i64>, turn: i64) -> Result<i64, Fault> {
         let Some(lane) = lane else { return Ok(state::READY) };
-        let waits =
-            self.connection.prepare_cached(HAS_EARLIER)?.exists([lane, turn])? || self.has_head(lane)?;
+        let waits = self.connection.has(HAS_EARLIER, [lane, turn])? || self.has_head(lane)?;
         Ok(if waits { state::BEHIND } else { state::READY })
+    }
+
+    /// Counts a delivery that comes into a queue, in that turn of its session; gives its state there.
+    pub(super) fn enter(
+        &mut self,
+        queue: QueueIndex,
+        lane: Option<i64>,
+        turn: i64,
+        bytes: u64,
+    ) -> Result<i64, Fault> {
+        let code = self.state_in(lane, turn)?;
+        self.state.names.count_waiting(queue, bytes, code);
+        if let Some(lane) = lane.filter(|_| code == state::BEHIND) {
+            self.wait_behind(lane)?;
+        }
+        Ok(code)
     }
 
     /// The letters of a session that hold it one after the other, from that turn on.
     pub(super) fn holding_from(&self, lane: i64, turn: i64) -> Result<Vec<i64>, Fault> {
         let limit = i64::try_from(LET_GO_MAX).expect("a small number");
-        let mut statement = self.connection.prepare_cached(FROM_TURN)?;
-        let mut rows = statement.query([lane, turn, limit])?;
-        let mut letters = Vec::new();
-        while let Some(row) = rows.next()? {
-            if row.get::<_, i64>(1)? != state::HOLDING {
-                break;
-            }
-            letters.push(row.get(0)?);
-        }
-        Ok(letters)
+        let from_turn: Vec<(i64, i64)> =
+            self.connection.all(FROM_TURN, [lane, turn, limit], |row| Ok(row.try_into()?))?;
+        let holding = from_turn.into_iter().take_while(|(_, code)| *code == state::HOLDING);
+        Ok(holding.map(|(letter, _)| letter).collect())
     }
 
     pub(super) fn held(&self, lane: i64) -> Result<Option<Held>, Fault> {
-        let select = "SELECT letter, behind FROM held WHERE lane = ?1";
-        let read = |row: &rusqlite::Row<'_>| {
+        self.connection.first("SELECT letter, behind FROM held WHERE lane = ?1", [lane], |row| {
             Ok(Held { letter: row.get(0)?, behind: row.get::<_, i64>(1)?.cast_unsigned() })
-        };
-        Ok(self.connection.prepare_cached(select)?.query_row([lane], read).optional()?)
+        })
     }
 
     /// What holds a session, if it is that delivery.
@@ -109,13 +111,12 @@ impl Work<'_> {
             Some(held) if held.letter == letter => {}
             Some(_) => {
                 let update = "UPDATE held SET letter = ?2, since = ?3 WHERE lane = ?1";
-                self.connection.prepare_cached(update)?.execute((lane, letter, since))?;
+                self.connection.run(update, (lane, letter, since))?;
             }
             None => {
-                let mut count = self.connection.prepare_cached(COUNT_BEHIND)?;
-                let behind: i64 = count.query_row((lane, COUNTED_MAX), |row| row.get(0))?;
+                let behind: i64 = self.connection.get(COUNT_BEHIND, (lane, COUNTED_MAX))?;
                 let insert = "INSERT INTO held VALUES (?1, ?2, ?3, ?4)";
-                self.connection.prepare_cached(insert)?.execute((lane, letter, since, behind))?;
+                self.connection.run(insert, (lane, letter, since, behind))?;
             }
         }
         Ok(())
@@ -123,16 +124,7 @@ impl Work<'_> {
 
     /// One more waits behind whatever holds the session.
     pub(super) fn wait_behind(&self, lane: i64) -> Result<(), Fault> {
-        let update = "UPDATE held SET behind = behind + 1 WHERE lane = ?1";
-        self.connection.prepare_cached(update)?.execute([lane])?;
-        Ok(())
-    }
-
-    /// One fewer does.
-    fn wait_no_more(&self, lane: i64) -> Result<(), Fault> {
-        let update = "UPDATE held SET behind = max(behind - 1, 0) WHERE lane = ?1";
-        self.connection.prepare_cached(update)?.execute([lane])?;
-        Ok(())
+        self.connection.run("UPDATE held SET behind = behind + 1 WHERE lane = ?1", [lane])
     }
 
     /// Makes the first of a session that nothing holds, and of which nothing may start, its head; if that is
@@ -167,7 +159,9 @@ impl Work<'_> {
         }
         match holder {
             // It holds the session while it is on its way too, and is not behind itself.
-            Some(known) if known.letter == head.delivery => self.wait_no_more(lane)?,
+            Some(known) if known.letter == head.delivery => {
+                self.connection.run("UPDATE held SET behind = max(behind - 1, 0) WHERE lane = ?1", [lane])?;
+            }
             Some(_) => self.forget_held(lane)?,
             None => {}
         }
@@ -175,23 +169,20 @@ impl Work<'_> {
     }
 
     fn has_head(&self, lane: i64) -> Result<bool, Fault> {
-        let mut statement = self.connection.prepare_cached(HAS_HEAD)?;
-        Ok(statement.query_row([lane], |row| row.get(0)).optional()?.unwrap_or(false))
+        Ok(self.connection.find(HAS_HEAD, [lane])?.unwrap_or(false))
     }
 
     fn is_open(&self, lane: i64, delivery: i64) -> Result<bool, Fault> {
         let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane = ?2 AND state < 3";
-        Ok(self.connection.prepare_cached(select)?.exists([delivery, lane])?)
+        self.connection.has(select, [delivery, lane])
     }
 
     fn forget_held(&self, lane: i64) -> Result<(), Fault> {
-        self.connection.prepare_cached("DELETE FROM held WHERE lane = ?1")?.execute([lane])?;
-        Ok(())
+        self.connection.run("DELETE FROM held WHERE lane = ?1", [lane])
     }
 
     fn make_ready(&mut self, head: Head) -> Result<Waiting, Fault> {
-        let update = "UPDATE deliveries SET state = 0 WHERE seq = ?1";
-        self.connection.prepare_cached(update)?.execute([head.delivery])?;
+        self.connection.run("UPDATE deliveries SET state = 0 WHERE seq = ?1", [head.delivery])?;
         let queue = self.state.names.index_of(head.queue)?;
         self.state.names.counts(queue).behind -= 1;
         self.waiting(head.queue, head.delivery)

@@ -9,10 +9,11 @@ use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::letters::name_template;
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::encode::{nanos, time};
 use super::fault::Fault;
+use super::sql::Sql;
 use super::write::Work;
 use super::{names, rows};
 use crate::store::derive;
@@ -45,41 +46,12 @@ pub(super) const OLD_LETTER: &str =
     FROM deliveries d CROSS JOIN deaths c ON c.delivery = d.seq CROSS JOIN events e ON e.seq = d.event
     WHERE d.seq = ?1";
 
-/// A delivery that dies, with all that its letter is looked for by.
-pub(super) struct Grave<'a> {
-    pub(super) delivery: i64,
-    pub(super) queue: i64,
-    pub(super) subscription: i64,
-    pub(super) event_type: &'a str,
-    pub(super) session: Option<i64>,
-    pub(super) correlation: Option<i64>,
-    pub(super) death: &'a Death,
-    pub(super) died_at: Timestamp,
-}
-
 /// Whose delivery dies.
 #[derive(Clone, Copy)]
 pub(super) struct Body {
     pub(super) delivery: i64,
     pub(super) queue: i64,
     pub(super) subscription: i64,
-}
-
-impl<'a> Grave<'a> {
-    pub(super) fn new(seed: u64, body: Body, event: &'a Event, death: &'a Death, died_at: Timestamp) -> Self {
-        let Body { delivery, queue, subscription } = body;
-        let hash = |text| derive::text_hash(seed, text);
-        Self {
-            delivery,
-            queue,
-            subscription,
-            event_type: event.event_type.as_str(),
-            session: event.session.as_ref().map(SessionKey::as_str).map(hash),
-            correlation: event.correlation_id.as_ref().map(CorrelationId::as_str).map(hash),
-            death,
-            died_at,
-        }
-    }
 }
 
 /// The number of a letter that dies now: the time, or a little more.
@@ -90,33 +62,39 @@ fn next_number(last: &mut i64, died_at: Timestamp) -> i64 {
 
 /// The number of the latest letter.
 pub(super) fn last_number(connection: &Connection) -> Result<i64, Fault> {
-    let select = "SELECT coalesce(max(number), 0) FROM letters";
-    Ok(connection.prepare_cached(select)?.query_row([], |row| row.get(0))?)
+    connection.get("SELECT coalesce(max(number), 0) FROM letters", [])
 }
 
-/// Writes a letter.
-fn insert(connection: &Connection, number: i64, grave: &Grave<'_>) -> Result<(), Fault> {
-    let Grave { death, died_at, .. } = grave;
-    let mut statement = connection.prepare_cached(COUNT_KIND)?;
+/// Writes a letter under that number; what it is looked for by is hashed under that seed.
+fn insert(
+    connection: &Connection,
+    seed: u64,
+    number: i64,
+    Body { delivery, queue, subscription }: Body,
+    event: &Event,
+    death: &Death,
+    died_at: Timestamp,
+) -> Result<(), Fault> {
     let counted = (
         death.fingerprint.0.cast_signed(),
-        grave.queue,
-        grave.subscription,
-        grave.event_type,
+        queue,
+        subscription,
+        event.event_type.as_str(),
         death.category.as_str(),
         death.code.as_str(),
         death.failure_code.as_str(),
         death.tier.as_str(),
         &death.name,
         &death.consumer_group,
-        nanos(*died_at),
+        nanos(died_at),
     );
-    let kind: i64 = statement.query_row(counted, |row| row.get(0))?;
-    let letter =
-        (number, grave.delivery, kind, nanos(*died_at), grave.session, grave.correlation, &death.message);
-    connection.prepare_cached(INSERT_LETTER)?.execute(letter)?;
-    connection.prepare_cached(COUNT_DEATH)?.execute((kind, span(*died_at)))?;
-    Ok(())
+    let kind: i64 = connection.get(COUNT_KIND, counted)?;
+    let hash = |text| derive::text_hash(seed, text);
+    let session = event.session.as_ref().map(SessionKey::as_str).map(hash);
+    let correlation = event.correlation_id.as_ref().map(CorrelationId::as_str).map(hash);
+    let letter = (number, delivery, kind, nanos(died_at), session, correlation, &death.message);
+    connection.run(INSERT_LETTER, letter)?;
+    connection.run(COUNT_DEATH, (kind, span(died_at)))
 }
 
 /// The span of a trend that a time is in.
@@ -127,39 +105,48 @@ pub(super) fn span(at: Timestamp) -> i64 {
 
 impl Work<'_> {
     /// Writes the letter of a delivery that dies.
-    pub(super) fn bury(&mut self, grave: &Grave<'_>) -> Result<(), Fault> {
-        let number = next_number(&mut self.state.last_letter, grave.died_at);
-        insert(self.connection, number, grave)
+    pub(super) fn bury(
+        &mut self,
+        body: Body,
+        event: &Event,
+        death: &Death,
+        died_at: Timestamp,
+    ) -> Result<(), Fault> {
+        let number = next_number(&mut self.state.last_letter, died_at);
+        insert(self.connection, self.state.meta.seed, number, body, event, death, died_at)
     }
 
     /// Writes a letter that died elsewhere, at its place among the others.
-    pub(super) fn bury_in_the_past(&mut self, grave: &Grave<'_>) -> Result<(), Fault> {
-        let died_at = nanos(grave.died_at);
-        let millisecond = died_at - died_at % 1_000_000;
-        let mut latest = self.connection.prepare_cached(LATEST_BETWEEN)?;
+    pub(super) fn bury_in_the_past(
+        &mut self,
+        body: Body,
+        event: &Event,
+        death: &Death,
+        died_at: Timestamp,
+    ) -> Result<(), Fault> {
+        let at = nanos(died_at);
+        let millisecond = at - at % 1_000_000;
         let latest: Option<i64> =
-            latest.query_row([millisecond, millisecond + 1_000_000], |row| row.get(0))?;
-        let mut number = latest.map_or(died_at, |latest| died_at.max(latest + 1));
+            self.connection.get(LATEST_BETWEEN, [millisecond, millisecond + 1_000_000])?;
+        let mut number = latest.map_or(at, |latest| at.max(latest + 1));
         let mut taken = self.connection.prepare_cached("SELECT 1 FROM letters WHERE number = ?1")?;
         while taken.exists([number])? {
             number += 1;
         }
         self.state.last_letter = self.state.last_letter.max(number);
-        insert(self.connection, number, grave)
+        insert(self.connection, self.state.meta.seed, number, body, event, death, died_at)
     }
 
     /// Takes a letter away: it is tried again, or done with.
     pub(super) fn dig_up(&self, number: i64) -> Result<(), Fault> {
-        let mut statement = self.connection.prepare_cached(DELETE_LETTER)?;
-        let kind: i64 = statement.query_row([number], |row| row.get(0))?;
-        self.connection.prepare_cached(UNCOUNT_KIND)?.execute([kind])?;
-        Ok(())
+        let kind: i64 = self.connection.get(DELETE_LETTER, [number])?;
+        self.connection.run(UNCOUNT_KIND, [kind])
     }
 }
 
 /// Brings letters over from the first format, which knew neither their names nor their kinds.
 pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
-    let seed: Option<i64> = connection.query_row("SELECT seed FROM meta", [], |row| row.get(0)).optional()?;
+    let seed: Option<i64> = connection.find("SELECT seed FROM meta", [])?;
     let seed = seed.unwrap_or_default().cast_unsigned();
     let queues = names::queues(connection)?;
     let mut in_order = connection.prepare(OLD_LETTERS)?;
@@ -175,7 +162,7 @@ pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
         let death = old_death(row, service, channel.as_ref())?;
         let (event, died_at) = (rows::event(row)?, time(row.get(8)?));
         let number = next_number(&mut last, died_at);
-        insert(connection, number, &Grave::new(seed, body, &event, &death, died_at))?;
+        insert(connection, seed, number, body, &event, &death, died_at)?;
     }
     drop(letters);
     drop(in_order);

@@ -14,6 +14,8 @@ use rusqlite::Connection;
 use super::encode::nanos;
 use super::fault::Fault;
 use super::rows::text;
+use super::schema::state;
+use super::sql::Sql;
 use crate::store::QueueCounts;
 use crate::store::admit::Backlog;
 
@@ -55,11 +57,10 @@ impl Names {
         for (id, name, counts) in queues(connection)? {
             names.add(Queue { id, name: Arc::new(name), counts, changed: false });
         }
-        let mut statement = connection.prepare_cached("SELECT id, name FROM subscriptions")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
+        connection.each("SELECT id, name FROM subscriptions", [], |row| {
             names.subscriptions.insert(row.get(1)?, row.get(0)?);
-        }
+            Ok(())
+        })?;
         Ok(names)
     }
 
@@ -119,6 +120,22 @@ impl Names {
         &mut queue.counts
     }
 
+    /// Counts a delivery that waits from now on, in that state.
+    pub(super) fn count_waiting(&mut self, index: QueueIndex, bytes: u64, code: i64) {
+        let counts = self.counts(index);
+        counts.waiting += 1;
+        counts.waiting_bytes += bytes;
+        counts.behind += u64::from(code == state::BEHIND);
+    }
+
+    /// A delivery of a queue waits no more; gives the queue's counters, to count what became of it.
+    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> Result<&mut QueueCounts, Fault> {
+        let counts = self.counts(self.index_of(queue)?);
+        counts.waiting -= 1;
+        counts.waiting_bytes -= bytes;
+        Ok(counts)
+    }
+
     /// What waits for a service, over all its channels.
     pub(super) fn waiting(&self, service: &ServiceName) -> Backlog {
         let mut backlog = Backlog::default();
@@ -148,8 +165,7 @@ impl Names {
                 queue.counts;
             let counts = [waiting, waiting_bytes, behind, delivered, dead, closed].map(u64::cast_signed);
             let [waiting, waiting_bytes, behind, delivered, dead, closed] = counts;
-            let mut statement = connection.prepare_cached(update)?;
-            statement.execute((queue.id, waiting, waiting_bytes, behind, delivered, dead, closed))?;
+            connection.run(update, (queue.id, waiting, waiting_bytes, behind, delivered, dead, closed))?;
             queue.changed = false;
         }
         Ok(())
@@ -160,10 +176,7 @@ impl Names {
 pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, QueueCounts)>, Fault> {
     let select =
         "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead, closed FROM queues";
-    let mut statement = connection.prepare_cached(select)?;
-    let mut rows = statement.query([])?;
-    let mut queues = Vec::new();
-    while let Some(row) = rows.next()? {
+    connection.all(select, [], |row| {
         let name = queue_name(text(row, 1)?, text(row, 2)?)?;
         let count = |column| Ok::<u64, rusqlite::Error>(row.get::<_, i64>(column)?.cast_unsigned());
         let counts = QueueCounts {
@@ -176,33 +189,24 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
             dead: count(7)?,
             closed: count(8)?,
         };
-        queues.push((row.get(0)?, name, counts));
-    }
-    Ok(queues)
+        Ok((row.get(0)?, name, counts))
+    })
 }
 
 /// How many deliveries of a queue no row takes, with those behind them. Those behind are counted for so many
 /// sessions at most, so that the look stays short.
 pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> Result<u64, Fault> {
     let never = nanos(Timestamp::NEVER);
-    let count = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(0)?.cast_unsigned());
-    let parked = connection.prepare_cached(PARKED)?.query_row((queue, never), count)?;
+    let parked: u32 = connection.get(PARKED, (queue, never))?;
     if parked == 0 || counts.behind == 0 {
-        return Ok(parked);
+        return Ok(parked.into());
     }
-    let mut statement = connection.prepare_cached(BEHIND_PARKED)?;
-    Ok(parked + statement.query_row((queue, never, PARKED_SESSIONS_MAX), count)?)
+    let behind: u32 = connection.get(BEHIND_PARKED, (queue, never, PARKED_SESSIONS_MAX))?;
+    Ok(u64::from(parked) + u64::from(behind))
 }
 
 fn queue_name(service: &str, channel: &str) -> Result<QueueName, Fault> {
-    let missing = Fault::unreadable("the name of a queue");
-    let Ok(service) = ServiceName::new(service) else { return Err(missing) };
-    let channel = match channel {
-        "" => None,
-        name => match ChannelName::new(name) {
-            Ok(name) => Some(name),
-            Err(_) => return Err(missing),
-        },
-    };
-    Ok(QueueName { service, channel })
+    let missing = |_| Fault::unreadable("the name of a queue");
+    let channel = (!channel.is_empty()).then(|| ChannelName::new(channel).map_err(missing));
+    Ok(QueueName { service: ServiceName::new(service).map_err(missing)?, channel: channel.transpose()? })
 }

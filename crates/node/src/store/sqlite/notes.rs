@@ -6,11 +6,10 @@ use redrive_core::engine::Waiting;
 use redrive_core::ids::{Seq, ServiceName};
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
-use rusqlite::OptionalExtension;
-use rusqlite::types::Value;
 
 use super::encode::{Integrity, nanos, place};
 use super::fault::Fault;
+use super::sql::Sql;
 use super::write::Work;
 use super::{recover, rows};
 use crate::store::admit::{self, Fit, Routed};
@@ -24,7 +23,7 @@ impl Work<'_> {
         match note {
             Note::Pause(service) => self.pause(service, self.now),
             Note::Resume(service) => {
-                self.run("DELETE FROM pauses WHERE service = ?1", [service.as_str().to_owned().into()])
+                self.connection.run("DELETE FROM pauses WHERE service = ?1", [service.as_str()])
             }
             Note::Breaker(record) => self.note_breaker(record),
             Note::Absence { from } => {
@@ -39,10 +38,10 @@ impl Work<'_> {
                 let turn = self.state.meta.books_turn;
                 let upsert = "INSERT INTO books VALUES (?1, ?2, 0, ?3)
                     ON CONFLICT (hash) DO UPDATE SET turn = excluded.turn, text = excluded.text";
-                self.run(upsert, [hash.cast_signed().into(), turn.into(), text.to_string().into()])
+                self.connection.run(upsert, (hash.cast_signed(), turn, text))
             }
             Note::Release(queue) => match self.state.names.find(queue) {
-                Some(queue) => self.run(RELEASE, [queue.id.into(), nanos(Timestamp::NEVER).into()]),
+                Some(queue) => self.connection.run(RELEASE, [queue.id, nanos(Timestamp::NEVER)]),
                 None => Ok(()),
             },
             Note::Owe(dependency) => {
@@ -63,49 +62,36 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn run<const N: usize>(&self, sql: &str, values: [Value; N]) -> Result<(), Fault> {
-        self.connection.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values))?;
-        Ok(())
-    }
-
     /// A service that is paused already has been so since before.
     pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> Result<(), Fault> {
-        let insert = "INSERT OR IGNORE INTO pauses VALUES (?1, ?2)";
-        self.run(insert, [service.as_str().to_owned().into(), nanos(since).into()])
+        self.connection.run("INSERT OR IGNORE INTO pauses VALUES (?1, ?2)", (service.as_str(), nanos(since)))
     }
 
     fn note_breaker(&self, record: &Record) -> Result<(), Fault> {
         let name = record.service_name.as_str();
         let select = "SELECT record FROM breakers WHERE dependency = ?1";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let stored: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
+        let stored: Option<String> = self.connection.find(select, [name])?;
         // A record that cannot be read guards nothing: the new one takes its place.
         let stored: Option<Record> = stored.and_then(|text| serde_json::from_str(&text).ok());
         if !record.replaces(stored.as_ref(), self.now) {
             return Ok(());
         }
         let text = serde_json::to_string(record).expect("a record has nothing that JSON has not");
-        self.run("INSERT OR REPLACE INTO breakers VALUES (?1, ?2)", [name.to_owned().into(), text.into()])
+        self.connection.run("INSERT OR REPLACE INTO breakers VALUES (?1, ?2)", (name, text))
     }
 
     fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> Result<(), Fault> {
         let select = "SELECT id, source, type, attributes, data, content FROM events
             WHERE seq = ?1 AND deliveries = 0 AND whole = 1";
-        let (event, integrity) = {
-            let mut statement = self.connection.prepare_cached(select)?;
-            let mut rows = statement.query([place(at)])?;
-            match rows.next()? {
-                Some(row) => rows::checked_event(row, 5)?,
-                None => return Ok(()),
-            }
-        };
+        let found = self.connection.first(select, [place(at)], |row| rows::checked_event(row, 5))?;
+        let Some((event, integrity)) = found else { return Ok(()) };
         let event = Arc::new(event);
         // A key that was read from damage may be the one of another event: it is neither looked up nor kept.
         let routes: Vec<Addressee> = routes.iter().map(|route| keyless(route, integrity)).collect();
         let Some(Routed { to, keys }) = admit::route(self, &routes, &event, self.now)? else { return Ok(()) };
         let update = "UPDATE events SET first_delivery = ?2, deliveries = ?3 WHERE seq = ?1";
         let first = place(self.state.meta.last.next());
-        self.run(update, [place(at).into(), first.into(), admit::deliveries(to.len()).into()])?;
+        self.connection.run(update, (place(at), first, admit::deliveries(to.len())))?;
         self.state.meta.unrouted -= 1;
         for addressee in to {
             waiting.extend(self.add_delivery(at, (&event, integrity), addressee, Fit::Waits)?);

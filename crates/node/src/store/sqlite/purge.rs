@@ -3,12 +3,13 @@
 use redrive_core::engine::Waiting;
 
 use super::audit::Act;
-use super::encode;
 use super::fault::Fault;
 use super::reader::look;
 use super::replay;
+use super::rows;
 use super::schema::state;
 use super::select::Letter;
+use super::sql::Sql;
 use super::write::Work;
 use crate::store::letter::{LetterNumber, Purge, PurgeCursor, PurgeStep, STEP_BYTES_MAX};
 
@@ -58,13 +59,9 @@ impl Work<'_> {
         self.forget_stories(letter.delivery)?;
         let promoted = self.close(letter, state::PURGED)?;
         let event = "SELECT event FROM deliveries WHERE seq = ?1";
-        let event: i64 =
-            self.connection.prepare_cached(event)?.query_row([letter.delivery], |row| row.get(0))?;
-        let all: bool = self.connection.prepare_cached(ALL_PURGED)?.query_row([event], |row| row.get(0))?;
-        if all {
-            self.connection
-                .prepare_cached("UPDATE events SET data = x'' WHERE seq = ?1")?
-                .execute([event])?;
+        let event: i64 = self.connection.get(event, [letter.delivery])?;
+        if self.connection.get(ALL_PURGED, [event])? {
+            self.connection.run("UPDATE events SET data = x'' WHERE seq = ?1", [event])?;
         }
         Ok(promoted)
     }
@@ -73,15 +70,12 @@ impl Work<'_> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         let delete = "DELETE FROM attempts WHERE delivery = ?1 RETURNING story";
         for sql in [last, delete] {
-            let mut statement = self.connection.prepare_cached(sql)?;
-            let mut rows = statement.query([delivery])?;
-            while let Some(row) = rows.next()? {
-                let story = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-                *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
-            }
+            self.connection.each(sql, [delivery], |row| {
+                *self.told.entry(rows::story(row, 0)?.book).or_default() -= 1;
+                Ok(())
+            })?;
         }
         let update = "UPDATE deliveries SET story = NULL, history = NULL, book = NULL WHERE seq = ?1";
-        self.connection.prepare_cached(update)?.execute([delivery])?;
-        Ok(())
+        self.connection.run(update, [delivery])
     }
 }

@@ -19,17 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redrive_core::engine::QueueName;
-use redrive_core::event::Event;
 use redrive_core::ids::{IdPrefix, Receipt, Seq};
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use self::delivery::Depth;
 pub(super) use self::find::look;
 use super::encode::{place, seq, time};
 use super::fault::Fault;
 use super::schema;
+use super::sql::Sql;
 use super::state::Meta;
 use super::{dedup, disk, names, rows};
 use crate::store::door::{KeyRecord, RefusedBody};
@@ -80,11 +80,8 @@ impl SqliteReader {
 
     /// Asks within one look at the file.
     fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let answer = || {
-            let transaction = self.connection.unchecked_transaction()?;
-            question(&Look::new(&transaction)?)
-        };
-        answer().map_err(|fault| fault.unchanged(&self.path))
+        let transaction = self.connection.unchecked_transaction()?;
+        Ok(question(&Look::new(&transaction)?)?)
     }
 }
 
@@ -111,10 +108,7 @@ impl Reader for SqliteReader {
 
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError> {
         let select = "SELECT text FROM books WHERE hash = ?1 AND text IS NOT NULL";
-        self.ask(|look| {
-            let mut statement = look.connection.prepare_cached(select)?;
-            Ok(statement.query_row([hash.cast_signed()], |row| row.get(0)).optional()?)
-        })
+        self.ask(|look| look.connection.find(select, [hash.cast_signed()]))
     }
 
     fn counts(&self) -> Result<Counts, StoreError> {
@@ -267,28 +261,25 @@ impl<'a> Look<'a> {
         if i64::try_from(at.get()).is_err() {
             return Ok(None);
         }
-        let mut statement = self.connection.prepare_cached(EVENT)?;
-        let mut rows = statement.query([place(at)])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let event: Event = rows::event(row)?;
-        let (first, count): (i64, i64) = (row.get(6)?, row.get(7)?);
-        let mut deliveries = Vec::new();
-        for place in first..first + count {
-            deliveries.extend(self.delivery(seq(place), Depth::Line)?);
-        }
-        Ok(Some(EventView {
-            receipt: Receipt::of(at),
-            event: Arc::new(event),
-            received_at: time(row.get(5)?),
-            unrouted: count == 0,
-            deliveries,
-        }))
+        self.connection.first(EVENT, [place(at)], |row| {
+            let (first, count): (i64, i64) = (row.get(6)?, row.get(7)?);
+            let mut deliveries = Vec::new();
+            for place in first..first + count {
+                deliveries.extend(self.delivery(seq(place), Depth::Line)?);
+            }
+            Ok(EventView {
+                receipt: Receipt::of(at),
+                event: Arc::new(rows::event(row)?),
+                received_at: time(row.get(5)?),
+                unrouted: count == 0,
+                deliveries,
+            })
+        })
     }
 
     fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, Fault> {
         let last = Meta::load(self.connection)?.last;
-        let first = "SELECT coalesce(min(seq), 0) FROM deliveries";
-        let first = seq(self.connection.prepare_cached(first)?.query_row([], |row| row.get(0))?);
+        let first = seq(self.connection.get("SELECT coalesce(min(seq), 0) FROM deliveries", [])?);
         let mut found = Vec::new();
         for at in prefix.places(last).take_while(|at| *at >= first).take(PLACES_MAX) {
             if found.len() == rows_max {
@@ -300,12 +291,11 @@ impl<'a> Look<'a> {
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, Fault> {
-        let mut statement = self.connection.prepare_cached(UNROUTED)?;
-        let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
-        let found = statement.query_map((place(after), rows_max), |row| row.get::<_, i64>(0))?;
+        let found =
+            self.connection.all(UNROUTED, (place(after), limit(rows_max)), |row| Ok(seq(row.get(0)?)))?;
         let (mut views, mut bytes) = (Vec::new(), 0);
-        for place in found {
-            let view = self.event(seq(place?))?;
+        for at in found {
+            let view = self.event(at)?;
             bytes += view.as_ref().map_or(0, |view| view.event.data.len());
             views.extend(view);
             if bytes >= UNROUTED_BYTES {
@@ -314,6 +304,16 @@ impl<'a> Look<'a> {
         }
         Ok(views)
     }
+}
+
+/// A number of rows as SQLite counts.
+fn limit(rows_max: usize) -> i64 {
+    i64::try_from(rows_max).unwrap_or(i64::MAX)
+}
+
+/// A number before which a list begins as SQLite counts; none begins with the latest.
+fn before(number: Option<u64>) -> i64 {
+    number.map_or(i64::MAX, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 /// Beyond so many bytes of data, a page of unrouted events ends.

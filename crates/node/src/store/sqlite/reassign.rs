@@ -13,10 +13,11 @@ use redrive_core::time::Timestamp;
 use super::audit::Act;
 use super::encode::{nanos, place, seq, time};
 use super::fault::Fault;
-use super::letters::{Body, Grave};
-use super::rows;
+use super::letters::Body;
+use super::rows::DeliveryRow;
 use super::schema::state;
-use super::settle::{Came, DYING, Found};
+use super::settle::Came;
+use super::sql::Sql;
 use super::write::Work;
 use crate::store::derive;
 use crate::store::letter::{
@@ -27,8 +28,6 @@ pub(super) const READY_HEADS: &str =
     "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const DUE_HEADS: &str = "SELECT due_at, seq FROM deliveries WHERE queue = ?1 AND state = 1
     AND due_at >= ?2 AND (due_at > ?2 OR seq > ?3) ORDER BY due_at, seq LIMIT ?4";
-const FIND: &str =
-    "SELECT queue, lane, bytes, replay, linked, coalesce(turn, seq) FROM deliveries WHERE seq = ?1";
 const BURY: &str = "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
     replay = NULL WHERE seq = ?1";
 const MOVE: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
@@ -110,7 +109,7 @@ impl Work<'_> {
         match first {
             Some(row) if order.scope.parks(&row) => {
                 let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
-                self.connection.prepare_cached(PARK)?.execute(values)?;
+                self.connection.run(PARK, values)?;
             }
             Some(_) | None => waiting.extend(first),
         }
@@ -134,23 +133,17 @@ impl Work<'_> {
     /// The first of sessions, and those without one, from where the step before ended.
     fn heads(&self, queue: i64, order: &Reassign) -> Result<Vec<ReassignCursor>, Fault> {
         let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
-        let mut heads = Vec::new();
         let from = order.from();
         if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = from {
-            let mut statement = self.connection.prepare_cached(DUE_HEADS)?;
-            let mut rows = statement.query((queue, nanos(due_at), place(after), rows_max))?;
-            while let Some(row) = rows.next()? {
-                heads.push(ReassignCursor { due_at: Some(time(row.get(0)?)), seq: seq(row.get(1)?) });
-            }
-        } else {
-            let after = from.map_or(Seq::NONE, |after| after.seq);
-            let mut statement = self.connection.prepare_cached(READY_HEADS)?;
-            let mut rows = statement.query((queue, place(after), rows_max))?;
-            while let Some(row) = rows.next()? {
-                heads.push(ReassignCursor { due_at: None, seq: seq(row.get(0)?) });
-            }
+            let values = (queue, nanos(due_at), place(after), rows_max);
+            return self.connection.all(DUE_HEADS, values, |row| {
+                Ok(ReassignCursor { due_at: Some(time(row.get(0)?)), seq: seq(row.get(1)?) })
+            });
         }
-        Ok(heads)
+        let after = from.map_or(Seq::NONE, |after| after.seq);
+        self.connection.all(READY_HEADS, (queue, place(after), rows_max), |row| {
+            Ok(ReassignCursor { due_at: None, seq: seq(row.get(0)?) })
+        })
     }
 
     fn take_out(
@@ -159,12 +152,7 @@ impl Work<'_> {
         order: &Reassign,
         waiting: &mut Vec<Waiting>,
     ) -> Result<Taken, Fault> {
-        let read = |row: &rusqlite::Row<'_>| {
-            let (queue, lane, bytes) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let found = Found { queue, lane, bytes, replay: row.get(3)?, linked: row.get(4)? };
-            Ok((found, row.get::<_, i64>(5)?))
-        };
-        let (found, turn) = self.connection.prepare_cached(FIND)?.query_row([delivery], read)?;
+        let found = self.delivery(delivery)?;
         if order.running.contains(&seq(delivery)) || self.is_replayed(&found)? {
             return Ok(Taken::Busy);
         }
@@ -175,62 +163,51 @@ impl Work<'_> {
         match &order.to {
             Reassignment::DeadLetters => {
                 let body = Body { delivery, queue: found.queue, subscription };
-                self.bury_removed(body, &found, &event, &order.scope)?;
+                self.bury_removed(body, found.bytes, &event, &order.scope)?;
                 self.leave_replay(delivery, &found)?;
             }
             Reassignment::Queue { to, takes } => {
                 if !takes.iter().any(|pattern| pattern.matches(event.event_type.as_str())) {
                     return Ok(Taken::Unwanted);
                 }
-                let moved = self.move_to(to, delivery, (&found, turn), &event)?;
+                let moved = self.move_to(to, delivery, &found, &event)?;
                 self.leave_replay(delivery, &found)?;
                 // Its session goes on first, so that it is not the next of it.
-                let next = self.go_on(&found)?;
+                let next = self.go_on(found.lane, found.replay.or(found.linked))?;
                 waiting.extend(moved);
                 return Ok(Taken::Gone(next));
             }
         }
-        Ok(Taken::Gone(self.go_on(&found)?))
+        Ok(Taken::Gone(self.go_on(found.lane, found.replay.or(found.linked))?))
     }
 
-    fn is_replayed(&self, found: &Found) -> Result<bool, Fault> {
+    fn is_replayed(&self, found: &DeliveryRow) -> Result<bool, Fault> {
         let Some(replay) = found.replay else { return Ok(false) };
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
         Ok(stored.is_some_and(|stored| stored.view.state.is_open()))
     }
 
     /// A replay that has ended does not wait for it any more.
-    fn leave_replay(&self, delivery: i64, found: &Found) -> Result<(), Fault> {
+    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> Result<(), Fault> {
         match found.replay {
             Some(replay) => self.came_of(replay, delivery, found.lane, Came::Failed),
             None => Ok(()),
         }
     }
 
-    /// The event of a delivery without its data, and the subscription.
-    fn event_of(&self, delivery: i64) -> Result<(Event, i64), Fault> {
-        let mut statement = self.connection.prepare_cached(DYING)?;
-        let mut rows = statement.query([delivery])?;
-        let row = rows.next()?.ok_or(Fault::unreadable("the event of a delivery"))?;
-        Ok((rows::event(row)?, row.get(5)?))
-    }
-
     fn bury_removed(
         &mut self,
         body: Body,
-        found: &Found,
+        bytes: u64,
         event: &Event,
         scope: &ReassignScope,
     ) -> Result<(), Fault> {
-        let queue = self.state.names.index_of(found.queue)?;
+        let queue = self.state.names.index_of(body.queue)?;
         let death = derive::removed(&self.state.names.queue(queue).name, scope);
         let values = (body.delivery, state::DEAD, nanos(self.now));
-        self.connection.prepare_cached(BURY)?.execute(values)?;
-        let counts = self.state.names.counts(queue);
-        counts.dead += 1;
-        counts.waiting -= 1;
-        counts.waiting_bytes -= found.bytes.cast_unsigned();
-        self.bury(&Grave::new(self.state.meta.seed, body, event, &death, self.now))
+        self.connection.run(BURY, values)?;
+        self.state.names.uncount_waiting(body.queue, bytes)?.dead += 1;
+        self.bury(body, event, &death, self.now)
     }
 
     /// Puts it into the other queue; gives it if it may start there.
@@ -238,27 +215,16 @@ impl Work<'_> {
         &mut self,
         to: &Redirect,
         delivery: i64,
-        (found, turn): (&Found, i64),
+        found: &DeliveryRow,
         event: &Event,
     ) -> Result<Option<Waiting>, Fault> {
         let lane = derive::lane_in(self.state.meta.seed, &to.queue, to.order, event).map(u64::cast_signed);
-        let code = self.state_in(lane, turn)?;
-        let before = self.state.names.index_of(found.queue)?;
-        let bytes = found.bytes.cast_unsigned();
-        let counts = self.state.names.counts(before);
-        counts.waiting -= 1;
-        counts.waiting_bytes -= bytes;
+        self.state.names.uncount_waiting(found.queue, found.bytes)?;
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;
         let queue_id = self.state.names.queue(queue).id;
-        let counts = self.state.names.counts(queue);
-        counts.waiting += 1;
-        counts.waiting_bytes += bytes;
-        counts.behind += u64::from(code == state::BEHIND);
+        let code = self.enter(queue, lane, found.turn, found.bytes)?;
         let values = (delivery, queue_id, lane, code, nanos(self.now));
-        self.connection.prepare_cached(MOVE)?.execute(values)?;
-        if let Some(lane) = lane.filter(|_| code == state::BEHIND) {
-            self.wait_behind(lane)?;
-        }
+        self.connection.run(MOVE, values)?;
         (code == state::READY).then(|| self.waiting(queue_id, delivery)).transpose()
     }
 }

@@ -6,12 +6,14 @@ use redrive_core::engine::Absences;
 use redrive_core::ids::{DependencyName, Seq, ServiceName};
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
-use serde_json::Value;
+use rusqlite::Connection;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::encode::time;
 use super::fault::Fault;
 use super::replay;
+use super::sql::Sql;
 use super::state::State;
 use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, Recovered};
 
@@ -27,13 +29,11 @@ pub(super) fn recover(
     now: Timestamp,
 ) -> Result<Recovered, Fault> {
     let now = state.meta.alive_at.map_or(now, |last| last.max(now));
-    let mut crashes = crashes(connection)?;
+    let mut crashes: Vec<(Timestamp, u64)> = memo(connection, CRASHES)?.unwrap_or_default();
     if state.meta.running {
-        crashes.push((now, state.meta.last));
+        crashes.push((now, state.meta.last.get()));
         crashes.drain(..crashes.len().saturating_sub(CRASHES_MAX));
-        let told: Vec<(Timestamp, u64)> = crashes.iter().map(|(at, seq)| (*at, seq.get())).collect();
-        let told = serde_json::to_string(&told).expect("a list of numbers is JSON");
-        set_memo(connection, CRASHES, &told)?;
+        set_memo(connection, CRASHES, &crashes)?;
     }
     let mut absences = absences(connection)?;
     if let Some(alive_at) = state.meta.alive_at {
@@ -53,7 +53,7 @@ pub(super) fn recover(
         replays: replay::unfinished(connection)?,
         owed: owed(connection)?,
         books: books(connection)?,
-        crashes,
+        crashes: crashes.into_iter().map(|(at, seq)| (at, Seq::new(seq))).collect(),
     })
 }
 
@@ -66,84 +66,65 @@ pub(super) fn close(connection: &Connection, state: &mut State, now: Timestamp) 
 
 /// When Redrive was away.
 pub(super) fn absences(connection: &Connection) -> Result<Absences, Fault> {
-    let Some(value) = memo(connection, ABSENCES)? else { return Ok(Absences::new()) };
-    serde_json::from_value(value).map_err(|_| Fault::unreadable("the list of absences"))
-}
-
-fn crashes(connection: &Connection) -> Result<Vec<(Timestamp, Seq)>, Fault> {
-    let Some(value) = memo(connection, CRASHES)? else { return Ok(Vec::new()) };
-    let told: Vec<(Timestamp, u64)> =
-        serde_json::from_value(value).map_err(|_| Fault::unreadable("the list of crashes"))?;
-    Ok(told.into_iter().map(|(at, seq)| (at, Seq::new(seq))).collect())
-}
-
-/// Dependencies whose letters are to be brought back.
-pub(super) fn owed(connection: &Connection) -> Result<BTreeSet<DependencyName>, Fault> {
-    let Some(value) = memo(connection, OWED)? else { return Ok(BTreeSet::new()) };
-    let unreadable = || Fault::unreadable("the list of letters to bring back");
-    let names: Vec<String> = serde_json::from_value(value).map_err(|_| unreadable())?;
-    names.iter().map(|name| DependencyName::new(name).map_err(|_| unreadable())).collect()
-}
-
-pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> Result<(), Fault> {
-    let names: Vec<&str> = owed.iter().map(DependencyName::as_str).collect();
-    set_memo(connection, OWED, &serde_json::to_string(&names).expect("a list of names is JSON"))
-}
-
-fn memo(connection: &Connection, name: &str) -> Result<Option<Value>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT value FROM memos WHERE name = ?1")?;
-    let text: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
-    let parse = |text: String| serde_json::from_str(&text).map_err(|_| Fault::unreadable("a stored list"));
-    text.map(parse).transpose()
+    Ok(memo(connection, ABSENCES)?.unwrap_or_else(Absences::new))
 }
 
 /// Stores when Redrive was away.
 pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> Result<(), Fault> {
-    let text = serde_json::to_string(absences).expect("a list of times is JSON");
-    set_memo(connection, ABSENCES, &text)
+    set_memo(connection, ABSENCES, absences)
 }
 
-fn set_memo(connection: &Connection, name: &str, text: &str) -> Result<(), Fault> {
-    connection.prepare_cached("INSERT OR REPLACE INTO memos VALUES (?1, ?2)")?.execute([name, text])?;
-    Ok(())
+/// Dependencies whose letters are to be brought back.
+pub(super) fn owed(connection: &Connection) -> Result<BTreeSet<DependencyName>, Fault> {
+    let names: Vec<String> = memo(connection, OWED)?.unwrap_or_default();
+    let unreadable = |_| Fault::unreadable("the list of letters to bring back");
+    names.iter().map(|name| DependencyName::new(name).map_err(unreadable)).collect()
+}
+
+pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> Result<(), Fault> {
+    set_memo(connection, OWED, owed)
+}
+
+fn memo<T: DeserializeOwned>(connection: &Connection, name: &str) -> Result<Option<T>, Fault> {
+    let text: Option<String> = connection.find("SELECT value FROM memos WHERE name = ?1", [name])?;
+    let parse = |text: String| serde_json::from_str(&text).map_err(|_| Fault::unreadable("a stored list"));
+    text.map(parse).transpose()
+}
+
+fn set_memo(connection: &Connection, name: &str, value: &impl Serialize) -> Result<(), Fault> {
+    let text = serde_json::to_string(value).expect("lists of names, numbers and times are JSON");
+    connection.run("INSERT OR REPLACE INTO memos VALUES (?1, ?2)", [name, &text])
 }
 
 fn paused(connection: &Connection) -> Result<BTreeMap<ServiceName, Timestamp>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT service, since FROM pauses")?;
-    let mut rows = statement.query([])?;
-    let mut paused = BTreeMap::new();
-    while let Some(row) = rows.next()? {
+    let paused = connection.all("SELECT service, since FROM pauses", [], |row| {
         let name = ServiceName::new(super::rows::text(row, 0)?);
-        let name = name.map_err(|_| Fault::unreadable("the name of a paused service"))?;
-        paused.insert(name, time(row.get(1)?));
-    }
-    Ok(paused)
+        Ok((name.map_err(|_| Fault::unreadable("the name of a paused service"))?, time(row.get(1)?)))
+    })?;
+    Ok(paused.into_iter().collect())
 }
 
 /// What breakers were; a record that has expired, or that nobody can read, is dropped.
 fn breakers(connection: &Connection, now: Timestamp) -> Result<Vec<Record>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT dependency, record FROM breakers")?;
-    let mut rows = statement.query([])?;
     let (mut breakers, mut dropped): (Vec<Record>, Vec<String>) = (Vec::new(), Vec::new());
-    while let Some(row) = rows.next()? {
+    connection.each("SELECT dependency, record FROM breakers", [], |row| {
         let record: Option<Record> = serde_json::from_str(super::rows::text(row, 1)?).ok();
         match record.filter(|record| !record.is_expired(now)) {
             Some(record) => breakers.push(record),
             None => dropped.push(row.get(0)?),
         }
-    }
+        Ok(())
+    })?;
     for name in dropped {
-        connection.prepare_cached("DELETE FROM breakers WHERE dependency = ?1")?.execute([name])?;
+        connection.run("DELETE FROM breakers WHERE dependency = ?1", [name])?;
     }
     Ok(breakers)
 }
 
 fn books(connection: &Connection) -> Result<Vec<String>, Fault> {
     let select = "SELECT text FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1";
-    let mut statement = connection.prepare_cached(select)?;
     let limit = i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number");
-    let texts = statement.query_map([limit], |row| row.get(0))?;
-    let mut books: Vec<String> = texts.collect::<Result<_, _>>()?;
+    let mut books = connection.all(select, [limit], |row| Ok(row.get(0)?))?;
     books.reverse();
     Ok(books)
 }

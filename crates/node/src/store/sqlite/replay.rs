@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::{Listing, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
 use redrive_core::policy::category::codes;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 
 use super::audit::Act;
 use super::encode::{Integrity, nanos, seq, time};
@@ -18,16 +18,17 @@ use super::reader::look;
 use super::rows::{self, text};
 use super::select::Letter;
 use super::settle::Came;
+use super::sql::Sql;
 use super::write::Work;
 use super::{replay_codec as codec, select};
 use crate::store::letter::{NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView, Selection};
 use crate::store::{REPLAY_GATHER_MAX, derive};
 
-/// The columns that [`view`] reads.
+/// The columns that [`view`] and [`Work::stored`] read.
 pub(super) const VIEW: &str =
     "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
     left_alone, claimed_by_others, created_at, changed_at, stop,
-    json_extract(selection, '$.filter.service') FROM replays";
+    json_extract(selection, '$.filter.service'), selection, gathered, audit FROM replays";
 pub(super) const OPEN: &str = "SELECT id FROM replays WHERE state < 4";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, ?14)";
@@ -86,20 +87,12 @@ pub(super) struct Stored {
 /// Replays that are open, or whose letters are on their way.
 pub(super) fn unfinished(connection: &Connection) -> Result<Vec<ReplayJob>, Fault> {
     let select = format!("{VIEW} WHERE state < 4 OR sent > delivered + failed ORDER BY id");
-    let mut statement = connection.prepare(&select)?;
-    let mut rows = statement.query([])?;
-    let mut jobs = Vec::new();
-    while let Some(row) = rows.next()? {
-        jobs.push(view(row)?.job());
-    }
-    Ok(jobs)
+    connection.all(&select, [], |row| Ok(view(row)?.job()))
 }
 
 /// Replays that claim the letters that they have not sent.
 pub(super) fn open(connection: &Connection) -> Result<BTreeSet<i64>, Fault> {
-    let mut statement = connection.prepare_cached(OPEN)?;
-    let ids = statement.query_map([], |row| row.get(0))?;
-    Ok(ids.collect::<Result<_, _>>()?)
+    Ok(connection.all(OPEN, [], |row| Ok(row.get(0)?))?.into_iter().collect())
 }
 
 /// A replay as it is shown, from a row of [`VIEW`].
@@ -134,22 +127,16 @@ pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
 impl Work<'_> {
     pub(super) fn stored(&self, replay: ReplayId) -> Result<Option<Stored>, Fault> {
         let Ok(id) = i64::try_from(replay.0) else { return Ok(None) };
-        let mut statement = self.connection.prepare_cached(&format!("{VIEW} WHERE id = ?1"))?;
-        let mut rows = statement.query([id])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let view = view(row)?;
-        let select = "SELECT target, selection, gathered, audit FROM replays WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let mut rows = statement.query([id])?;
-        let row = rows.next()?.ok_or(Fault::unreadable("a replay"))?;
-        let target: Option<String> = row.get(0)?;
-        Ok(Some(Stored {
-            view,
-            target: target.map(|text| codec::read_target(&text)).transpose()?,
-            selection: row.get(1)?,
-            gathered: row.get(2)?,
-            audit: row.get(3)?,
-        }))
+        self.connection.first(&format!("{VIEW} WHERE id = ?1"), [id], |row| {
+            let target: Option<String> = row.get(5)?;
+            Ok(Stored {
+                view: view(row)?,
+                target: target.map(|text| codec::read_target(&text)).transpose()?,
+                selection: row.get(18)?,
+                gathered: row.get(19)?,
+                audit: row.get(20)?,
+            })
+        })
     }
 
     fn shown(&self, replay: i64) -> Result<ReplayView, Fault> {
@@ -173,9 +160,7 @@ impl Work<'_> {
             }
         }
         let last = "SELECT id FROM replays ORDER BY id DESC LIMIT 1";
-        let last: Option<i64> =
-            self.connection.prepare_cached(last)?.query_row([], |row| row.get(0)).optional()?;
-        let id = last.unwrap_or_default() + 1;
+        let id = self.connection.find(last, [])?.unwrap_or(0_i64) + 1;
         let gathered = self.gather(id, selection, to.as_deref(), i64::MIN)?;
         if gathered.letters == 0 && gathered.upto == ALL_GATHERED {
             let Gathered { claimed, poison, damaged, .. } = gathered;
@@ -188,22 +173,25 @@ impl Work<'_> {
         let wave = Wave::before_first(pace.manner);
         let letters = gathered.letters;
         let audit = self.record(&Act { verb: "replay", what, letters, note: note.as_deref() })?;
-        self.connection.prepare_cached(INSERT)?.execute((
-            id,
-            codec::state(gathered.next_state()),
-            what,
-            note,
-            codec::selection(selection),
-            codec::pace(pace),
-            codec::origin(*origin),
-            to.as_deref().map(codec::target),
-            codec::wave(wave),
-            letters.cast_signed(),
-            gathered.claimed_sum(),
-            nanos(self.now),
-            gathered.upto,
-            audit,
-        ))?;
+        self.connection.run(
+            INSERT,
+            (
+                id,
+                codec::state(gathered.next_state()),
+                what,
+                note,
+                codec::selection(selection),
+                codec::pace(pace),
+                codec::origin(*origin),
+                to.as_deref().map(codec::target),
+                codec::wave(wave),
+                letters.cast_signed(),
+                gathered.claimed_sum(),
+                nanos(self.now),
+                gathered.upto,
+                audit,
+            ),
+        )?;
         self.shown(id).map(Ok)
     }
 
@@ -215,7 +203,7 @@ impl Work<'_> {
         let state = codec::state(gathered.next_state());
         let letters = gathered.letters.cast_signed();
         let values = (id, state, letters, gathered.claimed_sum(), gathered.upto, nanos(self.now));
-        self.connection.prepare_cached(GATHERED)?.execute(values)?;
+        self.connection.run(GATHERED, values)?;
         self.add_to_record(stored.audit, gathered.letters)?;
         Ok(())
     }
@@ -242,11 +230,11 @@ impl Work<'_> {
                 continue;
             }
             let (lane, turn) = self.lane_at(letter.delivery, to)?;
-            let claim = "UPDATE letters SET claim = ?2 WHERE number = ?1";
-            self.connection.prepare_cached(claim)?.execute([letter.number, replay])?;
+            self.connection
+                .run("UPDATE letters SET claim = ?2 WHERE number = ?1", [letter.number, replay])?;
             let state = self.state_in_replay(replay, lane, turn)?;
             let values = (replay, letter.delivery, lane, state, turn);
-            self.connection.prepare_cached(INSERT_LETTER)?.execute(values)?;
+            self.connection.run(INSERT_LETTER, values)?;
             gathered.letters += 1;
         }
         Ok(gathered)
@@ -267,15 +255,13 @@ impl Work<'_> {
 
     /// The first letter of a session that has not been sent, and its turn.
     fn first_of_lane(&self, replay: i64, lane: i64) -> Result<Option<(i64, i64)>, Fault> {
-        let mut statement = self.connection.prepare_cached(FIRST_OF_LANE)?;
-        Ok(statement.query_row([replay, lane], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+        self.connection.first(FIRST_OF_LANE, [replay, lane], |row| Ok(row.try_into()?))
     }
 
     /// Says what became of a letter.
     pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> Result<(), Fault> {
         let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
-        self.connection.prepare_cached(update)?.execute([replay, delivery, letter])?;
-        Ok(())
+        self.connection.run(update, [replay, delivery, letter])
     }
 
     /// The next letter of a session comes to its turn, to be sent or left alone.
@@ -291,17 +277,17 @@ impl Work<'_> {
     fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> Result<(Option<i64>, i64), Fault> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, x'', d.lane, coalesce(d.turn, d.seq)
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let mut rows = statement.query([delivery])?;
-        let row = rows.next()?.ok_or(Fault::unreadable("the delivery of a letter"))?;
-        let lane = match to {
-            None => row.get(5)?,
-            Some(Redirect { queue, order }) => {
-                let lane = derive::lane_in(self.state.meta.seed, queue, *order, &rows::event(row)?);
-                lane.map(u64::cast_signed)
-            }
-        };
-        Ok((lane, row.get(6)?))
+        let found = self.connection.first(select, [delivery], |row| {
+            let lane = match to {
+                None => row.get(5)?,
+                Some(Redirect { queue, order }) => {
+                    let lane = derive::lane_in(self.state.meta.seed, queue, *order, &rows::event(row)?);
+                    lane.map(u64::cast_signed)
+                }
+            };
+            Ok((lane, row.get(6)?))
+        })?;
+        found.ok_or(Fault::unreadable("the delivery of a letter"))
     }
 
     /// The letter of that id, if no open replay has claimed it.
@@ -319,7 +305,7 @@ impl Work<'_> {
     /// The id of a letter that died of a damaged event, if that still does not read as it was stored.
     fn still_damaged(&self, letter: &Letter) -> Result<Option<DeliveryId>, Fault> {
         let select = "SELECT 1 FROM kinds WHERE id = ?1 AND code = ?2";
-        let is_suspect = self.connection.prepare_cached(select)?.exists((letter.kind, codes::DAMAGED))?;
+        let is_suspect = self.connection.has(select, (letter.kind, codes::DAMAGED))?;
         if is_suspect { self.damaged(letter.delivery) } else { Ok(None) }
     }
 
@@ -327,12 +313,11 @@ impl Work<'_> {
     pub(super) fn damaged(&self, delivery: i64) -> Result<Option<DeliveryId>, Fault> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, e.data, e.content, d.content
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let mut rows = statement.query([delivery])?;
-        let row = rows.next()?.ok_or(Fault::unreadable("the event of a letter"))?;
-        let (_, integrity) = rows::checked_event(row, 5)?;
-        let id = DeliveryId::new(seq(delivery), row.get::<_, i64>(6)?.cast_unsigned());
-        Ok((integrity == Integrity::Damaged).then_some(id))
+        let found = self.connection.first(select, [delivery], |row| {
+            Ok((rows::checked_event(row, 5)?.1, row.get::<_, i64>(6)?.cast_unsigned()))
+        })?;
+        let (integrity, content) = found.ok_or(Fault::unreadable("the event of a letter"))?;
+        Ok((integrity == Integrity::Damaged).then_some(DeliveryId::new(seq(delivery), content)))
     }
 
     pub(super) fn change_replay(
@@ -354,7 +339,7 @@ impl Work<'_> {
         };
         let id = replay.0.cast_signed();
         let values = (id, codec::state(next), nanos(self.now), codec::wave(wave), resumes);
-        self.connection.prepare_cached(CHANGE)?.execute(values)?;
+        self.connection.run(CHANGE, values)?;
         self.record(&Act { verb, what: &view.what, letters: view.tally.total, note: None })?;
         self.shown(id).map(Ok)
     }
@@ -363,11 +348,10 @@ impl Work<'_> {
     pub(super) fn stop(&self, stop: &Stop) -> Result<(), Fault> {
         let id = stop.replay.0.cast_signed();
         let select = "SELECT origin FROM replays WHERE id = ?1";
-        let origin: String = self.connection.prepare_cached(select)?.query_row([id], |row| row.get(0))?;
+        let origin: String = self.connection.get(select, [id])?;
         let state = codec::state(codec::read_origin(&origin)?.state_when_stopped());
         let values = (id, codec::stop(stop), nanos(self.now), state);
-        self.connection.prepare_cached(STOP)?.execute(values)?;
-        Ok(())
+        self.connection.run(STOP, values)
     }
 
     /// A letter of a replay has arrived, or has failed again.
@@ -382,19 +366,18 @@ impl Work<'_> {
             Came::Delivered => (COUNT_DELIVERED, letter_state::DELIVERED),
             Came::Failed => {
                 let insert = "INSERT OR IGNORE INTO replay_lanes SELECT ?1, ?2 WHERE ?2 IS NOT NULL";
-                self.connection.prepare_cached(insert)?.execute((replay, lane))?;
+                self.connection.run(insert, (replay, lane))?;
                 (COUNT_FAILED, letter_state::FAILED)
             }
         };
-        self.connection.prepare_cached(count)?.execute((replay, nanos(self.now)))?;
+        self.connection.run(count, (replay, nanos(self.now)))?;
         self.mark(replay, delivery, letter)?;
         self.next_of_lane(replay, lane)?;
         self.end_if_complete(replay)
     }
 
     pub(super) fn end_if_complete(&self, replay: i64) -> Result<(), Fault> {
-        self.connection.prepare_cached(END)?.execute([replay])?;
-        Ok(())
+        self.connection.run(END, [replay])
     }
 }
 

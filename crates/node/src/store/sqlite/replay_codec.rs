@@ -21,48 +21,41 @@ use serde::{Deserialize, Serialize};
 use super::fault::Fault;
 use crate::store::letter::{KindId, LetterFilter, Poison, Redirect, Selection};
 
-/// Where a replay stands, as column `state` has it; those below 4 are open.
-pub(super) const fn state(state: ReplayState) -> i64 {
-    match state {
-        ReplayState::Gathering => 0,
-        ReplayState::Running => 1,
-        ReplayState::Paused => 2,
-        ReplayState::Stopped => 3,
-        ReplayState::Cancelled => 4,
-        ReplayState::Done => 5,
-    }
+/// Where a replay stands, by its number in column `state`; those below 4 are open.
+const STATES: [ReplayState; 6] = [
+    ReplayState::Gathering,
+    ReplayState::Running,
+    ReplayState::Paused,
+    ReplayState::Stopped,
+    ReplayState::Cancelled,
+    ReplayState::Done,
+];
+/// How far a canary has come, by its number in column `wave`.
+const WAVES: [Wave; 4] = [Wave::None, Wave::First, Wave::Second, Wave::Rest];
+
+pub(super) fn state(state: ReplayState) -> i64 {
+    number_in(&STATES, &state)
 }
 
 pub(super) fn read_state(number: i64) -> Result<ReplayState, Fault> {
-    match number {
-        0 => Ok(ReplayState::Gathering),
-        1 => Ok(ReplayState::Running),
-        2 => Ok(ReplayState::Paused),
-        3 => Ok(ReplayState::Stopped),
-        4 => Ok(ReplayState::Cancelled),
-        5 => Ok(ReplayState::Done),
-        _ => Err(Fault::unreadable("where a replay stands")),
-    }
+    at_number(&STATES, number).ok_or(Fault::unreadable("where a replay stands"))
 }
 
-/// How far a canary has come, as column `wave` has it.
-pub(super) const fn wave(wave: Wave) -> i64 {
-    match wave {
-        Wave::None => 0,
-        Wave::First => 1,
-        Wave::Second => 2,
-        Wave::Rest => 3,
-    }
+pub(super) fn wave(wave: Wave) -> i64 {
+    number_in(&WAVES, &wave)
 }
 
 pub(super) fn read_wave(number: i64) -> Result<Wave, Fault> {
-    match number {
-        0 => Ok(Wave::None),
-        1 => Ok(Wave::First),
-        2 => Ok(Wave::Second),
-        3 => Ok(Wave::Rest),
-        _ => Err(Fault::unreadable("the wave of a replay")),
-    }
+    at_number(&WAVES, number).ok_or(Fault::unreadable("the wave of a replay"))
+}
+
+fn number_in<T: PartialEq>(all: &[T], one: &T) -> i64 {
+    let place = all.iter().position(|known| known == one).expect("all are listed");
+    i64::try_from(place).expect("a handful")
+}
+
+fn at_number<T: Copy>(all: &[T], number: i64) -> Option<T> {
+    all.get(usize::try_from(number).ok()?).copied()
 }
 
 #[derive(Serialize, Deserialize)]

@@ -6,22 +6,21 @@
 
 use redrive_core::engine::{Advance, Waiting};
 use redrive_core::letters::replay::{ReplayJob, ReplayState};
-use rusqlite::{OptionalExtension, Row};
 
 use super::encode::{nanos, seq};
 use super::fault::Fault;
 use super::replay::{Stored, letter_state};
 use super::replay_codec as codec;
 use super::schema::state;
+use super::sql::Sql;
 use super::write::Work;
 use crate::store::REPLAY_WALK_MAX;
 use crate::store::letter::{Redirect, STEP_BYTES_MAX};
 
 pub(super) const NEXT: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_next
     WHERE replay = ?1 AND state = 0 ORDER BY turn LIMIT 1";
-pub(super) const CORPSE: &str =
-    "SELECT l.number, l.claim, d.queue, d.lane, d.bytes, coalesce(d.turn, d.seq), d.story
-    FROM letters l CROSS JOIN deliveries d ON d.seq = l.delivery WHERE l.delivery = ?1";
+/// The letter of a delivery, if that replay has claimed it.
+pub(super) const CLAIMED: &str = "SELECT number FROM letters WHERE delivery = ?1 AND claim = ?2";
 const SEND: &str = r#"UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, story = NULL,
     -- What the target has notified outlives a replay.
@@ -32,17 +31,6 @@ const SEND: &str = r#"UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, d
 /// A wave has begun when something of it was sent.
 const STEPPED: &str = "UPDATE replays SET sent = sent + ?2, left_alone = left_alone + ?3,
     wave = CASE WHEN ?2 > 0 THEN ?4 ELSE wave END, changed_at = ?5 WHERE id = ?1";
-
-/// A dead letter's delivery.
-struct Corpse {
-    number: i64,
-    claim: Option<i64>,
-    queue: i64,
-    lane: Option<i64>,
-    bytes: u64,
-    turn: i64,
-    story: Option<Vec<u8>>,
-}
 
 /// What a step has done so far.
 #[derive(Default)]
@@ -90,20 +78,15 @@ impl Work<'_> {
             if step.sent == advance.letters_max || bytes >= STEP_BYTES_MAX {
                 break;
             }
-            let mut statement = self.connection.prepare_cached(NEXT)?;
-            let next = statement.query_row([replay], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+            let next = self.connection.first(NEXT, [replay], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let Some((delivery, lane)) = next else { break };
             let before = waiting.len();
             self.send_or_leave(stored, &mut step, (delivery, lane), waiting)?;
             bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
         }
-        self.connection.prepare_cached(STEPPED)?.execute((
-            replay,
-            step.sent,
-            step.left_alone,
-            codec::wave(advance.wave),
-            nanos(self.now),
-        ))?;
+        let wave = codec::wave(advance.wave);
+        let values = (replay, step.sent, step.left_alone, wave, nanos(self.now));
+        self.connection.run(STEPPED, values)?;
         Ok(step.sent)
     }
 
@@ -116,41 +99,27 @@ impl Work<'_> {
     ) -> Result<(), Fault> {
         let replay = stored.view.id.0.cast_signed();
         let failed = "SELECT 1 FROM replay_lanes WHERE replay = ?1 AND lane = ?2";
-        let corpse = if self.connection.prepare_cached(failed)?.exists((replay, lane))? {
+        let letter = if self.connection.has(failed, (replay, lane))? {
             None
         } else {
-            self.corpse(delivery)?.filter(|corpse| corpse.claim == Some(replay))
+            self.connection.find(CLAIMED, [delivery, replay])?
         };
-        let Some(corpse) = corpse else {
+        let Some(letter) = letter else {
             step.left_alone += 1;
             return self.leave_alone(replay, delivery, lane);
         };
         step.sent += 1;
         self.mark(replay, delivery, letter_state::SENT)?;
-        self.send(replay, stored.target.as_ref(), delivery, (corpse, lane), waiting)
+        self.dig_up(letter)?;
+        self.send(replay, stored.target.as_ref(), delivery, lane, waiting)
     }
 
     /// A letter stays as it is, and free for others.
     fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> Result<(), Fault> {
         let free = "UPDATE letters SET claim = NULL WHERE delivery = ?1 AND claim = ?2";
-        self.connection.prepare_cached(free)?.execute([delivery, replay])?;
+        self.connection.run(free, [delivery, replay])?;
         self.mark(replay, delivery, letter_state::LEFT_ALONE)?;
         self.next_of_lane(replay, lane)
-    }
-
-    fn corpse(&self, delivery: i64) -> Result<Option<Corpse>, Fault> {
-        let read = |row: &Row<'_>| {
-            Ok(Corpse {
-                number: row.get(0)?,
-                claim: row.get(1)?,
-                queue: row.get(2)?,
-                lane: row.get(3)?,
-                bytes: row.get::<_, i64>(4)?.cast_unsigned(),
-                turn: row.get(5)?,
-                story: row.get(6)?,
-            })
-        };
-        Ok(self.connection.prepare_cached(CORPSE)?.query_row([delivery], read).optional()?)
     }
 
     /// Makes a letter a delivery again, in that session; a session that it has left goes on.
@@ -159,14 +128,15 @@ impl Work<'_> {
         replay: i64,
         to: Option<&Redirect>,
         delivery: i64,
-        (corpse, lane): (Corpse, Option<i64>),
+        lane: Option<i64>,
         waiting: &mut Vec<Waiting>,
     ) -> Result<(), Fault> {
-        self.dig_up(corpse.number)?;
-        if let Some(story) = &corpse.story {
-            self.tell(seq(delivery), story)?;
+        let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
+        if let Some(story) = self.connection.find::<Vec<u8>>(last, [delivery])? {
+            self.tell(seq(delivery), &story)?;
         }
-        let before = self.state.names.index_of(corpse.queue)?;
+        let dead = self.delivery(delivery)?;
+        let before = self.state.names.index_of(dead.queue)?;
         self.state.names.counts(before).dead -= 1;
         let queue = match to {
             Some(to) => self.state.names.queue_for(self.connection, &to.queue)?,
@@ -174,17 +144,9 @@ impl Work<'_> {
         };
         let queue_id = self.state.names.queue(queue).id;
         // While it is dead it may be in the session itself, but it does not wait for itself.
-        let code = self.state_in(lane, corpse.turn)?;
-        let counts = self.state.names.counts(queue);
-        counts.waiting += 1;
-        counts.waiting_bytes += corpse.bytes;
-        counts.behind += u64::from(code == state::BEHIND);
-        let values = (delivery, queue_id, lane, code, nanos(self.now), replay);
-        self.connection.prepare_cached(SEND)?.execute(values)?;
-        if let Some(lane) = lane.filter(|_| code == state::BEHIND) {
-            self.wait_behind(lane)?;
-        }
-        if let Some(left) = corpse.lane.filter(|before| lane != Some(*before)) {
+        let code = self.enter(queue, lane, dead.turn, dead.bytes)?;
+        self.connection.run(SEND, (delivery, queue_id, lane, code, nanos(self.now), replay))?;
+        if let Some(left) = dead.lane.filter(|before| lane != Some(*before)) {
             waiting.extend(self.move_on(left)?);
         }
         if code == state::READY {

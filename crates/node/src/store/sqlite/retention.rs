@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::audit::Act;
 use super::encode::{nanos, time};
 use super::fault::Fault;
 use super::letters;
 use super::select::{Letter, read_letter};
+use super::sql::Sql;
 use super::state::State;
 use super::write::Work;
 use crate::store::letter::TREND_POINTS;
@@ -99,12 +100,9 @@ pub(super) fn look(
     let is_time = state.round.replays_at.is_none_or(|at| now.since(at) >= REPLAYS_EVERY || now < at);
     if is_time {
         let before = nanos(now - LETTERS_OF_REPLAYS_KEPT);
-        let mut statement = connection.prepare_cached(ENDED_REPLAY)?;
-        old.ended_replay = statement.query_row([before], |row| row.get(0)).optional()?;
-        let mut statement = connection.prepare_cached(OLDEST_REPLAYS)?;
+        old.ended_replay = connection.find(ENDED_REPLAY, [before])?;
         let kept = i64::try_from(REPLAYS_KEPT_MAX).expect("a small number");
-        let found = statement.query_map([kept], |row| row.get(0))?;
-        old.replays = found.collect::<Result<_, _>>()?;
+        old.replays = connection.all(OLDEST_REPLAYS, [kept], |row| Ok(row.get(0)?))?;
         state.round.replays_at = old.ended_replay.is_none().then_some(now);
     }
     Ok(old)
@@ -129,7 +127,7 @@ fn look_at_kinds(
         state.round.kind = kind;
         let queue = state.names.index_of(row.get(1)?)?;
         let kept = (keep.letters)(&state.names.queue(queue).name, super::rows::text(row, 2)?);
-        if connection.prepare_cached(TIRED)?.query_row((kind, first_shown), |row| row.get(0))? {
+        if connection.get(TIRED, (kind, first_shown))? {
             old.kinds.push(kind);
         }
         let stopped_at = look_at_letters(connection, (kind, after), now, kept, &mut looked_at, old)?;
@@ -191,9 +189,8 @@ pub(super) fn forget(
         forget_letters(connection, state, old, now)?;
     }
     for kind in &old.kinds {
-        let trend = "DELETE FROM trend WHERE kind = ?1 AND span < ?2";
-        connection.prepare_cached(trend)?.execute((kind, first_shown(now)))?;
-        connection.prepare_cached(FORGET_KIND)?.execute([kind])?;
+        connection.run("DELETE FROM trend WHERE kind = ?1 AND span < ?2", (kind, first_shown(now)))?;
+        connection.run(FORGET_KIND, [kind])?;
     }
     if let Some(replay) = old.ended_replay {
         for (table, key) in [("replay_letters", "delivery"), ("replay_lanes", "lane")] {
@@ -201,14 +198,14 @@ pub(super) fn forget(
                 "DELETE FROM {table} WHERE replay = ?1 AND {key} IN
                     (SELECT {key} FROM {table} WHERE replay = ?1 LIMIT ?2)"
             );
-            connection.prepare_cached(&delete)?.execute((replay, REPLAY_ROWS_PER_STEP))?;
+            connection.run(&delete, (replay, REPLAY_ROWS_PER_STEP))?;
         }
     }
     for replay in &old.replays {
         let delete = "DELETE FROM replays WHERE id = ?1
             AND NOT EXISTS (SELECT 1 FROM replay_letters WHERE replay = ?1)
             AND NOT EXISTS (SELECT 1 FROM replay_lanes WHERE replay = ?1)";
-        connection.prepare_cached(delete)?.execute([replay])?;
+        connection.run(delete, [replay])?;
     }
     Ok(old.letters.len() as u64)
 }
@@ -225,7 +222,7 @@ fn forget_letters(
     let mut by_queue: Vec<(String, u64)> = Vec::new();
     for letter in &letters {
         let queue = "SELECT queue FROM deliveries WHERE seq = ?1";
-        let queue = connection.prepare_cached(queue)?.query_row([letter.delivery], |row| row.get(0))?;
+        let queue = connection.get(queue, [letter.delivery])?;
         let queue = work.state.names.queue(work.state.names.index_of(queue)?).name.to_string();
         match by_queue.iter_mut().find(|(name, _)| *name == queue) {
             Some((_, count)) => *count += 1,
@@ -245,14 +242,9 @@ impl Work<'_> {
     fn record_retention(&self, queue: &str, letters: u64) -> Result<(), Fault> {
         let hour = i64::try_from(HOUR.as_nanos()).expect("a short time");
         let begun = nanos(self.now) / hour * hour;
-        let mut statement = self.connection.prepare_cached(SAME_HOUR)?;
-        let found: Option<i64> =
-            statement.query_row((queue, begun, begun + hour), |row| row.get(0)).optional()?;
-        if let Some(number) = found {
-            self.add_to_record(number, letters)?;
-        } else {
-            self.record(&Act { verb: "retention", what: queue, letters, note: None })?;
+        match self.connection.find(SAME_HOUR, (queue, begun, begun + hour))? {
+            Some(number) => self.add_to_record(number, letters).map(drop),
+            None => self.record(&Act { verb: "retention", what: queue, letters, note: None }).map(drop),
         }
-        Ok(())
     }
 }

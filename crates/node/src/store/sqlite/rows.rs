@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redrive_core::engine::story::Story;
 use redrive_core::engine::{Death, Load, Page, QueueName, Waiting, Wanted};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, Seq};
@@ -18,6 +19,8 @@ use super::encode::{self, EventColumns, Integrity, nanos, place, seq, time};
 use super::fault::Fault;
 use super::names::Names;
 use super::schema::state;
+use super::sql::Sql;
+use super::write::Work;
 use crate::store::derive;
 
 pub(super) const READY_PAGE: &str =
@@ -30,6 +33,46 @@ pub(super) const WAITING: &str = "SELECT e.id, e.source, e.type, e.attributes, e
         d.seq, d.content, CASE WHEN d.lane IS NULL THEN NULL ELSE coalesce(d.turn, d.seq) END, d.attempts, d.state, d.due_at, d.written_at, d.start_recorded,
         d.book, d.history, d.event, d.replay, d.replays, e.content
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+
+pub(super) const DELIVERY: &str =
+    "SELECT event, queue, subscription, lane, coalesce(turn, seq), state, bytes, replay, linked
+    FROM deliveries WHERE seq = ?1";
+
+/// A delivery as commands see it.
+#[derive(Clone, Copy)]
+pub(super) struct DeliveryRow {
+    pub(super) event: i64,
+    pub(super) queue: i64,
+    pub(super) subscription: i64,
+    pub(super) lane: Option<i64>,
+    /// Its place in the order of its session.
+    pub(super) turn: i64,
+    pub(super) state: i64,
+    pub(super) bytes: u64,
+    pub(super) replay: Option<i64>,
+    /// It is there in the place of another, or another in its.
+    pub(super) linked: Option<i64>,
+}
+
+impl Work<'_> {
+    /// The delivery at that place.
+    pub(super) fn delivery(&self, at: i64) -> Result<DeliveryRow, Fault> {
+        let found = self.connection.first(DELIVERY, [at], |row| {
+            Ok(DeliveryRow {
+                event: row.get(0)?,
+                queue: row.get(1)?,
+                subscription: row.get(2)?,
+                lane: row.get(3)?,
+                turn: row.get(4)?,
+                state: row.get(5)?,
+                bytes: row.get::<_, i64>(6)?.cast_unsigned(),
+                replay: row.get(7)?,
+                linked: row.get(8)?,
+            })
+        })?;
+        found.ok_or(Fault::unreadable("a delivery"))
+    }
+}
 
 /// What a [`Load`] finds.
 pub(super) fn load(connection: &Connection, names: &Names, load: &Load) -> Result<Page, Fault> {
@@ -55,9 +98,7 @@ pub(super) fn load(connection: &Connection, names: &Names, load: &Load) -> Resul
         page.rows.push(waiting(connection, &known.name, seq(row.get(0)?), &mut last_event)?);
     }
     if let Wanted::Due { until } = *wanted {
-        let mut statement = connection.prepare_cached(NEXT_DUE)?;
-        let mut rows = statement.query((known.id, nanos(until)))?;
-        let next = rows.next()?.map(|row| row.get(0).map(time)).transpose()?;
+        let next = connection.find(NEXT_DUE, (known.id, nanos(until)))?.map(time);
         page.next_due_at = next.filter(|at| *at != Timestamp::NEVER);
     }
     Ok(page)
@@ -140,6 +181,11 @@ fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], Fault> {
 /// A text without a copy of it.
 pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Fault> {
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
+}
+
+/// A stored story.
+pub(super) fn story(row: &Row<'_>, column: usize) -> Result<Story, Fault> {
+    Ok(encode::read_story(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)?)
 }
 
 fn history(value: ValueRef<'_>) -> Result<History, Fault> {

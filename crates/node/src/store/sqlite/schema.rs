@@ -415,7 +415,7 @@ fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreE
     let is_new = application == 0 && found == 0 && tables == 0;
     if application != APPLICATION_ID && !is_new {
         let reason = "it is a database, but not one of redrive's".to_owned();
-        return Err(StoreError::Damaged { path: path.to_owned(), reason });
+        return Err(StoreError::Damaged { what: path.display().to_string(), reason });
     }
     if found > known {
         return Err(StoreError::TooNew { path: path.to_owned(), found, known });

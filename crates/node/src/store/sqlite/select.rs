@@ -4,10 +4,11 @@ use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
 use redrive_core::ids::{ChannelName, DeliveryId};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 
 use super::encode::place;
 use super::fault::Fault;
+use super::sql::Sql;
 use crate::store::letter::LetterFilter;
 
 pub(super) const OF_DELIVERY: &str = "SELECT l.number, l.delivery, l.kind, l.claim
@@ -29,12 +30,16 @@ pub(super) fn find(connection: &Connection, id: DeliveryId) -> Result<Option<Let
     if i64::try_from(id.seq().get()).is_err() {
         return Ok(None);
     }
-    let mut statement = connection.prepare_cached(OF_DELIVERY)?;
-    let key = (place(id.seq()), id.content().cast_signed());
-    Ok(statement.query_row(key, read_letter).optional()?)
+    connection.first(OF_DELIVERY, (place(id.seq()), id.content().cast_signed()), read_letter)
 }
 
-pub(super) fn read_letter(row: &Row<'_>) -> Result<Letter, rusqlite::Error> {
+/// Whether there is such a delivery, whatever became of it.
+pub(super) fn is_delivery(connection: &Connection, id: DeliveryId) -> Result<bool, Fault> {
+    let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
+    connection.has(select, (id.seq().get().cast_signed(), id.content().cast_signed()))
+}
+
+pub(super) fn read_letter(row: &Row<'_>) -> Result<Letter, Fault> {
     Ok(Letter { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
 }
 

@@ -1,15 +1,17 @@
 //! Settles deliveries: what an attempt came to, what becomes of those behind it, and what its replay counts.
 
 use redrive_core::engine::{Death, Followers, Next, Settlement, Waiting};
+use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::policy::decide::History;
 use rusqlite::OptionalExtension;
 
 use super::encode::{self, nanos, place};
 use super::fault::Fault;
-use super::letters::{Body, Grave};
+use super::letters::Body;
 use super::rows;
 use super::schema::state;
+use super::sql::Sql;
 use super::write::Work;
 use crate::store::Settled;
 
@@ -29,13 +31,12 @@ pub(super) const DYING: &str = "SELECT e.id, e.source, e.type, e.attributes, x''
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
 /// A delivery that is settled.
-pub(super) struct Found {
-    pub(super) queue: i64,
-    pub(super) lane: Option<i64>,
-    pub(super) bytes: i64,
-    pub(super) replay: Option<i64>,
-    /// It is there in the place of another, or another in its.
-    pub(super) linked: Option<i64>,
+struct Found {
+    queue: i64,
+    lane: Option<i64>,
+    bytes: i64,
+    replay: Option<i64>,
+    linked: Option<i64>,
 }
 
 /// What a replay's letter came to.
@@ -84,7 +85,7 @@ impl Work<'_> {
         let place = place(delivery.seq());
         let (history, book) = (told_history(history), book.cast_signed());
         let values = (place, code, attempts, due_at, nanos(*at), starts, book, history);
-        self.connection.prepare_cached(SETTLE_OTHERWISE)?.execute(values)?;
+        self.connection.run(SETTLE_OTHERWISE, values)?;
         if let Some(story) = &settlement.story {
             self.tell(delivery.seq(), &encode::story(story))?;
         }
@@ -93,8 +94,7 @@ impl Work<'_> {
 
     /// Adds to what is told of a delivery.
     pub(super) fn tell(&self, delivery: Seq, story: &[u8]) -> Result<(), Fault> {
-        self.connection.prepare_cached(INSERT_STORY)?.execute((place(delivery), story))?;
-        Ok(())
+        self.connection.run(INSERT_STORY, (place(delivery), story))
     }
 
     fn delivered(&mut self, settlement: &Settlement, found: &Found) -> Result<Option<Waiting>, Fault> {
@@ -102,16 +102,12 @@ impl Work<'_> {
         let place = place(delivery.seq());
         let story = settlement.story.as_deref().map(encode::story);
         self.settle_delivered.execute((place, attempts, nanos(*at), story))?;
-        let queue = self.state.names.index_of(found.queue)?;
-        let counts = self.state.names.counts(queue);
-        counts.delivered += 1;
-        counts.waiting -= 1;
-        counts.waiting_bytes -= found.bytes.cast_unsigned();
+        self.state.names.uncount_waiting(found.queue, found.bytes.cast_unsigned())?.delivered += 1;
         self.ended.push(delivery.seq());
         if let Some(replay) = found.replay {
             self.came_of(replay, place, found.lane, Came::Delivered)?;
         }
-        self.go_on(found)
+        self.go_on(found.lane, found.replay.or(found.linked))
     }
 
     fn died(
@@ -129,34 +125,35 @@ impl Work<'_> {
             (Followers::Wait, None) | (Followers::GoOn, _) => state::DEAD,
         };
         let values = (place, code, attempts, nanos(*at), book, history, story);
-        self.connection.prepare_cached(SETTLE_DEAD)?.execute(values)?;
-        let queue = self.state.names.index_of(found.queue)?;
-        let counts = self.state.names.counts(queue);
-        counts.dead += 1;
-        counts.waiting -= 1;
-        counts.waiting_bytes -= found.bytes.cast_unsigned();
-        {
-            let mut statement = self.connection.prepare_cached(DYING)?;
-            let mut rows = statement.query([place])?;
-            let row = rows.next()?.ok_or(Fault::unreadable("the event of a delivery"))?;
-            let body = Body { delivery: place, queue: found.queue, subscription: row.get(5)? };
-            let event = rows::event(row)?;
-            self.bury(&Grave::new(self.state.meta.seed, body, &event, death, *at))?;
-        }
+        self.connection.run(SETTLE_DEAD, values)?;
+        self.state.names.uncount_waiting(found.queue, found.bytes.cast_unsigned())?.dead += 1;
+        let (event, subscription) = self.event_of(place)?;
+        self.bury(Body { delivery: place, queue: found.queue, subscription }, &event, death, *at)?;
         if let Some(replay) = found.replay {
             if let Some(stop) = stop.filter(|stop| stop.replay.0.cast_signed() == replay) {
                 self.stop(&stop)?;
             }
             self.came_of(replay, place, found.lane, Came::Failed)?;
         }
-        self.go_on(found)
+        self.go_on(found.lane, found.replay.or(found.linked))
     }
 
-    /// The next of the session, now that this one has ended, or holds it.
-    pub(super) fn go_on(&mut self, ended: &Found) -> Result<Option<Waiting>, Fault> {
-        match ended.lane {
+    /// The event of a delivery without its data, and the subscription.
+    pub(super) fn event_of(&self, delivery: i64) -> Result<(Event, i64), Fault> {
+        let found = self.connection.first(DYING, [delivery], |row| Ok((rows::event(row)?, row.get(5)?)))?;
+        found.ok_or(Fault::unreadable("the event of a delivery"))
+    }
+
+    /// The next of the session, now that this one has ended, or holds it; `returned` is its replay, or the event
+    /// that it is linked with.
+    pub(super) fn go_on(
+        &mut self,
+        lane: Option<i64>,
+        returned: Option<i64>,
+    ) -> Result<Option<Waiting>, Fault> {
+        match lane {
             // It was never dead, nor is it there in place of a dead letter, so nothing holds its session.
-            Some(lane) if ended.replay.or(ended.linked).is_none() => self.promote(lane),
+            Some(lane) if returned.is_none() => self.promote(lane),
             Some(lane) => self.move_on(lane),
             None => Ok(None),
         }

@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::letters;
 use super::names::Names;
 use super::retention::Round;
+use super::sql::Sql;
 
 /// All of it.
 #[derive(Debug)]
@@ -90,15 +91,17 @@ impl Meta {
     fn save(&self, connection: &Connection) -> Result<(), Fault> {
         let update = "UPDATE meta SET last_seq = ?1, events = ?2, unrouted = ?3, running = ?4, alive_at = ?5,
             ids_checked = ?6, books_turn = ?7";
-        connection.prepare_cached(update)?.execute((
-            place(self.last),
-            self.events.cast_signed(),
-            self.unrouted.cast_signed(),
-            self.running,
-            self.alive_at.map(nanos),
-            place(self.ids_checked),
-            self.books_turn,
-        ))?;
-        Ok(())
+        connection.run(
+            update,
+            (
+                place(self.last),
+                self.events.cast_signed(),
+                self.unrouted.cast_signed(),
+                self.running,
+                self.alive_at.map(nanos),
+                place(self.ids_checked),
+                self.books_turn,
+            ),
+        )
     }
 }

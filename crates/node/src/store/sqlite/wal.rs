@@ -6,14 +6,14 @@
 //! readers of ours look for a moment only.
 
 use std::path::Path;
-use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
+use super::sql::Sql;
 
 /// Sizes of the log, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +48,9 @@ pub(super) struct Checkpointer {
 #[derive(Debug)]
 struct Helper {
     work: Option<SyncSender<()>>,
-    busy: Arc<Busy>,
+    done: Receiver<()>,
+    is_busy: bool,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Whether it does so now.
-#[derive(Debug, Default)]
-struct Busy {
-    is_busy: Mutex<bool>,
-    changed: Condvar,
 }
 
 /// How much of the log there is.
@@ -64,14 +58,8 @@ struct Busy {
 struct Frames {
     all: u64,
     copied: u64,
-    others: Others,
-}
-
-/// Whether others kept a checkpoint from doing all of its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Others {
-    Away,
-    InTheWay,
+    /// Whether others kept a checkpoint from doing all of its work.
+    is_blocked: bool,
 }
 
 /// How many frames of the log hold all that was committed.
@@ -125,16 +113,13 @@ impl Checkpointer {
     /// Empties the log. What is behind its last good commit would be taken for a loss once that has changed.
     pub(super) fn empty(connection: &Connection) -> Result<Emptied, Fault> {
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
-        Ok(match frames.others {
-            Others::Away => Emptied::Whole,
-            Others::InTheWay => Emptied::Partly,
-        })
+        Ok(if frames.is_blocked { Emptied::Partly } else { Emptied::Whole })
     }
 
     /// Copies the log into the database. Readers may keep it from being emptied; what counts is that all is copied.
     pub(super) fn save(connection: &Connection) -> Result<Emptied, Fault> {
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
-        let is_copied = frames.others == Others::Away || frames.copied >= frames.all;
+        let is_copied = !frames.is_blocked || frames.copied >= frames.all;
         Ok(if is_copied { Emptied::Whole } else { Emptied::Partly })
     }
 
@@ -147,69 +132,54 @@ impl Checkpointer {
             self.helper.wait();
         }
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")?;
-        self.restart_at = match frames.others {
-            Others::Away => self.bounds.restart_at,
-            Others::InTheWay => bytes + self.bounds.copy_from,
-        };
+        self.restart_at =
+            if frames.is_blocked { bytes + self.bounds.copy_from } else { self.bounds.restart_at };
         Ok(())
     }
 }
 
 /// Runs a checkpoint; one that others are in the way of is no error, it has just done less.
 fn checkpoint(connection: &Connection, sql: &str) -> Result<Frames, Fault> {
-    let read = |row: &rusqlite::Row<'_>| {
-        let (busy, all, copied): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let found = connection.first(sql, [], |row| {
+        let (is_blocked, all, copied): (bool, i64, i64) = row.try_into()?;
         // Who could not even look says -1.
         let (all, copied) = (all.max(0).cast_unsigned(), copied.max(0).cast_unsigned());
-        Ok(Frames { all, copied, others: if busy { Others::InTheWay } else { Others::Away } })
-    };
-    Ok(connection.prepare_cached(sql)?.query_row([], read)?)
+        Ok(Frames { all, copied, is_blocked })
+    })?;
+    found.ok_or(Fault::unreadable("the size of the write-ahead log"))
 }
 
 impl Helper {
     fn start(connection: Connection) -> Self {
         let (work, orders) = mpsc::sync_channel(1);
-        let busy = Arc::new(Busy::default());
-        let ours = Arc::clone(&busy);
+        let (ended, done) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || {
             while let Ok(()) = orders.recv() {
                 // What fails here is done by the writer, who reports it.
                 let _ = checkpoint(&connection, "PRAGMA wal_checkpoint(PASSIVE)");
-                ours.end();
+                let _ = ended.send(());
             }
         });
-        Self { work: Some(work), busy, thread: Some(thread) }
+        Self { work: Some(work), done, is_busy: false, thread: Some(thread) }
     }
 
-    fn is_busy(&self) -> bool {
-        *self.busy.get()
+    fn is_busy(&mut self) -> bool {
+        self.is_busy &= self.done.try_recv().is_err();
+        self.is_busy
     }
 
     /// Waits until the copy under way is done, but not for ever: then the log grows on, and nothing worse.
-    fn wait(&self) {
-        let waited = self.busy.changed.wait_timeout_while(self.busy.get(), COPY_MAX, |busy| *busy);
-        drop(waited);
+    fn wait(&mut self) {
+        self.is_busy &= self.done.recv_timeout(COPY_MAX).is_err();
     }
 
-    fn copy(&self) {
-        let mut busy = self.busy.get();
-        if let Some(work) = &self.work
-            && !*busy
+    fn copy(&mut self) {
+        if !self.is_busy()
+            && let Some(work) = &self.work
         {
             // There is room for one order, and none is out while nobody is busy.
-            *busy = work.try_send(()).is_ok();
+            self.is_busy = work.try_send(()).is_ok();
         }
-    }
-}
-
-impl Busy {
-    fn get(&self) -> MutexGuard<'_, bool> {
-        self.is_busy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn end(&self) {
-        *self.get() = false;
-        self.changed.notify_all();
     }
 }
 

@@ -11,15 +11,17 @@ use redrive_core::engine::{Death, Followers, QueueName, Waiting};
 use redrive_core::event::Event;
 use redrive_core::event::copies::Remembered;
 use redrive_core::event::idempotency;
-use redrive_core::ids::{Seq, ServiceName};
+use redrive_core::ids::{DeliveryId, Seq, ServiceName};
 use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
+use rusqlite::{CachedStatement, Connection, Row};
 
 use super::encode::{self, Integrity, nanos, place, seq, time};
 use super::fault::Fault;
-use super::letters::{Body, Grave};
+use super::letters::Body;
+use super::names::QueueIndex;
 use super::schema::{state, whole};
+use super::sql::Sql;
 use super::state::State;
 use super::{rows, settle};
 use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger, NewKey};
@@ -31,7 +33,7 @@ const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at, w
     WHERE seq = ?1";
 const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, ?10, ?5, ?6, ?7, ?8, ?9)";
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
-    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, NULL, ?9, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
+    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, 0, NULL, NULL, ?11, NULL, ?12, ?13, ?14)";
 
 /// Writes it.
 pub(super) fn write(
@@ -65,13 +67,38 @@ pub(super) fn write(
     Ok(written)
 }
 
-/// An event that is being written, beside what it says itself.
-pub(super) struct Keeping {
-    pub(super) seq: Seq,
-    pub(super) content: u64,
-    pub(super) deliveries: u32,
-    /// One of [`whole`].
-    pub(super) whole: i64,
+/// A delivery that is being written.
+pub(super) struct NewDelivery {
+    pub(super) event: Seq,
+    pub(super) queue: QueueIndex,
+    pub(super) subscription: i64,
+    pub(super) lane: Option<i64>,
+    /// One of [`state`].
+    pub(super) state: i64,
+    pub(super) written_at: Timestamp,
+    pub(super) attempts: u32,
+    /// Of the attempt that ended it.
+    pub(super) story: Option<Vec<u8>>,
+    pub(super) replays: Option<u32>,
+    /// Its place in the order of its session, if that is not its own.
+    pub(super) turn: Option<i64>,
+    /// The event of the letter that it takes the place of.
+    pub(super) linked: Option<i64>,
+}
+
+impl NewDelivery {
+    /// One that nothing has happened to.
+    pub(super) const fn new(
+        event: Seq,
+        queue: QueueIndex,
+        subscription: i64,
+        lane: Option<i64>,
+        state: i64,
+        written_at: Timestamp,
+    ) -> Self {
+        let (attempts, story, replays, turn, linked) = (0, None, None, None, None);
+        Self { event, queue, subscription, lane, state, written_at, attempts, story, replays, turn, linked }
+    }
 }
 
 /// A batch under way.
@@ -116,9 +143,8 @@ impl Ledger for Work<'_> {
 
     fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Fault> {
         let select = "SELECT event, until FROM delivery_keys WHERE key = ?1";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let read = |row: &Row<'_>| Ok((seq(row.get(0)?), time(row.get(1)?)));
-        let Some((at, until)) = statement.query_row([key], read).optional()? else { return Ok(None) };
+        let found = self.connection.first(select, [key], |row| Ok((seq(row.get(0)?), time(row.get(1)?))))?;
+        let Some((at, until)) = found else { return Ok(None) };
         let mut rows = self.find_event.query([place(at)])?;
         let found = rows.next()?.map(|row| earlier(at, row)).transpose()?;
         let is_kept = found.is_some_and(|earlier| earlier.remembered.kept);
@@ -178,15 +204,7 @@ impl<'a> Work<'a> {
             };
             let now_taken = new.taken(self.now);
             taken.push(now_taken);
-            let hash = self.state.dedup.hash(event.dedup_key());
-            self.state.dedup.add(hash, new.seq);
-            let kept = Keeping {
-                seq: new.seq,
-                content: new.content,
-                deliveries: now_taken.deliveries,
-                whole: whole::SENT,
-            };
-            self.keep_event(&kept, event)?;
+            self.keep_event(event, new.content, now_taken.deliveries, whole::SENT)?;
             if routes.is_empty() {
                 self.state.meta.unrouted += 1;
                 self.ended.push(new.seq);
@@ -200,9 +218,17 @@ impl<'a> Work<'a> {
         Ok(Ok(taken))
     }
 
-    /// Writes an event at the next place.
-    pub(super) fn keep_event(&mut self, keeping: &Keeping, event: &Event) -> Result<(), Fault> {
-        let Keeping { seq, content, deliveries, whole } = *keeping;
+    /// Writes an event at the next place, which is given; `whole` is one of [`whole`].
+    pub(super) fn keep_event(
+        &mut self,
+        event: &Event,
+        content: u64,
+        deliveries: u32,
+        whole: i64,
+    ) -> Result<Seq, Fault> {
+        let seq = self.state.meta.last.next();
+        let hash = self.state.dedup.hash(event.dedup_key());
+        self.state.dedup.add(hash, seq);
         self.state.meta.last = seq;
         self.state.meta.events += 1;
         self.insert_event.execute((
@@ -217,14 +243,40 @@ impl<'a> Work<'a> {
             &event.data[..],
             whole,
         ))?;
-        Ok(())
+        Ok(seq)
+    }
+
+    /// Writes a delivery at the next place.
+    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> Result<DeliveryId, Fault> {
+        let seq = self.state.meta.last.next();
+        self.state.meta.last = seq;
+        let queue = self.state.names.queue(new.queue);
+        let QueueName { service, channel } = &*queue.name;
+        let id = idempotency::delivery_id(seq, event.dedup_key(), service, channel.as_ref());
+        self.insert_delivery.execute((
+            place(seq),
+            place(new.event),
+            queue.id,
+            new.subscription,
+            id.content().cast_signed(),
+            (event.data.len() as u64).cast_signed(),
+            new.lane,
+            new.state,
+            new.attempts,
+            nanos(new.written_at),
+            &new.story,
+            new.replays,
+            new.turn,
+            new.linked,
+        ))?;
+        Ok(id)
     }
 
     /// Writes what the deliveries of an event are known by from now on.
     pub(super) fn keep_keys(&mut self, event: Seq, keys: &[NewKey]) -> Result<(), Fault> {
         for NewKey { key, until } in keys {
             let insert = "INSERT OR REPLACE INTO delivery_keys VALUES (?1, ?2, ?3)";
-            self.connection.prepare_cached(insert)?.execute((key, place(event), nanos(*until)))?;
+            self.connection.run(insert, (key, place(event), nanos(*until)))?;
         }
         Ok(())
     }
@@ -237,44 +289,25 @@ impl<'a> Work<'a> {
         to: &Addressee,
         fit: Fit,
     ) -> Result<Option<Waiting>, Fault> {
-        let seq = self.state.meta.last.next();
-        self.state.meta.last = seq;
-        let QueueName { service, channel } = &*to.queue;
-        let id = idempotency::delivery_id(seq, event.dedup_key(), service, channel.as_ref());
         let lane = derive::lane(self.state.meta.seed, to, event).map(u64::cast_signed);
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;
         let subscription = self.state.names.subscription(self.connection, &to.subscription)?;
-        let bytes = event.data.len() as u64;
-        let (code, death) = self.place(lane, to, fit, seq)?;
-        let counts = self.state.names.counts(queue);
-        if death.is_some() {
-            counts.dead += 1;
+        let (code, death) = self.place(lane, to, fit)?;
+        let new = NewDelivery::new(event_seq, queue, subscription, lane, code, self.now);
+        let id = self.insert_delivery(event, &new)?;
+        if let Some(death) = &death {
+            self.state.names.counts(queue).dead += 1;
+            let body =
+                Body { delivery: place(id.seq()), queue: self.state.names.queue(queue).id, subscription };
+            self.bury(body, event, death, self.now)?;
         } else {
-            counts.waiting += 1;
-            counts.waiting_bytes += bytes;
-            counts.behind += u64::from(code == state::BEHIND);
-        }
-        let queue = self.state.names.queue(queue).id;
-        self.insert_delivery.execute((
-            place(seq),
-            place(event_seq),
-            queue,
-            subscription,
-            id.content().cast_signed(),
-            bytes.cast_signed(),
-            lane,
-            code,
-            nanos(self.now),
-        ))?;
-        if let Some(death) = death {
-            let body = Body { delivery: place(seq), queue, subscription };
-            self.bury(&Grave::new(self.state.meta.seed, body, event, &death, self.now))?;
+            self.state.names.count_waiting(queue, event.data.len() as u64, code);
         }
         let waiting = Waiting {
             id,
             queue: Arc::clone(&to.queue),
             event: Arc::clone(event),
-            sequence: lane.map(|_| seq),
+            sequence: lane.map(|_| id.seq()),
             replaying: None,
             attempts: 0,
             due_at: None,
@@ -287,14 +320,8 @@ impl<'a> Work<'a> {
         Ok((code == state::READY).then_some(waiting))
     }
 
-    /// What a new delivery is in its session, and why it is dead if it is at once.
-    fn place(
-        &mut self,
-        lane: Option<i64>,
-        to: &Addressee,
-        fit: Fit,
-        seq: Seq,
-    ) -> Result<(i64, Option<Death>), Fault> {
+    /// What the delivery at the next place is in its session, and why it is dead if it is at once.
+    fn place(&mut self, lane: Option<i64>, to: &Addressee, fit: Fit) -> Result<(i64, Option<Death>), Fault> {
         let head = lane.map(|lane| self.head_of_lane(lane)).transpose()?.flatten();
         let death = match (fit, lane, head) {
             (Fit::Waits, None, _) | (Fit::Waits, Some(_), None) => return Ok((state::READY, None)),
@@ -315,7 +342,7 @@ impl<'a> Work<'a> {
             (Followers::Wait, Some(lane)) => {
                 // Behind others it holds nobody yet: its turn comes.
                 if head.is_none() {
-                    self.hold(lane, place(seq))?;
+                    self.hold(lane, place(self.state.meta.last.next()))?;
                 }
                 Ok((state::HOLDING, Some(death)))
             }
@@ -326,8 +353,8 @@ impl<'a> Work<'a> {
     pub(super) fn finish(self) -> Result<(), Fault> {
         let Self { connection, state, now, ended, told, .. } = self;
         if !ended.is_empty() {
-            let mut statement = connection.prepare_cached("INSERT INTO ending VALUES (NULL, ?1, ?2)")?;
-            statement.execute((nanos(now), encode::places(ended)))?;
+            connection
+                .run("INSERT INTO ending VALUES (NULL, ?1, ?2)", (nanos(now), encode::places(ended)))?;
         }
         count_stories(connection, &told)?;
         state.save(connection)
@@ -351,7 +378,7 @@ pub(super) fn count_stories(connection: &Connection, told: &BTreeMap<u64, i64>) 
     let upsert = "INSERT INTO books VALUES (?1, 0, ?2, NULL)
         ON CONFLICT (hash) DO UPDATE SET stories = stories + excluded.stories";
     for (book, count) in told {
-        connection.prepare_cached(upsert)?.execute((book.cast_signed(), count))?;
+        connection.run(upsert, (book.cast_signed(), count))?;
     }
     Ok(())
 }

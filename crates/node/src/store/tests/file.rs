@@ -131,7 +131,7 @@ fn a_full_disk_changes_nothing() {
     for _ in 0..2 {
         let error = store.write(&batch(&[to("new", event("2")), large("3")]), at(1)).expect_err("full");
         assert!(
-            matches!(&error, StoreError::NotWritten { reason, .. } if reason.contains("full")),
+            matches!(&error, StoreError::NotWritten(cause) if cause.to_string().contains("full")),
             "{error}"
         );
     }
@@ -152,7 +152,7 @@ fn a_commit_that_fails_is_told_until_the_file_is_opened_anew() {
     let mut store = open(folder.path());
     write(&mut store, &[to("svc", event("1"))]);
     store.connection().commit_hook(Some(|| true)).expect("it is set");
-    let is_unknown = |error: StoreError| assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
+    let is_unknown = |error: StoreError| assert!(matches!(error, StoreError::Unknown(_)), "{error}");
     is_unknown(store.write(&batch(&[to("svc", event("2"))]), at(1)).expect_err("it fails"));
     store.connection().commit_hook(None::<fn() -> bool>).expect("it is set");
     is_unknown(store.write(&batch(&[to("svc", event("2"))]), at(1)).expect_err("nobody knows"));

@@ -13,7 +13,6 @@ mod replays;
 mod world;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redrive_core::engine::{Load, Page, QueueName};
@@ -80,8 +79,7 @@ impl Store for Twin {
     }
 
     fn back_up(&mut self, _step: &mut Backup) -> Result<BackupProgress, StoreError> {
-        let reason = "a store in memory has no folder to copy".to_owned();
-        Err(StoreError::NotWritten { path: PathBuf::from("memory"), reason })
+        Err(StoreError::NotWritten("a store in memory has no folder to copy".into()))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {

@@ -9,13 +9,15 @@ use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
 use redrive_core::letters::replay::ReplayId;
 use rusqlite::Row;
+use rusqlite::types::ValueRef;
 
 use super::Look;
 use crate::store::letter::{LetterNumber, LetterView};
-use crate::store::sqlite::encode::{self, place, seq, time};
+use crate::store::sqlite::encode::{place, seq, time};
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
+use crate::store::sqlite::sql::Sql;
 use crate::store::{Closed, DeliveryState, DeliveryView, derive};
 
 /// How much of a delivery is read.
@@ -49,32 +51,30 @@ const STORIES: &str = "SELECT story FROM attempts WHERE delivery = ?1 ORDER BY n
 impl Look<'_> {
     /// The delivery at that place.
     pub(super) fn delivery(&self, at: Seq, depth: Depth) -> Result<Option<DeliveryView>, Fault> {
-        let mut statement = self.connection.prepare_cached(DELIVERY)?;
-        let mut rows = statement.query((place(at), depth == Depth::All))?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let event = rows::event(row)?;
-        self.view(row, &event, depth).map(Some)
+        let values = (place(at), depth == Depth::All);
+        self.connection.first(DELIVERY, values, |row| self.view(row, &rows::event(row)?, depth))
     }
 
     /// The dead letter at that place, if there is one.
     pub(super) fn letter_at(&self, at: i64, depth: Depth) -> Result<Option<LetterView>, Fault> {
-        let mut statement = self.connection.prepare_cached(DELIVERY)?;
-        let mut rows = statement.query((at, depth == Depth::All))?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let Some(number) = row.get::<_, Option<i64>>(19)? else { return Ok(None) };
-        let event = rows::event(row)?;
-        let delivery = self.view(row, &event, depth)?;
-        Ok(Some(LetterView {
-            number: LetterNumber(number.cast_unsigned()),
-            death: death(row)?,
-            died_at: time(row.get(20)?),
-            replays: delivery.replays,
-            claimed_by: replay_id(row, 29)?,
-            holds: holds(row)?,
-            imported_as: row.get::<_, Option<String>>(31)?.map(|key| derive::imported_as(&key).to_owned()),
-            event: Arc::new(event),
-            delivery,
-        }))
+        let found = self.connection.first(DELIVERY, (at, depth == Depth::All), |row| {
+            let Some(number) = row.get::<_, Option<i64>>(19)? else { return Ok(None) };
+            let event = rows::event(row)?;
+            let delivery = self.view(row, &event, depth)?;
+            let imported_as: Option<String> = row.get(31)?;
+            Ok(Some(LetterView {
+                number: LetterNumber(number.cast_unsigned()),
+                death: death(row)?,
+                died_at: time(row.get(20)?),
+                replays: delivery.replays,
+                claimed_by: replay_id(row, 29)?,
+                holds: holds(row)?,
+                imported_as: imported_as.map(|key| derive::imported_as(&key).to_owned()),
+                event: Arc::new(event),
+                delivery,
+            }))
+        })?;
+        Ok(found.flatten())
     }
 
     fn view(&self, row: &Row<'_>, event: &Event, depth: Depth) -> Result<DeliveryView, Fault> {
@@ -105,15 +105,11 @@ impl Look<'_> {
     }
 
     fn stories(&self, delivery: &Row<'_>) -> Result<Vec<Story>, Fault> {
-        let mut statement = self.connection.prepare_cached(STORIES)?;
-        let mut rows = statement.query([delivery.get::<_, i64>(5)?])?;
-        let mut stories = Vec::new();
-        while let Some(row) = rows.next()? {
-            let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-            stories.push(encode::read_story(bytes)?);
+        let at: i64 = delivery.get(5)?;
+        let mut stories = self.connection.all(STORIES, [at], |row| rows::story(row, 0))?;
+        if delivery.get_ref(15)? != ValueRef::Null {
+            stories.push(rows::story(delivery, 15)?);
         }
-        let last = delivery.get_ref(15)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
-        stories.extend(last.map(encode::read_story).transpose()?);
         Ok(stories)
     }
 }

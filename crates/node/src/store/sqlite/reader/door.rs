@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redrive_core::ids::{Receipt, Seq};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 
-use super::{Look, ROWS_PER_LOOK, SqliteReader};
+use super::{Look, ROWS_PER_LOOK, SqliteReader, limit};
 use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::sqlite::encode::{place, seq, time};
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::sql::Sql;
 use crate::store::sqlite::{door, purge, rows};
 use crate::store::{EventView, StoreError};
 
-const KEYS: &str = "SELECT record FROM keys ORDER BY number";
-const MEMO: &str = "SELECT value FROM memos WHERE name = ?1";
 pub(super) const REFUSED: &str = "SELECT number, at, source, reason, headers, body_bytes, x'' FROM refused
     WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
 pub(super) const REFUSED_BODY: &str =
@@ -46,37 +45,22 @@ pub(super) fn accepted(
 
 /// Every key, the oldest first.
 pub(super) fn keys(connection: &Connection) -> Result<Vec<KeyRecord>, Fault> {
-    let mut statement = connection.prepare_cached(KEYS)?;
-    let mut rows = statement.query([])?;
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        let key = serde_json::from_str(rows::text(row, 0)?);
-        keys.push(key.map_err(|_| Fault::unreadable("a key"))?);
-    }
-    Ok(keys)
+    connection.all("SELECT record FROM keys ORDER BY number", [], |row| {
+        serde_json::from_str(rows::text(row, 0)?).map_err(|_| Fault::unreadable("a key"))
+    })
 }
 
 impl Look<'_> {
     pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, Fault> {
-        let before = before.map_or(i64::MAX, |number| i64::try_from(number).unwrap_or(i64::MAX));
-        let mut statement = self.connection.prepare_cached(REFUSED)?;
-        let mut rows = statement.query((before, i64::try_from(rows_max).unwrap_or(i64::MAX)))?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            found.push(refused(row)?);
-        }
-        Ok(found)
+        self.connection.all(REFUSED, (super::before(before), limit(rows_max)), refused)
     }
 
     pub(super) fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, Fault> {
-        let mut statement = self.connection.prepare_cached(REFUSED_BODY)?;
-        let mut rows = statement.query([i64::try_from(number).unwrap_or(i64::MAX)])?;
-        rows.next()?.map(refused).transpose()
+        self.connection.first(REFUSED_BODY, [super::before(Some(number))], refused)
     }
 
     pub(super) fn memo(&self, name: &str) -> Result<Option<String>, Fault> {
-        let mut statement = self.connection.prepare_cached(MEMO)?;
-        Ok(statement.query_row([door::memo_name(name)], |row| row.get(0)).optional()?)
+        self.connection.find("SELECT value FROM memos WHERE name = ?1", [door::memo_name(name)])
     }
 
     fn accepted(
@@ -122,8 +106,7 @@ impl Look<'_> {
 
     /// Whether all deliveries of an event are purged, and its data with them.
     fn is_purged(&self, event: Seq) -> Result<bool, Fault> {
-        let mut statement = self.connection.prepare_cached(purge::ALL_PURGED)?;
-        Ok(statement.query_row([place(event)], |row| row.get(0))?)
+        self.connection.get(purge::ALL_PURGED, [place(event)])
     }
 }
 

@@ -22,7 +22,8 @@ use crate::store::letter::{LetterFilter, Poison, STEP_BYTES_MAX, Selection};
 use crate::store::sqlite::encode::nanos;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows;
-use crate::store::sqlite::select::{Letter, event_fits, has, is_in_event};
+use crate::store::sqlite::select::{Letter, event_fits, has, is_delivery, is_in_event};
+use crate::store::sqlite::sql::Sql;
 use crate::store::sqlite::state::Meta;
 
 /// So few kinds are merged, however many letters they have.
@@ -131,8 +132,8 @@ pub(super) fn of_kind(way: Way) -> String {
 /// Where candidates come from.
 enum Source {
     All,
-    Session(i64),
-    Correlation(i64),
+    /// A statement, and the session or correlation id that it finds letters by.
+    Keyed(String, i64),
     Kinds(Vec<i64>),
 }
 
@@ -277,8 +278,7 @@ impl<'a> Search<'a> {
     /// One for a single step forth, which does not pay to look which kinds there are if they are many.
     fn for_step(look: &Look<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> Result<Self, Fault> {
         let many = i64::try_from(KINDS_MERGED_MAX).expect("a few thousand");
-        let select = "SELECT 1 FROM kinds LIMIT 1 OFFSET ?1";
-        let are_many = look.connection.prepare_cached(select)?.exists([many])?;
+        let are_many = look.connection.has("SELECT 1 FROM kinds LIMIT 1 OFFSET ?1", [many])?;
         if !are_many || filter.kinds.is_some() || takes_all(filter) {
             return Self::new(look, filter, Way::Forth, numbers);
         }
@@ -298,8 +298,8 @@ impl<'a> Search<'a> {
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
         let source = match (session, correlation, merged) {
-            (Some(session), _, _) => Source::Session(session),
-            (None, Some(correlation), _) => Source::Correlation(correlation),
+            (Some(session), _, _) => Source::Keyed(of_session(way), session),
+            (None, Some(correlation), _) => Source::Keyed(of_correlation(way), correlation),
             (None, None, Some(merged)) => Source::Kinds(merged),
             (None, None, None) => Source::All,
         };
@@ -342,13 +342,8 @@ impl<'a> Search<'a> {
                 let sql = if self.text.is_some() { all(self.way) } else { all_without_text(self.way) };
                 self.walk(look, &sql, &[numbers.start, numbers.end], &mut steps, show)
             }
-            Source::Session(key) => {
-                let keys = [numbers.start, numbers.end, *key];
-                self.walk(look, &of_session(self.way), &keys, &mut steps, show)
-            }
-            Source::Correlation(key) => {
-                let keys = [numbers.start, numbers.end, *key];
-                self.walk(look, &of_correlation(self.way), &keys, &mut steps, show)
+            Source::Keyed(sql, key) => {
+                self.walk(look, sql, &[numbers.start, numbers.end, *key], &mut steps, show)
             }
             Source::Kinds(kinds) => self.merge(look, kinds, &numbers, &mut steps, show),
         }
@@ -357,17 +352,16 @@ impl<'a> Search<'a> {
     /// The letter that is that delivery, if it fits.
     pub(super) fn finds(&self, look: &Look<'_>, id: DeliveryId) -> Result<Option<Found>, Fault> {
         let Ok(place) = i64::try_from(id.seq().get()) else { return Ok(None) };
-        let same = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
-        if !look.connection.prepare_cached(same)?.exists((place, id.content().cast_signed()))? {
+        if !is_delivery(look.connection, id)? {
             return Ok(None);
         }
-        let mut statement = look.connection.prepare_cached(BY_DELIVERY)?;
-        let mut rows = statement.query([place])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let found = read(row)?;
-        let is_in_time = self.numbers.contains(&found.number);
-        let fits = is_in_time && self.fits(look, row, &found, &mut Steps { left: u32::MAX })?;
-        Ok(fits.then_some(found))
+        let found = look.connection.first(BY_DELIVERY, [place], |row| {
+            let found = read(row)?;
+            let is_in_time = self.numbers.contains(&found.number);
+            let fits = is_in_time && self.fits(look, row, &found, &mut Steps { left: u32::MAX })?;
+            Ok(fits.then_some(found))
+        })?;
+        Ok(found.flatten())
     }
 
     fn walk(

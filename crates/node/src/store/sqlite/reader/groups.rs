@@ -23,6 +23,7 @@ use crate::store::letter::{GroupView, KindId, LetterFilter, LetterView, TREND_PO
 use crate::store::sqlite::encode::time;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::letters;
+use crate::store::sqlite::sql::Sql;
 
 /// With more kinds on the borders of a time, going through its letters takes less time.
 const KINDS_COUNTED_MAX: usize = 4_096;
@@ -165,16 +166,15 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreEr
 
 impl Look<'_> {
     fn share(&self, kind: i64, numbers: &Range<i64>) -> Result<Option<Share>, Fault> {
-        let mut statement = self.connection.prepare_cached(COUNT)?;
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let (letters, first, last): (i64, Option<i64>, Option<i64>) =
-            statement.query_row((kind, numbers.start, numbers.end), read)?;
-        let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
-        let mut died_at = self.connection.prepare_cached("SELECT died_at FROM letters WHERE number = ?1")?;
+        let values = (kind, numbers.start, numbers.end);
+        let counted: Option<(i64, Option<i64>, Option<i64>)> =
+            self.connection.first(COUNT, values, |row| Ok(row.try_into()?))?;
+        let Some((letters, Some(first), Some(last))) = counted else { return Ok(None) };
+        let died_at = "SELECT died_at FROM letters WHERE number = ?1";
         Ok(Some(Share {
             letters: letters.cast_unsigned(),
-            first_at: died_at.query_row([first], |row| row.get(0))?,
-            last_at: died_at.query_row([last], |row| row.get(0))?,
+            first_at: self.connection.get(died_at, [first])?,
+            last_at: self.connection.get(died_at, [last])?,
             latest: Some(last),
         }))
     }
@@ -273,7 +273,6 @@ impl Look<'_> {
     /// The latest letter of these kinds, each with what was found of it.
     fn latest(&self, mut kinds: Vec<(i64, Share)>) -> Result<Option<i64>, Fault> {
         kinds.sort_unstable_by_key(|(id, share)| Reverse((share.last_at, *id)));
-        let mut statement = self.connection.prepare_cached(LATEST)?;
         let mut latest: Option<i64> = None;
         for (id, share) in kinds.into_iter().take(SAMPLED_MAX) {
             if latest.is_some_and(|number| number > share.last_at + NUMBERS_LATE) {
@@ -281,7 +280,7 @@ impl Look<'_> {
             }
             let of_kind = match share.latest {
                 Some(number) => Some(number),
-                None => statement.query_row([id], |row| row.get(0))?,
+                None => self.connection.get(LATEST, [id])?,
             };
             latest = latest.max(of_kind);
         }
@@ -289,22 +288,18 @@ impl Look<'_> {
     }
 
     fn letter_of(&self, number: i64) -> Result<Option<LetterView>, Fault> {
-        let mut statement = self.connection.prepare_cached(find::BY_NUMBER)?;
-        let mut rows = statement.query([number])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        self.letter_at(row.get(1)?, Depth::Line)
+        let delivery = self.connection.find("SELECT delivery FROM letters WHERE number = ?1", [number])?;
+        delivery.map_or(Ok(None), |delivery| self.letter_at(delivery, Depth::Line))
     }
 
     fn add_trend(&self, kind: i64, trend: &mut Trend) -> Result<(), Fault> {
-        let mut statement = self.connection.prepare_cached(TREND)?;
-        let mut rows = statement.query((kind, trend.before, trend.last()))?;
-        while let Some(row) = rows.next()? {
+        self.connection.each(TREND, (kind, trend.before, trend.last()), |row| {
             let index = usize::try_from(row.get::<_, i64>(0)? - trend.before - 1);
             let point = index.ok().and_then(|index| trend.points.get_mut(index));
             let point = point.expect("only spans of the trend were asked for");
             *point += row.get::<_, i64>(1)?.cast_unsigned();
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -11,8 +11,8 @@ use redrive_core::hash::Map;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::policy::category::Code;
+use rusqlite::Row;
 use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, Row};
 
 use super::Look;
 use crate::store::letter::{KindId, KindView, LetterFilter};
@@ -20,6 +20,7 @@ use crate::store::sqlite::encode::time;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows::{category, text, tier};
 use crate::store::sqlite::select::queue_fits;
+use crate::store::sqlite::sql::Sql;
 
 /// How much of a kind is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,16 +112,11 @@ impl<'a> KindQuery<'a> {
         look: &Look<'_>,
         show: &mut dyn FnMut(Kind<'_, '_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let mut statement = look.connection.prepare_cached(&self.sql)?;
-        let mut rows = statement.query(rusqlite::params_from_iter(&self.values))?;
-        while let Some(row) = rows.next()? {
+        look.connection.each(&self.sql, rusqlite::params_from_iter(&self.values), |row| {
             let kind = Kind(row);
             let fits = |pattern: &EventPattern| kind.event_type().map(|found| pattern.matches(found));
-            if self.pattern.map_or(Ok(true), fits)? {
-                show(kind)?;
-            }
-        }
-        Ok(())
+            if self.pattern.map_or(Ok(true), fits)? { show(kind) } else { Ok(()) }
+        })
     }
 }
 
@@ -284,13 +280,12 @@ impl Look<'_> {
     }
 
     pub(super) fn subscriptions(&self) -> Result<Subscriptions, Fault> {
-        let mut statement = self.connection.prepare_cached("SELECT id, name FROM subscriptions")?;
-        let names = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Subscriptions(names.collect::<Result<_, _>>()?))
+        let names =
+            self.connection.all("SELECT id, name FROM subscriptions", [], |row| Ok(row.try_into()?))?;
+        Ok(Subscriptions(names.into_iter().collect()))
     }
 
     fn subscription(&self, name: &str) -> Result<Option<i64>, Fault> {
-        let mut statement = self.connection.prepare_cached("SELECT id FROM subscriptions WHERE name = ?1")?;
-        Ok(statement.query_row([name], |row| row.get(0)).optional()?)
+        self.connection.find("SELECT id FROM subscriptions WHERE name = ?1", [name])
     }
 }

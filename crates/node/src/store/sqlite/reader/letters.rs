@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use redrive_core::ids::{DeliveryId, ServiceName};
 use redrive_core::letters::envelope::Tier;
-use rusqlite::OptionalExtension;
 
 use super::delivery::Depth;
 use super::find::{self, Found, Search, Way};
@@ -14,6 +13,7 @@ use crate::store::letter::{
     LetterFilter, LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, Poison, Selection,
 };
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::sql::Sql;
 use crate::store::{StoreError, derive};
 
 /// Steps of one look: about 20 ms of a slow machine.
@@ -84,12 +84,11 @@ impl Look<'_> {
     }
 
     pub(super) fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, Fault> {
-        let mut statement = self.connection.prepare_cached("SELECT delivery FROM imported WHERE key = ?1")?;
         let services: BTreeSet<&ServiceName> = self.queues.values().map(|queue| &queue.service).collect();
         let of_services = services.into_iter().map(|service| derive::import_key(service, key));
         let mut letters = Vec::new();
         for key in of_services.chain([key.to_owned()]) {
-            let at: Option<i64> = statement.query_row([key], |row| row.get(0)).optional()?;
+            let at = self.connection.find("SELECT delivery FROM imported WHERE key = ?1", [key])?;
             letters.extend(at.map_or(Ok(None), |at| self.letter_at(at, Depth::All))?);
         }
         Ok(letters)

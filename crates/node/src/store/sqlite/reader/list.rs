@@ -17,6 +17,7 @@ use crate::store::sqlite::encode::seq;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
+use crate::store::sqlite::sql::Sql;
 use crate::store::{Filter, LOOKED_AT_MAX, Listed, StateName};
 
 /// What it costs to look an event up, in deliveries that are met on the way.
@@ -121,13 +122,11 @@ impl Look<'_> {
         for (index, source) in sources.iter_mut().enumerate() {
             heads.extend(source.next(self, before)?.map(|(place, state)| (place, state, index)));
         }
-        let mut event = self.connection.prepare_cached(EVENT)?;
         while let Some((place, state, index)) = heads.pop() {
             let mut fits = found.takes_state(state);
             if fits && found.filter.asks_for_events() {
-                let mut rows = event.query([place])?;
-                let row = rows.next()?.ok_or(Fault::unreadable("the event of a delivery"))?;
-                fits = takes_event(found.filter, row)?;
+                let takes = self.connection.first(EVENT, [place], |row| takes_event(found.filter, row))?;
+                fits = takes.ok_or(Fault::unreadable("the event of a delivery"))?;
             }
             found.places.extend(fits.then_some(place));
             if found.looked_at(place).is_break() {
@@ -176,10 +175,8 @@ impl Source {
     /// The next place and its state, the last one being that.
     fn next(&mut self, look: &Look<'_>, last: i64) -> Result<Option<(i64, i64)>, Fault> {
         if self.ahead.is_empty() {
-            let mut statement = look.connection.prepare_cached(self.select)?;
-            let rows =
-                statement.query_map((self.queue, last, READ_AHEAD), |row| Ok((row.get(0)?, row.get(1)?)))?;
-            self.ahead = rows.collect::<Result<_, _>>()?;
+            let values = (self.queue, last, READ_AHEAD);
+            self.ahead = look.connection.all(self.select, values, |row| Ok(row.try_into()?))?.into();
         }
         Ok(self.ahead.pop_front())
     }

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use redrive_core::engine::QueueName;
-use rusqlite::OptionalExtension;
 
 use super::Look;
 use crate::store::Oldest;
 use crate::store::sqlite::encode::time;
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::sql::Sql;
 
 /// The first of those that may start.
 pub(in super::super) const FIRST_READY: &str =
@@ -28,20 +28,17 @@ pub(super) fn oldest(look: &Look<'_>) -> Result<BTreeMap<QueueName, Oldest>, Fau
     for (id, name) in &look.queues {
         let mut first: Option<i64> = None;
         for select in [FIRST_READY, FIRST_PATIENT] {
-            let mut statement = look.connection.prepare_cached(select)?;
-            let found = statement.query_row([id], |row| row.get(0)).optional()?;
+            let found = look.connection.find(select, [id])?;
             first = [first, found].into_iter().flatten().min();
         }
         let Some(first) = first else { continue };
-        let mut statement = look.connection.prepare_cached(ACCEPTED_AT)?;
-        let accepted_at = statement.query_row([first], |row| row.get(0))?;
+        let accepted_at = look.connection.get(ACCEPTED_AT, [first])?;
         queues.entry(name.clone()).or_default().waiting_since = Some(time(accepted_at));
     }
-    let mut statement = look.connection.prepare_cached(FIRST_DEATHS)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
+    look.connection.each(FIRST_DEATHS, [], |row| {
         let name = look.queue(row.get(0)?)?.clone();
         queues.entry(name).or_default().dead_since = Some(time(row.get(1)?));
-    }
+        Ok(())
+    })?;
     Ok(queues)
 }

@@ -5,18 +5,18 @@ use std::collections::BinaryHeap;
 use redrive_core::event::attribute::SessionKey;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::ReplayId;
-use rusqlite::Row;
 
-use super::{Look, SqliteReader};
+use super::{Look, SqliteReader, limit};
 use crate::store::StoreError;
 use crate::store::letter::{AuditRecord, HeldCursor, HeldPage, HeldSession, ReplayView};
 use crate::store::sqlite::encode::{seq, time};
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::replay::{VIEW, view};
 use crate::store::sqlite::rows;
+use crate::store::sqlite::sql::Sql;
 
 /// Held sessions that are read in one look.
-const HELD_PER_LOOK: i64 = 50_000;
+const HELD_PER_LOOK: usize = 50_000;
 /// Held sessions that are shown in one look.
 const SHOWN_PER_LOOK: usize = 1_000;
 
@@ -38,20 +38,12 @@ impl Look<'_> {
         before: Option<ReplayId>,
         rows_max: usize,
     ) -> Result<Vec<ReplayView>, Fault> {
-        let before = before.map_or(i64::MAX, |id| i64::try_from(id.0).unwrap_or(i64::MAX));
-        let mut statement = self.connection.prepare_cached(&replays_before())?;
-        let mut rows = statement.query((before, limit(rows_max)))?;
-        let mut replays = Vec::new();
-        while let Some(row) = rows.next()? {
-            replays.push(view(row)?);
-        }
-        Ok(replays)
+        let values = (super::before(before.map(|id| id.0)), limit(rows_max));
+        self.connection.all(&replays_before(), values, view)
     }
 
     pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, Fault> {
-        let before = before.map_or(i64::MAX, |number| i64::try_from(number).unwrap_or(i64::MAX));
-        let mut statement = self.connection.prepare_cached(AUDIT)?;
-        let records = statement.query_map((before, limit(rows_max)), |row| {
+        self.connection.all(AUDIT, (super::before(before), limit(rows_max)), |row| {
             Ok(AuditRecord {
                 number: row.get::<_, i64>(0)?.cast_unsigned(),
                 at: time(row.get(1)?),
@@ -61,28 +53,30 @@ impl Look<'_> {
                 note: row.get(5)?,
                 by: row.get(6)?,
             })
-        })?;
-        Ok(records.collect::<Result<_, _>>()?)
+        })
     }
 
     fn held_session(&self, held: &Held) -> Result<Option<HeldSession>, Fault> {
-        let mut statement = self.connection.prepare_cached(HOLDER)?;
-        let mut rows = statement.query([held.letter])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let event = rows::event(row)?;
-        Ok(Some(HeldSession {
-            queue: self.queue(row.get(7)?)?.clone(),
-            session: event.session.as_ref().map_or("", SessionKey::as_str).to_owned(),
-            letter: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
-            event_type: event.event_type.to_string(),
-            since: time(held.since),
-            behind: held.behind.cast_unsigned(),
-        }))
+        self.connection.first(HOLDER, [held.letter], |row| {
+            let event = rows::event(row)?;
+            Ok(HeldSession {
+                queue: self.queue(row.get(7)?)?.clone(),
+                session: event.session.as_ref().map_or("", SessionKey::as_str).to_owned(),
+                letter: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
+                event_type: event.event_type.to_string(),
+                since: time(held.since),
+                behind: held.behind.cast_unsigned(),
+            })
+        })
     }
-}
 
-fn limit(rows_max: usize) -> i64 {
-    i64::try_from(rows_max).unwrap_or(i64::MAX)
+    /// Held sessions beyond a lane, in the order of the store.
+    fn held_after(&self, lane: i64, rows_max: i64) -> Result<Vec<Held>, Fault> {
+        self.connection.all(HELD, (lane, rows_max), |row| {
+            let (lane, letter, since, behind) = row.try_into()?;
+            Ok(Held { since, lane, letter, behind })
+        })
+    }
 }
 
 /// Replays before one, the latest first.
@@ -99,28 +93,13 @@ pub(super) struct Held {
     behind: i64,
 }
 
-impl Held {
-    fn read(row: &Row<'_>) -> Result<Self, Fault> {
-        Ok(Self { lane: row.get(0)?, letter: row.get(1)?, since: row.get(2)?, behind: row.get(3)? })
-    }
-}
-
 /// Shows all held sessions, in several looks.
 pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(Held)) -> Result<(), StoreError> {
     let mut after = Some(i64::MIN);
     while let Some(from) = after {
-        let mut seen = 0;
-        reader.ask(|look| {
-            let mut statement = look.connection.prepare_cached(HELD)?;
-            let mut rows = statement.query((from, HELD_PER_LOOK))?;
-            while let Some(row) = rows.next()? {
-                let held = Held::read(row)?;
-                (seen, after) = (seen + 1, Some(held.lane));
-                show(held);
-            }
-            Ok(())
-        })?;
-        after = after.filter(|_| seen == HELD_PER_LOOK);
+        let held = reader.ask(|look| look.held_after(from, limit(HELD_PER_LOOK)))?;
+        after = held.last().filter(|_| held.len() == HELD_PER_LOOK).map(|held| held.lane);
+        held.into_iter().for_each(&mut show);
     }
     Ok(())
 }
@@ -154,15 +133,11 @@ pub(super) fn held_page(
     rows_max: usize,
 ) -> Result<HeldPage, StoreError> {
     reader.ask(|look| {
-        let mut statement = look.connection.prepare_cached(HELD)?;
-        let from = after.map_or(i64::MIN, |HeldCursor(lane)| lane);
-        let mut rows = statement.query((from, limit(rows_max)))?;
-        let (mut page, mut seen) = (HeldPage::default(), 0);
-        while let Some(row) = rows.next()? {
-            let held = Held::read(row)?;
-            seen += 1;
-            page.next = (seen == rows_max).then_some(HeldCursor(held.lane));
-            page.sessions.extend(look.held_session(&held)?);
+        let found = look.held_after(after.map_or(i64::MIN, |HeldCursor(lane)| lane), limit(rows_max))?;
+        let last = found.last().filter(|_| found.len() == rows_max);
+        let mut page = HeldPage { sessions: Vec::new(), next: last.map(|held| HeldCursor(held.lane)) };
+        for held in &found {
+            page.sessions.extend(look.held_session(held)?);
         }
         Ok(page)
     })

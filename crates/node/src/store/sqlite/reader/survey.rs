@@ -19,6 +19,7 @@ use crate::store::StoreError;
 use crate::store::letter::{Poison, Selection, Survey};
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::replay;
+use crate::store::sqlite::sql::Sql;
 
 /// Steps of one look: more than a list takes, since nobody waits for a part of a survey.
 pub(super) const STEPS_PER_LOOK: u32 = 50_000;
@@ -138,7 +139,7 @@ impl<'a> Count<'a> {
         if let Some(session) = letter.session.map(|session| (kind.queue, session))
             && self.sessions.len() < SESSIONS_MAX
             && !self.sessions.contains(&session)
-            && look.connection.prepare_cached(IN_ORDER)?.exists([letter.delivery])?
+            && look.connection.has(IN_ORDER, [letter.delivery])?
         {
             self.sessions.insert(session);
         }

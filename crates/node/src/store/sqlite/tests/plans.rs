@@ -23,7 +23,8 @@ fn no_change_goes_through_a_table_that_grows() {
         ("of a delivery",              select::OF_DELIVERY, "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
         ("what a replay may send",     replay_send::NEXT,  "SEARCH replay_letters USING INDEX replay_next (replay=?)"),
         ("who is next of a session",   replay::FIRST_OF_LANE, "SEARCH replay_letters USING INDEX replay_sessions (replay=? AND lane=?)"),
-        ("one that it sends",          replay_send::CORPSE, "SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("one that it sends",          replay_send::CLAIMED, "SEARCH letters USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
+        ("a delivery for a command",   rows::DELIVERY,     "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether all is purged",      purge::ALL_PURGED,  "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH e USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("some kinds",                 retention::KINDS,   "SEARCH kinds USING INTEGER PRIMARY KEY (rowid>?)"),
         ("the oldest of a kind",       retention::OLDEST,  "SEARCH l USING INDEX letters_of_kind (kind=? AND rowid>?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); CORRELATED SCALAR SUBQUERY 1; SEARCH r USING INTEGER PRIMARY KEY (rowid=?); CORRELATED SCALAR SUBQUERY 2; SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -76,7 +77,7 @@ fn no_statement_is_planned_anew_for_each_use() {
     let reads = schema::open_to_read(&path).expect("it opens");
     let statements = [rows::WAITING, rows::READY_PAGE, rows::DUE_PAGE, held::HEAD_OF_LANE, held::HAS_HEAD];
     let more =
-        [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay_send::CORPSE, select::OF_DELIVERY];
+        [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay_send::CLAIMED, select::OF_DELIVERY];
     for (connection, statement) in [&writes, &reads].into_iter().flat_map(|connection| {
         statements.into_iter().chain(more).map(move |statement| (connection, statement))
     }) {

@@ -1,0 +1,144 @@
+//! How each scheme signs a call: the header, what is signed before the body, and how the signature is written.
+//!
+//! GitHub signs no time, and neither `X-GitHub-Delivery`: whoever has seen a call can send its body again under
+//! another id. That is the scheme's own limit; TLS keeps others from seeing one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use redrive_core::book::connectors::webhook::{Algorithm, Encoding, Scheme};
+use redrive_core::time::Timestamp;
+use ring::hmac;
+
+use super::Hook;
+use super::claim::{Claim, Distrust, from_hex, only, seconds, signature, to_hex};
+use super::event::{GITHUB_DELIVERY, GITHUB_EVENT};
+use crate::target::http::standard_key;
+
+/// The id of a call by Standard Webhooks.
+pub(super) const WEBHOOK_ID: &str = "webhook-id";
+
+/// How a scheme writes its signature.
+struct Layout<'a> {
+    header: &'a str,
+    /// What stands before the signature; other versions of a scheme have another and are passed over.
+    prefix: &'a str,
+    encoding: Encoding,
+    algorithm: Algorithm,
+    /// The header with the time that is signed.
+    time: Option<&'a str>,
+}
+
+impl<'a> Layout<'a> {
+    fn of(scheme: &'a Scheme) -> Self {
+        let (algorithm, hex) = (Algorithm::Sha256, Encoding::Hex);
+        let (header, prefix, encoding, time) = match scheme {
+            Scheme::Github => ("x-hub-signature-256", "sha256=", hex, None),
+            Scheme::Stripe => ("stripe-signature", "v1=", hex, None),
+            Scheme::Slack => ("x-slack-signature", "v0=", hex, Some("x-slack-request-timestamp")),
+            Scheme::StandardWebhooks => {
+                ("webhook-signature", "v1,", Encoding::Base64, Some("webhook-timestamp"))
+            }
+            Scheme::Hmac(own) => {
+                let (header, prefix) = (own.header.as_str(), own.prefix.as_str());
+                return Self { header, prefix, encoding: own.encoding, algorithm: own.algorithm, time: None };
+            }
+        };
+        Self { header, prefix, encoding, algorithm, time }
+    }
+
+    fn read(&self, text: &str) -> Option<Vec<u8>> {
+        let text = text.strip_prefix(self.prefix)?;
+        match self.encoding {
+            Encoding::Hex => from_hex(text),
+            Encoding::Base64 => STANDARD.decode(text).ok(),
+        }
+    }
+
+    fn write(&self, signature: &[u8]) -> String {
+        let text = match self.encoding {
+            Encoding::Hex => to_hex(signature),
+            Encoding::Base64 => STANDARD.encode(signature),
+        };
+        format!("{}{text}", self.prefix)
+    }
+}
+
+/// What is signed before the body.
+fn head(scheme: &Scheme, id: &str, time: &str) -> String {
+    match scheme {
+        Scheme::Github | Scheme::Hmac(_) => String::new(),
+        Scheme::StandardWebhooks => format!("{id}.{time}."),
+        Scheme::Stripe => format!("{time}."),
+        Scheme::Slack => format!("v0:{time}:"),
+    }
+}
+
+impl Hook {
+    /// What a call says was signed, and by what.
+    pub(super) fn claim(&self, headers: &HeaderMap) -> Result<Claim, Distrust> {
+        let scheme = self.scheme();
+        let layout = Layout::of(scheme);
+        let id = if *scheme == Scheme::StandardWebhooks { only(headers, WEBHOOK_ID)? } else { "" };
+        let mut time = layout.time.map(|name| only(headers, name)).transpose()?;
+        let text = only(headers, layout.header)?;
+        let signatures = match scheme {
+            Scheme::StandardWebhooks => text.split(' ').filter_map(|part| layout.read(part)).collect(),
+            Scheme::Stripe => {
+                let parts = text.split(',').map(str::trim);
+                let mut times = parts.clone().filter_map(|part| part.strip_prefix("t="));
+                time = times.next();
+                // Two times would leave open which one was signed.
+                if time.is_none() || times.next().is_some() {
+                    return Err(Distrust::Malformed);
+                }
+                parts.filter_map(|part| layout.read(part)).collect()
+            }
+            Scheme::Github | Scheme::Slack | Scheme::Hmac(_) => {
+                vec![layout.read(text).ok_or(Distrust::Malformed)?]
+            }
+        };
+        let head = head(scheme, id, time.unwrap_or_default());
+        Ok(Claim { head, signatures, signed_at: time.map(seconds).transpose()? })
+    }
+
+    /// The key that a secret stands for; none if it cannot be one. Stripe's is taken as it stands: the `whsec_` that
+    /// it begins with is part of it.
+    pub(super) fn key(&self, secret: &[u8]) -> Option<hmac::Key> {
+        let scheme = self.scheme();
+        if *scheme == Scheme::StandardWebhooks {
+            return standard_key(secret).ok();
+        }
+        let algorithm = match Layout::of(scheme).algorithm {
+            Algorithm::Sha256 => hmac::HMAC_SHA256,
+            Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Algorithm::Sha512 => hmac::HMAC_SHA512,
+        };
+        (!secret.is_empty()).then(|| hmac::Key::new(algorithm, secret))
+    }
+
+    /// The headers that make a call with this body a good one at that time, under that id, so that a source can be
+    /// tried before anybody sends to it; none if the secret cannot be a key of the scheme.
+    #[must_use]
+    pub fn sign(
+        &self,
+        secret: &[u8],
+        body: &[u8],
+        id: &str,
+        now: Timestamp,
+    ) -> Option<Vec<(String, String)>> {
+        let (scheme, key) = (self.scheme(), self.key(secret)?);
+        let layout = Layout::of(scheme);
+        let time = (now.as_millis() / 1_000).to_string();
+        let signed = layout.write(signature(&key, &head(scheme, id, &time), body).as_ref());
+        let mut headers = match scheme {
+            Scheme::Github => vec![(GITHUB_EVENT, "ping".to_owned()), (GITHUB_DELIVERY, id.to_owned())],
+            Scheme::StandardWebhooks => vec![(WEBHOOK_ID, id.to_owned())],
+            Scheme::Stripe | Scheme::Slack | Scheme::Hmac(_) => Vec::new(),
+        };
+        let value = if *scheme == Scheme::Stripe { format!("t={time},{signed}") } else { signed };
+        headers.extend(layout.time.map(|name| (name, time)));
+        headers.push((layout.header, value));
+        Some(headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+}
