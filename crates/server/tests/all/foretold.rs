@@ -312,7 +312,10 @@ fn a_backlog_comes_back_by_and_by() {
     assert!((20.0..=25.0).contains(&foretold), "{foretold} calls in a second foretold");
     let came = played.seen.calls_in_a_second_max();
     let is_late = played.machine == Machine::WasLate;
-    assert!(is_late || (came as f64) < 2.0 * foretold, "{came} calls in a second where {foretold} were foretold");
+    assert!(
+        is_late || (came as f64) < 2.0 * foretold,
+        "{came} calls in a second where {foretold} were foretold"
+    );
     // 200 calls at 10/s and 1/s more each second: 12.4 s.
     let lasted = played.seen.last_came_within(200);
     assert!(lasted > Duration::from_secs(10), "all of them within {lasted:?}");
@@ -326,7 +329,10 @@ fn a_backlog_flushes_at_the_rate_of_its_limit() {
     let at_once = in_flight.iter().filter_map(Value::as_u64).max();
     assert_eq!(at_once, Some(20), "foretold");
     let (came, is_late) = (played.seen.at_once_max, played.machine == Machine::WasLate);
-    assert!((15..=20).contains(&came) || is_late && came <= 20, "{came} at once: as many as may, and no more");
+    assert!(
+        (15..=20).contains(&came) || is_late && came <= 20,
+        "{came} at once: as many as may, and no more"
+    );
     let usual = 5.0;
     let flush = calls_in_a_second_max(&report);
     assert!(flush >= 15.0 * usual, "{flush} calls in one second");
