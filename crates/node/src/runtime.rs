@@ -9,8 +9,8 @@ mod alerting;
 mod breakers;
 mod doors;
 mod fatal;
+mod hand_over;
 mod health;
-mod hooks;
 mod inbox;
 mod letters;
 mod readers;
@@ -33,7 +33,6 @@ use redrive_core::engine::{
     Asked, Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView,
     RemovedQueue, Setup, Wait,
 };
-use redrive_core::event::Event;
 use redrive_core::figures::Figures;
 use redrive_core::ids::{DependencyName, Receipt, Seed, Seq, ServiceName};
 use redrive_core::limits;
@@ -48,9 +47,10 @@ pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 pub use self::fatal::Fatal;
 use self::fatal::Knell;
+pub use self::hand_over::{Handed, Way};
 use self::health::Chart;
 pub use self::health::{DiskShort, Health};
-use self::inbox::{Inbox, NoteJob, SubmitJob};
+use self::inbox::{Inbox, NoteJob};
 pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
 use self::readers::Readers;
 pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
@@ -63,7 +63,7 @@ use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
 use crate::store::door::{By, Deed};
 use crate::store::{
     Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store,
-    StoreError, Submission, Submitted, Taken,
+    StoreError, Taken,
 };
 use crate::target::registry::Targets;
 use redrive::clock::{Clock, wall_clock};
@@ -168,7 +168,7 @@ pub struct Stopped {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The store says no.
-    #[error("the events were refused")]
+    #[error(transparent)]
     Refused(Refusal),
     /// More comes in than can be written.
     #[error("more events come in than can be written")]
@@ -292,24 +292,6 @@ impl Node {
         tokio::spawn(alerting::run(weak(), watching));
         start_watching(&shared);
         Ok(Self { shared })
-    }
-
-    /// Takes events, all or none; they are durable when this returns.
-    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
-        let active = self.active_book();
-        let events = events.into_iter().map(|event| {
-            let routes = active.of(event.event_type.as_str());
-            Submitted { event: Arc::new(event), routes: routes.to_vec() }
-        });
-        let submission = Submission { events: events.collect() };
-        let (reply, answer) = oneshot::channel();
-        self.put(SubmitJob { submission, reply })?;
-        answer.await.unwrap_or(Err(SubmitError::Stopping))
-    }
-
-    /// Gives the writer something to take, unless there is too much already.
-    fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
-        self.shared.inbox.submit(job).inspect_err(|_| self.shared.feed.refused())
     }
 
     /// Nothing of the service starts from now on.
