@@ -17,6 +17,7 @@ mod readers;
 mod removed;
 mod schedules;
 mod shell;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod trend;
@@ -56,6 +57,8 @@ use self::readers::Readers;
 pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+use self::sources::SourceViews;
+pub use self::sources::WeakNode;
 use self::trend::Trends;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
@@ -106,6 +109,7 @@ struct Shared {
     books: watch::Sender<Arc<ActiveBook>>,
     followers: Arc<Followers>,
     schedules: Schedules,
+    sources: SourceViews,
     alerting: Alerting,
     breakers: breakers::Desk,
     trends: Trends,
@@ -277,6 +281,7 @@ impl Node {
             books,
             followers,
             schedules,
+            sources: SourceViews::default(),
             alerting,
             breakers,
             trends: Trends::new(now),

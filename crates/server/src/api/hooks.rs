@@ -34,8 +34,8 @@ use redrive_node::activity::Activity;
 use redrive_node::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive_node::runtime::{Handed, Switch, Way};
 use redrive_node::secret::{SecretValues, Secrets};
-use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive_node::store;
+use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
 use super::body::{Held, NotRead};
 use super::code::Code;
@@ -351,7 +351,8 @@ async fn submit(app: &App, opened: &Opened, headers: &HeaderMap, event: Event) -
     let lacks_session = opened.hook.wants_session() && event.session.is_none();
     let taken = |taken: store::Taken, answered| {
         let (receipt, duplicate) = (taken.receipt.to_string(), answered == Answered::Duplicate);
-        let taken = HookTaken { id: id.clone(), receipt, duplicate, conflict: false, deliveries: taken.deliveries };
+        let taken =
+            HookTaken { id: id.clone(), receipt, duplicate, conflict: false, deliveries: taken.deliveries };
         Ok(Taken::Event(taken, answered))
     };
     match app.node.hand_over(event, Way::Webhook).await {
