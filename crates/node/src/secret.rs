@@ -173,8 +173,9 @@ struct Kept {
 impl Secrets {
     /// The secrets of a book.
     #[must_use]
-    pub fn new(book: &Arc<RuleBook>) -> Self {
-        Self::opened_by(book, Box::new(|endpoint| Drivers::built_in().secret(endpoint)))
+    pub fn new(book: &Arc<RuleBook>, drivers: &Drivers) -> Self {
+        let drivers = drivers.clone();
+        Self::opened_by(book, Box::new(move |endpoint| drivers.secret(endpoint)))
     }
 
     /// The same with sources of one's own, such as a vault.

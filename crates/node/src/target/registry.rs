@@ -259,7 +259,8 @@ mod tests {
         )));
         let call = || call("60s", vec![order(7, "e-1")]);
         std::fs::write(&file, "the first").expect("written");
-        let targets = Targets::new(&book, &Secrets::new(&book), None).expect("all can be made");
+        let targets =
+            Targets::new(&book, &Secrets::new(&book, Drivers::built_in()), None).expect("all can be made");
         let target = targets.get(&queue("shop", None)).expect("it is there");
         for secret in ["the first", "the second", "the second", "the third"] {
             std::fs::write(&file, secret).expect("written");

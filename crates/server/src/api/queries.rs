@@ -29,6 +29,7 @@ use super::identity::{Caller, Peer};
 use super::live::Place;
 use super::openapi::Keys;
 use super::services::{Judgement, Look, judge};
+use super::shape::hooks::SourceStatus;
 use super::shape::wanted::{DeliveryKeys, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, ServiceStatus, Status};
 use super::views::{
@@ -187,7 +188,10 @@ pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Res
     let shown = match caller.services() {
         None => {
             let degraded = health::degraded(&app, &status);
-            Status { sources: app.hooks.status(), degraded, firing: alerts::firing(&app.node), ..status }
+            let read =
+                app.node.sources().into_iter().map(|(name, view)| SourceStatus::of_reading(name, view));
+            let sources = app.hooks.status().into_iter().chain(read).collect();
+            Status { sources, degraded, firing: alerts::firing(&app.node), ..status }
         }
         // What is of the whole server is not told to a key for a part of it.
         Some(services) => part_of(status, services, &app.node.book()),

@@ -61,6 +61,7 @@ mod simulate_books;
 mod simulate_page;
 mod simulate_progress;
 mod sink;
+mod sources;
 mod status;
 // Ctrl-C is a signal there, and one process may send it to another.
 #[cfg(unix)]

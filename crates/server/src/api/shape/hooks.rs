@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redrive_core::time::Timestamp;
 use redrive_node::hook::Counts;
+use redrive_node::source::{SourceState, SourceView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -47,6 +48,25 @@ pub(crate) struct SourceStatus {
     /// Bodies too large by where the webhook is installed, as the calls say.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub too_large_by: BTreeMap<String, u64>,
+    /// Of a source that is read: how it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading: Option<ReadingStatus>,
+}
+
+/// How a source is that messages are read from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReadingStatus {
+    /// `connecting`, `reading`, `held` (nothing is taken) or `down` (not connected).
+    pub state: String,
+    pub since: Timestamp,
+    /// Why it is held or down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Messages upstream that are not acknowledged, as was last known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
+    /// Messages that were read and are not acknowledged.
+    pub held: usize,
 }
 
 impl SourceStatus {
@@ -68,6 +88,26 @@ impl SourceStatus {
             unavailable,
             no_session,
             too_large_by,
+            reading: None,
+        }
+    }
+
+    pub(crate) fn of_reading(name: String, view: SourceView) -> Self {
+        let SourceView { kind, state, since, lag, held, durable, duplicates, refused } = view;
+        let (state, why) = match state {
+            SourceState::Connecting => ("connecting", None),
+            SourceState::Reading => ("reading", None),
+            SourceState::Held(why) => ("held", Some(why)),
+            SourceState::Down(why) => ("down", Some(why)),
+        };
+        Self {
+            name,
+            kind: kind.to_owned(),
+            accepted: durable,
+            duplicates,
+            malformed: refused,
+            reading: Some(ReadingStatus { state: state.to_owned(), since, why, lag, held }),
+            ..Self::default()
         }
     }
 }

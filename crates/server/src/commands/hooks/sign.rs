@@ -36,7 +36,7 @@ pub(super) fn run(args: &HooksSignArgs) -> anyhow::Result<ExitCode> {
         Refused(format!("{} has no webhook source `{}`: {have}", args.rules.display(), args.source))
     })?;
     let body = args.body.as_deref().map_or_else(|| Ok(BODY_DEFAULT.into()), read)?;
-    let secrets = Secrets::new(&book);
+    let secrets = Secrets::new(&book, crate::connectors::drivers());
     let values = wait_for(async {
         let values = secrets.get(hook.secret()).await;
         values.map_err(|error| Refused(format!("the secret `{}`: {error}", hook.secret())).into())
