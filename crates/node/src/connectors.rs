@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
 use redrive_core::book::connectors::{self, Connector, Connectors, Endpoint};
@@ -17,6 +18,9 @@ use crate::source::{self, Source};
 use crate::target::http::{Pool, Signing, check_secret};
 use crate::target::{Target, exec, http, log};
 use redrive::process::Supervisor;
+
+/// What the methods of a connector return that take their time.
+pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Why a connector cannot be made of its settings.
 pub type MakeError = Box<dyn Error + Send + Sync>;
@@ -180,7 +184,7 @@ impl fmt::Debug for Drivers {
 }
 
 /// The settings of an endpoint, which its own connector has read.
-pub fn settings<T: 'static>(endpoint: &Endpoint) -> &T {
+pub(crate) fn settings<T: 'static>(endpoint: &Endpoint) -> &T {
     endpoint.settings().expect("a driver is asked for endpoints of its own connector")
 }
 

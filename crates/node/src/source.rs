@@ -19,8 +19,6 @@ mod runner;
 mod tests;
 
 use std::any::Any;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,9 +26,7 @@ use redrive_core::policy::answer::Reply;
 use redrive_core::time::Timestamp;
 
 pub use self::handle::{Open, Sources};
-
-/// What the methods of a source return.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+use crate::connectors::Doing;
 
 /// What went wrong upstream, in the words that targets report it in: the rule book classifies both alike.
 pub type SourceError = Reply;
@@ -74,6 +70,7 @@ pub trait Acknowledge: Send {
     fn lag(&mut self) -> Doing<'_, Option<u64>>;
 
     /// Leaves, after everything is acknowledged that will be.
+    #[must_use]
     fn close(self: Box<Self>) -> Doing<'static, ()> {
         Box::pin(async {})
     }

@@ -159,7 +159,7 @@ struct Vault {
 }
 
 impl SecretSource for Vault {
-    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
+    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
         let takes = *self.takes.lock().expect("nobody panics");
         Box::pin(async move {
             let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;

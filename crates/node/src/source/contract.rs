@@ -13,10 +13,8 @@ use redrive_core::policy::answer::{BrokerError, Reply, Seen};
 use redrive_core::policy::catalog::Kind;
 use tempfile::TempDir;
 
-use super::{
-    Acknowledge, Connection, Doing, Settled, Source, SourceError, SourceState, SourceView, Sources, Token,
-};
-use crate::connectors::{Driver, Drivers, Make};
+use super::{Acknowledge, Connection, Settled, Source, SourceError, SourceState, SourceView, Sources, Token};
+use crate::connectors::{Doing, Driver, Drivers, Make};
 use crate::runtime::{Config, Node};
 use crate::secret::Secrets;
 use crate::store::door::By;
@@ -164,8 +162,8 @@ async fn drained_by_a_stop(bench: Bench) {
 }
 
 /// A node whose book has one source.
-struct Bench {
-    node: Node,
+pub(super) struct Bench {
+    pub(super) node: Node,
     upstream: Box<dyn Upstream>,
     /// Whether acknowledgements are lost on their way.
     is_deaf: Arc<AtomicBool>,
@@ -173,13 +171,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(upstream: impl Upstream + 'static) -> Self {
+    pub(super) fn new(upstream: impl Upstream + 'static) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (node, upstream) = (node(&folder), Box::new(upstream));
         Self { node, upstream, is_deaf: Arc::default(), _folder: folder }
     }
 
-    fn start(&self) -> Sources {
+    pub(super) fn start(&self) -> Sources {
         let (source, is_deaf) = (self.upstream.source(), Arc::clone(&self.is_deaf));
         let open = move |_: &str, _: &_| {
             let (source, is_deaf) = (Arc::clone(&source), Arc::clone(&is_deaf));
@@ -192,27 +190,27 @@ impl Bench {
         self.upstream.put(numbers.map(event).collect()).await;
     }
 
-    fn view(&self) -> SourceView {
+    pub(super) fn view(&self) -> SourceView {
         self.node.sources().remove("in").expect("the source is shown")
     }
 
     /// The ids of all events, in the order in which they were accepted.
-    async fn accepted(&self) -> Vec<String> {
+    pub(super) async fn accepted(&self) -> Vec<String> {
         let all = self.node.read(|reader| reader.accepted(Seq::NONE, 10_000, usize::MAX)).await;
         all.expect("the store answers").iter().map(|view| view.event.id.to_string()).collect()
     }
 
-    async fn pause(&self) {
+    pub(super) async fn pause(&self) {
         let paused = self.node.pause(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
         paused.expect("it is written");
     }
 
-    async fn resume(&self) {
+    pub(super) async fn resume(&self) {
         let resumed = self.node.resume(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
         resumed.expect("it is written");
     }
 
-    async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+    pub(super) async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
         let patience = tokio::time::Instant::now() + PATIENCE;
         while !is_so().await {
             assert!(tokio::time::Instant::now() < patience, "not so: {what}; {:?}", self.view());
@@ -221,13 +219,13 @@ impl Bench {
     }
 }
 
-fn event(number: usize) -> String {
+pub(super) fn event(number: usize) -> String {
     format!(
         r#"{{"specversion":"1.0","id":"e-{number}","source":"/test","type":"a.b","partitionkey":"one","data":{{"n":{number}}}}}"#
     )
 }
 
-fn ids(numbers: std::ops::Range<usize>) -> Vec<String> {
+pub(super) fn ids(numbers: std::ops::Range<usize>) -> Vec<String> {
     numbers.map(|number| format!("e-{number}")).collect()
 }
 

@@ -8,7 +8,7 @@ use redrive_core::book::model::Source;
 use redrive_core::book::source_template::{Material, Picked, SourceTemplate, Wanted};
 use redrive_core::event::attribute::{Bounds, ContentType, EventId, EventSource, EventType, Text};
 use redrive_core::event::refusal::Reason;
-use redrive_core::event::{Event, Incoming, Parsed, parse, reserved};
+use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
 use redrive_core::time::Timestamp;
 
 use super::Message;
@@ -125,17 +125,16 @@ impl Converter {
             name.eq_ignore_ascii_case("ce-id") || is_type && value.starts_with("application/cloudevents")
         });
         match &self.templates.event_type {
-            Some(event_type) if !is_bound => {
+            _ if is_bound => self.read(message, &message.headers),
+            Some(event_type) => {
                 self.made_by(event_type, message, now).map_err(|malformed| malformed.to_string())
             }
-            Some(_) | None => self.read(message, is_bound),
+            None => self.read(message, &vec![("content-type".to_owned(), STRUCTURED.to_owned())]),
         }
     }
 
-    /// The event that the message is.
-    fn read(&self, message: &Message, is_bound: bool) -> Result<Event, String> {
-        let whole = vec![("content-type".to_owned(), STRUCTURED.to_owned())];
-        let headers = if is_bound { &message.headers } else { &whole };
+    /// The event that the message is, by those headers.
+    fn read(&self, message: &Message, headers: &dyn HeaderList) -> Result<Event, String> {
         let parsed = parse(Incoming { headers, body: &message.body }).map_err(|error| error.to_string())?;
         let Parsed::One(mut event) = parsed else {
             return Err("the message is a batch: send each event as a message of its own".to_owned());

@@ -18,10 +18,8 @@ use redrive_core::book::connectors::folder::{SOURCE, Spool};
 use redrive_core::hash;
 use redrive_core::policy::answer::{BrokerError, Seen};
 
-use super::{
-    Acknowledge, Connection, Doing, Message, Messages, Read, Room, Settled, Source, SourceError, Verdict,
-};
-use crate::connectors::{Driver, Make, settings};
+use super::{Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError, Verdict};
+use crate::connectors::{Doing, Driver, Make, settings};
 
 /// How often the folder is looked at for more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -32,6 +30,10 @@ const EVENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Refused lines of a file that are named.
 const REASONS_MAX: usize = 1_000;
 
+/// How names end of files that are being written.
+const UNFINISHED: [&str; 2] = [".tmp", ".part"];
+/// How names end of files whose lines are events.
+const WITH_LINES: [&str; 2] = [".ndjson", ".jsonl"];
 const DONE: &str = "done";
 const REFUSED: &str = "refused";
 
@@ -185,7 +187,7 @@ impl Reader {
         while let Some(name) = self.names.pop_front() {
             match File::open(self.spool.folder.join(&name)) {
                 Ok(file) => {
-                    let has_lines = [".ndjson", ".jsonl"].iter().any(|end| name.ends_with(end));
+                    let has_lines = WITH_LINES.iter().any(|end| name.ends_with(end));
                     let lines = BufReader::new(file);
                     self.file = Some(Reading { name: name.into(), lines, has_lines, number: 0 });
                     return Ok(true);
@@ -287,7 +289,9 @@ fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
     let entries = fs::read_dir(folder)?.filter_map(Result::ok);
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let names = files.filter_map(|entry| entry.file_name().into_string().ok());
-    Ok(names.filter(|name| !name.starts_with('.') && !name.ends_with(".tmp") && !name.ends_with(".part")))
+    let is_whole =
+        |name: &String| !name.starts_with('.') && !UNFINISHED.iter().any(|end| name.ends_with(end));
+    Ok(names.filter(is_whole))
 }
 
 /// Does what may wait for a disk where nobody else waits for it.

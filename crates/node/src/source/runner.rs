@@ -163,12 +163,12 @@ impl Runner {
     ) -> Result<(), SourceError> {
         let window = Window::default();
         let (reads, to_hand_over) = mpsc::channel(1);
-        let (acts, to_acknowledge) = mpsc::channel(4);
+        let (orders, to_acknowledge) = mpsc::channel(4);
         let mut stop = self.stop.clone();
         let serving = async {
             tokio::try_join!(
                 read(messages, &window, reads, self.stop.clone(), reconnect),
-                self.hand_over(to_hand_over, acts, &window),
+                self.hand_over(to_hand_over, orders, &window),
                 self.acknowledge(acks, to_acknowledge, &window, limit),
             )
         };
@@ -191,7 +191,7 @@ impl Runner {
     async fn hand_over(
         &self,
         mut reads: mpsc::Receiver<Read>,
-        acts: mpsc::Sender<Act>,
+        orders: mpsc::Sender<Act>,
         window: &Window,
     ) -> Result<(), SourceError> {
         let mut pending: VecDeque<Held> = VecDeque::new();
@@ -227,7 +227,7 @@ impl Runner {
                     revoked.clear();
                     if !ended.settled.is_empty() {
                         let act = Act::Settle { settled: ended.settled, bytes: ended.bytes };
-                        if acts.send(act).await.is_err() {
+                        if orders.send(act).await.is_err() {
                             return Ok(());
                         }
                     }
@@ -247,6 +247,7 @@ impl Runner {
                         if handing.is_none() {
                             revoked.clear();
                         }
+                        self.see_held(window);
                     }
                     None => is_reading = false,
                 },
@@ -254,7 +255,7 @@ impl Runner {
                 _ = extend.tick() => {
                     let waiting = pending.iter().map(|held| Arc::clone(&held.token));
                     let held: Vec<Token> = in_hand.iter().map(Arc::clone).chain(waiting).collect();
-                    if !held.is_empty() && acts.send(Act::Extend(held)).await.is_err() {
+                    if !held.is_empty() && orders.send(Act::Extend(held)).await.is_err() {
                         return Ok(());
                     }
                 }
@@ -273,7 +274,7 @@ impl Runner {
     async fn acknowledge(
         &self,
         mut acks: Box<dyn Acknowledge>,
-        mut acts: mpsc::Receiver<Act>,
+        mut orders: mpsc::Receiver<Act>,
         window: &Window,
         limit: Duration,
     ) -> Result<Box<dyn Acknowledge>, SourceError> {
@@ -281,7 +282,7 @@ impl Runner {
         loop {
             tokio::select! {
                 biased;
-                act = acts.recv() => match act {
+                act = orders.recv() => match act {
                     None => return Ok(acks),
                     Some(Act::Settle { settled, bytes }) => {
                         let count = settled.len();

@@ -11,9 +11,9 @@ use redrive_core::policy::answer::{BrokerError, Seen};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use super::contract::{Upstream, keeps};
+use super::contract::{Bench, Upstream, event, ids, keeps};
 use super::*;
-use crate::connectors::{Drivers, SourceSite};
+use crate::connectors::{Doing, Drivers, SourceSite};
 use crate::secret::Secrets;
 
 /// A queue in memory: what is not acknowledged when a connection ends is delivered again.
@@ -214,4 +214,134 @@ impl Upstream for Spooled {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_keeps_the_contract() {
     keeps(Spooled::new).await;
+}
+
+#[test]
+fn a_message_is_a_cloudevent_or_made_one_by_templates() {
+    use super::convert::Converter;
+    let read = |keys: &str, headers: &[(&str, &str)], body: &str| {
+        let book = format!("version: 1\nsources: {{ in: {{ folder: /f{keys} }} }}\n");
+        let book = crate::target::call_test::book_of(&book);
+        let converter = Converter::new("in", &book.sections().sources["in"].value);
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let message = Message { headers, ..message((7, body.to_owned())) };
+        converter.event(&message, Timestamp::EPOCH).map(|event| {
+            let session = event.session.map(|session| session.to_string()).unwrap_or_default();
+            format!("{} {} {} {session}", event.source, event.id, event.event_type)
+        })
+    };
+    let whole = r#"{"specversion":"1.0","id":"e","source":"/s","type":"a.b","data":{"k":"ann"}}"#;
+    let bound = [("ce-specversion", "1.0"), ("ce-id", "e"), ("ce-source", "/s"), ("ce-type", "a.b")];
+    let batch = [("content-type", "application/cloudevents-batch+json")];
+    #[rustfmt::skip]
+    let cases = [
+        ("a whole event",             "",                                        &[][..],    whole,            Ok("/s e a.b ")),
+        ("with a session made",       ", session: \"{data.k}\"",                 &[],        whole,            Ok("/s e a.b ann")),
+        ("plain data",                ", type: x.y",                             &[],        "{}",             Ok("/sources/in 7 x.y ")),
+        ("an id of its own",          ", type: \"x.{data.t}\", id: \"{data.i}\"", &[],       r#"{"t":1,"i":2}"#, Ok("/sources/in 2 x.1 ")),
+        ("headers of a binding",      ", type: x.y",                             &bound,     "{}",             Ok("/s e a.b ")),
+        ("no event",                  "",                                        &[],        "{}",             Err("`specversion`")),
+        ("no JSON for a template",    ", type: \"x.{data.t}\"",                  &[],        "no",             Err("`body`")),
+        ("a batch",                   "",                                        &batch,     &format!("[{whole}]"), Err("a batch")),
+        ("a source of ours",          "",                                        &[],        &whole.replace("\"/s\"", "\"/schedules/x\""), Err("for the schedules")),
+    ];
+    for (name, keys, headers, body, expected) in cases {
+        match (read(keys, headers, body), expected) {
+            (Ok(event), Ok(expected)) => assert_eq!(event, expected, "{name}"),
+            (Err(reason), Err(part)) => assert!(reason.contains(part), "{name}: {reason}"),
+            (came, _) => panic!("{name}: {came:?}"),
+        }
+    }
+}
+
+/// Gives what a test says, and remembers what is acknowledged.
+#[derive(Clone, Default)]
+struct Steps {
+    reads: Arc<tokio::sync::Mutex<VecDeque<Read>>>,
+    acked: Arc<Mutex<Vec<u64>>>,
+    connects: Arc<Mutex<usize>>,
+}
+
+impl Source for Steps {
+    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+        *self.connects.lock().expect("no test panics here") += 1;
+        let (messages, acks) = (Box::new(self.clone()), Box::new(self.clone()));
+        Box::pin(async move { Ok(Connection { messages, acks }) })
+    }
+}
+
+impl Messages for Steps {
+    fn next(&mut self, _: Room) -> Doing<'_, Result<Read, SourceError>> {
+        Box::pin(async {
+            loop {
+                if let Some(read) = self.reads.lock().await.pop_front() {
+                    return Ok(read);
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+    }
+}
+
+impl Acknowledge for Steps {
+    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+        let numbers = settled.iter().map(|one| *one.token.downcast_ref::<u64>().expect("a token of ours"));
+        self.acked.lock().expect("no test panics here").extend(numbers);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+        Box::pin(async { None })
+    }
+}
+
+impl Upstream for Steps {
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::new(self.clone())
+    }
+
+    fn put(&self, _: Vec<String>) -> Doing<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn unacknowledged(&self) -> Doing<'_, usize> {
+        Box::pin(async { 0 })
+    }
+
+    fn go_away(&self) -> Doing<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn come_back(&self) -> Doing<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_revoked_before_it_is_handed_over_is_dropped_and_not_acknowledged() {
+    let steps = Steps::default();
+    let bench = Bench::new(steps.clone());
+    let of = |partition: &str, numbers: std::ops::Range<u64>| {
+        let number = |number: u64| Message {
+            partition: Some(partition.into()),
+            ..message((number, event(usize::try_from(number).expect("a small number"))))
+        };
+        Read::Messages(numbers.map(number).collect())
+    };
+    bench.pause().await;
+    let sources = bench.start();
+    // The service takes four while it is paused.
+    steps.reads.lock().await.push_back(of("one", 0..6));
+    bench.until("it is held", async || matches!(bench.view().state, SourceState::Held(_))).await;
+    let mut more = VecDeque::from([of("two", 6..8), Read::Revoked(vec!["one".into()]), of("one", 8..10)]);
+    steps.reads.lock().await.append(&mut more);
+    bench.until("all is read", async || steps.reads.lock().await.is_empty()).await;
+    bench.until("the revoked are dropped", async || bench.view().held <= 4).await;
+    bench.resume().await;
+    bench.until("the rest is taken", async || bench.accepted().await.len() == 8).await;
+    assert_eq!(bench.accepted().await, [ids(0..4), ids(6..10)].concat());
+    bench.until("and acknowledged", async || steps.acked.lock().expect("no panic").len() == 8).await;
+    assert_eq!(*steps.acked.lock().expect("no panic"), [0, 1, 2, 3, 6, 7, 8, 9]);
+    assert_eq!(*steps.connects.lock().expect("no panic"), 1);
+    sources.stop().await;
 }

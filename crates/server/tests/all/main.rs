@@ -11,6 +11,7 @@ mod cli;
 mod client;
 mod completions;
 mod connections;
+mod contributing;
 mod copies;
 mod correlation;
 mod dapr;

@@ -74,7 +74,7 @@ fn files_of_a_folder_become_events_and_are_put_away() {
     let counts = [&whole["accepted"], &whole["duplicates"], &whole["malformed"]].map(|count| count.as_u64());
     assert_eq!(counts, [Some(6), Some(2), Some(1)], "{whole}");
     assert_eq!(whole["reading"]["state"], "reading", "{whole}");
-    let metrics = server.get("/metrics").text();
+    let metrics = server.get("/metrics").body;
     assert!(
         metrics.contains("redrive_source_messages_total{source=\"whole\",verdict=\"durable\"} 6"),
         "{metrics}"
@@ -129,6 +129,11 @@ sources: { in: { folder: in, depends_on: disk } }
     // What a reload does not change goes on; what it changes is read from the new place.
     let counted = || source(&server, "in")["accepted"].clone();
     assert_eq!(counted(), 1);
+    let since = source(&server, "in")["reading"]["since"].clone();
+    let added = "  other: { target: { log: stdout }, events: [none.of] }\ndependencies:";
+    folder.write("redrive.yaml", book(&target, &[]) + &more.replace("dependencies:", added));
+    until("it is reloaded", || server.status()["services"].to_string().contains("other").then_some(()));
+    assert_eq!(source(&server, "in")["reading"]["since"], since, "it was not disturbed");
     folder.write("redrive.yaml", book(&target, &[]) + &more.replace("folder: in,", "folder: other,"));
     fs::create_dir(folder.path("other")).expect("made");
     put(&folder, "other/2.json", &event("e-2"));
