@@ -26,6 +26,15 @@ fn until_gone(path: &Path) {
     until(&format!("{} is gone", path.display()), || (!path.exists()).then_some(()));
 }
 
+/// Waits until the event is there, and delivered.
+#[track_caller]
+fn until_delivered(server: &Server, id: &str) {
+    until(&format!("{id} is there"), || {
+        (server.get(&format!("/v1/events/{id}")).status == 200).then_some(())
+    });
+    server.until(id, "delivered");
+}
+
 fn source(server: &Server, name: &str) -> Value {
     let status = server.status();
     let sources = status["sources"].as_array().expect("a list");
@@ -47,7 +56,7 @@ fn files_of_a_folder_become_events_and_are_put_away() {
     put(&folder, "whole/2.ndjson", &format!("{}\n\n{}\n", event("e-2"), event("e-3")));
     put(&folder, "plain/orders.json", r#"{"kind":"placed","customer":"ann"}"#);
     for id in ["e-1", "e-2", "e-3"] {
-        server.until(id, "delivered");
+        until_delivered(&server, id);
     }
     until_gone(&folder.path("whole/1.json"));
     until_gone(&folder.path("whole/2.ndjson"));
@@ -55,11 +64,11 @@ fn files_of_a_folder_become_events_and_are_put_away() {
     let kept = fs::read_to_string(folder.path("plain/done/orders.json")).expect("it is kept");
     assert_eq!(kept, r#"{"kind":"placed","customer":"ann"}"#);
     let events = server.get("/v1/deliveries?session=ann").json();
-    assert_eq!(events["deliveries"][0]["type"], "orders.placed", "{events}");
+    assert_eq!(events["deliveries"][0]["event_type"], "orders.placed", "{events}");
 
     // One bad line sends the whole file away, and what was good of it is taken.
     put(&folder, "whole/3.jsonl", &format!("{}\nno json\n{}\n", event("e-4"), event("e-5")));
-    server.until("e-5", "delivered");
+    until_delivered(&server, "e-5");
     until_gone(&folder.path("whole/3.jsonl"));
     assert!(folder.path("whole/refused/3.jsonl").exists());
     let reasons = fs::read_to_string(folder.path("whole/refused/3.jsonl.reason.txt")).expect("it says why");
@@ -68,7 +77,7 @@ fn files_of_a_folder_become_events_and_are_put_away() {
     assert_eq!(refused["refused"][0]["source"], "whole", "{refused}");
     // Mended and moved back, only what was refused is news.
     put(&folder, "whole/3.jsonl", &format!("{}\n{}\n{}\n", event("e-4"), event("e-6"), event("e-5")));
-    server.until("e-6", "delivered");
+    until_delivered(&server, "e-6");
     until_gone(&folder.path("whole/3.jsonl"));
     let whole = source(&server, "whole");
     let counts = [&whole["accepted"], &whole["duplicates"], &whole["malformed"]].map(|count| count.as_u64());
@@ -124,7 +133,7 @@ sources: { in: { folder: in, depends_on: disk } }
     );
     fs::create_dir(folder.path("in")).expect("made");
     put(&folder, "in/1.json", &event("e-1"));
-    server.until("e-1", "delivered");
+    until_delivered(&server, "e-1");
     assert_eq!(server.get("/readyz").json()["status"], "ready");
     // What a reload does not change goes on; what it changes is read from the new place.
     let counted = || source(&server, "in")["accepted"].clone();
@@ -137,7 +146,7 @@ sources: { in: { folder: in, depends_on: disk } }
     folder.write("redrive.yaml", book(&target, &[]) + &more.replace("folder: in,", "folder: other,"));
     fs::create_dir(folder.path("other")).expect("made");
     put(&folder, "other/2.json", &event("e-2"));
-    server.until("e-2", "delivered");
+    until_delivered(&server, "e-2");
     assert_eq!(counted(), 2);
     server.stop().assert_calm();
 }
@@ -167,7 +176,7 @@ alerts: [{ name: behind, when: consumer_lag > 3 by source, severity: warning }]
     });
     assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);
     for number in 0..10 {
-        server.until(&format!("e-{number}"), "delivered");
+        until_delivered(&server, &format!("e-{number}"));
     }
     until("nothing is behind", || (source(&server, "in")["reading"]["lag"] == 0).then_some(()));
     server.stop().assert_calm();
