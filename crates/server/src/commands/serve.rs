@@ -252,10 +252,9 @@ async fn serve(
         }
         None => greet(args, listening.address, door.scheme(), &opened, &doors.access)?,
     }
-    let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
-    let sources = doors.sources.clone();
+    let (archivist, sources) = (doors.archivist.clone(), doors.sources.clone());
     let mut serving = Serving {
-        path,
+        path: args.rules.clone(),
         stamp: opened.stamp,
         putting_off: false,
         certificate,
