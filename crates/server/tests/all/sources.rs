@@ -80,7 +80,7 @@ fn files_of_a_folder_become_events_and_are_put_away() {
     until_delivered(&server, "e-6");
     until_gone(&folder.path("whole/3.jsonl"));
     let whole = source(&server, "whole");
-    let counts = [&whole["accepted"], &whole["duplicates"], &whole["malformed"]].map(|count| count.as_u64());
+    let counts = [&whole["accepted"], &whole["duplicates"], &whole["malformed"]].map(Value::as_u64);
     assert_eq!(counts, [Some(6), Some(2), Some(1)], "{whole}");
     assert_eq!(whole["reading"]["state"], "reading", "{whole}");
     let metrics = server.get("/metrics").body;
