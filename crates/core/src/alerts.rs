@@ -20,7 +20,7 @@ pub mod value;
 mod view;
 mod watch;
 
-pub use self::sample::{LetterSample, QueueSample, Sample, Wants};
+pub use self::sample::{LetterSample, QueueSample, Sample, SourceSample, Wants};
 pub use self::trouble::{Concerns, DAMAGED, Lasts, Trouble, TroubleSample, Troubles};
 pub use self::view::{AlertState, AlertView};
 pub use self::watch::{Saved, Watch};

@@ -311,6 +311,12 @@ impl RuleBook {
         self.sections.dependency_rule(name)
     }
 
+    /// The rule for connecting to a source of the book.
+    #[must_use]
+    pub fn source_rule(&self, name: &str) -> Option<Rule> {
+        self.sections.source_rule(name)
+    }
+
     /// The row that claims events of that type there.
     pub(crate) fn row(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&EventRow> {
         Some(&self.claim(service, channel, event_type)?.row)

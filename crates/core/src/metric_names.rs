@@ -264,6 +264,21 @@ pub const HOOK_ANSWERS: MetricName = counter(
     &["source", "answer"],
     "Calls of webhook sources by how they were answered.",
 );
+/// How far behind sources are.
+pub const SOURCE_LAG: MetricName = gauge(
+    "redrive_source_lag",
+    &["source"],
+    "Messages of a source that are not acknowledged, as was last known.",
+);
+/// Whether sources are connected.
+pub const SOURCE_UP: MetricName =
+    gauge("redrive_source_up", &["source"], "Whether a source is connected: 1 if it is.");
+/// What messages came to.
+pub const SOURCE_MESSAGES: MetricName = counter(
+    "redrive_source_messages_total",
+    &["source", "verdict"],
+    "Messages of sources by what they came to: durable, duplicate or refused.",
+);
 /// Events in the archive.
 pub const ARCHIVED: MetricName =
     counter("redrive_archived_total", &[], "Events that were written to the archive.");
@@ -341,6 +356,9 @@ pub const ALL: &[MetricName] = &[
     STORE_BYTES,
     HAPPENINGS,
     HOOK_ANSWERS,
+    SOURCE_LAG,
+    SOURCE_UP,
+    SOURCE_MESSAGES,
     ARCHIVED,
     ARCHIVE_LEFT_OUT,
     ARCHIVE_BEHIND,

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
 use redrive_core::book::connectors::{self, Connector, Connectors, Endpoint};
@@ -13,15 +14,22 @@ use redrive_core::book::model::Sections;
 use crate::archive::{Archive, ArchiveFailure, folder};
 use crate::receiver;
 use crate::secret::{self, SecretError, SecretSource, SecretValues, Secrets};
+use crate::source::{self, Source};
 use crate::target::http::{Pool, Signing, check_secret};
 use crate::target::{Target, exec, http, log};
 use redrive::process::Supervisor;
+
+/// What the methods of a connector return that take their time.
+pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Why a connector cannot be made of its settings.
 pub type MakeError = Box<dyn Error + Send + Sync>;
 
 /// Makes a target, or a receiver of alerts.
 pub type MakeTarget = fn(&Endpoint, &Site<'_>) -> Result<Arc<dyn Target>, MakeError>;
+
+/// Makes a source.
+pub type MakeSource = fn(&Endpoint, &SourceSite<'_>) -> Result<Arc<dyn Source>, MakeError>;
 
 /// How a connector is made.
 #[derive(Clone, Copy)]
@@ -30,6 +38,8 @@ pub enum Make {
     Target(MakeTarget),
     /// A place where secrets are kept.
     Secret(fn(&Endpoint) -> Arc<dyn SecretSource>),
+    /// A place that messages are read from.
+    Source(MakeSource),
     /// A place for payloads.
     Archive(fn(&Endpoint) -> Result<Arc<dyn Archive>, ArchiveFailure>),
     /// Nothing is made: the API serves webhooks, and the node's clock fires schedules.
@@ -61,6 +71,14 @@ pub struct Site<'a> {
     pub permits: u32,
     /// Whose target it is and on which line, for messages.
     pub place: String,
+}
+
+/// What a source is made with, beside its settings.
+pub struct SourceSite<'a> {
+    /// Its name in the book.
+    pub name: &'a str,
+    /// The secrets of the book, whose values are asked for with each connection.
+    pub secrets: &'a Secrets,
 }
 
 impl Site<'_> {
@@ -118,7 +136,19 @@ impl Drivers {
     ) -> Option<Result<Arc<dyn Target>, MakeError>> {
         match self.make(endpoint)? {
             Make::Target(make) => Some(make(endpoint, site)),
-            Make::Secret(_) | Make::Archive(_) | Make::Served => None,
+            Make::Source(_) | Make::Secret(_) | Make::Archive(_) | Make::Served => None,
+        }
+    }
+
+    /// Makes a source; none if it is served elsewhere.
+    pub(crate) fn source(
+        &self,
+        endpoint: &Endpoint,
+        site: &SourceSite<'_>,
+    ) -> Option<Result<Arc<dyn Source>, MakeError>> {
+        match self.make(endpoint)? {
+            Make::Source(make) => Some(make(endpoint, site)),
+            Make::Target(_) | Make::Secret(_) | Make::Archive(_) | Make::Served => None,
         }
     }
 
@@ -158,12 +188,13 @@ pub(crate) fn settings<T: 'static>(endpoint: &Endpoint) -> &T {
     endpoint.settings().expect("a driver is asked for endpoints of its own connector")
 }
 
-const BUILT_IN: [Driver; 14] = [
+const BUILT_IN: [Driver; 15] = [
     http::DRIVER,
     exec::DRIVER,
     log::DRIVER,
     Driver { connector: &connectors::webhook::SOURCE, make: Make::Served },
     Driver { connector: &connectors::schedule::SOURCE, make: Make::Served },
+    source::folder::DRIVER,
     secret::ENV,
     secret::FILE,
     secret::COMMAND,

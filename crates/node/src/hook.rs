@@ -23,7 +23,6 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use redrive_core::book::connectors::webhook::{Scheme, Webhook};
 use redrive_core::book::model::Source;
-use redrive_core::book::source_template::{SourceTemplate, Wanted};
 use redrive_core::event::attribute::EventSource;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
@@ -31,9 +30,11 @@ use redrive_core::time::Timestamp;
 pub use self::claim::Distrust;
 use self::claim::check;
 pub(crate) use self::claim::to_hex;
-pub use self::event::{Call, Made, Malformed, Why};
+pub use self::event::{Call, Made};
 pub use self::handle::{Hooks, Opened};
 pub use self::tally::{Answered, Counts, Tally};
+use crate::source::convert::Templates;
+pub use crate::source::convert::{Malformed, Why};
 
 /// What the source of every event that comes by a webhook begins with; the name of the source follows.
 pub const SOURCE_PREFIX: &str = "/v1/hooks/";
@@ -50,12 +51,8 @@ pub struct Hook {
     name: String,
     webhook: Webhook,
     event_source: EventSource,
-    event_type: SourceTemplate,
-    subject: Option<SourceTemplate>,
-    session: Option<SourceTemplate>,
-    id: Option<SourceTemplate>,
-    /// The fields of the data that the templates and the scheme look at.
-    wanted: Wanted,
+    /// With the fields of the data that the scheme looks at.
+    templates: Templates,
     /// Whether a template cannot do without the data.
     needs_data: bool,
 }
@@ -65,30 +62,17 @@ impl Hook {
     #[must_use]
     pub fn new(name: &str, source: &Source) -> Option<Self> {
         let webhook: &Webhook = source.endpoint.settings()?;
-        let template = |text: &String| SourceTemplate::parse(text).expect("the book has checked it");
-        let event_type = source.event_type.as_ref().map(template).expect("the book wants one of webhooks");
-        let [subject, session, id] =
-            [&source.subject, &source.session, &source.id].map(|text| text.as_ref().map(template));
-        let mut wanted = Wanted::default();
-        for template in
-            [Some(&event_type), subject.as_ref(), session.as_ref(), id.as_ref()].into_iter().flatten()
-        {
-            template.data_paths().for_each(|path| wanted.add(path));
-        }
-        let needs_data = !wanted.is_empty();
+        let mut templates = Templates::of(source);
+        let needs_data = !templates.wanted.is_empty();
         for field in event::fields_of(&webhook.scheme) {
-            wanted.add(&[(*field).to_owned()]);
+            templates.wanted.add(&[(*field).to_owned()]);
         }
         Some(Self {
             name: name.to_owned(),
             webhook: webhook.clone(),
             event_source: EventSource::new(&format!("{SOURCE_PREFIX}{name}"))
                 .expect("names are short and plain"),
-            event_type,
-            subject,
-            session,
-            id,
-            wanted,
+            templates,
             needs_data,
         })
     }
@@ -160,6 +144,6 @@ impl Hook {
     /// Whether its events are to have a session.
     #[must_use]
     pub const fn wants_session(&self) -> bool {
-        self.session.is_some()
+        self.templates.session.is_some()
     }
 }

@@ -14,6 +14,7 @@ mod outage;
 mod receiver;
 pub mod runtime;
 pub mod secret;
+pub mod source;
 pub mod store;
 pub mod target;
 pub mod tls;

@@ -9,14 +9,15 @@ mod alerting;
 mod breakers;
 mod doors;
 mod fatal;
+mod hand_over;
 mod health;
-mod hooks;
 mod inbox;
 mod letters;
 mod readers;
 mod removed;
 mod schedules;
 mod shell;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod trend;
@@ -33,7 +34,6 @@ use redrive_core::engine::{
     Asked, Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView,
     RemovedQueue, Setup, Wait,
 };
-use redrive_core::event::Event;
 use redrive_core::figures::Figures;
 use redrive_core::ids::{DependencyName, Receipt, Seed, Seq, ServiceName};
 use redrive_core::limits;
@@ -48,14 +48,17 @@ pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 pub use self::fatal::Fatal;
 use self::fatal::Knell;
+pub use self::hand_over::{Handed, Way};
 use self::health::Chart;
 pub use self::health::{DiskShort, Health};
-use self::inbox::{Inbox, NoteJob, SubmitJob};
+use self::inbox::{Inbox, NoteJob};
 pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
 use self::readers::Readers;
 pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+use self::sources::SourceViews;
+pub use self::sources::WeakNode;
 use self::trend::Trends;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
@@ -63,7 +66,7 @@ use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
 use crate::store::door::{By, Deed};
 use crate::store::{
     Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store, StoreError,
-    Submission, Submitted, Taken,
+    Taken,
 };
 use crate::target::registry::Targets;
 use redrive::clock::{Clock, wall_clock};
@@ -106,6 +109,7 @@ struct Shared {
     books: watch::Sender<Arc<ActiveBook>>,
     followers: Arc<Followers>,
     schedules: Schedules,
+    sources: SourceViews,
     alerting: Alerting,
     breakers: breakers::Desk,
     trends: Trends,
@@ -168,7 +172,7 @@ pub struct Stopped {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The store says no.
-    #[error("the events were refused")]
+    #[error(transparent)]
     Refused(Refusal),
     /// More comes in than can be written.
     #[error("more events come in than can be written")]
@@ -277,6 +281,7 @@ impl Node {
             books,
             followers,
             schedules,
+            sources: SourceViews::default(),
             alerting,
             breakers,
             trends: Trends::new(now),
@@ -292,24 +297,6 @@ impl Node {
         tokio::spawn(alerting::run(weak(), watching));
         start_watching(&shared);
         Ok(Self { shared })
-    }
-
-    /// Takes events, all or none; they are durable when this returns.
-    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
-        let active = self.active_book();
-        let events = events.into_iter().map(|event| {
-            let routes = active.of(event.event_type.as_str());
-            Submitted { event: Arc::new(event), routes: routes.to_vec() }
-        });
-        let submission = Submission { events: events.collect() };
-        let (reply, answer) = oneshot::channel();
-        self.put(SubmitJob { submission, reply })?;
-        answer.await.unwrap_or(Err(SubmitError::Stopping))
-    }
-
-    /// Gives the writer something to take, unless there is too much already.
-    fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
-        self.shared.inbox.submit(job).inspect_err(|_| self.shared.feed.refused())
     }
 
     /// Nothing of the service starts from now on.

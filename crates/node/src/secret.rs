@@ -15,8 +15,6 @@ mod seen;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -32,7 +30,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use self::seen::Seen;
-use crate::connectors::{Driver, Drivers, Make, settings};
+use crate::connectors::{Doing, Driver, Drivers, Make, settings};
 use crate::outage::{Record, Word};
 use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
@@ -91,7 +89,7 @@ impl fmt::Debug for SecretValues {
 /// Where a secret is kept: the environment, a file, a command, or a vault of one's own.
 pub trait SecretSource: Send + Sync {
     /// Fetches the values as they are now. After 10 seconds the future is dropped, and the fetch has failed.
-    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>>;
+    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>>;
 
     /// The values, where they can be read without waiting: `check` and `serve` look at them before anything runs.
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
@@ -100,7 +98,7 @@ pub trait SecretSource: Send + Sync {
 
     /// Looks whether the values have changed since they were fetched, where a look costs next to nothing;
     /// it is asked for once a second at most. What has changed is fetched anew before it serves again.
-    fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
+    fn look(&self) -> Option<Doing<'_, Sight>> {
         None
     }
 }
@@ -173,8 +171,9 @@ struct Kept {
 impl Secrets {
     /// The secrets of a book.
     #[must_use]
-    pub fn new(book: &Arc<RuleBook>) -> Self {
-        Self::opened_by(book, Box::new(|endpoint| Drivers::built_in().secret(endpoint)))
+    pub fn new(book: &Arc<RuleBook>, drivers: &Drivers) -> Self {
+        let drivers = drivers.clone();
+        Self::opened_by(book, Box::new(move |endpoint| drivers.secret(endpoint)))
     }
 
     /// The same with sources of one's own, such as a vault.
@@ -525,7 +524,7 @@ impl SecretSource for Absent {
         Some(Err(SecretError::NotBuiltIn(self.0)))
     }
 
-    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
+    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
         Box::pin(std::future::ready(Err(SecretError::NotBuiltIn(self.0))))
     }
 }

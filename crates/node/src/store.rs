@@ -333,9 +333,10 @@ pub enum Seen {
 }
 
 /// Why a submission was not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// An event with this id and source came before, and was another.
+    #[error("another event with this source and id came before")]
     Conflict {
         /// Which of the submission, from 0.
         index: usize,
@@ -343,12 +344,23 @@ pub enum Refusal {
         first: Option<Receipt>,
     },
     /// A service that wants it has too much waiting.
+    #[error("too much waits for the service {service}")]
     Full {
         /// Which of the submission, from 0.
         index: usize,
         /// The service.
         service: ServiceName,
     },
+}
+
+impl Refusal {
+    /// The first event of the submission that cannot be taken, from 0; those before it can.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        match self {
+            Self::Conflict { index, .. } | Self::Full { index, .. } => *index,
+        }
+    }
 }
 
 /// How long a dead letter of a queue and an event type is kept.

@@ -13,6 +13,7 @@ const STATES = {
   well: ["good", "good"], healthy: ["good", "good"], degraded: ["warn", "warn"], failing: ["bad", "bad"], paused: ["hold", "hold"],
   idle: ["quiet", "idle"], removed: ["warn", "gone"],
   closed: ["good", "good"], open: ["bad", "breakers"], "half-open": ["warn", "wait"], none: ["quiet", "gone"],
+  connecting: ["quiet", "wait"], reading: ["good", "good"], down: ["bad", "bad"],
   firing: ["bad", "alerts"], quiet: ["good", "good"],
   error: ["bad", "bad"], warning: ["warn", "warn"], info: ["info", "idle"],
   critical: ["bad", "bad"], high: ["bad", "warn"], medium: ["warn", "warn"], low: ["quiet", "idle"],

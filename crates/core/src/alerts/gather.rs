@@ -34,6 +34,7 @@ pub(super) fn gather(
         Metric::DeadLetters | Metric::DeadLetterAge if needs_letters(condition, covers) => {
             found.letters(sample.letters?);
         }
+        Metric::ConsumerLag if condition.by == Some(Grouping::Source) => found.sources(),
         Metric::DeadLetters | Metric::DeadLetterAge | Metric::ConsumerLag | Metric::OldestWaiting => {
             found.queues();
         }
@@ -153,6 +154,12 @@ impl Gathering<'_> {
                 let value = self.value_of(queue);
                 self.put(self.of_queue(&queue.name), Found::Stands(value));
             }
+        }
+    }
+
+    fn sources(&mut self) {
+        for source in self.sample.sources {
+            self.put(format!("source={}", source.name), Found::Stands(source.lag as f64));
         }
     }
 

@@ -27,6 +27,17 @@ pub struct Sample<'a> {
     pub letters: Option<&'a [LetterSample]>,
     /// What was found that people are told of at once.
     pub troubles: &'a [TroubleSample],
+    /// Sources that are read, as far as their lag is known.
+    pub sources: &'a [SourceSample],
+}
+
+/// How far behind a source is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceSample {
+    /// Which.
+    pub name: String,
+    /// Messages upstream that are not acknowledged.
+    pub lag: u64,
 }
 
 /// What waits and what is dead in one queue.

@@ -370,6 +370,7 @@ pub fn built_in() -> &'static Connectors {
             &log::TARGET,
             &webhook::SOURCE,
             &schedule::SOURCE,
+            &folder::SOURCE,
             &secrets::ENV,
             &secrets::FILE,
             &secrets::COMMAND,

@@ -104,7 +104,7 @@ pub enum Metric {
     AuthFailures,
     /// How many failures said that the configuration is wrong.
     ConfigFailures,
-    /// How many events wait.
+    /// How many events wait; by source, how many messages wait upstream.
     ConsumerLag,
     /// The age of the oldest event that waits.
     OldestWaiting,
@@ -158,7 +158,7 @@ pub enum Grouping {
     EventType,
     /// Each failure group.
     Fingerprint,
-    /// Each door that callers come to: a webhook source, or the API.
+    /// Each door that callers come to: a webhook source, or the API; of `consumer_lag` each source that is read.
     Source,
 }
 
@@ -320,7 +320,8 @@ impl Metric {
                 &[Service, Channel, Dependency, EventType, Category, Fingerprint]
             }
             Self::BreakerOpen | Self::BreakerOpened => &[Dependency],
-            Self::ConsumerLag | Self::OldestWaiting => &[Service, Channel],
+            Self::ConsumerLag => &[Service, Channel, Source],
+            Self::OldestWaiting => &[Service, Channel],
             Self::LatencyP99 => &[Service, Channel, Dependency],
             Self::Trouble(trouble) => match trouble.concerns() {
                 Concerns::Service => &[Service, Channel],

@@ -10,7 +10,7 @@ use super::Example::{Book, With};
 use super::alerts::each_list;
 use super::{Findings, Lint, ON_CALL, Run};
 use redrive_core::alerts::value::bound;
-use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, Sections};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::Resolved;
@@ -114,6 +114,8 @@ fn out_of_reach(when: &Condition, limit: Limit, rows: &[&Resolved<'_>]) -> Optio
         (Op::Above, Quantity::Share(share)) if share.get() >= 1.0 => {
             return Some("no share is above 100%".to_owned());
         }
+        // What waits upstream has no bound here.
+        (Op::Above | Op::AtLeast, Quantity::Count(_)) if when.by == Some(Grouping::Source) => return None,
         (Op::Above | Op::AtLeast, Quantity::Count(bound)) if when.metric == Metric::ConsumerLag => {
             let most = most_waiting(when, rows)?;
             let is_met = bound < most || (bound == most && limit.op == Op::AtLeast);

@@ -33,6 +33,7 @@ pub(super) fn of(book: &RuleBook, covers: &Covers, when: &Condition) -> Result<S
         Metric::ConfigFailures => writing.count(names::CONFIG_FAILURES, ""),
         Metric::DeadLetters => writing.stands("sum", names::DEAD_LETTERS),
         Metric::DeadLetterAge => writing.stands("max", names::DEAD_LETTER_AGE),
+        Metric::ConsumerLag if when.by == Some(Grouping::Source) => writing.stands("sum", names::SOURCE_LAG),
         Metric::ConsumerLag => writing.stands("sum", names::WAITING),
         Metric::OldestWaiting => writing.stands("max", names::OLDEST_WAITING),
         Metric::LatencyP99 => writing.latency(),

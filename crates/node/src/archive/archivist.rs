@@ -107,8 +107,9 @@ impl Archivist {
     ///
     /// When this returns it is settled where an archive begins that is new: whatever is accepted from then on
     /// will be in it.
-    pub async fn start(node: &Node) -> Self {
-        Self::with(node, Box::new(|rule| Drivers::built_in().archive(&rule.endpoint))).await
+    pub async fn start(node: &Node, drivers: &Drivers) -> Self {
+        let drivers = drivers.clone();
+        Self::with(node, Box::new(move |rule| drivers.archive(&rule.endpoint))).await
     }
 
     /// The same with an archive of one's own.

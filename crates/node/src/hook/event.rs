@@ -13,11 +13,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::HeaderMap;
 use redrive_core::book::connectors::webhook::Scheme;
-use redrive_core::book::source_template::{Material, Picked, SourceTemplate};
+use redrive_core::book::source_template::{Material, Picked};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
-    Bounds, ContentType, CorrelationId, EventId, EventType, ExtensionName, ExtensionText, ExtensionValue,
-    Text, TraceParent,
+    ContentType, CorrelationId, EventId, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
 };
 use redrive_core::event::refusal::Reason;
 use redrive_core::time::Timestamp;
@@ -27,6 +26,7 @@ use ring::digest::{SHA256, digest};
 use super::Hook;
 use super::claim::to_hex;
 use super::scheme::WEBHOOK_ID;
+use crate::source::convert::{Malformed, Templates, Why, filled, filled_type, unfit};
 
 pub(super) const GITHUB_EVENT: &str = "x-github-event";
 pub(super) const GITHUB_DELIVERY: &str = "x-github-delivery";
@@ -54,30 +54,6 @@ pub enum Made {
     Event(Box<Event>),
     /// Nothing: the sender wants to see this text again, so that it knows who answers.
     Challenge(String),
-}
-
-/// A call of which no event can be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{field}` {why}")]
-pub struct Malformed {
-    /// The header, the attribute, or the body.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub why: Why,
-}
-
-/// What is wrong with a part of a call.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
-    /// JSON was expected, and a form came.
-    #[error("says that the body is a form: choose `application/json` where the webhook is set up")]
-    Form,
-    /// Every part of the template lacks a value.
-    #[error("has no value in this call: look at the template of this source")]
-    NoValue,
-    /// It does not fit into an event.
-    #[error(transparent)]
-    Unfit(#[from] Reason),
 }
 
 /// The fields of the data that a scheme looks at itself.
@@ -117,17 +93,17 @@ impl Hook {
         if let Some(challenge) = self.challenge(&found) {
             return Ok(Made::Challenge(challenge));
         }
-        let event_type = self.event_type.fill_type(&found);
-        let event_type = event_type.ok_or(Malformed { field: "type", why: Why::NoValue })?;
+        let Templates { event_type, subject, session, .. } = &self.templates;
+        let event_type = event_type.as_ref().expect("the book wants one of webhooks");
         let signed_at = self.claim(call.headers).ok().and_then(|claim| claim.signed_at);
         Ok(Made::Event(Box::new(Event {
             id: self.id_of(&found, call.body)?,
             source: self.event_source.clone(),
-            event_type: EventType::new(&event_type).map_err(|reason| unfit("type", reason))?,
-            subject: filled("subject", self.subject.as_ref(), &found)?,
+            event_type: filled_type(event_type, &found)?,
+            subject: filled("subject", subject.as_ref(), &found)?,
             time: Some(signed_at.unwrap_or(call.now)),
             content_type,
-            session: filled("session", self.session.as_ref(), &found)?,
+            session: filled("session", session.as_ref(), &found)?,
             correlation_id: CorrelationId::new(call.correlation_id).ok(),
             traceparent: traceparent(call.headers),
             extensions: trace_state(call.headers),
@@ -148,10 +124,10 @@ impl Hook {
     /// The fields of the body that somebody looks at; a body that is no JSON has none, unless a template
     /// needs one.
     fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, Malformed> {
-        if self.wanted.is_empty() {
+        if self.templates.wanted.is_empty() {
             return Ok(Picked::default());
         }
-        match self.wanted.pick(body) {
+        match self.templates.wanted.pick(body) {
             Ok(picked) => Ok(picked),
             Err(reason) if self.needs_data => Err(unfit("body", reason)),
             Err(_) => Ok(Picked::default()),
@@ -175,7 +151,7 @@ impl Hook {
             Scheme::Slack => found.data.get(&["event_id"]).map(|id| ("event_id", id)),
             Scheme::Hmac(_) => None,
         };
-        if let Some(id) = self.id.as_ref().and_then(|template| template.fill(found)) {
+        if let Some(id) = self.templates.id.as_ref().and_then(|template| template.fill(found)) {
             return fit("id", &id);
         }
         match of_scheme.filter(|(_, id)| !id.is_empty()) {
@@ -183,20 +159,6 @@ impl Hook {
             None => fit("id", &format!("sha256:{}", to_hex(digest(&SHA256, body).as_ref()))),
         }
     }
-}
-
-const fn unfit(field: &'static str, reason: Reason) -> Malformed {
-    Malformed { field, why: Why::Unfit(reason) }
-}
-
-/// An attribute, if there is a template for it and all that it needs.
-fn filled<Of: Bounds>(
-    field: &'static str,
-    template: Option<&SourceTemplate>,
-    found: &Found<'_>,
-) -> Result<Option<Text<Of>>, Malformed> {
-    let text = template.and_then(|template| template.fill(found));
-    text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
 }
 
 /// The text of a header that must be there, once.

@@ -30,10 +30,10 @@ use self::ledger::Ledger;
 pub use self::ledger::Told;
 use super::active_book::ActiveBooks;
 use super::inbox::SubmitJob;
-use super::{Node, Shared, SubmitError};
+use super::{Handed, Node, Shared, SubmitError};
 use crate::activity::Activity;
 use crate::store::door::{By, Deed};
-use crate::store::{Note, Refusal, Submission, Submitted};
+use crate::store::{Note, Submission, Submitted};
 
 /// How often everything is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -131,10 +131,10 @@ impl Node {
         let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
-        match answer.await.unwrap_or(Err(SubmitError::Stopping)) {
+        match answer.await.unwrap_or(Err(SubmitError::Stopping)).map(|taken| taken[0]).into() {
             // Another book may have changed the words, but whoever is to hear it has heard it.
-            Ok(_) | Err(SubmitError::Refused(Refusal::Conflict { .. })) => Ok(()),
-            Err(error) => Err(error.into()),
+            Handed::Durable(_) | Handed::Duplicate(_) | Handed::Refused { .. } => Ok(()),
+            Handed::Busy(error) => Err(error.into()),
         }
     }
 

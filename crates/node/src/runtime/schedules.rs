@@ -24,8 +24,7 @@ use tokio::time::Instant;
 
 use self::desk::{Desk, Job, REGISTER, Task};
 use super::active_book::ActiveBooks;
-use super::{Node, Shared, SubmitError};
-use crate::store::Refusal;
+use super::{Handed, Node, Shared, Way};
 use redrive::clock::wall_clock;
 
 /// The longest wait before the machine's clock is looked at again.
@@ -112,17 +111,14 @@ impl Node {
 
     async fn fire(&self, plan: &Plan, fire: Timestamp) -> Result<(), String> {
         match &plan.act {
-            Act::Emit(emission) => match self.submit(vec![emission.event(fire)]).await {
-                Ok(_) => Ok(()),
-                Err(SubmitError::Refused(Refusal::Conflict { first: Some(first), .. })) => {
+            Act::Emit(emission) => match self.hand_over(emission.event(fire), Way::Usual).await {
+                Handed::Durable(_) | Handed::Duplicate(_) => Ok(()),
+                Handed::Refused { first } => {
                     let schedule = emission.name.as_str();
                     tracing::info!(schedule, %fire, %first, "a fire was emitted before, with other content");
                     Ok(())
                 }
-                Err(SubmitError::Refused(Refusal::Full { service, .. })) => {
-                    Err(format!("too much waits for the service {service}"))
-                }
-                Err(error) => Err(error.to_string()),
+                Handed::Busy(error) => Err(error.to_string()),
             },
             Act::BringBack => {
                 let cron = plan.schedule.cron();

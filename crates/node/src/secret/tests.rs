@@ -63,9 +63,13 @@ async fn secrets_are_found_where_the_book_says() {
     ];
     for (name, secret, expected) in cases {
         let expected = expected.map(|values| values.into_iter().map(str::to_owned).collect());
-        assert_eq!(told(Secrets::new(&book(&secret)).get("hooks").await), expected, "{name}");
+        assert_eq!(
+            told(Secrets::new(&book(&secret), Drivers::built_in()).get("hooks").await),
+            expected,
+            "{name}"
+        );
     }
-    let other = Secrets::new(&book("env: A")).get("other").await;
+    let other = Secrets::new(&book("env: A"), Drivers::built_in()).get("other").await;
     assert_eq!(told(other), Err("the book defines no such secret".to_owned()));
 }
 
@@ -74,7 +78,7 @@ async fn a_command_that_hangs_is_ended_with_its_children() {
     let folder = tempfile::tempdir().expect("a folder");
     let pids = folder.path().join("pids");
     let script = format!("sleep 600 & echo $! > '{0}.new'; mv '{0}.new' '{0}'; wait", pids.display());
-    let secrets = Secrets::new(&book(&sh(&script)));
+    let secrets = Secrets::new(&book(&sh(&script)), Drivers::built_in());
     let asked = {
         let secrets = secrets.clone();
         tokio::spawn(async move { told(secrets.get("hooks").await) })
@@ -109,7 +113,7 @@ async fn a_file_that_changes_is_read_within_a_second_and_a_bad_one_drops_nothing
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("hooks");
     std::fs::write(&file, "first").expect("written");
-    let secrets = Secrets::new(&book(&format!("file: \"{}\"", file.display())));
+    let secrets = Secrets::new(&book(&format!("file: \"{}\"", file.display())), Drivers::built_in());
     let later = async || {
         tokio::time::pause();
         advance(LOOK_EVERY).await;
@@ -155,7 +159,7 @@ struct Vault {
 }
 
 impl SecretSource for Vault {
-    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
+    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
         let takes = *self.takes.lock().expect("nobody panics");
         Box::pin(async move {
             let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
@@ -446,9 +450,9 @@ async fn nothing_shows_a_value() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("hooks");
     std::fs::write(&file, "hunter2\n".repeat(9)).expect("written");
-    let secrets = Secrets::new(&book(&format!("file: \"{}\"", file.display())));
+    let secrets = Secrets::new(&book(&format!("file: \"{}\"", file.display())), Drivers::built_in());
     let too_many = secrets.get("hooks").await.expect_err("nine values");
-    let failing = Secrets::new(&book(&sh("echo hunter2; echo hunter2 >&2; exit 1")));
+    let failing = Secrets::new(&book(&sh("echo hunter2; echo hunter2 >&2; exit 1")), Drivers::built_in());
     let failed = failing.get("hooks").await.expect_err("it fails");
     std::fs::write(&file, "hunter2").expect("written");
     let values = SecretValues::from_lines(b"hunter2", "here").expect("a value");

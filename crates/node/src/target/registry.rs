@@ -37,7 +37,7 @@ impl Targets {
     pub fn new(book: &RuleBook, secrets: &Secrets, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
         let mut targets = match previous {
             Some(previous) => Self { by_queue: BTreeMap::new(), ..previous.clone() },
-            None => Self::none(Drivers::built_in(), Arc::new(Pool::new(Roots::System)), Supervisor::new()),
+            None => Self::unused(Drivers::built_in()),
         };
         let mut problems = Vec::new();
         let services = book.sections().services.iter().flat_map(|service| {
@@ -60,6 +60,15 @@ impl Targets {
             }
         }
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
+    }
+
+    /// The targets of a book, made by those drivers over connections of their own.
+    pub fn made_by(drivers: &Drivers, book: &RuleBook, secrets: &Secrets) -> Result<Self, Vec<Problem>> {
+        Self::new(book, secrets, Some(&Self::unused(drivers)))
+    }
+
+    fn unused(drivers: &Drivers) -> Self {
+        Self::none(drivers, Arc::new(Pool::new(Roots::System)), Supervisor::new())
     }
 
     /// None yet, of those drivers, over those connections and with that hand for programs: the targets of a first book are made
@@ -250,7 +259,8 @@ mod tests {
         )));
         let call = || call("60s", vec![order(7, "e-1")]);
         std::fs::write(&file, "the first").expect("written");
-        let targets = Targets::new(&book, &Secrets::new(&book), None).expect("all can be made");
+        let targets =
+            Targets::new(&book, &Secrets::new(&book, Drivers::built_in()), None).expect("all can be made");
         let target = targets.get(&queue("shop", None)).expect("it is there");
         for secret in ["the first", "the second", "the second", "the third"] {
             std::fs::write(&file, secret).expect("written");

@@ -12,6 +12,7 @@ use tokio::time::{advance, pause, resume};
 
 use self::issuer::{KeyServer, Signer, decoded, encoded};
 use super::*;
+use crate::connectors::Drivers;
 use crate::tls::Roots;
 
 /// When it is, in seconds since 1970.
@@ -44,7 +45,8 @@ fn shared_reader(secret: &[u8]) -> (Tokens, tempfile::NamedTempFile) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), secret).expect("written");
     let text = format!("version: 1\nsecrets: {{ shared: {{ file: \"{}\" }} }}\n", file.path().display());
-    let secrets = Secrets::new(&Arc::new(redrive_core::book::read(&text, built_in()).book.expect("a book")));
+    let book = Arc::new(redrive_core::book::read(&text, built_in()).book.expect("a book"));
+    let secrets = Secrets::new(&book, Drivers::built_in());
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     (Tokens::new(&rules("secret: shared"), secrets, pool).expect("no address is needed"), file)
 }

@@ -20,6 +20,7 @@ const SERIES = [
 ];
 const TREND_MS = 5000;
 const GROUPS_MS = 10_000;
+const SOURCES_MS = 5000;
 
 export async function view(place, page) {
   const chosen = page.query.get("span") ?? "15m";
@@ -28,6 +29,7 @@ export async function view(place, page) {
   const hand = slot("div");
   const services = slot("div");
   const groups = slot("div");
+  const sources = slot("div");
   // A key that is bound to services has to say which of them it asks about.
   const only = boundTo()?.join(", ");
   const named = (title) => (only ? `${title} of ${only}` : title);
@@ -38,7 +40,7 @@ export async function view(place, page) {
     h("div.columns.stretch", card(named("Throughput"), null, throughput), card("What needs a hand", null, hand)),
     h(
       "div.columns",
-      h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card(named("Causes of dead letters"), h("a", { href: "#/groups" }, "All failure groups"), groups)),
+      h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), sources, card(named("Causes of dead letters"), h("a", { href: "#/groups" }, "All failure groups"), groups)),
       card("What happens now", h("a", { href: "#/deliveries" }, "All deliveries"), feed(page)),
     ),
   );
@@ -57,6 +59,7 @@ export async function view(place, page) {
     },
     every: TREND_MS,
   });
+  if (!only) watch(page, sources, { load: (signal) => get("v1/status", {}, signal), draw: drawSources, every: SOURCES_MS, lines: 0 });
   watch(page, groups, { load: (signal) => failureGroups({}, signal), draw: drawGroups, every: GROUPS_MS });
   needs(page, hand);
 }
@@ -106,6 +109,20 @@ function drawServices(place, now) {
       : table({ label: "Services", columns: SERVICE_COLUMNS, rows, key: queueOf, href: (row) => `#/services/${encodeURIComponent(row.service)}` }),
     more > 0 && h("p.pages", h("a", { href: "#/services" }, `${counted(more, "more service")}`)),
   );
+}
+
+const SOURCE_COLUMNS = [
+  { name: "Source", cell: (source) => source.name },
+  { name: "Kind", cell: (source) => source.kind },
+  { name: "State", cell: ({ reading }) => (reading ? badge(reading.state) : "") },
+  { name: "Taken", cell: (source) => compact(source.accepted), end: true },
+  { name: "Refused", cell: (source) => compact(source.malformed + source.conflicts), end: true },
+  { name: "Lag", cell: ({ reading }) => (reading?.lag === undefined ? "" : compact(reading.lag)), end: true },
+];
+
+/** A rule book without sources has nothing to show here. */
+function drawSources({ sources = [] }) {
+  return sources.length > 0 && card("Sources", null, table({ label: "Sources", columns: SOURCE_COLUMNS, rows: sources, key: (source) => source.name }));
 }
 
 const GROUP_COLUMNS = [

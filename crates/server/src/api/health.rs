@@ -15,7 +15,8 @@ use axum::http::HeaderMap;
 use redrive_core::alerts::OWN_SERVICE;
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
-use redrive_node::runtime::Health;
+use redrive_node::runtime::{Health, Node};
+use redrive_node::source::SourceState;
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -71,7 +72,7 @@ pub(super) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
         let because = json!(shown(&blockers, names));
         return Err(ApiError::unavailable(message).with("status", "not-ready").with("because", because));
     }
-    let mut troubles = remarks(&health);
+    let mut troubles = [remarks(&health), down_sources(&app.node)].concat();
     troubles.extend(looked(&app).await.iter().cloned());
     let status = if troubles.is_empty() { "ready" } else { "degraded" };
     let readiness = Readiness { status: status.to_owned(), degraded: shown(&troubles, names) };
@@ -81,7 +82,7 @@ pub(super) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
 /// All that is wrong with a server that is as this status says, with names.
 pub(super) fn degraded(app: &App, status: &Status) -> Vec<Degraded> {
     let health = app.node.health();
-    let all = [blockers(&health), remarks(&health), troubles(status)].concat();
+    let all = [blockers(&health), remarks(&health), down_sources(&app.node), troubles(status)].concat();
     shown(&all, Names::Told)
 }
 
@@ -144,6 +145,7 @@ enum Kind {
     ArchiveWaiting,
     ArchiveOpen,
     ScheduleWaiting,
+    SourceDown,
     ReceiverDead,
 }
 
@@ -170,6 +172,7 @@ impl Kind {
             Self::ArchiveWaiting  => ("archive-waiting", "the archive takes nothing, and events wait for it", ""),
             Self::ArchiveOpen     => ("archive-open", "the archive's breaker is open, and events are left out of it", ""),
             Self::ScheduleWaiting => ("schedule-waiting", "a schedule cannot emit", "schedules cannot emit"),
+            Self::SourceDown      => ("source-down", "a source is not connected", "sources are not connected"),
             Self::ReceiverDead    => ("receiver-dead", "a receiver could not be told of alerts", "receivers could not be told of alerts"),
         }
     }
@@ -209,6 +212,17 @@ fn remarks(health: &Health) -> Vec<Trouble> {
     let refused = health.book_refused.as_ref();
     let refused = refused.map(|(since, why)| Trouble::about(Kind::BookRefused, why, Some(*since)));
     [slow, refused].into_iter().flatten().collect()
+}
+
+/// Sources that are not connected.
+fn down_sources(node: &Node) -> Vec<Trouble> {
+    let down = node.sources().into_iter().filter_map(|(name, view)| match view.state {
+        SourceState::Down(why) => {
+            Some(Trouble::about(Kind::SourceDown, format!("{name} ({why})"), Some(view.since)))
+        }
+        SourceState::Connecting | SourceState::Reading | SourceState::Held(_) => None,
+    });
+    down.collect()
 }
 
 /// What is wrong by the figures.

@@ -32,10 +32,10 @@ use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use redrive_node::activity::Activity;
 use redrive_node::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
-use redrive_node::runtime::{SubmitError, Switch};
+use redrive_node::runtime::{Handed, Switch, Way};
 use redrive_node::secret::{SecretValues, Secrets};
+use redrive_node::store;
 use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
-use redrive_node::store::{Refusal, Seen};
 
 use super::body::{Held, NotRead};
 use super::code::Code;
@@ -105,7 +105,7 @@ impl Webhooks {
 
     /// How the calls of each source were answered.
     pub(super) fn status(&self) -> Vec<SourceStatus> {
-        let status = |(name, counts)| SourceStatus { name, kind: "webhook".to_owned(), counts };
+        let status = |(name, counts)| SourceStatus::of_webhook(name, counts);
         self.hooks.counts().into_iter().map(status).collect()
     }
 }
@@ -350,28 +350,29 @@ fn no_event(malformed: &Malformed) -> Turned {
 async fn submit(app: &App, opened: &Opened, headers: &HeaderMap, event: Event) -> Result<Taken, Turned> {
     let (id, body) = (event.id.to_string(), event.data.clone());
     let lacks_session = opened.hook.wants_session() && event.session.is_none();
-    match app.node.submit_hook(event).await {
-        Ok(taken) => {
-            let (answered, duplicate) = match taken.seen {
-                Seen::First => (Answered::Accepted, false),
-                Seen::Again => (Answered::Duplicate, true),
-            };
-            if lacks_session && !duplicate {
+    let taken = |taken: store::Taken, answered| {
+        let (receipt, duplicate) = (taken.receipt.to_string(), answered == Answered::Duplicate);
+        let taken =
+            HookTaken { id: id.clone(), receipt, duplicate, conflict: false, deliveries: taken.deliveries };
+        Ok(Taken::Event(taken, answered))
+    };
+    match app.node.hand_over(event, Way::Webhook).await {
+        Handed::Durable(first) => {
+            if lacks_session {
                 opened.tally.lacks_session();
             }
-            let receipt = taken.receipt.to_string();
-            let taken = HookTaken { id, receipt, duplicate, conflict: false, deliveries: taken.deliveries };
-            Ok(Taken::Event(taken, answered))
+            taken(first, Answered::Accepted)
         }
+        Handed::Duplicate(again) => taken(again, Answered::Duplicate),
         // The sender can do nothing about it, and would only send it again.
-        Err(SubmitError::Refused(Refusal::Conflict { first: Some(first), .. })) => {
+        Handed::Refused { first } => {
             let reason = format!("an event with the id `{id}` came before, and was another: {first}");
             keep(app, &opened.hook, headers, &body, &reason);
             let receipt = first.to_string();
             let taken = HookTaken { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
             Ok(Taken::Event(taken, Answered::Conflict))
         }
-        Err(error) => {
+        Handed::Busy(error) => {
             let why = error.to_string();
             Err(Turned { answered: Answered::Unavailable, error: ApiError::of_event(error), why })
         }

@@ -31,6 +31,7 @@ use super::live::Place;
 use super::openapi::Keys;
 use super::request::{Page, Query, read};
 use super::services::{Judgement, Look, judge};
+use super::shape::hooks::SourceStatus;
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, ServiceStatus, Status};
 use super::views::{
     ailing_shown, archive_shown, delivery_shown, event_shown, part_of, status_shown, with_letters, with_lines,
@@ -190,7 +191,10 @@ pub(super) async fn status(app: App, caller: Caller) -> Answer {
     let shown = match caller.services() {
         None => {
             let degraded = health::degraded(&app, &status);
-            Status { sources: app.hooks.status(), degraded, firing: alerts::firing(&app.node), ..status }
+            let read =
+                app.node.sources().into_iter().map(|(name, view)| SourceStatus::of_reading(name, view));
+            let sources = app.hooks.status().into_iter().chain(read).collect();
+            Status { sources, degraded, firing: alerts::firing(&app.node), ..status }
         }
         // What is of the whole server is not told to a key for a part of it.
         Some(services) => part_of(status, services, &app.node.book()),

@@ -17,8 +17,9 @@ use redrive_core::engine::Bounds;
 use redrive_lab::lint;
 use redrive_node::archive::archivist::Archivist;
 use redrive_node::hook::Hook;
-use redrive_node::runtime::{ChangeError, Config, Node, ReadError, SubmitError, SwitchAt};
+use redrive_node::runtime::{ChangeError, Config, Node, SubmitError, SwitchAt};
 use redrive_node::secret::Secrets;
+use redrive_node::source::Sources;
 use redrive_node::store::{self, Loss, Options, Store};
 use redrive_node::target::http::Pool;
 use redrive_node::target::registry::Targets;
@@ -189,7 +190,7 @@ async fn serve(
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
-    let secrets = Secrets::new(&opened.book);
+    let secrets = Secrets::new(&opened.book, connectors::drivers());
     logging::leave_out(&secrets);
     let (pool, traces) = (Pool::new(tls::roots(args)?), traces(args)?);
     if let Some((settings, _)) = &traces {
@@ -211,7 +212,7 @@ async fn serve(
         Ok(doors) => doors,
         Err(error) => {
             node.stop(Duration::ZERO).await;
-            return Err(Refused::of(error).into());
+            return Err(Refused(error).into());
         }
     };
     doors.spans = exporter.as_ref().map(Exporter::counts);
@@ -237,9 +238,9 @@ async fn serve(
         }
         None => greet(args, listening.address, door.scheme(), &opened, &doors.access)?,
     }
-    let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
+    let (archivist, sources) = (doors.archivist.clone(), doors.sources.clone());
     let mut serving = Serving {
-        path,
+        path: args.rules.clone(),
         stamp: opened.stamp,
         putting_off: false,
         certificate,
@@ -250,6 +251,7 @@ async fn serve(
     serving.until_stopped(&mut hands).await;
     say_that_it_stops();
     listening.close(REQUESTS_END_WITHIN).await;
+    sources.stop().await;
     archivist.stop().await;
     end(&node, exporter, args.drain).await;
     Ok(())
@@ -443,6 +445,7 @@ struct Doors {
     hooks: Webhooks,
     access: Access,
     archivist: Archivist,
+    sources: Sources,
     /// What became of spans, if traces are told of.
     spans: Option<Arc<SpanCounts>>,
 }
@@ -453,7 +456,7 @@ impl Doors {
         book: &Arc<RuleBook>,
         secrets: Secrets,
         targets: &Targets,
-    ) -> Result<Self, ReadError> {
+    ) -> Result<Self, String> {
         let limiter = Arc::new(Limiter::default());
         let with = With {
             limiter: Arc::clone(&limiter),
@@ -461,38 +464,18 @@ impl Doors {
             pool: targets.pool(),
             alarm: alarms::of_issuer(node),
         };
-        let access = Access::new(node.keys().await?, book, with);
+        let keys = node.keys().await.map_err(|error| error.to_string())?;
+        let access = Access::new(keys, book, with);
         secrets.listen(alarms::of_secrets(node));
         secrets.warm(book);
         alarms::ask_again(secrets.clone(), access.clone());
         // Before anybody can send anything: an archive that is new begins here.
-        let archivist = Archivist::start(node).await;
+        let archivist = Archivist::start(node, connectors::drivers()).await;
         let hooks = Webhooks::new(book, secrets.clone(), limiter);
-        let doors = Self { secrets, hooks, access, archivist, spans: None };
-        doors.follow_book(node);
-        Ok(doors)
-    }
-
-    /// Has every part follow the active rule book.
-    fn follow_book(&self, node: &Node) {
-        let Self { secrets, hooks, access, archivist, .. } = self;
-        let secrets = secrets.clone();
-        // The new targets ask for the new book's secrets from their first call on.
-        node.follow_book("secrets", SwitchAt::BeforeNode, move |book| {
-            let (secrets, book) = (secrets.clone(), Arc::clone(book));
-            Ok(Box::new(move || {
-                secrets.change(&book);
-                secrets.warm(&book);
-            }))
-        });
-        // What comes in by a new source is routed by the book that has it.
-        let (access, hooks, archivist) = (access.clone(), hooks.clone(), archivist.clone());
-        node.follow_book("access", SwitchAt::AfterNode, move |book| access.prepare(book));
-        node.follow_book("webhooks", SwitchAt::AfterNode, move |book| Ok(hooks.prepare(book)));
-        node.follow_book("archive", SwitchAt::AfterNode, move |book| {
-            let (archivist, book) = (archivist.clone(), Arc::clone(book));
-            Ok(Box::new(move || archivist.change(&book)))
-        });
+        follow_book(node, &secrets, &hooks, &access, &archivist);
+        // After the secrets, which it connects with.
+        let sources = Sources::start(node, connectors::drivers(), &secrets)?;
+        Ok(Self { secrets, hooks, access, archivist, sources, spans: None })
     }
 
     fn parts(
@@ -521,6 +504,27 @@ impl Doors {
             closing,
         }
     }
+}
+
+/// Has every part follow the active rule book.
+fn follow_book(node: &Node, secrets: &Secrets, hooks: &Webhooks, access: &Access, archivist: &Archivist) {
+    let secrets = secrets.clone();
+    // The new targets ask for the new book's secrets from their first call on.
+    node.follow_book("secrets", SwitchAt::BeforeNode, move |book| {
+        let (secrets, book) = (secrets.clone(), Arc::clone(book));
+        Ok(Box::new(move || {
+            secrets.change(&book);
+            secrets.warm(&book);
+        }))
+    });
+    // What comes in by a new source is routed by the book that has it.
+    let (access, hooks, archivist) = (access.clone(), hooks.clone(), archivist.clone());
+    node.follow_book("access", SwitchAt::AfterNode, move |book| access.prepare(book));
+    node.follow_book("webhooks", SwitchAt::AfterNode, move |book| Ok(hooks.prepare(book)));
+    node.follow_book("archive", SwitchAt::AfterNode, move |book| {
+        let (archivist, book) = (archivist.clone(), Arc::clone(book));
+        Ok(Box::new(move || archivist.change(&book)))
+    });
 }
 
 impl Serving {

@@ -65,6 +65,7 @@ const NO_SUCH_TARGET: &[(&str, &str)] = &[
 
 const COPIES: &str = "crates/server/tests/all/copies.rs";
 const EXEC: &str = "crates/node/src/target/exec/tests.rs";
+const SOURCES: &str = "crates/server/tests/all/sources.rs";
 const SECRETS: &str = "crates/node/src/secret/tests.rs";
 const SCHEDULES: &str = "crates/node/src/runtime/schedules/tests.rs";
 const ARCHIVIST: &str = "crates/node/src/archive/archivist/tests.rs";
@@ -135,6 +136,8 @@ const EVIDENCE: &[(&str, Evidence)] = &[
     ("a target: inherit",                       Pair(Group::Targets)),
     ("a source: webhook",                       Pair(Group::Hooks)),
     ("a source: schedule",                      Pair(Group::Hooks)),
+    ("a source: folder",                        Test(SOURCES, "files_of_a_folder_become_events_and_are_put_away")),
+    ("a source: when_done",                     Test(SOURCES, "files_of_a_folder_become_events_and_are_put_away")),
     ("a source: kafka",                         NotBuiltIn("kafka source")),
     ("a source: redis-stream",                  NotBuiltIn("redis-stream source")),
     ("a source: sqs",                           NotBuiltIn("sqs source")),

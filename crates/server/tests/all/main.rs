@@ -11,6 +11,7 @@ mod cli;
 mod client;
 mod completions;
 mod connections;
+mod contributing;
 mod copies;
 mod correlation;
 mod dapr;
@@ -61,6 +62,7 @@ mod simulate_books;
 mod simulate_page;
 mod simulate_progress;
 mod sink;
+mod sources;
 mod status;
 // Ctrl-C is a signal there, and one process may send it to another.
 #[cfg(unix)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::notice::{Notice, Stage, Subject};
-use super::super::sample::{LetterSample, QueueSample, Sample};
+use super::super::sample::{LetterSample, QueueSample, Sample, SourceSample};
 use super::super::trouble::Troubles;
 use super::super::view::AlertState;
 use super::Watch;
@@ -34,6 +34,7 @@ struct World {
     queues: Vec<QueueSample>,
     letters: Vec<LetterSample>,
     troubles: Troubles,
+    sources: Vec<SourceSample>,
     now: Timestamp,
 }
 
@@ -55,8 +56,8 @@ impl World {
     fn new(text: &str) -> Self {
         let (book, now) = (book(text), "2026-03-02T12:00:00Z".parse().unwrap());
         let watch = Watch::new(&book, now);
-        let (figures, dependencies, queues, letters, troubles) = Default::default();
-        Self { book, watch, figures, dependencies, queues, letters, troubles, now }
+        let (figures, dependencies, queues, letters, troubles, sources) = Default::default();
+        Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now }
     }
 
     /// The counts of events of a type in a queue.
@@ -111,9 +112,9 @@ impl World {
     /// Looks once, after so many seconds.
     fn look(&mut self, after_secs: u64) -> Vec<Notice> {
         self.now = self.now + Duration::from_secs(after_secs);
-        let Self { book, watch, figures, dependencies, queues, letters, troubles, now } = self;
+        let Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now } = self;
         let (troubles, letters) = (&*troubles.samples(*now), Some(&**letters));
-        watch.look(&Sample { at: *now, book, figures, dependencies, queues, letters, troubles })
+        watch.look(&Sample { at: *now, book, figures, dependencies, queues, letters, troubles, sources })
     }
 
     /// Looks each second for a while, and says what was told: the second, the stage, to whom, and the summary.

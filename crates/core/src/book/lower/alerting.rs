@@ -110,6 +110,9 @@ const fn cure(when: &Condition, level: Level) -> Option<&'static str> {
         (Metric::LatencyP99, Level::Dependency, Some(Grouping::Service | Grouping::Channel)) => {
             Some("leave `by` out, or move it to the service")
         }
+        (Metric::ConsumerLag, Level::Service, Some(Grouping::Source)) => {
+            Some("move it to the book: what waits at a source is of no service yet")
+        }
         (Metric::AuthFailures, Level::Dependency | Level::Service | Level::Row, Some(Grouping::Source)) => {
             Some("move it to the book: those who come to a door are of no service")
         }

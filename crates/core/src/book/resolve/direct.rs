@@ -3,7 +3,7 @@
 
 use super::timeouts::{Owner, timeouts};
 use super::{Known, Level, Levels};
-use crate::book::model::Sections;
+use crate::book::model::{Layer, Sections};
 use crate::event::copies::Copies;
 use crate::ids::DependencyName;
 use crate::limits;
@@ -26,13 +26,30 @@ impl Sections {
     #[must_use]
     pub fn dependency_rule(&self, name: &str) -> Option<Rule> {
         let (name, entry) = self.dependencies.get_key_value(name)?;
-        let levels = Levels(vec![(Level::Dependency, &entry.layer), (Level::Defaults, &self.defaults)]);
-        let process = entry.kind == Kind::Process;
-        let owner = Owner { level: Level::Dependency, process, time_limit: None };
-        let (breaker, _) = self.breaker(&levels, entry.kind);
+        Some(self.direct_rule(name, Some(&entry.layer), entry.kind))
+    }
+
+    /// What holds for connecting to a source: the rule of the dependency that it names, else of one of its own that
+    /// says nothing. None if the book has no such source.
+    #[must_use]
+    pub fn source_rule(&self, name: &str) -> Option<Rule> {
+        let source = &self.sources.get(name)?.value;
+        let named = source.depends_on.as_ref().and_then(|at| self.dependency_rule(at.value.as_str()));
+        let own = || {
+            let own_name = DependencyName::new(name).expect("names of sources are names of dependencies");
+            self.direct_rule(&own_name, None, source.endpoint.connector.dependency.unwrap_or(Kind::Log))
+        };
+        Some(named.unwrap_or_else(own))
+    }
+
+    fn direct_rule(&self, name: &DependencyName, own: Option<&Layer>, kind: Kind) -> Rule {
+        let own = own.map(|layer| (Level::Dependency, layer));
+        let levels = Levels(own.into_iter().chain([(Level::Defaults, &self.defaults)]).collect());
+        let owner = Owner { level: Level::Dependency, process: kind == Kind::Process, time_limit: None };
+        let (breaker, _) = self.breaker(&levels, kind);
         let classify =
             levels.0.iter().flat_map(|(_, layer)| layer.classify.iter().map(|at| at.value.clone()));
-        Some(Rule {
+        Rule {
             classify: classify.collect::<Vec<_>>().into(),
             reactions: self.compile(&Self::reactions(&levels), &levels),
             dependency: name.clone(),
@@ -43,7 +60,7 @@ impl Sections {
             fatal_after: levels.find(|l| &l.fatal_after).map(|known| known.value),
             timeouts: timeouts(&levels, &owner).limits(),
             copies: Copies::default(),
-        })
+        }
     }
 }
 

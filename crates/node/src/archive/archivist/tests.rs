@@ -38,7 +38,7 @@ fn in_folder(folder: &Path) -> Arc<RuleBook> {
 
 fn node_on(store: &DataFolder, book: Arc<RuleBook>) -> Node {
     let config = Config {
-        targets: Targets::new(&book, &Secrets::new(&book), None).expect("it logs"),
+        targets: Targets::new(&book, &Secrets::new(&book, Drivers::built_in()), None).expect("it logs"),
         book,
         book_text: "".into(),
         store: Box::new(store.open()),
@@ -168,7 +168,7 @@ fn alerts(activities: &mut broadcast::Receiver<Arc<ActivityLine>>) -> Vec<String
 async fn an_archive_begins_with_what_is_accepted_from_then_on() {
     let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, book(""));
-    let archivist = Archivist::start(&node).await;
+    let archivist = Archivist::start(&node, Drivers::built_in()).await;
     submit(&node, &["before"]).await;
     assert_eq!(archivist.status(node.now()), None);
     archivist.change(&in_folder(folder.path()));
@@ -187,7 +187,7 @@ async fn an_archive_begins_with_what_is_accepted_from_then_on() {
 async fn what_came_in_while_nobody_archived_is_caught_up_with() {
     let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, in_folder(folder.path()));
-    let archivist = Archivist::start(&node).await;
+    let archivist = Archivist::start(&node, Drivers::built_in()).await;
     submit(&node, &["1", "2"]).await;
     until("they are in it", || is_in(folder.path(), "2")).await;
     archivist.stop().await;
@@ -195,7 +195,7 @@ async fn what_came_in_while_nobody_archived_is_caught_up_with() {
     node.stop(PATIENCE).await;
 
     let node = node_on(&store, in_folder(folder.path()));
-    let archivist = Archivist::start(&node).await;
+    let archivist = Archivist::start(&node, Drivers::built_in()).await;
     until("the rest is in it", || is_in(folder.path(), "3") && is_in(folder.path(), "4")).await;
     until("it is counted", || {
         status(&node, &archivist).left_out == 0 && status(&node, &archivist).archived >= 2
@@ -208,13 +208,13 @@ async fn what_came_in_while_nobody_archived_is_caught_up_with() {
 async fn a_page_whose_place_was_not_noted_is_written_again_and_is_the_same() {
     let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, in_folder(folder.path()));
-    let first = Archivist::start(&node).await;
+    let first = Archivist::start(&node, Drivers::built_in()).await;
     let begun = memo(&store);
     submit(&node, &["1", "2", "3"]).await;
     until("they are noted", || memo(&store) != begun).await;
     first.stop().await;
     node.set_memo(UPTO, begun.clone()).await.expect("durable");
-    let again = Archivist::start(&node).await;
+    let again = Archivist::start(&node, Drivers::built_in()).await;
     until("they are noted again", || memo(&store) != begun).await;
     for id in ["1", "2", "3"] {
         assert_eq!(find(folder.path(), &ArchiveKey::Id(id.to_owned())).expect("it looks").kept.len(), 1);
@@ -226,7 +226,7 @@ async fn a_page_whose_place_was_not_noted_is_written_again_and_is_the_same() {
 async fn an_archive_that_goes_from_the_book_and_comes_back_begins_anew() {
     let (store, folder) = (DataFolder::default(), tempfile::tempdir().expect("a folder"));
     let node = node_on(&store, in_folder(folder.path()));
-    let archivist = Archivist::start(&node).await;
+    let archivist = Archivist::start(&node, Drivers::built_in()).await;
     archivist.change(&book(""));
     until("its place is forgotten", || memo(&store).is_none()).await;
     submit(&node, &["meanwhile"]).await;
@@ -341,7 +341,7 @@ async fn old_days_are_deleted_and_the_rest_stays() {
         let rule = format!("archive: {{ folder: {}{retention} }}\n", folder.path().display());
         let store = DataFolder::default();
         let node = node_on(&store, book(&rule));
-        let archivist = Archivist::start(&node).await;
+        let archivist = Archivist::start(&node, Drivers::built_in()).await;
         submit(&node, &["1"]).await;
         until("it is at work", || status(&node, &archivist).archived == 1).await;
         let old = folder.path().join("2020-01-01");

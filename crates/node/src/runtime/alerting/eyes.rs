@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::alerts::{LetterSample, QueueSample, Sample, TroubleSample, Wants};
+use redrive_core::alerts::{LetterSample, QueueSample, Sample, SourceSample, TroubleSample, Wants};
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::Figures;
@@ -13,6 +13,7 @@ use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
 use super::super::{Node, ReadError, Snapshot};
+use crate::source::SourceView;
 use crate::store::letter::{KindView, LetterFilter};
 use crate::store::{Counts, Oldest};
 
@@ -29,6 +30,7 @@ pub(super) struct Seen {
     queues: Vec<QueueSample>,
     letters: Option<Vec<LetterSample>>,
     troubles: Vec<TroubleSample>,
+    sources: Vec<SourceSample>,
 }
 
 impl Seen {
@@ -41,6 +43,7 @@ impl Seen {
             queues: &self.queues,
             letters: self.letters.as_deref(),
             troubles: &self.troubles,
+            sources: &self.sources,
         }
     }
 }
@@ -59,8 +62,8 @@ impl Seen {
             dead,
             oldest_dead_at: None,
         };
-        let (figures, dependencies, troubles) = Default::default();
-        Self { at, figures, dependencies, queues: vec![queue], letters: None, troubles }
+        let (figures, dependencies, troubles, sources) = Default::default();
+        Self { at, figures, dependencies, queues: vec![queue], letters: None, troubles, sources }
     }
 }
 
@@ -102,6 +105,7 @@ impl Eyes {
         Ok(Seen {
             at,
             troubles: node.troubles(),
+            sources: node.sources().into_iter().filter_map(source).collect(),
             queues: self.queues(&counts),
             figures: snapshot.figures,
             dependencies: snapshot.dependencies,
@@ -128,6 +132,10 @@ impl Eyes {
 
 fn is_due(last: Option<Instant>, every: Duration) -> bool {
     last.is_none_or(|last| last.elapsed() >= every)
+}
+
+fn source((name, view): (String, SourceView)) -> Option<SourceSample> {
+    view.lag.map(|lag| SourceSample { name, lag })
 }
 
 fn letter(kind: KindView) -> LetterSample {

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::super::{Config, Node};
 use super::{ScheduleView, Wall};
+use crate::connectors::Drivers;
 use crate::secret::Secrets;
 use crate::store::sqlite::{Options, Sqlite};
 use crate::store::{
@@ -100,7 +101,8 @@ fn hourly(more: &str) -> String {
 }
 
 fn targets(book: &Arc<RuleBook>) -> Targets {
-    Targets::new(book, &Secrets::new(book), None).expect("no targets, and so none that is wrong")
+    Targets::new(book, &Secrets::new(book, Drivers::built_in()), None)
+        .expect("no targets, and so none that is wrong")
 }
 
 impl Bench {

@@ -1,6 +1,6 @@
 //! From the figures to the page that scrapers read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use redrive_core::policy::breaker::Phase;
 use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Snapshot;
+use redrive_node::source::{SourceState, SourceView};
 
 use super::gather::{Gathered, Stock};
 use super::page::{Page, Ranges};
@@ -55,6 +56,7 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
     }
     page.family(&names::HAPPENINGS, app.node.happened().map(|(what, count)| (vec![what], count as f64)));
     hooks(&mut page, &app.hooks.status());
+    sources(&mut page, &app.node.sources());
     if let Some(archive) = app.archivist.status(now) {
         page.single(&names::ARCHIVED, archive.archived as f64);
         page.single(&names::ARCHIVE_LEFT_OUT, archive.left_out as f64);
@@ -176,6 +178,21 @@ fn stored(page: &mut Page, stock: &Stock) {
     page.each(&names::WAITING, &queues, |counts| counts.waiting);
     page.each(&names::BEHIND, &queues, |counts| counts.behind);
     page.each(&names::DEAD_LETTERS, &queues, |counts| counts.dead);
+}
+
+fn sources(page: &mut Page, sources: &BTreeMap<String, SourceView>) {
+    let lags = sources.iter().filter_map(|(source, view)| Some((vec![source.as_str()], view.lag? as f64)));
+    page.family(&names::SOURCE_LAG, lags);
+    let ups = sources.iter().map(|(source, view)| {
+        let is_up = matches!(view.state, SourceState::Reading | SourceState::Held(_));
+        (vec![source.as_str()], f64::from(u8::from(is_up)))
+    });
+    page.family(&names::SOURCE_UP, ups);
+    let verdicts = sources.iter().flat_map(|(source, view)| {
+        let counts = [("durable", view.durable), ("duplicate", view.duplicates), ("refused", view.refused)];
+        counts.map(|(verdict, count)| (vec![source.as_str(), verdict], count as f64))
+    });
+    page.family(&names::SOURCE_MESSAGES, verdicts);
 }
 
 fn hooks(page: &mut Page, sources: &[SourceStatus]) {

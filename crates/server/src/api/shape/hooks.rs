@@ -2,6 +2,7 @@
 
 use redrive_core::time::Timestamp;
 use redrive_node::hook::Counts;
+use redrive_node::source::{SourceState, SourceView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -28,6 +29,44 @@ pub(crate) struct SourceStatus {
     pub kind: String,
     #[serde(flatten)]
     pub counts: Counts,
+    /// Of a source that is read: how it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading: Option<ReadingStatus>,
+}
+
+/// How a source is that messages are read from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReadingStatus {
+    /// `connecting`, `reading`, `held` (nothing is taken) or `down` (not connected).
+    pub state: String,
+    pub since: Timestamp,
+    /// Why it is held or down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Messages upstream that are not acknowledged, as was last known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
+    /// Messages that were read and are not acknowledged.
+    pub held: usize,
+}
+
+impl SourceStatus {
+    pub(crate) fn of_webhook(name: String, counts: Counts) -> Self {
+        Self { name, kind: "webhook".to_owned(), counts, reading: None }
+    }
+
+    pub(crate) fn of_reading(name: String, view: SourceView) -> Self {
+        let SourceView { kind, state, since, lag, held, durable, duplicates, refused } = view;
+        let (state, why) = match state {
+            SourceState::Connecting => ("connecting", None),
+            SourceState::Reading => ("reading", None),
+            SourceState::Held(why) => ("held", Some(why)),
+            SourceState::Down(why) => ("down", Some(why)),
+        };
+        let counts = Counts { accepted: durable, duplicates, malformed: refused, ..Counts::default() };
+        let reading = Some(ReadingStatus { state: state.to_owned(), since, why, lag, held });
+        Self { name, kind: kind.to_owned(), counts, reading }
+    }
 }
 
 /// What was signed and could not be taken.

@@ -32,7 +32,7 @@ pub(super) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
     })?;
     let read = |path| read_input(path, BODY_BYTES_MAX, "source");
     let body = args.body.as_deref().map_or_else(|| Ok(BODY_DEFAULT.into()), read)?;
-    let values = Secrets::new(&book).get(hook.secret()).await;
+    let values = Secrets::new(&book, crate::connectors::drivers()).get(hook.secret()).await;
     let values = values.map_err(|error| Refused(format!("the secret `{}`: {error}", hook.secret())))?;
     let id = format!("try-{}", uuid::Uuid::now_v7());
     let signed = values.iter().next().and_then(|secret| hook.sign(secret, &body, &id, wall_clock()));

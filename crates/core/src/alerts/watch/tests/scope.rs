@@ -33,6 +33,8 @@ receivers: {{ r: {{ webhook: \"http://r.test/\" }} }}
 
 /// Ten failures, letters and waiting deliveries in each cell, times a different power of two.
 fn fill(world: &mut World) {
+    let source = |name: &str, lag| super::SourceSample { name: name.to_owned(), lag };
+    world.sources = vec![source("spool", 6), source("quick", 1)];
     let cells =
         [("s", "a.x", "one", 1), ("s", "a.b", "two", 2), ("s/c", "a.b", "three", 4), ("t", "a.b", "one", 8)];
     for (place, event_type, dependency, times) in cells {
@@ -120,6 +122,7 @@ fn figures_are_told_apart_by_what_the_alert_says() {
         ("book",       "dead_letters > 1 by category",             vec!["category=invalid 120", "category=transient 30"]),
         ("book",       "dead_letters > 1 by event_type",           vec!["event_type=a.b 140", "event_type=a.x 10"]),
         ("book",       "dead_letters > 1 by fingerprint",          vec!["fingerprint=f1 10", "fingerprint=f2 20", "fingerprint=f4 120"]),
+        ("book",       "consumer_lag > 1 by source",               vec!["source=spool 6"]),
         ("book",       "consumer_lag > 1 by channel",              vec!["channel=s 30", "channel=s/c 40", "channel=t 80"]),
         ("book",       "latency_p99 > 1ms by dependency",          vec!["dependency=one 8s70ms", "dependency=three 4s40ms", "dependency=two 2s20ms"]),
         ("dependency", "latency_p99 > 1ms",                        vec!["8s70ms"]),
@@ -157,8 +160,16 @@ fn what_was_not_looked_up_changes_nothing() {
     for _ in 0..100 {
         world.now = world.now + Duration::from_secs(1);
         let World { book, watch, figures, dependencies, queues, now, .. } = &mut world;
-        let sample =
-            super::Sample { at: *now, book, figures, dependencies, queues, letters: None, troubles: &[] };
+        let sample = super::Sample {
+            at: *now,
+            book,
+            figures,
+            dependencies,
+            queues,
+            letters: None,
+            troubles: &[],
+            sources: &[],
+        };
         assert_eq!(watch.look(&sample), []);
     }
     world.letters.clear();

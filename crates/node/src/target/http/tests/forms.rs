@@ -9,6 +9,7 @@ use redrive_core::time::Timestamp;
 
 use super::server::{Server, answer};
 use super::*;
+use crate::connectors::Drivers;
 use crate::secret::Secrets;
 use crate::target::call_test::book_of;
 
@@ -40,7 +41,7 @@ async fn request_of(form: Form, secret: Option<&str>, deliveries: Vec<Waiting>) 
         std::fs::write(&file, lines).expect("written");
         let book =
             book_of(&format!("version: 1\nsecrets: {{ hooks: {{ file: \"{}\" }} }}\n", file.display()));
-        Signing::new(Secrets::new(&Arc::new(book)), "hooks")
+        Signing::new(Secrets::new(&Arc::new(book), Drivers::built_in()), "hooks")
     });
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     let target = HttpTarget::new(&server.url(), options(form, signing, 1), pool).expect("an address");

@@ -1,0 +1,188 @@
+//! What is made of a message: the `CloudEvent` that it is, or one that the templates of its source make of it.
+//!
+//! A message is a `CloudEvent` if its content type or its headers say so, or if its source states no `type`. Of
+//! any other, `type` makes the event, and its data are the body, byte for byte. Templates for subject and session
+//! fill in what a `CloudEvent` does not say itself.
+
+use redrive_core::book::model::Source;
+use redrive_core::book::source_template::{Material, Picked, SourceTemplate, Wanted};
+use redrive_core::event::attribute::{Bounds, ContentType, EventId, EventSource, EventType, Text};
+use redrive_core::event::refusal::Reason;
+use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
+use redrive_core::time::Timestamp;
+
+use super::Message;
+
+const STRUCTURED: &str = "application/cloudevents+json";
+
+/// A call or message of which no event can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` {why}")]
+pub struct Malformed {
+    /// The header, the attribute, or the body.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub why: Why,
+}
+
+/// What is wrong with a part of a call or a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// JSON was expected, and a form came.
+    #[error("says that the body is a form: choose `application/json` where the webhook is set up")]
+    Form,
+    /// Every part of the template lacks a value.
+    #[error("has no value in this call: look at the template of this source")]
+    NoValue,
+    /// It does not fit into an event.
+    #[error(transparent)]
+    Unfit(#[from] Reason),
+}
+
+/// An attribute that does not fit.
+pub(crate) const fn unfit(field: &'static str, reason: Reason) -> Malformed {
+    Malformed { field, why: Why::Unfit(reason) }
+}
+
+/// An attribute, if there is a template for it and all that it needs.
+pub(crate) fn filled<Of: Bounds>(
+    field: &'static str,
+    template: Option<&SourceTemplate>,
+    found: &dyn Material,
+) -> Result<Option<Text<Of>>, Malformed> {
+    let text = template.and_then(|template| template.fill(found));
+    text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
+}
+
+/// The type that a template makes.
+pub(crate) fn filled_type(template: &SourceTemplate, found: &dyn Material) -> Result<EventType, Malformed> {
+    let text = template.fill_type(found).ok_or(Malformed { field: "type", why: Why::NoValue })?;
+    EventType::new(&text).map_err(|reason| unfit("type", reason))
+}
+
+/// The templates of a source.
+#[derive(Debug)]
+pub(crate) struct Templates {
+    pub(crate) event_type: Option<SourceTemplate>,
+    pub(crate) subject: Option<SourceTemplate>,
+    pub(crate) session: Option<SourceTemplate>,
+    pub(crate) id: Option<SourceTemplate>,
+    /// The fields of the data that they look at.
+    pub(crate) wanted: Wanted,
+}
+
+impl Templates {
+    pub(crate) fn of(source: &Source) -> Self {
+        let template = |text: &Option<String>| {
+            text.as_ref().map(|text| SourceTemplate::parse(text).expect("the book has checked it"))
+        };
+        let [event_type, subject, session, id] =
+            [&source.event_type, &source.subject, &source.session, &source.id].map(template);
+        let mut wanted = Wanted::default();
+        for template in [&event_type, &subject, &session, &id].into_iter().flatten() {
+            template.data_paths().for_each(|path| wanted.add(path));
+        }
+        Self { event_type, subject, session, id, wanted }
+    }
+}
+
+/// Makes events of the messages of a source.
+pub(super) struct Converter {
+    templates: Templates,
+    event_source: EventSource,
+}
+
+struct Found<'a> {
+    headers: &'a [(String, String)],
+    data: Picked<'a>,
+}
+
+impl Material for Found<'_> {
+    fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim())
+    }
+
+    fn data(&self, path: &[String]) -> Option<&str> {
+        self.data.get(path)
+    }
+}
+
+impl Converter {
+    pub(super) fn new(name: &str, source: &Source) -> Self {
+        let event_source = EventSource::new(&format!("{}{name}", reserved::PULLED_PREFIX));
+        let event_source = event_source.expect("names are short and plain");
+        Self { templates: Templates::of(source), event_source }
+    }
+
+    /// The event of a message, or why there is none, in words.
+    pub(super) fn event(&self, message: &Message, now: Timestamp) -> Result<Event, String> {
+        if let Some(fault) = &message.fault {
+            return Err(fault.clone());
+        }
+        let is_bound = message.headers.iter().any(|(name, value)| {
+            let is_type = name.eq_ignore_ascii_case("content-type");
+            name.eq_ignore_ascii_case("ce-id") || is_type && value.starts_with("application/cloudevents")
+        });
+        match &self.templates.event_type {
+            _ if is_bound => self.read(message, &message.headers),
+            Some(event_type) => {
+                self.made_by(event_type, message, now).map_err(|malformed| malformed.to_string())
+            }
+            None => self.read(message, &vec![("content-type".to_owned(), STRUCTURED.to_owned())]),
+        }
+    }
+
+    /// The event that the message is, by those headers.
+    fn read(&self, message: &Message, headers: &dyn HeaderList) -> Result<Event, String> {
+        let parsed = parse(Incoming { headers, body: &message.body }).map_err(|error| error.to_string())?;
+        let Parsed::One(mut event) = parsed else {
+            return Err("the message is a batch: send each event as a message of its own".to_owned());
+        };
+        if let Some(owner) = reserved::owner_of(event.source.as_str()) {
+            return Err(format!("`source` is for {owner} alone"));
+        }
+        let Templates { subject, session, wanted, .. } = &self.templates;
+        let data = event.data.clone();
+        let found = Found { headers: &message.headers, data: wanted.pick(&data).unwrap_or_default() };
+        let unfit = |malformed: Malformed| malformed.to_string();
+        if event.subject.is_none() {
+            event.subject = filled("subject", subject.as_ref(), &found).map_err(unfit)?;
+        }
+        if event.session.is_none() {
+            event.session = filled("session", session.as_ref(), &found).map_err(unfit)?;
+        }
+        Ok(*event)
+    }
+
+    /// The event that the templates make of the message.
+    fn made_by(
+        &self,
+        event_type: &SourceTemplate,
+        message: &Message,
+        now: Timestamp,
+    ) -> Result<Event, Malformed> {
+        let Templates { subject, session, id, wanted, .. } = &self.templates;
+        let data = if wanted.is_empty() {
+            Picked::default()
+        } else {
+            wanted.pick(&message.body).map_err(|reason| unfit("body", reason))?
+        };
+        let found = Found { headers: &message.headers, data };
+        let own_id = || EventId::new(&message.id).map_err(|reason| unfit("id", reason));
+        let content_type = found.header("content-type").map(ContentType::new).transpose();
+        Ok(Event {
+            id: filled("id", id.as_ref(), &found)?.map_or_else(own_id, Ok)?,
+            source: self.event_source.clone(),
+            event_type: filled_type(event_type, &found)?,
+            subject: filled("subject", subject.as_ref(), &found)?,
+            time: Some(now),
+            content_type: content_type.map_err(|reason| unfit("content-type", reason))?,
+            session: filled("session", session.as_ref(), &found)?,
+            correlation_id: None,
+            traceparent: None,
+            extensions: std::collections::BTreeMap::new(),
+            data: message.body.clone(),
+        })
+    }
+}

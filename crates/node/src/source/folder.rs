@@ -1,0 +1,312 @@
+//! The `folder` source: reads files that are moved into a folder.
+//!
+//! Files are read in the order of their names, lines in theirs. A file is read once it is there under its own name:
+//! it is written elsewhere, or under a name that begins with a dot or ends in `.tmp` or `.part`, and then renamed.
+//! When all of its events are durable it is deleted, or moved to `done`; a file with an event that was refused is
+//! moved to `refused` as a whole, beside a text that says which lines and why. Moved back once it is mended, it is
+//! read again: what was taken before is known by its id.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redrive::private;
+use redrive_core::book::connectors::folder::{SOURCE, Spool};
+use redrive_core::hash;
+use redrive_core::policy::answer::{BrokerError, Seen};
+
+use super::{Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError, Verdict};
+use crate::connectors::{Doing, Driver, Make, settings};
+
+/// How often the folder is looked at for more.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Names that one look remembers; the others wait for the next.
+const NAMES_MAX: usize = 4_096;
+/// The largest file that is one event, and the longest line.
+const EVENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Refused lines of a file that are named.
+const REASONS_MAX: usize = 1_000;
+
+/// How names end of files that are being written.
+const UNFINISHED: [&str; 2] = [".tmp", ".part"];
+/// How names end of files whose lines are events.
+const WITH_LINES: [&str; 2] = [".ndjson", ".jsonl"];
+const DONE: &str = "done";
+const REFUSED: &str = "refused";
+
+/// How it is made.
+pub(crate) const DRIVER: Driver = Driver {
+    connector: &SOURCE,
+    make: Make::Source(|endpoint, _| Ok(Arc::new(Folder(settings::<Spool>(endpoint).clone())))),
+};
+
+struct Folder(Spool);
+
+impl Source for Folder {
+    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+        let Spool { folder, keeps } = self.0.clone();
+        Box::pin(blocking(move || {
+            let folder = PathBuf::from(folder);
+            fs::read_dir(&folder)?;
+            private::make_folder(&folder.join(REFUSED))?;
+            if keeps {
+                private::make_folder(&folder.join(DONE))?;
+            }
+            let spool = Arc::new(OpenSpool { folder, keeps, open: Mutex::default() });
+            let reader = Reader { spool: Arc::clone(&spool), names: VecDeque::new(), file: None };
+            Ok(Connection { messages: Box::new(Files(Some(reader))), acks: Box::new(Acks(spool)) })
+        }))
+    }
+}
+
+/// What both halves of a connection know.
+struct OpenSpool {
+    folder: PathBuf,
+    keeps: bool,
+    /// The files that are being read, or whose events are not all acknowledged, by name.
+    open: Mutex<BTreeMap<Arc<str>, OpenFile>>,
+}
+
+#[derive(Default)]
+struct OpenFile {
+    unsettled: u64,
+    is_read: bool,
+    reasons: Vec<String>,
+}
+
+impl OpenSpool {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, OpenFile>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a file away if all of it is done with.
+    fn end(&self, name: &str) -> io::Result<()> {
+        let reasons = match self.lock().get_mut(name) {
+            Some(file) if file.is_read && file.unsettled == 0 => std::mem::take(&mut file.reasons),
+            Some(_) | None => return Ok(()),
+        };
+        let file = self.folder.join(name);
+        let ended = if !reasons.is_empty() {
+            let refused = self.folder.join(REFUSED);
+            fs::write(refused.join(format!("{name}.reason.txt")), reasons.concat())?;
+            fs::rename(&file, refused.join(name))
+        } else if self.keeps {
+            fs::rename(&file, self.folder.join(DONE).join(name))
+        } else {
+            fs::remove_file(&file)
+        };
+        match ended {
+            // Somebody has taken it back.
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        self.lock().remove(name);
+        Ok(())
+    }
+}
+
+/// What an event is acknowledged by.
+struct Line {
+    file: Arc<str>,
+    number: u64,
+}
+
+struct Files(Option<Reader>);
+
+impl Messages for Files {
+    fn next(&mut self, room: Room) -> Doing<'_, Result<Read, SourceError>> {
+        Box::pin(async move {
+            loop {
+                let mut reader = self.0.take().ok_or_else(|| failed(&io::Error::other("it was left")))?;
+                let (reader, read) = blocking(move || {
+                    let read = reader.read(room);
+                    Ok((reader, read))
+                })
+                .await?;
+                self.0 = Some(reader);
+                let messages = read.map_err(|error| failed(&error))?;
+                if !messages.is_empty() {
+                    return Ok(Read::Messages(messages));
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        })
+    }
+}
+
+struct Reader {
+    spool: Arc<OpenSpool>,
+    /// Of the last look, the next first.
+    names: VecDeque<String>,
+    file: Option<Reading>,
+}
+
+struct Reading {
+    name: Arc<str>,
+    lines: BufReader<File>,
+    has_lines: bool,
+    number: u64,
+}
+
+impl Reader {
+    /// What there is, as far as there is room; nothing if nothing is there.
+    fn read(&mut self, room: Room) -> io::Result<Vec<Message>> {
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        while messages.len() < room.messages && bytes < room.bytes {
+            if self.file.is_none() && !self.open_next()? {
+                break;
+            }
+            let Some(file) = &mut self.file else { break };
+            let message = file.next()?;
+            let mut open = self.spool.lock();
+            let of = open.entry(Arc::clone(&file.name)).or_default();
+            if let Some(message) = message {
+                of.unsettled += 1;
+                bytes += message.body.len();
+                messages.push(message);
+            } else {
+                of.is_read = true;
+                drop(open);
+                // Whatever was read of it may be settled already.
+                self.spool.end(&file.name)?;
+                self.file = None;
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Opens the next file; says whether there is one.
+    fn open_next(&mut self) -> io::Result<bool> {
+        if self.names.is_empty() {
+            let open = self.spool.lock();
+            self.names = waiting(&self.spool.folder, |name| !open.contains_key(name))?.into_iter().collect();
+        }
+        while let Some(name) = self.names.pop_front() {
+            match File::open(self.spool.folder.join(&name)) {
+                Ok(file) => {
+                    let has_lines = WITH_LINES.iter().any(|end| name.ends_with(end));
+                    let lines = BufReader::new(file);
+                    self.file = Some(Reading { name: name.into(), lines, has_lines, number: 0 });
+                    return Ok(true);
+                }
+                // Somebody has taken it back.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Reading {
+    /// The next event of the file.
+    fn next(&mut self) -> io::Result<Option<Message>> {
+        let mut body = Vec::new();
+        loop {
+            body.clear();
+            let mut limited = (&mut self.lines).take(EVENT_BYTES_MAX + 1);
+            let read = if self.has_lines {
+                limited.read_until(b'\n', &mut body)?
+            } else {
+                limited.read_to_end(&mut body)?
+            };
+            if read == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if !body.trim_ascii().is_empty() || !self.has_lines {
+                break;
+            }
+        }
+        let is_too_long = body.len() as u64 > EVENT_BYTES_MAX;
+        if is_too_long {
+            body.truncate(1_024);
+            if self.has_lines {
+                self.lines.skip_until(b'\n')?;
+            } else {
+                io::copy(&mut self.lines, &mut io::sink())?;
+            }
+        }
+        body.truncate(body.trim_ascii_end().len());
+        let (name, number) = (&self.name, self.number);
+        Ok(Some(Message {
+            id: format!("{name}:{number}:{:032x}", hash::stable_128(&body)),
+            partition: None,
+            headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+            fault: is_too_long.then(|| format!("it is longer than {EVENT_BYTES_MAX} bytes")),
+            body: body.into(),
+            token: Arc::new(Line { file: Arc::clone(name), number }),
+        }))
+    }
+}
+
+struct Acks(Arc<OpenSpool>);
+
+impl Acknowledge for Acks {
+    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+        let spool = Arc::clone(&self.0);
+        Box::pin(blocking(move || {
+            let mut files = BTreeSet::new();
+            for Settled { token, verdict } in settled {
+                let Some(Line { file, number }) = token.downcast_ref() else { continue };
+                let mut open = spool.lock();
+                let Some(of) = open.get_mut(file) else { continue };
+                of.unsettled -= 1;
+                if let Verdict::Refused(reason) = verdict
+                    && of.reasons.len() < REASONS_MAX
+                {
+                    of.reasons.push(format!("line {number}: {reason}\n"));
+                }
+                files.insert(Arc::clone(file));
+            }
+            files.iter().try_for_each(|file| spool.end(file))
+        }))
+    }
+
+    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+        let spool = Arc::clone(&self.0);
+        Box::pin(async move { blocking(move || Ok(names(&spool.folder)?.count() as u64)).await.ok() })
+    }
+}
+
+/// The first names of files that wait, in their order.
+fn waiting(folder: &Path, is_new: impl Fn(&str) -> bool) -> io::Result<BTreeSet<String>> {
+    let mut first = BTreeSet::new();
+    for name in names(folder)?.filter(|name| is_new(name)) {
+        first.insert(name);
+        if first.len() > NAMES_MAX {
+            first.pop_last();
+        }
+    }
+    Ok(first)
+}
+
+/// The names of all files that wait, in no order. Names that are no text are passed over.
+fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
+    let entries = fs::read_dir(folder)?.filter_map(Result::ok);
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let names = files.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_whole =
+        |name: &String| !name.starts_with('.') && !UNFINISHED.iter().any(|end| name.ends_with(end));
+    Ok(names.filter(is_whole))
+}
+
+/// Does what may wait for a disk where nobody else waits for it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, SourceError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| failed(&error))
+}
+
+fn failed(error: &io::Error) -> SourceError {
+    let seen = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => BrokerError::QueueNotFound,
+        ErrorKind::PermissionDenied => BrokerError::Unauthorized,
+        _ => BrokerError::Unavailable,
+    };
+    SourceError { seen: Seen::Broker(seen), message: error.to_string(), retry_after: None }
+}

@@ -1,0 +1,150 @@
+//! The sources of the rule book that holds: one handle for as long as the server runs.
+//!
+//! Invariant: a source that a reload does not change is not disturbed; of one that it changes, the old runner has
+//! ended before the new one connects.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_core::book::RuleBook;
+use redrive_core::book::connectors::Endpoint;
+use redrive_core::book::model;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::Source;
+use super::convert::Converter;
+use super::runner::{Runner, STOP_WITHIN};
+use crate::connectors::{Drivers, MakeError, SourceSite};
+use crate::runtime::{Node, Switch, SwitchAt, WeakNode};
+use crate::secret::Secrets;
+
+/// What runs the sources; clones are the same. They stop when the last is dropped.
+#[derive(Clone)]
+pub struct Sources(Arc<Shared>);
+
+/// Makes the source of that name; none if it is served elsewhere.
+pub type Open = dyn Fn(&str, &Endpoint) -> Option<Result<Arc<dyn Source>, MakeError>> + Send + Sync;
+
+struct Shared {
+    node: WeakNode,
+    open: Box<Open>,
+    running: Mutex<BTreeMap<String, Running>>,
+}
+
+struct Running {
+    from: model::Source,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Whether another book wants the same of it.
+    fn is_for(&self, source: &model::Source) -> bool {
+        fn templates(source: &model::Source) -> [&Option<String>; 4] {
+            [&source.event_type, &source.subject, &source.session, &source.id]
+        }
+        self.from.endpoint == source.endpoint && templates(&self.from) == templates(source)
+    }
+
+    async fn stopped(self) {
+        self.stop.send_replace(true);
+        let mut task = self.task;
+        if tokio::time::timeout(STOP_WITHIN * 3, &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}
+
+impl Sources {
+    /// Runs the sources of a node's book, and of every book that it goes by later; an error says which cannot be
+    /// made.
+    pub fn start(node: &Node, drivers: &Drivers, secrets: &Secrets) -> Result<Self, String> {
+        let (drivers, secrets) = (drivers.clone(), secrets.clone());
+        let open = move |name: &str, endpoint: &Endpoint| {
+            drivers.source(endpoint, &SourceSite { name, secrets: &secrets })
+        };
+        Self::with(node, Box::new(open))
+    }
+
+    /// The same with sources of one's own.
+    pub fn with(node: &Node, open: Box<Open>) -> Result<Self, String> {
+        let shared = Shared { node: node.downgrade(), open, running: Mutex::default() };
+        let sources = Self(Arc::new(shared));
+        sources.prepare(&node.book())?();
+        let weak = Arc::downgrade(&sources.0);
+        // What comes in by a new source is routed by the book that has it.
+        node.follow_book("sources", SwitchAt::AfterNode, move |book| match weak.upgrade() {
+            Some(shared) => Self(shared).prepare(book),
+            None => Ok(Box::new(|| {})),
+        });
+        Ok(sources)
+    }
+
+    /// Makes the sources of a book that are new or changed; they run once the switch is made.
+    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Switch, String> {
+        let mut made = BTreeMap::new();
+        let wanted = &book.sections().sources;
+        for (name, at) in wanted {
+            let is_running = self.0.running().get(name).is_some_and(|running| running.is_for(&at.value));
+            if is_running {
+                continue;
+            }
+            if let Some(source) = (self.0.open)(name, &at.value.endpoint) {
+                let source = source.map_err(|error| format!("source {name}: {error}"))?;
+                made.insert(name.clone(), (source, at.value.clone()));
+            }
+        }
+        let shared = Arc::clone(&self.0);
+        let keep: Vec<String> = wanted.keys().filter(|name| !made.contains_key(*name)).cloned().collect();
+        Ok(Box::new(move || shared.switch(made, &keep)))
+    }
+
+    /// Stops reading, lets what was handed over be acknowledged, and disconnects.
+    pub async fn stop(&self) {
+        let running = std::mem::take(&mut *self.0.running());
+        for one in running.values() {
+            one.stop.send_replace(true);
+        }
+        for one in running.into_values() {
+            one.stopped().await;
+        }
+    }
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn switch(&self, made: BTreeMap<String, (Arc<dyn Source>, model::Source)>, keep: &[String]) {
+        let Some(node) = self.node.upgrade() else { return };
+        let mut running = self.running();
+        let (kept, mut gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut *running).into_iter().partition(|(name, _)| keep.contains(name));
+        *running = kept;
+        for (name, (source, from)) in made {
+            let (stop, told) = watch::channel(false);
+            node.add_source(&name, from.endpoint.key());
+            let runner = Runner {
+                name: name.clone(),
+                node: self.node.clone(),
+                source,
+                converter: Converter::new(&name, &from),
+                stop: told,
+            };
+            let old = gone.remove(&name);
+            let task = tokio::spawn(async move {
+                if let Some(old) = old {
+                    old.stopped().await;
+                }
+                runner.run().await;
+            });
+            running.insert(name, Running { from, stop, task });
+        }
+        for (name, old) in gone {
+            node.remove_source(&name);
+            tokio::spawn(old.stopped());
+        }
+    }
+}

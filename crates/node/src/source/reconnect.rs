@@ -1,0 +1,194 @@
+//! When a connection that was lost is opened again: by the delays and the breaker of its rule, for as long as it
+//! takes.
+//!
+//! Delays grow with each failure until a message is read again: a connection that opens and breaks at once is no
+//! better than none. A failure that the rule would not retry is waited for by [`WAITS_LIKE`], since a source has no
+//! dead letters: its messages wait upstream.
+
+use redrive_core::limits;
+use redrive_core::policy::breaker::{Admission, Breaker, CallEnd, Observation, Permit, Phase, Transition};
+use redrive_core::policy::catalog;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::decide::is_counted_by_breakers;
+use redrive_core::policy::rule::Rule;
+use redrive_core::time::Timestamp;
+
+use super::SourceError;
+
+/// The policy of the catalog whose delays are waited where the rule has none.
+const WAITS_LIKE: &str = "webhook";
+
+/// What is known of a source's connections.
+#[derive(Debug, Default)]
+pub(super) struct Reconnect {
+    breaker: Breaker,
+    /// Failures since a message was read.
+    failures: u32,
+    wait_until: Option<Timestamp>,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// Connect, and say what it came to.
+    Connect(Option<Permit>),
+    /// Nothing before then.
+    Wait(Timestamp),
+}
+
+impl Reconnect {
+    pub(super) fn turn(&mut self, rule: &Rule, now: Timestamp) -> Turn {
+        if let Some(until) = self.wait_until.filter(|until| now < *until) {
+            return Turn::Wait(until);
+        }
+        let Some(named) = &rule.breaker else { return Turn::Connect(None) };
+        match self.breaker.admit(&named.settings, rule.timeouts.whole.first, now) {
+            Admission::Allowed(permit) => Turn::Connect(Some(permit)),
+            Admission::WaitUntil(until) => Turn::Wait(until),
+        }
+    }
+
+    /// The connection is open.
+    pub(super) fn connected(
+        &mut self,
+        permit: Option<Permit>,
+        rule: &Rule,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        self.settle(permit, Observation::Success, rule, now)
+    }
+
+    /// A message was read: whatever failed before is over.
+    pub(super) const fn read(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The connection could not be opened, or is lost.
+    pub(super) fn failed(
+        &mut self,
+        permit: Option<Permit>,
+        error: &SourceError,
+        rule: &Rule,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        let permit = permit.or_else(|| match self.turn(rule, now) {
+            Turn::Connect(permit) => permit,
+            Turn::Wait(_) => None,
+        });
+        let failure = match classify(&error.as_answer(), &rule.classify, rule.timeouts.category) {
+            Outcome::Failed(failure) => Some(failure),
+            // A row of the book calls it a success: it is waited for like anything that nobody understands.
+            Outcome::Delivered { .. } => None,
+        };
+        let (category, status) =
+            failure.as_ref().map_or((Category::Unknown, None), |failure| (failure.category, failure.status));
+        let policy = rule.reactions.to(category, status).value.policy();
+        let policy = policy.map(|index| &rule.reactions.policies()[usize::from(index.0)].backoff);
+        let waits_like = || &catalog::policy(WAITS_LIKE).expect("the catalog has it").backoff;
+        let backoff = policy.filter(|backoff| backoff.retries() > 0).unwrap_or_else(waits_like);
+        let asked_for = error.retry_after.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
+        self.wait_until = Some(now + backoff.nominal(self.failures).max(asked_for));
+        self.failures = self.failures.saturating_add(1);
+        let is_counted = failure.is_some_and(|failure| is_counted_by_breakers(rule, &failure));
+        let seen = if is_counted { Observation::Failure(CallEnd::Final) } else { Observation::Silent };
+        self.settle(permit, seen, rule, now)
+    }
+
+    fn settle(
+        &mut self,
+        permit: Option<Permit>,
+        seen: Observation,
+        rule: &Rule,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        let (permit, named) = permit.zip(rule.breaker.as_ref())?;
+        let transition = self.breaker.settle(permit, seen, &named.settings, now)?;
+        // A probe that failed is no news.
+        (transition.to == Phase::Closed || transition.from == Phase::Closed).then_some(transition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::book::connectors::built_in;
+    use redrive_core::book::read;
+    use redrive_core::policy::answer::{BrokerError, Seen};
+
+    use super::*;
+
+    const fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000 + millis)
+    }
+
+    fn rule(book: &str) -> Rule {
+        let book = read(&format!("version: 1\n{book}"), built_in()).book.expect("a book");
+        book.source_rule("in").expect("a source")
+    }
+
+    fn failure(seen: BrokerError) -> SourceError {
+        SourceError { seen: Seen::Broker(seen), message: String::new(), retry_after: None }
+    }
+
+    /// Plays turns: each row is a time, what connecting comes to, and what is expected.
+    fn play(rule: &Rule, steps: &[(u64, Option<BrokerError>, &str)]) {
+        let mut reconnect = Reconnect::default();
+        for (number, (millis, outcome, expected)) in steps.iter().enumerate() {
+            let now = at(*millis);
+            let came_to = match reconnect.turn(rule, now) {
+                Turn::Wait(until) => format!("wait {}", until.since(now).as_millis()),
+                Turn::Connect(permit) => match outcome {
+                    None => {
+                        reconnect.connected(permit, rule, now);
+                        reconnect.read();
+                        "reads".to_owned()
+                    }
+                    Some(error) => {
+                        reconnect.failed(permit, &failure(*error), rule, now);
+                        "fails".to_owned()
+                    }
+                },
+            };
+            assert_eq!(came_to, *expected, "step {number}");
+        }
+    }
+
+    const AWAY: Option<BrokerError> = Some(BrokerError::Unavailable);
+
+    #[test]
+    fn delays_and_breaker_are_those_of_the_dependency() {
+        let stated = rule(
+            "retry_policies: { few: { delays: [1s, 3s], retries: 2, jitter: none } }\nbreakers: { b: { trip: { consecutive: 3 }, open: 60s } }\ndependencies: { d: { kind: blob, retry: few, breaker: b } }\nsources: { in: { folder: /f, depends_on: d } }\n",
+        );
+        #[rustfmt::skip]
+        play(&stated, &[
+            (0,      AWAY, "fails"),
+            (500,    AWAY, "wait 500"),
+            (1_000,  AWAY, "fails"),
+            (1_000,  AWAY, "wait 3000"),
+            (4_000,  AWAY, "fails"),
+            (10_000, AWAY, "wait 54000"),
+            (64_000, None, "reads"),
+            (65_000, AWAY, "fails"),
+            (65_000, AWAY, "wait 1000"),
+        ]);
+    }
+
+    #[test]
+    fn what_the_rule_would_not_retry_is_waited_for_all_the_same() {
+        let none = rule(
+            "breakers: { b: { trip: { consecutive: 3 }, open: 60s } }\ndependencies: { d: { kind: blob, retry: none, breaker: none } }\nsources: { in: { folder: /f, depends_on: d } }\n",
+        );
+        let locked_out = Some(BrokerError::Unauthorized);
+        #[rustfmt::skip]
+        play(&none, &[
+            (0,   AWAY,       "fails"),
+            (0,   AWAY,       "wait 100"),
+            (100, locked_out, "fails"),
+            (100, AWAY,       "wait 200"),
+            (300, None,       "reads"),
+            (400, AWAY,       "fails"),
+            (400, AWAY,       "wait 100"),
+        ]);
+    }
+}

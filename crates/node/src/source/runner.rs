@@ -1,0 +1,489 @@
+//! Runs a source: connects, reads, hands over, acknowledges, and does all of it again when the connection is lost.
+//!
+//! Three loops run side by side on one task: one reads, one hands over in the order in which messages were read,
+//! one acknowledges. What waits between them is in [`Window`], which bounds it. A batch is read while the one
+//! before it is written and the one before that is acknowledged.
+//!
+//! Invariants: a message is acknowledged only after [`Verdict`] is known and durable; no message is handed over
+//! before those that were read earlier; whatever ends the loops, what was not acknowledged comes again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redrive::clock::wall_clock;
+use redrive_core::event::Event;
+use redrive_core::policy::answer::{BrokerError, Seen};
+use redrive_core::policy::breaker::{Phase, Transition};
+use redrive_core::policy::rule::Rule;
+use redrive_core::time::Timestamp;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::convert::Converter;
+use super::reconnect::{Reconnect, Turn};
+use super::{
+    Acknowledge, Connection, Message, Messages, Partition, Read, Room, Settled, Source, SourceError,
+    SourceState, Token, Verdict,
+};
+use crate::activity::Activity;
+use crate::runtime::{Handed, Node, SubmitError, WeakNode};
+use crate::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
+
+/// Messages of a source that are read and not acknowledged, and the bytes of their bodies.
+const WINDOW: Room = Room { messages: 1_024, bytes: 8 * 1024 * 1024 };
+/// Messages that are handed over at once, and written in one transaction.
+const BATCH_MAX: usize = 256;
+/// How long messages wait that could not be handed over: twice as long each time.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
+/// How often leases of messages are extended that wait here, and how often the lag is asked for.
+const EXTEND_EVERY: Duration = Duration::from_secs(10);
+const LAG_EVERY: Duration = Duration::from_secs(2);
+/// How long what was handed over may take to be acknowledged once the runner is told to stop.
+pub(super) const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// What runs one source.
+pub(super) struct Runner {
+    pub(super) name: String,
+    pub(super) node: WeakNode,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) converter: Converter,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// A message in hand.
+struct Held {
+    event: Result<Arc<Event>, String>,
+    body: Bytes,
+    headers: Vec<(String, String)>,
+    partition: Option<Partition>,
+    token: Token,
+}
+
+/// What the acknowledging half is to do.
+enum Act {
+    Settle { settled: Vec<Settled>, bytes: usize },
+    Extend(Vec<Token>),
+}
+
+/// What was handed over and could not be taken is given back with the reason.
+struct Ended {
+    settled: Vec<Settled>,
+    bytes: usize,
+    busy: Vec<Held>,
+    why: Option<SubmitError>,
+}
+
+impl Runner {
+    /// Runs until it is told to stop or the node is gone.
+    pub(super) async fn run(mut self) {
+        let mut reconnect = Reconnect::default();
+        loop {
+            let Some((node, rule)) = self.rule() else { return };
+            let now = node.now();
+            let permit = match reconnect.turn(&rule, now) {
+                Turn::Connect(permit) => permit,
+                Turn::Wait(until) => {
+                    drop(node);
+                    tokio::select! {
+                        biased;
+                        _ = self.stop.wait_for(|stop| *stop) => return,
+                        () = tokio::time::sleep(until.since(now)) => continue,
+                    }
+                }
+            };
+            let limit = rule.timeouts.whole.first;
+            let connected = tokio::select! {
+                biased;
+                _ = self.stop.wait_for(|stop| *stop) => return,
+                connected = within(limit, self.source.connect()) => connected,
+            };
+            let (permit, ended) = match connected {
+                Ok(connection) => {
+                    let turned = reconnect.connected(permit, &rule, node.now());
+                    self.connected(&node, turned);
+                    drop(node);
+                    (None, self.serve(connection, limit, &mut reconnect).await)
+                }
+                Err(error) => (permit, Err(error)),
+            };
+            let Err(error) = ended else { return };
+            let Some(node) = self.node.upgrade() else { return };
+            let turned = reconnect.failed(permit, &error, &rule, node.now());
+            self.lost(&node, &error.message, turned);
+        }
+    }
+
+    fn rule(&self) -> Option<(Node, Rule)> {
+        let node = self.node.upgrade()?;
+        let rule = node.book().source_rule(&self.name)?;
+        Some((node, rule))
+    }
+
+    fn connected(&self, node: &Node, turned: Option<Transition>) {
+        let was_down = node.see_source(&self.name, |view| {
+            view.since = wall_clock();
+            matches!(std::mem::replace(&mut view.state, SourceState::Reading), SourceState::Down(_))
+        });
+        if was_down || turned.is_some() {
+            let source = self.name.as_str();
+            tracing::info!(source, "source connected again");
+            node.publish_logged(Activity::alert(format!("source {source} is connected again")));
+        }
+    }
+
+    fn lost(&self, node: &Node, why: &str, turned: Option<Transition>) {
+        let source = self.name.as_str();
+        let was_up = node.see_source(source, |view| {
+            let was_up = !matches!(view.state, SourceState::Down(_));
+            if was_up {
+                view.since = wall_clock();
+            }
+            (view.state, view.held) = (SourceState::Down(why.to_owned()), 0);
+            was_up
+        });
+        if was_up {
+            tracing::warn!(source, why, "source not connected, trying again");
+            node.publish_logged(Activity::alert(format!("source {source} is not connected: {why}")));
+        }
+        if turned.is_some_and(|turned| turned.to == Phase::Open) {
+            tracing::warn!(source, why, "circuit breaker of the source opened");
+        }
+    }
+
+    /// Reads, hands over and acknowledges until the runner is told to stop, or the connection is lost.
+    async fn serve(
+        &mut self,
+        Connection { messages, acks }: Connection,
+        limit: Duration,
+        reconnect: &mut Reconnect,
+    ) -> Result<(), SourceError> {
+        let window = Window::default();
+        let (reads, to_hand_over) = mpsc::channel(1);
+        let (orders, to_acknowledge) = mpsc::channel(4);
+        let mut stop = self.stop.clone();
+        let serving = async {
+            tokio::try_join!(
+                read(messages, &window, reads, self.stop.clone(), reconnect),
+                self.hand_over(to_hand_over, orders, &window),
+                self.acknowledge(acks, to_acknowledge, &window, limit),
+            )
+        };
+        let overdue = async {
+            let _ = stop.wait_for(|stop| *stop).await;
+            tokio::time::sleep(STOP_WITHIN).await;
+        };
+        tokio::select! {
+            served = serving => {
+                let ((), (), acks) = served?;
+                // One that hangs holds nothing that matters.
+                let _ = tokio::time::timeout(STOP_WITHIN, acks.close()).await;
+            }
+            () = overdue => tracing::warn!(source = self.name, "source stopped before everything was acknowledged"),
+        }
+        Ok(())
+    }
+
+    /// Hands over what was read, in its order, until reading ends.
+    async fn hand_over(
+        &self,
+        mut reads: mpsc::Receiver<Read>,
+        orders: mpsc::Sender<Act>,
+        window: &Window,
+    ) -> Result<(), SourceError> {
+        let mut pending: VecDeque<Held> = VecDeque::new();
+        // What is taken away while its messages are being handed over.
+        let mut revoked: BTreeSet<Partition> = BTreeSet::new();
+        let mut handing: Option<Pin<Box<dyn Future<Output = Option<Ended>> + Send>>> = None;
+        let mut in_hand: Vec<Token> = Vec::new();
+        let (mut again_at, mut again_after) = (Instant::now(), AGAIN_AFTER);
+        let mut extend = ticks(EXTEND_EVERY);
+        let mut is_reading = true;
+        while is_reading || handing.is_some() {
+            if handing.is_none() && !pending.is_empty() && again_at <= Instant::now() && is_reading {
+                let batch: Vec<Held> = pending.drain(..pending.len().min(BATCH_MAX)).collect();
+                in_hand = batch.iter().map(|held| Arc::clone(&held.token)).collect();
+                handing = Some(Box::pin(hand_over(self.node.clone(), self.name.clone(), batch)));
+            }
+            tokio::select! {
+                biased;
+                ended = async { handing.as_mut().expect("it is some").await }, if handing.is_some() => {
+                    (handing, in_hand) = (None, Vec::new());
+                    let Some(ended) = ended else { return Ok(()) };
+                    self.saw(&ended);
+                    if ended.why.is_some() {
+                        again_at = Instant::now() + again_after;
+                        again_after = (again_after * 2).min(AGAIN_AFTER_MAX);
+                    } else {
+                        again_after = AGAIN_AFTER;
+                    }
+                    let (lost, busy): (Vec<_>, Vec<_>) =
+                        ended.busy.into_iter().partition(|held| held.is_of(&revoked));
+                    window.release(lost.len(), lost.iter().map(Held::bytes).sum());
+                    busy.into_iter().rev().for_each(|held| pending.push_front(held));
+                    revoked.clear();
+                    if !ended.settled.is_empty() {
+                        let act = Act::Settle { settled: ended.settled, bytes: ended.bytes };
+                        if orders.send(act).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                }
+                read = reads.recv(), if is_reading => match read {
+                    Some(Read::Messages(messages)) => {
+                        let now = wall_clock();
+                        pending.extend(messages.into_iter().map(|message| self.held(message, now)));
+                        self.see_held(window);
+                    }
+                    Some(Read::Revoked(partitions)) => {
+                        revoked.extend(partitions);
+                        let before = (pending.len(), pending.iter().map(Held::bytes).sum::<usize>());
+                        pending.retain(|held| !held.is_of(&revoked));
+                        let after = (pending.len(), pending.iter().map(Held::bytes).sum::<usize>());
+                        window.release(before.0 - after.0, before.1 - after.1);
+                        if handing.is_none() {
+                            revoked.clear();
+                        }
+                        self.see_held(window);
+                    }
+                    None => is_reading = false,
+                },
+                () = tokio::time::sleep_until(again_at), if handing.is_none() && !pending.is_empty() => {}
+                _ = extend.tick() => {
+                    let waiting = pending.iter().map(|held| Arc::clone(&held.token));
+                    let held: Vec<Token> = in_hand.iter().map(Arc::clone).chain(waiting).collect();
+                    if !held.is_empty() && orders.send(Act::Extend(held)).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn held(&self, message: Message, now: Timestamp) -> Held {
+        let event = self.converter.event(&message, now).map(Arc::new);
+        let Message { partition, headers, body, token, .. } = message;
+        Held { event, body, headers, partition, token }
+    }
+
+    /// Acknowledges what was handed over, until nothing more comes.
+    async fn acknowledge(
+        &self,
+        mut acks: Box<dyn Acknowledge>,
+        mut orders: mpsc::Receiver<Act>,
+        window: &Window,
+        limit: Duration,
+    ) -> Result<Box<dyn Acknowledge>, SourceError> {
+        let mut lag = ticks(LAG_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                act = orders.recv() => match act {
+                    None => return Ok(acks),
+                    Some(Act::Settle { settled, bytes }) => {
+                        let count = settled.len();
+                        within(limit, acks.settle(settled)).await?;
+                        window.release(count, bytes);
+                        self.see_held(window);
+                    }
+                    Some(Act::Extend(held)) => within(limit, acks.extend(held)).await?,
+                },
+                _ = lag.tick() => {
+                    let lag = tokio::time::timeout(limit, acks.lag()).await.unwrap_or_default();
+                    if let Some(node) = self.node.upgrade() {
+                        node.see_source(&self.name, |view| view.lag = lag.or(view.lag));
+                    }
+                }
+            }
+        }
+    }
+
+    fn saw(&self, ended: &Ended) {
+        let Some(node) = self.node.upgrade() else { return };
+        node.see_source(&self.name, |view| {
+            for Settled { verdict, .. } in &ended.settled {
+                match verdict {
+                    Verdict::Durable => view.durable += 1,
+                    Verdict::Duplicate => view.duplicates += 1,
+                    Verdict::Refused(_) => view.refused += 1,
+                }
+            }
+            let state = match &ended.why {
+                Some(why) => SourceState::Held(why.to_string()),
+                None => SourceState::Reading,
+            };
+            if std::mem::discriminant(&state) != std::mem::discriminant(&view.state) {
+                view.since = wall_clock();
+            }
+            view.state = state;
+        });
+    }
+
+    fn see_held(&self, window: &Window) {
+        if let Some(node) = self.node.upgrade() {
+            node.see_source(&self.name, |view| view.held = window.used().messages);
+        }
+    }
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    fn is_of(&self, partitions: &BTreeSet<Partition>) -> bool {
+        self.partition.as_ref().is_some_and(|partition| partitions.contains(partition))
+    }
+}
+
+/// Reads for as long as there is room, until it is told to stop.
+async fn read(
+    mut messages: Box<dyn Messages>,
+    window: &Window,
+    reads: mpsc::Sender<Read>,
+    mut stop: watch::Receiver<bool>,
+    reconnect: &mut Reconnect,
+) -> Result<(), SourceError> {
+    loop {
+        let read = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            read = async { messages.next(window.room().await).await } => read?,
+        };
+        if let Read::Messages(messages) = &read {
+            reconnect.read();
+            window.take(messages.len(), messages.iter().map(|message| message.body.len()).sum());
+        }
+        if reads.send(read).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Hands over messages in their order; none if the node is gone.
+async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<Ended> {
+    let node = node.upgrade()?;
+    let events: Vec<Arc<Event>> = batch.iter().filter_map(|held| held.event.clone().ok()).collect();
+    let mut handed = node.hand_over_in_order(&events).await.into_iter();
+    let mut ended = Ended { settled: Vec::new(), bytes: 0, busy: Vec::new(), why: None };
+    for held in batch {
+        let reason = match &held.event {
+            Ok(_) => match handed.next()? {
+                Handed::Durable(_) => Ok(Verdict::Durable),
+                Handed::Duplicate(_) => Ok(Verdict::Duplicate),
+                Handed::Refused { first } => {
+                    Err(format!("another event with its source and id came before: {first}"))
+                }
+                Handed::Busy(error) => {
+                    ended.why.get_or_insert(error);
+                    ended.busy.push(held);
+                    continue;
+                }
+            },
+            Err(reason) => Err(reason.clone()),
+        };
+        let verdict = match reason {
+            Ok(verdict) => verdict,
+            // It is on record before upstream forgets it.
+            Err(reason) => match node.record_refused(held.refused(&source, &reason)).await {
+                Ok(()) => Verdict::Refused(reason),
+                Err(error) => {
+                    ended.why.get_or_insert(error);
+                    ended.busy.push(held);
+                    continue;
+                }
+            },
+        };
+        ended.bytes += held.bytes();
+        ended.settled.push(Settled { token: held.token, verdict });
+    }
+    Some(ended)
+}
+
+impl Held {
+    fn refused(&self, source: &str, reason: &str) -> RefusedBody {
+        RefusedBody {
+            number: 0,
+            at: Timestamp::EPOCH,
+            source: source.to_owned(),
+            reason: reason.to_owned(),
+            headers: self.headers.clone(),
+            // A part of a large body would keep all of it in memory.
+            body: Bytes::copy_from_slice(&self.body[..self.body.len().min(REFUSED_BODY_BYTES_MAX)]),
+            body_bytes: self.body.len() as u64,
+        }
+    }
+}
+
+/// What is read and not acknowledged.
+#[derive(Default)]
+struct Window {
+    used: Mutex<Used>,
+    freed: Notify,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Used {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Window {
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn used(&self) -> Used {
+        *self.lock()
+    }
+
+    /// How much may be read, as soon as that is something.
+    async fn room(&self) -> Room {
+        loop {
+            let freed = self.freed.notified();
+            let Used { messages, bytes } = self.used();
+            if messages < WINDOW.messages && bytes < WINDOW.bytes {
+                return Room { messages: WINDOW.messages - messages, bytes: WINDOW.bytes - bytes };
+            }
+            freed.await;
+        }
+    }
+
+    fn take(&self, messages: usize, bytes: usize) {
+        let mut used = self.lock();
+        used.messages += messages;
+        used.bytes += bytes;
+    }
+
+    fn release(&self, messages: usize, bytes: usize) {
+        let mut used = self.lock();
+        used.messages = used.messages.saturating_sub(messages);
+        used.bytes = used.bytes.saturating_sub(bytes);
+        drop(used);
+        self.freed.notify_one();
+    }
+}
+
+fn ticks(every: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// The same, within a limit.
+async fn within<T>(
+    limit: Duration,
+    doing: impl Future<Output = Result<T, SourceError>>,
+) -> Result<T, SourceError> {
+    tokio::time::timeout(limit, doing).await.unwrap_or_else(|_| {
+        Err(SourceError {
+            seen: Seen::Broker(BrokerError::TimedOut),
+            message: format!("no answer within {limit:?}"),
+            retry_after: None,
+        })
+    })
+}

@@ -1,0 +1,70 @@
+//! `sources: { in: { memory: true } }`: reads a queue of this process.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redrive_core::book::connectors::{Connector, Edge, Profile};
+use redrive_core::book::schema::Type;
+use redrive_core::policy::catalog::Kind;
+use redrive_node::connectors::{Doing, Driver, Make};
+use redrive_node::source::{
+    Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError,
+};
+
+pub(super) const DRIVER: Driver =
+    Driver { connector: &CONNECTOR, make: Make::Source(|_, _| Ok(Arc::new(Memory))) };
+
+static CONNECTOR: Connector = Connector {
+    dependency: Some(Kind::Redis),
+    ..Connector::new(Edge::Source, "memory", Type::Bool, "The queue of this process.", |_| {
+        Some((Arc::new(()), Profile::default()))
+    })
+};
+
+/// What waits, and what was read and is not acknowledged. What is not acknowledged must come again after a crash.
+pub(super) static QUEUE: Mutex<(VecDeque<String>, usize)> = Mutex::new((VecDeque::new(), 0));
+
+struct Memory;
+
+impl Source for Memory {
+    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+        Box::pin(async { Ok(Connection { messages: Box::new(Memory), acks: Box::new(Memory) }) })
+    }
+}
+
+impl Messages for Memory {
+    fn next(&mut self, _: Room) -> Doing<'_, Result<Read, SourceError>> {
+        Box::pin(async {
+            loop {
+                let read = QUEUE.lock().ok().and_then(|mut queue| {
+                    let body = queue.0.pop_front()?;
+                    queue.1 += 1;
+                    Some(body)
+                });
+                if let Some(body) = read {
+                    // The id is the same each time that the message is read: it absorbs what comes again.
+                    let id = body.clone();
+                    let (partition, headers, fault, token) = (None, Vec::new(), None, Arc::new(()));
+                    let message = Message { id, partition, headers, body: body.into(), fault, token };
+                    return Ok(Read::Messages(vec![message]));
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+    }
+}
+
+impl Acknowledge for Memory {
+    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+        if let Ok(mut queue) = QUEUE.lock() {
+            queue.1 -= settled.len();
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+        let lag = QUEUE.lock().ok().map(|queue| (queue.0.len() + queue.1) as u64);
+        Box::pin(async move { lag })
+    }
+}

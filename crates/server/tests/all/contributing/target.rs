@@ -1,0 +1,46 @@
+//! `target: { append: FILE }`: appends the data of each event to a file.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use redrive_core::book::connectors::{Connector, Edge, Profile, Speech};
+use redrive_core::book::schema::Type;
+use redrive_core::engine::{Call, Ending};
+use redrive_core::policy::answer::{BrokerError, Reply, Seen};
+use redrive_core::policy::catalog::Kind;
+use redrive_node::connectors::{Doing, Driver, Make};
+use redrive_node::target::Target;
+
+pub(super) const DRIVER: Driver = Driver {
+    connector: &CONNECTOR,
+    make: Make::Target(|endpoint, _| {
+        Ok(Arc::new(Append(endpoint.settings::<String>().cloned().unwrap_or_default())))
+    }),
+};
+
+static CONNECTOR: Connector = Connector {
+    dependency: Some(Kind::Blob),
+    speech: Speech::Broker,
+    ..Connector::new(Edge::Target, "append", Type::Text, "A file that data are appended to.", |from| {
+        let path = from.own_text()?;
+        Some((Arc::new(path.clone()), Profile { shown: path, ..Profile::default() }))
+    })
+};
+
+struct Append(String);
+
+impl Target for Append {
+    fn call(&self, call: Arc<Call>) -> Doing<'_, Ending> {
+        Box::pin(async move {
+            let data: Vec<u8> =
+                call.deliveries.iter().flat_map(|one| [&one.event.data[..], b"\n"].concat()).collect();
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(&self.0);
+            // It says what it saw; the rule book says what that means.
+            let (seen, message) = match file.and_then(|mut file| file.write_all(&data)) {
+                Ok(()) => (Seen::Taken, String::new()),
+                Err(error) => (Seen::Broker(BrokerError::Unavailable), error.to_string()),
+            };
+            Ending::Reply(Reply { seen, message, retry_after: None })
+        })
+    }
+}
