@@ -349,7 +349,8 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
                     help,
                 );
             }
-            Some("<<") => {
+            // In quotes it is a name like any other.
+            Some("<<") if matches!(key.value, Value::Scalar { quoted: Quoted::No, .. }) => {
                 let help = "merge keys are no part of this format; in a rule book use `from:` in policies and breakers";
                 problems.error("yaml-merge-key", key.span, "`<<` merges another map in", help);
             }
@@ -403,6 +404,7 @@ mod tests {
             ("an alias",                "a: &x 1\nb: *x\n",               vec![("yaml-anchor", 1, 7), ("yaml-alias", 2, 4)]),
             ("an alias to nothing",     "b: *x\n",                        vec![("yaml-alias", 1, 4)]),
             ("a merge key",             "a:\n  <<: {b: 1}\n",             vec![("yaml-merge-key", 2, 3)]),
+            ("a name in quotes",        "a:\n  \"<<\": {b: 1}\n",         vec![]),
             ("a tag",                   "a: !!int 1\n",                   vec![("yaml-tag", 1, 10)]),
             ("a second document",       "a: 1\n---\nb: 1\n",              vec![("second-document", 2, 1)]),
             ("a directive",             "%YAML 1.2\n---\na: 1\n",         vec![("yaml-syntax", 1, 1)]),

@@ -1,7 +1,7 @@
 //! The verdict in words: what a report shows, with its numbers, and changes to the rule book that may help.
 //!
 //! Every finding is one function over the report; the table of them is all there is to add to. A change is only a
-//! candidate: whoever wants to claim that it helps plays the scenario again with it ([`Candidate::gain`]).
+//! candidate: whoever wants to claim that it helps plays the scenario again with it (`Candidate::gain`).
 
 mod candidates;
 mod price;

@@ -40,7 +40,12 @@ export async function view(place, page) {
     h("div.columns.stretch", card(named("Throughput"), null, throughput), card("What needs a hand", null, hand)),
     h(
       "div.columns",
-      h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), sources, card(named("Causes of dead letters"), h("a", { href: "#/groups" }, "All failure groups"), groups)),
+      h(
+        "div.stack",
+        card("Services", h("a", { href: "#/services" }, "All services"), services),
+        sources,
+        card(named("Causes of dead letters"), h("a", { href: "#/groups" }, "All failure groups"), groups),
+      ),
       card("What happens now", h("a", { href: "#/deliveries" }, "All deliveries"), feed(page)),
     ),
   );

@@ -103,45 +103,39 @@ fn check_refuses_addresses_that_serve_refuses() {
 /// Those of the classical failures show what happens with books that have warnings.
 #[test]
 fn the_books_of_the_examples_have_no_warning() {
-    let mut checked = 0;
     let classical = root().join("examples/scenarios/classical");
-    let mut folders = vec![root().join("examples")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("the examples are there") {
-            let path = entry.expect("an example can be listed").path();
-            if path.is_dir() && !path.ends_with("target") && path != classical {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "yaml") && is_book(&path) {
-                let name = path.to_str().expect("our own names are text");
-                let run = Folder::new().run(&["check", "--deny", "warnings", name]);
-                assert_eq!(run.code, 0, "{name}: {}", run.stdout);
-                checked += 1;
-            }
-        }
+    let books: Vec<_> = books().into_iter().filter(|path| !path.starts_with(&classical)).collect();
+    assert!(books.len() >= 3, "there are books: {books:?}");
+    for path in books {
+        let run = Folder::new().run(&["check", "--deny", "warnings", path.to_str().expect("a text")]);
+        assert_eq!(run.code, 0, "{path:?}: {}", run.stdout);
     }
-    assert!(checked >= 3, "there are books: {checked}");
 }
 
 #[test]
 fn every_book_of_the_examples_is_served() {
-    let mut served = 0;
-    let mut folders = vec![root().join("examples")];
+    let books = books();
+    assert!(books.len() >= 15, "there are books in each folder: {books:?}");
+    for path in books {
+        let running = Server::run(serve(&Folder::new(), &["--rules", path.to_str().expect("a text")]));
+        assert_eq!(running.get("/readyz").status, 200, "{path:?}");
+    }
+}
+
+/// All rule books of the examples.
+fn books() -> Vec<PathBuf> {
+    let (mut books, mut folders) = (Vec::new(), vec![root().join("examples")]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("the examples are there") {
             let path = entry.expect("an example can be listed").path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if path.is_dir() && name != "target" {
+            if path.is_dir() && !path.ends_with("target") {
                 folders.push(path);
             } else if path.extension().is_some_and(|ending| ending == "yaml") && is_book(&path) {
-                let here = Folder::new();
-                let path = path.to_str().expect("our own names are text");
-                let running = Server::run(serve(&here, &["--rules", path]));
-                assert_eq!(running.get("/readyz").status, 200, "{path}");
-                served += 1;
+                books.push(path);
             }
         }
     }
-    assert!(served >= 15, "there are books in each folder: {served}");
+    books
 }
 
 /// Whether it is a rule book; scenarios have arrivals.

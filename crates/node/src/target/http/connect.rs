@@ -30,6 +30,8 @@ use super::resolve::Resolver;
 pub(super) struct Sender {
     pub(super) requests: SendRequest<Full<Bytes>>,
     pub(super) line: Line,
+    /// When its last request was about to be written: the other side has waited for the next for no longer.
+    pub(super) called_at: Instant,
 }
 
 /// A new connection, within the limits of the call that wants it.
@@ -95,5 +97,5 @@ where
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    Ok(Sender { requests, line })
+    Ok(Sender { requests, line, called_at: Instant::now() })
 }

@@ -23,6 +23,9 @@ pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
 /// any server closes one so soon, and a look at the socket shows whether it has.
 pub(super) const JUST_USED: Duration = Duration::from_millis(2);
 
+/// Such a call also needs a connection whose last call was written within this time.
+pub(super) const CALLED_WITHIN: Duration = Duration::from_millis(10);
+
 /// After so much silence the other side is asked whether it is still there.
 pub(super) const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::address::Origin;
 use super::connect::Sender;
-use super::limits::{IDLE_MAX, IDLE_TIME_MAX, JUST_USED, Reuse};
+use super::limits::{CALLED_WITHIN, IDLE_MAX, IDLE_TIME_MAX, JUST_USED, Reuse};
 use super::resolve::Resolver;
 use crate::tls::{Roots, client_config};
 
@@ -39,6 +39,14 @@ struct Idle {
 struct Resting {
     sender: Sender,
     since: Instant,
+}
+
+impl Resting {
+    /// Until when a call may be written to it that must not be sent twice. A machine that was late to read an answer
+    /// takes a connection for fresher than it is to the other side, so the last call counts, too.
+    fn expires_at(&self) -> Instant {
+        (self.since + JUST_USED).min(self.sender.called_at + CALLED_WITHIN)
+    }
 }
 
 /// Whether a task waits for connections to grow too old.
@@ -101,20 +109,20 @@ impl Pool {
             let is_good = match reuse {
                 Reuse::None => return None,
                 Reuse::Any => true,
-                Reuse::JustUsed => newest.since.elapsed() < JUST_USED && newest.sender.line.is_quiet(),
+                Reuse::JustUsed => newest.expires_at() > Instant::now() && newest.sender.line.is_quiet(),
             };
             let is_usable = newest.sender.requests.is_ready() && newest.since.elapsed() < IDLE_TIME_MAX;
             if is_usable && !is_good {
                 // Others may take it.
                 return None;
             }
-            let Resting { sender, since } = idle.remove(origin, End::Newest)?;
+            let resting = idle.remove(origin, End::Newest)?;
             if is_usable {
                 if reuse == Reuse::JustUsed {
                     // It may take a while until the request is written.
-                    sender.line.arm(since + JUST_USED);
+                    resting.sender.line.arm(resting.expires_at());
                 }
-                return Some(sender);
+                return Some(resting.sender);
             }
         }
     }

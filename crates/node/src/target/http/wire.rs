@@ -148,6 +148,7 @@ impl Wire {
     ) -> Result<(Response<Incoming>, Sender), Unanswered> {
         let origin = self.origin();
         let (start, body_bytes) = (sender.line.passed(), request.body().size_hint().lower());
+        sender.called_at = Instant::now();
         match limits.wait(Step::Head, origin, sender.requests.try_send_request(request)).await {
             Ok(Ok(response)) => Ok((response, sender)),
             Ok(Err(mut error)) => Err(if let Some(request) = error.take_message() {

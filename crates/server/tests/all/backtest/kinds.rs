@@ -319,5 +319,8 @@ fn reload(day: &Day, usual: &str) {
     let report = day.against("same.yaml");
     assert_eq!(rows(&report, "changes"), [""; 0], "{report:#}");
     assert_eq!(rows(&report, "unknown"), [""; 0], "{report:#}");
-    assert_eq!(report["certainty"], json!({ "certain": 27, "likely": 2, "unknown": 0 }), "{report:#}");
+    // A notice of what was put aside may have come by then.
+    let all = report["deliveries"].as_u64().expect("a count");
+    assert!(all >= 29, "{report:#}");
+    assert_eq!(report["certainty"], json!({ "certain": all - 2, "likely": 2, "unknown": 0 }), "{report:#}");
 }
