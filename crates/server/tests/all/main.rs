@@ -56,6 +56,7 @@ mod schema;
 mod scripted;
 mod seeing;
 mod serve;
+mod served_books;
 mod server;
 mod simulate;
 mod simulate_books;
