@@ -17,6 +17,7 @@ use redrive::private;
 use redrive_core::book::connectors::folder::{SOURCE, Spool};
 use redrive_core::hash;
 use redrive_core::policy::answer::{BrokerError, Seen};
+use serde::de::IgnoredAny;
 
 use super::{Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError, Verdict};
 use crate::connectors::{Doing, Driver, Make, settings};
@@ -213,7 +214,8 @@ impl Reading {
             } else {
                 limited.read_to_end(&mut body)?
             };
-            if read == 0 {
+            // An empty file that should be one event is refused, not passed over.
+            if read == 0 && (self.has_lines || self.number > 0) {
                 return Ok(None);
             }
             self.number += 1;
@@ -231,12 +233,17 @@ impl Reading {
             }
         }
         body.truncate(body.trim_ascii_end().len());
+        let fault = if is_too_long {
+            Some(format!("it is longer than {EVENT_BYTES_MAX} bytes"))
+        } else {
+            serde_json::from_slice::<IgnoredAny>(&body).err().map(|error| format!("it is not JSON: {error}"))
+        };
         let (name, number) = (&self.name, self.number);
         Ok(Some(Message {
             id: format!("{name}:{number}:{:032x}", hash::stable_128(&body)),
             partition: None,
             headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-            fault: is_too_long.then(|| format!("it is longer than {EVENT_BYTES_MAX} bytes")),
+            fault,
             body: body.into(),
             token: Arc::new(Line { file: Arc::clone(name), number }),
         }))

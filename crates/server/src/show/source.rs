@@ -26,10 +26,22 @@ pub(crate) fn table(sources: &[SourceStatus]) -> Table {
             Cell::plain(thousands(source.counts.duplicates)),
             count(source.counts.unauthorized, style::error),
             count(source.counts.malformed, style::warning),
-            Cell::dim(remarks(&source.counts).join(", ")),
+            Cell::dim(
+                reading(source).into_iter().chain(remarks(&source.counts)).collect::<Vec<_>>().join(", "),
+            ),
         ]);
     }
     table
+}
+
+/// Of a source that is read: its lag, and why it is not read if it is not.
+fn reading(source: &SourceStatus) -> Option<String> {
+    let reading = source.reading.as_ref()?;
+    let lag = reading.lag.map_or_else(|| "lag unknown".to_owned(), |lag| format!("lag {}", thousands(lag)));
+    Some(match &reading.why {
+        Some(why) => format!("{lag}, {}: {}", plain(&reading.state), plain(why)),
+        None => lag,
+    })
 }
 
 /// What else there was, in words.

@@ -397,7 +397,7 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
         steps.push((format!("redrive why --last{of}"), "tells the story of the latest failure"));
     }
     if status.sources.iter().any(|source| source.counts.malformed + source.counts.conflicts > 0) {
-        steps.push(("redrive hooks refused".to_owned(), "shows webhooks that could not be taken"));
+        steps.push(("redrive hooks refused".to_owned(), "shows what could not be taken"));
     }
     steps
 }

@@ -89,6 +89,18 @@ fn files_of_a_folder_become_events_and_are_put_away() {
         "{metrics}"
     );
     until("nothing is behind", || (source(&server, "whole")["reading"]["lag"] == 0).then_some(()));
+    let status = folder.run(&["status", "--server", &format!("http://{}", server.client.address)]).printed();
+    assert!(status.contains("lag 0"), "{status}");
+
+    // What is no JSON is not made an event of, whatever the source makes of the rest; nor is nothing at all.
+    put(&folder, "plain/words.json", "{words");
+    put(&folder, "plain/nothing.json", "");
+    for name in ["words.json", "nothing.json"] {
+        until_gone(&folder.path(&format!("plain/{name}")));
+        let reason = folder.path(&format!("plain/refused/{name}.reason.txt"));
+        let reason = fs::read_to_string(reason).expect("it says why");
+        assert!(reason.starts_with("line 1: it is not JSON: "), "{reason}");
+    }
     server.stop().assert_calm();
 }
 
