@@ -61,7 +61,7 @@ async fn metrics(State(service): State<Arc<Service>>) -> Json<Metrics> {
 #[derive(Serialize)]
 struct Alert {
     when: String,
-    severity: &'static str,
+    severity: String,
     state: &'static str,
     value: Option<String>,
     action: Option<String>,

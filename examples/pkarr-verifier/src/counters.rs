@@ -165,6 +165,7 @@ impl Monitor {
             queues: &[],
             letters: None,
             troubles: &[],
+            sources: &[],
         })
     }
 
