@@ -210,9 +210,16 @@ impl Sqlite {
             return Err(gone());
         };
         let begun = step.begun.insert(Arc::new(()));
-        let copying = Copying::start(&step.folder, target, *core, connection, begun);
-        self.writer = Writer::Copying(Box::new(copying));
-        Ok(())
+        match Copying::start(&step.folder, target, *core, connection, begun) {
+            Ok(copying) => {
+                self.writer = Writer::Copying(Box::new(copying));
+                Ok(())
+            }
+            Err((core, connection, error)) => {
+                self.writer = Writer::Here(Box::new(core), connection);
+                Err(StoreError::NotWritten(error.into()))
+            }
+        }
     }
 }
 

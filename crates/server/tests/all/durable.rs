@@ -206,6 +206,38 @@ fn a_store_without_memory_refuses_events_and_goes_on_without_a_restart() {
     server.stop().assert_calm();
 }
 
+/// A limit that leaves room for stacks leaves room for the store, whatever an allocator reserves for itself.
+#[test]
+fn a_server_starts_under_any_limit_on_its_address_space_that_it_fits_in() {
+    let target = Target::willing();
+    let bare = {
+        let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+        let server = Server::start(&folder);
+        let maps = fs::read_to_string(format!("/proc/{}/maps", server.id())).expect("it runs");
+        server.stop().assert_calm();
+        // What the program and its libraries take, however they were built.
+        let kib = |line: &str| {
+            let (from, to) = line.split(' ').next()?.split_once('-')?;
+            let at = |hex| u64::from_str_radix(hex, 16).ok();
+            Some((at(to)? - at(from)?) / 1_024)
+        };
+        maps.lines().filter(|line| line.contains('/') && !line.contains(" /dev/")).filter_map(kib).sum::<u64>()
+    };
+    // Steps of less than the 64 MiB that glibc would reserve for a thread.
+    for room in (0..6).map(|step| 192_000 + step * 40_000) {
+        let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("ulimit -v {}; exec \"$0\" \"$@\"", bare + room)]);
+        let plain = serve(&folder, &["--rules", "redrive.yaml"]);
+        command.arg(plain.get_program()).args(plain.get_args());
+        let server = Server::run(in_folder(command, &folder));
+        server.accept("orders.placed", "o-1", "");
+        server.until("o-1", "delivered");
+        assert!(!server.err.so_far().contains("memory"), "{room}: {}", server.err.so_far());
+        server.stop().assert_calm();
+    }
+}
+
 #[test]
 fn a_folder_that_cannot_be_written_to_is_refused() {
     let folder = Folder::new();

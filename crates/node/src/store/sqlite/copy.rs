@@ -42,17 +42,27 @@ enum Order {
 }
 
 impl Copying {
-    /// Takes the writer along.
+    /// Takes the writer along, and gives it back where no thread could be started.
     pub(super) fn start(
         folder: &Path,
         target: Connection,
         core: Core,
         source: Connection,
         begun: &Arc<()>,
-    ) -> Self {
+    ) -> Result<Self, (Core, Connection, io::Error)> {
         let (orders, receiver) = mpsc::sync_channel(1);
-        let thread = std::thread::spawn(move || run(core, source, target, &receiver));
-        Self { folder: folder.to_owned(), orders, thread, begun: Arc::downgrade(begun) }
+        let (hand_over, handed_over) = mpsc::sync_channel(1);
+        let copy = move || {
+            let (core, source, target) = handed_over.recv().expect("sent once the thread is there");
+            run(core, source, target, &receiver)
+        };
+        // A thread that cannot be started drops its closure, so the writer must not be in it.
+        let thread = match std::thread::Builder::new().name("redrive-backup".to_owned()).spawn(copy) {
+            Ok(thread) => thread,
+            Err(error) => return Err((core, source, error)),
+        };
+        let _ = hand_over.send((core, source, target));
+        Ok(Self { folder: folder.to_owned(), orders, thread, begun: Arc::downgrade(begun) })
     }
 
     /// Whether nobody asks for it any more.

@@ -44,7 +44,7 @@ pub(super) struct Checkpointer {
     helper: Helper,
 }
 
-/// The thread that copies.
+/// The thread that copies. Where none could be started there is no `work`, and the writer's restart copies all.
 #[derive(Debug)]
 struct Helper {
     work: Option<SyncSender<()>>,
@@ -153,14 +153,19 @@ impl Helper {
     fn start(connection: Connection) -> Self {
         let (work, orders) = mpsc::sync_channel(1);
         let (ended, done) = mpsc::sync_channel(1);
-        let thread = std::thread::spawn(move || {
+        let copy = move || {
             while let Ok(()) = orders.recv() {
                 // What fails here is done by the writer, who reports it.
                 let _ = checkpoint(&connection, "PRAGMA wal_checkpoint(PASSIVE)");
                 let _ = ended.send(());
             }
-        });
-        Self { work: Some(work), done, is_busy: false, thread: Some(thread) }
+        };
+        let thread = std::thread::Builder::new().name("redrive-wal".to_owned()).spawn(copy);
+        if let Err(error) = &thread {
+            tracing::warn!(%error, "checkpoint thread not started; the writer makes checkpoints itself");
+        }
+        let thread = thread.ok();
+        Self { work: thread.is_some().then_some(work), done, is_busy: false, thread }
     }
 
     fn is_busy(&mut self) -> bool {
