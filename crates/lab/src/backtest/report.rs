@@ -77,6 +77,26 @@ pub struct Certainties {
     pub unknown: u64,
 }
 
+impl Certainties {
+    pub(super) const fn add(&mut self, certainty: Certainty) {
+        match certainty {
+            Certainty::Certain => self.certain += 1,
+            Certainty::Likely => self.likely += 1,
+            Certainty::Unknown => self.unknown += 1,
+        }
+    }
+
+    /// The worst of them.
+    #[must_use]
+    pub const fn worst(&self) -> Certainty {
+        match self {
+            Self { unknown: 1.., .. } => Certainty::Unknown,
+            Self { likely: 1.., .. } => Certainty::Likely,
+            Self { .. } => Certainty::Certain,
+        }
+    }
+}
+
 /// The ways to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -134,6 +154,9 @@ pub struct Load {
     pub retries: Pair,
     /// Of the calls by the new rules, those whose answer nobody knows.
     pub guessed: u64,
+    /// Deliveries to it by how far the number of their calls can be trusted. Another breaker, throttle or hold leaves
+    /// none of them certain.
+    pub certainty: Certainties,
 }
 
 /// How long something took.

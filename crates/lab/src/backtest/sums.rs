@@ -100,14 +100,10 @@ impl Sums {
             *self.doubts.entry(*doubt).or_default() += 1;
         }
         self.add_calls(compared);
-        match walked.certainty {
-            Certainty::Certain => self.report.certainty.certain += 1,
-            Certainty::Likely => self.report.certainty.likely += 1,
-            Certainty::Unknown => {
-                self.report.certainty.unknown += 1;
-                self.report.after.unknown += 1;
-                return add_case(&mut self.unknown, compared);
-            }
+        self.report.certainty.add(walked.certainty);
+        if walked.certainty == Certainty::Unknown {
+            self.report.after.unknown += 1;
+            return add_case(&mut self.unknown, compared);
         }
         *count_in(&mut self.report.after, name(&walked.finish)) += 1;
         if name(before) != name(&walked.finish) {
@@ -127,6 +123,7 @@ impl Sums {
         known.retries.before += retries(before_calls);
         known.retries.after += retries(after_calls);
         known.guessed += u64::from(walked.guessed);
+        known.certainty.add(walked.certainty);
         if matches!(before, Finish::Dead { .. }) {
             self.report.futile_retries.before += retries(before_calls);
         }

@@ -128,11 +128,7 @@ fn changes(out: &mut String, title: &str, changes: &[Change], left_off: u64) {
     let mut table = Table::new(&[Side::Right, Side::Whole, Side::Whole, Side::Whole, Side::Whole]);
     for change in changes.iter().take(ROWS_SHOWN_MAX) {
         let how = format!("{} → {}", word(change.from), word(change.to));
-        let certainty = match change.certainty {
-            Certainty::Certain => "certain",
-            Certainty::Likely => "likely",
-            Certainty::Unknown => "unknown",
-        };
+        let certainty = certainty_word(change.certainty);
         let ids: Vec<String> = change.examples.iter().map(|id| short_id(id)).collect();
         table.push(vec![
             Cell::plain(thousands(change.deliveries)),
@@ -148,6 +144,22 @@ fn changes(out: &mut String, title: &str, changes: &[Change], left_off: u64) {
         let _ = writeln!(out, "{}", style::dim(format!("and {}", counted(more, "further row"))));
     }
     out.push('\n');
+}
+
+const fn certainty_word(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Certain => "certain",
+        Certainty::Likely => "likely",
+        Certainty::Unknown => "unknown",
+    }
+}
+
+/// The figure, marked unless it is certain.
+fn certain_or_not(figure: String, certainty: Certainty) -> String {
+    match certainty {
+        Certainty::Certain => figure,
+        Certainty::Likely | Certainty::Unknown => format!("{figure} ({})", certainty_word(certainty)),
+    }
 }
 
 fn painted(change: &Change, how: String) -> Cell {
@@ -190,17 +202,22 @@ fn calls(report: &Report) -> String {
         Table::new(&[Side::Whole, Side::Right, Side::Right, Side::Right, Side::Right, Side::Whole]);
     table.head(&["calls to", "then", "new", "", "retries", ""]);
     for load in &report.dependencies {
-        let guessed = match load.guessed {
-            0 => String::new(),
-            guessed => format!("{} with an unknown answer", thousands(guessed)),
-        };
+        let mut notes = Vec::new();
+        if load.guessed > 0 {
+            notes.push(format!("{} with an unknown answer", thousands(load.guessed)));
+        }
+        let doubted = load.certainty.likely + load.certainty.unknown;
+        if doubted > 0 {
+            let all = counted(doubted + load.certainty.certain, "delivery");
+            notes.push(format!("uncertain for {} of {all}", thousands(doubted)));
+        }
         table.push(vec![
             Cell::plain(plain(&load.name)),
             Cell::plain(thousands(load.calls.before)),
             Cell::bold(thousands(load.calls.after)),
-            Cell::dim(difference(load.calls)),
+            Cell::dim(certain_or_not(difference(load.calls), load.certainty.worst())),
             Cell::plain(pair(load.retries)),
-            Cell::dim(guessed),
+            Cell::dim(notes.join("; ")),
         ]);
     }
     let futile = report.futile_retries;

@@ -195,8 +195,12 @@ fn nothing_is_certain_of_what_another_breaker_hold_or_limit_would_have_done() {
         ("another hold, and none failed",  "    breaker: none\n    hold_max: 7m\n",    &well,    (40, 0)),
     ];
     for (name, more, kept, expected) in cases {
-        let certainty = test(&book(more), &old, kept).certainty;
+        let report = test(&book(more), &old, kept);
+        let certainty = report.certainty;
         assert_eq!((certainty.certain, certainty.unknown), expected, "{name}: {certainty:?}");
+        let calls = &report.dependencies[0];
+        assert_eq!(calls.certainty, certainty, "{name}: the number of calls is as certain as the outcomes");
+        assert_eq!(calls.certainty.worst() == Certainty::Certain, certainty.certain == 40, "{name}");
     }
 }
 
