@@ -67,7 +67,7 @@ impl Log {
             Activity::BookRefused(words) => error!(detail = words.message, "a rule book is refused: the old one stays"),
             Activity::StoreFailing(words) => error!(
                 error = words.message,
-                "the store takes no writes; nothing is lost, and nothing starts meanwhile"
+                "the store takes no writes; events are refused and no delivery starts until it does"
             ),
             Activity::StoreHealed => info!("the store takes writes again"),
             Activity::Security(words) => warn!(detail = words.message, "somebody came with a bad signature or a bad key"),
