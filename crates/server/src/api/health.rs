@@ -146,6 +146,7 @@ enum Kind {
     ArchiveOpen,
     ScheduleWaiting,
     SourceDown,
+    SourceHeld,
     ReceiverDead,
 }
 
@@ -173,6 +174,7 @@ impl Kind {
             Self::ArchiveOpen     => ("archive-open", "the archive's breaker is open, and events are left out of it", ""),
             Self::ScheduleWaiting => ("schedule-waiting", "a schedule cannot emit", "schedules cannot emit"),
             Self::SourceDown      => ("source-down", "a source is not connected", "sources are not connected"),
+            Self::SourceHeld      => ("source-held", "a source waits until its events are accepted", "sources wait until their events are accepted"),
             Self::ReceiverDead    => ("receiver-dead", "a receiver could not be told of alerts", "receivers could not be told of alerts"),
         }
     }
@@ -214,13 +216,15 @@ fn remarks(health: &Health) -> Vec<Trouble> {
     [slow, refused].into_iter().flatten().collect()
 }
 
-/// Sources that are not connected.
+/// Sources that are not connected, or whose events are not accepted.
 fn down_sources(node: &Node) -> Vec<Trouble> {
-    let down = node.sources().into_iter().filter_map(|(name, view)| match view.state {
-        SourceState::Down(why) => {
-            Some(Trouble::about(Kind::SourceDown, format!("{name} ({why})"), Some(view.since)))
-        }
-        SourceState::Connecting | SourceState::Reading | SourceState::Held(_) => None,
+    let down = node.sources().into_iter().filter_map(|(name, view)| {
+        let (kind, why) = match view.state {
+            SourceState::Down(why) => (Kind::SourceDown, why),
+            SourceState::Held(why) => (Kind::SourceHeld, why),
+            SourceState::Connecting | SourceState::Reading => return None,
+        };
+        Some(Trouble::about(kind, format!("{name} ({why})"), Some(view.since)))
     });
     down.collect()
 }
@@ -231,7 +235,7 @@ fn troubles(status: &Status) -> Vec<Trouble> {
     if status.stranded > 0 {
         found.push(Trouble::about(Kind::Stranded, status.stranded.to_string(), None));
     }
-    let open = status.dependencies.iter().filter(|dependency| dependency.breaker != "closed");
+    let open = status.dependencies.iter().filter(|dependency| dependency.is_broken());
     found.extend(open.map(|dependency| Trouble::about(Kind::BreakerOpen, &dependency.name, None)));
     for service in status.services.iter().filter(|service| !service.removed) {
         // A service is paused with all its channels, and told of once.
@@ -381,6 +385,7 @@ mod tests {
         let cases = [
             ("all is well",        json!({}),                                     vec![]),
             ("stranded",           json!({ "stranded": 3 }),                      vec!["stranded: deliveries are unknown to the engine: 3"]),
+            ("no breaker",         dependency("none"),                            vec![]),
             ("an open breaker",    dependency("open"),                            vec!["breaker-open: a breaker is open: shop"]),
             ("a half-open one",    dependency("half-open"),                       vec!["breaker-open: a breaker is open: shop"]),
             ("a pause",            json!({ "services": [paused("mail", None)] }), vec!["service-paused: a service is paused: mail"]),

@@ -431,13 +431,20 @@ impl ServiceStatus {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependencyStatus {
     pub name: String,
-    /// `closed`, `open` or `half-open`.
+    /// `closed`, `open`, `half-open`, or `none` where the rule book has no breaker for it.
     pub breaker: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_until: Option<Timestamp>,
     pub in_flight: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Timestamp>,
+}
+
+impl DependencyStatus {
+    /// Whether its breaker holds calls back.
+    pub(crate) fn is_broken(&self) -> bool {
+        !matches!(self.breaker.as_str(), "closed" | "none")
+    }
 }
 
 /// Any error: `{"error":{"code","message","details"}}`.

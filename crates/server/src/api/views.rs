@@ -12,6 +12,7 @@ use redrive_core::event::idempotency::webhook_id;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::mask::AddressMask;
+use redrive_core::policy::breaker::Phase;
 use redrive_core::schedule::plan::Act;
 use redrive_node::archive::archivist::ArchiveStatus;
 use redrive_node::runtime::{Node, ScheduleView, Snapshot};
@@ -25,6 +26,7 @@ use super::dependencies::declared;
 use super::error::ApiError;
 use super::identity::Caller;
 use super::replays;
+use super::shape::dependencies::BreakerState;
 use super::shape::{
     AilingShown, ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus,
     ServiceStatus, StateShown, Status, StoryShown,
@@ -179,9 +181,17 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
             None => {}
         }
     }
+    let declared = declared(&node.book());
+    let breaker = |view: &redrive_core::engine::DependencyView| {
+        let has_none = declared.get(&view.name).is_some_and(|declared| declared.settings.is_none());
+        match view.breaker.phase() {
+            Phase::Closed if has_none => BreakerState::None.as_str(),
+            phase => phase.as_str(),
+        }
+    };
     let dependency = |view: &redrive_core::engine::DependencyView| DependencyStatus {
         name: view.name.to_string(),
-        breaker: view.breaker.phase().as_str().to_owned(),
+        breaker: breaker(view).to_owned(),
         open_until: view.breaker.open_until(),
         in_flight: view.in_flight,
         held_until: view.held_until,

@@ -112,7 +112,7 @@ fn verdict(status: &Status) -> String {
         || status.poison > 0
         || ailing().next().is_some()
         || archive.is_some_and(|state| state != "well")
-        || status.dependencies.iter().any(|dependency| dependency.breaker != "closed")
+        || status.dependencies.iter().any(DependencyStatus::is_broken)
         || status.services.iter().any(needs_a_look);
     match (is_bad, is_doubtful) {
         (true, _) => style::error("✗"),
@@ -128,7 +128,7 @@ fn troubled(status: &Status) -> impl Iterator<Item = &Degraded> {
 
 /// Whether it may go on for a while without anybody doing anything.
 fn is_bearable(trouble: &Degraded) -> bool {
-    trouble.what == "store-slow"
+    matches!(trouble.what.as_str(), "store-slow" | "source-held")
 }
 
 fn is_urgent(alert: &AlertView) -> bool {
@@ -312,6 +312,7 @@ fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
         let paint: fn(String) -> String = match dependency.breaker.as_str() {
             "closed" => style::good,
             "open" => style::error,
+            "none" => style::dim,
             _ => style::warning,
         };
         let mut remarks = Vec::new();

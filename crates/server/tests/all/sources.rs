@@ -182,6 +182,9 @@ alerts: [{ name: behind, when: consumer_lag > 3 by source, severity: warning }]
         (source["reading"]["state"] == "held").then_some(source)
     });
     assert_eq!(held["reading"]["why"], "too much waits for the service orders", "{held}");
+    let ready = server.get("/readyz").json();
+    let degraded = ready["degraded"].as_array().expect("a list");
+    assert!(degraded.iter().any(|one| one["what"] == "source-held"), "{ready}");
     until("it is alerted on", || {
         let firing = server.status()["firing"].to_string();
         (firing.contains("behind") && firing.contains("source=in")).then_some(())

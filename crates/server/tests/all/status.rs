@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::run::redrive;
+use crate::run::{Folder, redrive};
 use crate::scripted::{Reply, Scripted};
+use crate::server::Server;
+use crate::target::{Target, book};
 
 /// A status without services, and with that.
 fn bare_status(more: &Value) -> Value {
@@ -90,4 +92,20 @@ fn a_status_says_what_is_wrong_and_what_fires() {
         expected.extend(next.iter().filter(|_| has_next));
         assert_eq!(told(&more), expected, "{name}");
     }
+}
+
+#[test]
+fn a_service_without_a_breaker_has_none() {
+    let target = Target::willing();
+    let folder = Folder::with("redrive.yaml", &book(&target, &["breaker: none"]));
+    let server = Server::start(&folder);
+    server.accept("orders.placed", "o-1", "");
+    server.until("o-1", "delivered");
+    let status = server.status();
+    assert_eq!(status["dependencies"][0]["breaker"], "none", "{status}");
+    assert_eq!(server.get("/readyz").json()["status"], "ready");
+    let url = format!("http://{}", server.client.address);
+    let printed = redrive(&["status", "--server", &url]).printed();
+    assert!(printed.starts_with('✓') && !printed.contains("closed"), "{printed}");
+    server.stop().assert_calm();
 }
