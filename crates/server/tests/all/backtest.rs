@@ -126,7 +126,11 @@ fn compare(folder: &Folder, late: &[String], when: &str) {
         "{when}: {guarded}"
     );
     let calls = &guarded["dependencies"][0];
-    assert_eq!((&calls["calls"]["before"], &calls["certainty"]["certain"]), (&26.into(), &0.into()), "{when}");
+    assert_eq!(
+        (&calls["calls"]["before"], &calls["certainty"]["certain"]),
+        (&26.into(), &0.into()),
+        "{when}"
+    );
     assert_eq!(calls["certainty"], guarded["certainty"], "{when}");
 }
 
@@ -158,7 +162,8 @@ fn a_day_is_held_against_changed_rules_while_the_server_runs_and_after() {
     assert!(before == after, "it only reads");
 
     let page = |rules: &str| masked(&folder.run(&["backtest", "--data", "data", "--rules", rules]).printed());
-    let pages = ["same.yaml", "fewer.yaml", "lenient.yaml", "slower.yaml", "gone.yaml", "guarded.yaml"].map(page);
+    let pages =
+        ["same.yaml", "fewer.yaml", "lenient.yaml", "slower.yaml", "gone.yaml", "guarded.yaml"].map(page);
     assert_snapshot!("pages", pages.join("\n---\n\n"));
 }
 

@@ -221,7 +221,10 @@ fn a_server_starts_under_any_limit_on_its_address_space_that_it_fits_in() {
             let at = |hex| u64::from_str_radix(hex, 16).ok();
             Some((at(to)? - at(from)?) / 1_024)
         };
-        maps.lines().filter(|line| line.contains('/') && !line.contains(" /dev/")).filter_map(kib).sum::<u64>()
+        maps.lines()
+            .filter(|line| line.contains('/') && !line.contains(" /dev/"))
+            .filter_map(kib)
+            .sum::<u64>()
     };
     // Steps of less than the 64 MiB that glibc would reserve for a thread.
     for room in (0..6).map(|step| 192_000 + step * 40_000) {
