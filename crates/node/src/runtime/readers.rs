@@ -33,17 +33,29 @@ impl Readers {
         // Questions wait here, and not on the threads that names of targets are looked up on.
         let permit = self.free.acquire().await.map_err(|_| ReadError::Stopping)?;
         permit.forget();
-        let asked = tokio::task::spawn_blocking(move || {
-            let reader = self.idle().pop().ok_or(ReadError::Stopping)?;
+        let slot = Arc::new(Mutex::new(Some(question)));
+        let (readers, handed_over) = (Arc::clone(&self), Arc::clone(&slot));
+        let work = move || {
+            let question = take(&handed_over).ok_or(ReadError::Stopping)?;
+            let reader = readers.idle().pop().ok_or(ReadError::Stopping)?;
             let answer = std::panic::catch_unwind(AssertUnwindSafe(|| question(reader.as_ref())));
-            let mut idle = self.idle();
-            if !self.free.is_closed() {
+            let mut idle = readers.idle();
+            if !readers.free.is_closed() {
                 idle.push(reader);
             }
             drop(idle);
-            self.free.add_permits(1);
+            readers.free.add_permits(1);
             Ok(answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
-        });
+        };
+        // Where the system has no thread, tokio panics and may run the work later: it finds no question then, and
+        // the reader stays free for the next one.
+        let Ok(asked) = std::panic::catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_blocking(work)))
+        else {
+            if take(&slot).is_some() {
+                self.free.add_permits(1);
+            }
+            return Err(StoreError::NotWritten("no thread could be started".into()).into());
+        };
         asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
@@ -55,5 +67,33 @@ impl Readers {
 
     fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Reader>>> {
         self.idle.lock().expect("nothing panics while the list is locked")
+    }
+}
+
+fn take<F>(slot: &Mutex<Option<F>>) -> Option<F> {
+    slot.lock().expect("nothing panics while the slot is locked").take()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::store::sqlite::{Options, Sqlite};
+
+    #[test]
+    fn readers_are_free_again_after_no_thread_could_be_started() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Sqlite::open(folder.path(), Options::default()).expect("it opens");
+        let readers = Readers::new(&store).expect("it reads");
+        for _ in 0..2 * READERS_MAX {
+            // Without a runtime `spawn_blocking` panics, as it does without a thread.
+            let asked = std::pin::pin!(Arc::clone(&readers).ask(|reader| reader.counts()));
+            let polled = asked.poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(polled, Poll::Ready(Err(ReadError::Store(StoreError::NotWritten(_))))));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let counts = runtime.block_on(readers.ask(|reader| reader.counts())).expect("it answers");
+        assert_eq!(counts.events, 0);
     }
 }
