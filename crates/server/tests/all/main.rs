@@ -44,6 +44,7 @@ mod openapi;
 mod operate;
 mod packaging;
 mod page;
+mod plain_words;
 mod prometheus_rules;
 mod reference;
 mod removed;
