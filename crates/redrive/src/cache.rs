@@ -1,9 +1,8 @@
-//! A cache by key of things that are fetched from elsewhere, and that go on serving while elsewhere is away.
+//! A cache by key that keeps serving while values cannot be fetched.
 //!
-//! Each key has a [`StaleCache`] of its own: what it holds is fresh for a while, serves on past its time while
-//! it is fetched anew or cannot be, and a failure is remembered, so that who is down is not asked by everybody
-//! who comes by. That there is no such thing ([`Cache::looking_up`]) is an answer too: it is remembered for a
-//! time of its own, and what was there before it serves no more.
+//! Each key has a [`StaleCache`]: a value is fresh for a time, is served past it while a new one is fetched or the
+//! fetch fails, and failures are remembered, so that callers do not hammer a provider that is down. With
+//! [`Cache::looking_up`] the absence of a value is remembered too, and ends what was served before.
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,9 +33,8 @@
 //! # }
 //! ```
 //!
-//! Invariants: there are never more than `keys_max` keys, and the one that was least recently asked for goes
-//! first; for each key one fetch is under way at a time, so a key that is being fetched does not go unless
-//! somebody forgets it; and nothing of a caller's runs while the keys are locked.
+//! Invariants: at most `keys_max` keys, the least recently used is evicted first; one fetch per key at a time, so
+//! a key being fetched is not evicted; and no caller's code runs under the lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -50,41 +48,41 @@ use redrive_core::freshness::{Freshness, Lifetimes};
 
 use crate::stale::{self, Asked, Clock, Fetching, Found, Missing, Served, StaleCache, Trouble};
 
-/// How a cache works.
+/// Settings of a cache.
 pub struct Plan {
-    /// How long what was fetched serves, and how long a failure is remembered.
+    /// How long values and failures are kept.
     pub lifetimes: Lifetimes,
-    /// The longest that a fetch may take; after that it is dropped and has failed.
+    /// Time limit of a fetch.
     pub limit: Duration,
-    /// The most keys that are kept.
+    /// Maximum number of keys.
     pub keys_max: usize,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
 }
 
-/// Holds things that are fetched from elsewhere, by key; clones hold the same.
+/// A cache by key that keeps serving during an outage; clones share their contents.
 pub struct Cache<K, V, E> {
     shared: Arc<Shared<K, V, E>>,
 }
 
-/// How often a cache could help, since it was made.
+/// Counters since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Served at once, and fresh.
+    /// Served from memory, fresh.
     pub hits: u64,
-    /// Served at once, and past its time.
+    /// Served from memory, past its time.
     pub stale: u64,
-    /// Answered at once from memory: there is no such thing, or it could not be fetched a moment ago.
+    /// Answered from memory: known to be missing, or failed a moment ago.
     pub negative: u64,
-    /// Had to wait for a fetch.
+    /// Waited for a fetch.
     pub misses: u64,
-    /// Got what was given in place of the thing, for one of the reasons above.
+    /// Answered with the fallback.
     pub fallbacks: u64,
-    /// Keys that went to make room for others.
+    /// Keys evicted to make room.
     pub evicted: u64,
-    /// Refused, since all keys that there is room for were being fetched.
+    /// Refused because every key was being fetched.
     pub refused: u64,
-    /// Keys that are kept now.
+    /// Keys in memory now.
     pub keys: usize,
 }
 
@@ -96,10 +94,9 @@ struct Shared<K, V, E> {
     tally: Tally,
 }
 
-/// The keys, and in which order they were asked for.
 struct Kept<K, V, E> {
     by_key: HashMap<Arc<K>, Entry<V, E>>,
-    /// The least recently used comes first.
+    /// Least recently used first.
     by_use: BTreeMap<Turn, Arc<K>>,
     last: Turn,
 }
@@ -109,7 +106,6 @@ struct Entry<V, E> {
     used: Turn,
 }
 
-/// The place of a use among all uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn(u64);
 
@@ -130,7 +126,7 @@ where
     V: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    /// An empty cache, and how a thing is fetched.
+    /// An empty cache that fills itself with `fetch`.
     pub fn new<F>(plan: Plan, fetch: impl Fn(K) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<V, E>> + Send + 'static,
@@ -139,11 +135,11 @@ where
             let fetched = fetch(key);
             Box::pin(async move { fetched.await.map_err(Trouble::Failed) }) as Fetching<V, E>
         };
-        // Such a fetch never says that there is nothing.
+        // This fetch never reports `NotFound`.
         Self::of(plan, Duration::ZERO, Arc::new(fetch))
     }
 
-    /// The same for things that may not be there: that there is none is remembered for so long.
+    /// The same for values that may not exist; `nothing` is how long their absence is remembered.
     pub fn looking_up<F>(
         plan: Plan,
         nothing: Duration,
@@ -167,11 +163,11 @@ where
         Self { shared: Arc::new(shared) }
     }
 
-    /// The thing of a key: at once if there is anything that may be served, else when it has been fetched.
+    /// The value of a key: from memory if one may be served, else after a fetch.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, where something is to be fetched.
+    /// Outside a Tokio runtime if a fetch is needed.
     pub async fn get(&self, key: &K) -> Result<Found<V, E>, Missing<E>> {
         let tally = &self.shared.tally;
         let Some(asked) = self.shared.asked(key) else {
@@ -188,7 +184,7 @@ where
         asked.wait().await
     }
 
-    /// The thing of a key, or what is given here if there is none.
+    /// The value of a key, or `fallback` if there is none.
     pub async fn get_or(&self, key: &K, fallback: V) -> Served<V, E> {
         let found = self.get(key).await;
         if found.is_err() {
@@ -197,21 +193,20 @@ where
         Served::of(found, fallback)
     }
 
-    /// What may be served now, without fetching anything and without counting as a use.
+    /// The value in memory, without a fetch and without counting as a use.
     #[must_use]
     pub fn known(&self, key: &K) -> Option<Found<V, E>> {
         let thing = self.shared.lock().by_key.get(key).map(|entry| entry.thing.clone());
         thing?.known()
     }
 
-    /// Drops what is known of a key: the next who asks for it waits for what is fetched then, whatever is on
-    /// its way by now.
+    /// Drops a key: the next caller waits for a fetch that starts after this call.
     pub fn forget(&self, key: &K) {
         let forgotten = self.shared.lock().remove(key);
         drop(forgotten);
     }
 
-    /// How often it could help.
+    /// The counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -239,7 +234,7 @@ impl<K, V, E> Clone for Cache<K, V, E> {
     }
 }
 
-/// Nothing of what it holds.
+/// Shows no values.
 impl<K, V, E> fmt::Debug for Cache<K, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("keys_max", &self.shared.plan.keys_max).finish_non_exhaustive()
@@ -248,7 +243,7 @@ impl<K, V, E> fmt::Debug for Cache<K, V, E> {
 
 impl<K, V, E> Shared<K, V, E> {
     fn lock(&self) -> MutexGuard<'_, Kept<K, V, E>> {
-        // What may panic is a fetch that finds no runtime, and then the keys are whole.
+        // Only a fetch outside a runtime panics, and it leaves the map intact.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -259,8 +254,8 @@ where
     V: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    /// What there is of a key and is still to come, or none if there is no room for it. A fetch begins before
-    /// anybody else sees the key, who might make it go.
+    /// Looks a key up, or `None` if there is no room for it. The fetch starts under the lock, so that the key
+    /// cannot be evicted before.
     fn asked(&self, key: &K) -> Option<Asked<V, E>> {
         let mut kept = self.lock();
         if let Some(thing) = kept.touch(key) {
@@ -300,7 +295,7 @@ where
         self.last
     }
 
-    /// What there is of a key, which is the most recently used from now on.
+    /// Looks a key up and marks it as most recently used.
     fn touch(&mut self, key: &K) -> Option<&StaleCache<V, E>> {
         let turn = self.next_turn();
         let entry = self.by_key.get_mut(key)?;
@@ -322,8 +317,8 @@ where
         Some(entry.thing)
     }
 
-    /// Lets the least recently used key go; none if all are being fetched. One that is being fetched is in
-    /// use, so it goes to the end of the line, and the next time others are looked at first.
+    /// Evicts the least recently used key, or `None` if all are being fetched. Keys being fetched move to the
+    /// end of the queue.
     fn evict(&mut self) -> Option<StaleCache<V, E>> {
         for _ in 0..self.by_use.len() {
             let (_, key) = self.by_use.pop_first()?;

@@ -1,7 +1,7 @@
-//! One SQLite file that several processes of one machine open at once, to share what each has done and learnt.
+//! One SQLite file that several processes of a machine share.
 //!
-//! It keeps which work was done ([`crate::once`]) and how breakers stand ([`crate::shared`]). There is nothing to install and nothing that runs beside
-//! the processes: SQLite's own locks keep them apart, and the file survives them all.
+//! It stores once-only work ([`crate::once`]) and breaker records ([`crate::shared`]). There is no server to run:
+//! SQLite's locks coordinate the processes, and the file survives them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -18,9 +18,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Invariants: a result is on the disk before anybody hears that it was kept; a file that is damaged, newer or
-//! not ours is never changed; no async thread waits for the disk, for one thread of its own does; what has
-//! expired goes in small steps; and a file that somebody removes is made anew, so that all share one again.
+//! Invariants: a result is on disk before any caller gets it; a file that is damaged, newer or foreign is never
+//! changed; no async thread waits for the disk; expired rows are deleted in small steps; and a file that is removed is
+//! created again, so that all processes share one.
 
 mod breakers;
 mod desk;
@@ -44,10 +44,10 @@ use crate::once::{Begun, DedupStore, Held, Key, StoreError, Token};
 use crate::shared::{Away, SharedState, Swap};
 use crate::stale::Clock;
 
-/// The SQLite library that is used here: whoever hands over a connection of theirs needs the same.
+/// The SQLite library used here; connections passed in must be of the same version.
 pub use rusqlite;
 
-/// The file, opened; clones share it, and it closes with the last of them.
+/// The open file; clones share it, and it closes with the last of them.
 #[derive(Clone)]
 pub struct File {
     path: Arc<PathBuf>,
@@ -55,8 +55,8 @@ pub struct File {
 }
 
 impl File {
-    /// Opens the file, and makes it if it is not there. It blocks for as long as the disk takes, and at most
-    /// a few seconds longer where other processes are opening it too.
+    /// Opens or creates the file. Blocks for the disk, and for at most a few seconds while other processes
+    /// open it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_by(path.as_ref(), Arc::new(wall_clock))
     }

@@ -1,7 +1,7 @@
-//! The rows of what processes know of their breakers.
+//! Rows of the breakers' records.
 //!
-//! Invariant: a record is compared and written in one transaction, so nobody's record is lost to who read before
-//! it was written. A row that cannot be read is as good as none: a breaker writes its own over it.
+//! Invariant: a record is compared and written in one transaction, so no update is lost. An unreadable row
+//! counts as missing and is overwritten.
 
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::breaker::Record;
@@ -43,7 +43,7 @@ pub(super) fn swap(
     Ok(Swap::Written)
 }
 
-/// Drops at most so many of the records that have expired, and says how many that were.
+/// Deletes at most `rows_max` expired records and returns how many.
 pub(super) fn sweep(
     connection: &Connection,
     rows_max: usize,

@@ -1,11 +1,10 @@
-//! The thread that reads and writes the file for all of this process, so that no async thread waits for a disk.
+//! The thread that reads and writes the file, so that no async thread waits for the disk.
 //!
-//! What waits is done together: whatever has come while the last batch was written shares one transaction, and
-//! so one wait for the disk. A batch waits for it only if something in it must survive the machine; the rest
-//! survives the process, since the system has it by then.
+//! Tasks that arrive while a batch is written share the next transaction, and so one sync. A batch is synced
+//! only if one of its tasks must survive the machine; the others only need to survive the process.
 //!
-//! Invariants: nobody hears that something was done before its transaction is committed; a transaction that
-//! fails was done for nobody; and who has asked and gone stops nothing.
+//! Invariants: no caller gets a result before its transaction is committed; a failed transaction failed for
+//! all of its tasks; and a caller that went away stops nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,43 +19,40 @@ use super::{breakers, marks, schema};
 use crate::once::{Key, Token};
 use crate::stale::Clock;
 
-/// The most that wait for the thread; who comes then waits for a place.
+/// Capacity of the queue; further callers wait.
 const WAITING_MAX: usize = 1_024;
-/// The most that share a transaction.
+/// Maximum number of tasks per transaction.
 const BATCH_MAX: usize = 256;
-/// How often it is looked for what has expired.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// The most that is swept at once, so that nobody waits for a long sweep.
+/// Rows deleted per sweep.
 const SWEPT_AT_ONCE: usize = 100;
 
-/// Why something was not done, in words.
+/// Why a task failed.
 pub(super) struct NotDone(pub(super) String);
 
-/// What something must survive.
+/// What a task must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Durability {
-    /// This process.
+    /// A crash of this process.
     Process,
-    /// The machine.
+    /// A crash of the machine.
     Disk,
 }
 
 type Look<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<Option<T>, rusqlite::Error> + Send>;
 type Work<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send>;
 
-/// Something to do with the file.
 pub(super) struct Task<T> {
-    /// What may answer by reading alone, for which nobody needs to wait for who writes.
+    /// Tried first: a read that makes the write unnecessary.
     look: Option<Look<T>>,
-    /// What is done within a transaction if there was no such answer.
+    /// Runs in a transaction if `look` had no result.
     work: Option<Work<T>>,
     durability: Durability,
-    /// What becomes of an answer that nobody has heard.
+    /// Called with a result that no caller received.
     unheard: Option<Box<dyn FnOnce(T) + Send>>,
 }
 
 impl<T: 'static> Task<T> {
-    /// Something to read.
     pub(super) fn reading(
         look: impl Fn(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Clone + Send + 'static,
     ) -> Self {
@@ -64,7 +60,6 @@ impl<T: 'static> Task<T> {
         Self::looking(move |connection, now| look(connection, now).map(Some), again)
     }
 
-    /// Something to write.
     pub(super) fn writing(
         durability: Durability,
         work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
@@ -72,7 +67,7 @@ impl<T: 'static> Task<T> {
         Self { look: None, work: Some(Box::new(work)), durability, unheard: None }
     }
 
-    /// Something to write, that must survive the process, unless a look shows that there is no need.
+    /// A write that survives the process, skipped if `look` returns a result.
     pub(super) fn looking(
         look: impl FnOnce(&Connection, Timestamp) -> Result<Option<T>, rusqlite::Error> + Send + 'static,
         work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
@@ -80,13 +75,13 @@ impl<T: 'static> Task<T> {
         Self { look: Some(Box::new(look)), ..Self::writing(Durability::Process, work) }
     }
 
-    /// The same, where an answer that nobody has heard is to be undone.
+    /// Undoes a result that no caller received.
     pub(super) fn unless_heard(self, undo: impl FnOnce(T) + Send + 'static) -> Self {
         Self { unheard: Some(Box::new(undo)), ..self }
     }
 }
 
-/// An answer on its way: whoever asked may be gone when it arrives.
+/// A result on its way to a caller that may have gone.
 struct Answer<T> {
     came: Option<T>,
     unheard: Option<Box<dyn FnOnce(T) + Send>>,
@@ -106,15 +101,13 @@ impl<T> Drop for Answer<T> {
     }
 }
 
-/// A task of whatever type, and who waits for it.
+/// A task of any type with its caller.
 trait Order: Send {
-    /// What it must survive.
     fn durability(&self) -> Durability;
-    /// Tries to do it by reading alone.
+    /// Tries to finish by reading alone.
     fn look(&mut self, connection: &Connection, now: Timestamp) -> Result<Looked, rusqlite::Error>;
-    /// Does it within a transaction.
     fn work(&mut self, connection: &Connection, now: Timestamp) -> Result<(), rusqlite::Error>;
-    /// Says what came of it.
+    /// Sends the result or the error to the caller.
     fn tell(self: Box<Self>, why_not: Option<&str>);
 }
 
@@ -153,12 +146,12 @@ impl<T: Send> Order for Waiting<T> {
             (_, Some(why)) => Err(NotDone(why.to_owned())),
             (None, None) => unreachable!("what was done without an error has come to something"),
         };
-        // Who has gone hears nothing, and what is to be undone then is.
+        // If the caller has gone, dropping the result undoes it.
         let _ = self.answer.send(told);
     }
 }
 
-/// Takes tasks for the thread; the thread ends with it.
+/// Queues tasks for the thread; the thread ends when it is dropped.
 pub(super) struct Desk {
     orders: mpsc::Sender<Option<Box<dyn Order>>>,
     released: Arc<Mutex<Vec<(Key, Token)>>>,
@@ -190,24 +183,22 @@ impl Desk {
         answered.await.unwrap_or_else(|_| Err(gone())).map(Answer::heard)
     }
 
-    /// Has a mark taken away soon. There are as many of these as there was work, so they need no bound.
+    /// Queues the release of a key. Bounded by the number of keys held.
     pub(super) fn release(&self, key: Key, token: Token) {
         self.released.lock().expect("nobody panics with it").push((key, token));
-        // If there is no place, the thread is busy, and will see it then.
+        // A full queue means that the thread is busy and will see the release anyway.
         let _ = self.orders.try_send(None);
     }
 }
 
-/// Tells one file from another that has its name.
+/// Distinguishes a file from another of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
-    /// Its device and its number there.
+    /// Device and inode.
     #[cfg(unix)]
     Known(u64, u64),
-    /// There is none.
     #[cfg(unix)]
     Missing,
-    /// The system does not say.
     Unknown,
 }
 
@@ -222,22 +213,21 @@ impl Identity {
         }
     }
 
-    /// Elsewhere nobody can remove a file that is open.
+    /// Other systems do not allow removing an open file.
     #[cfg(not(unix))]
     fn of(_path: &Path) -> Self {
         Self::Unknown
     }
 }
 
-/// Does what is asked for, on the thread.
 struct Clerk {
     connection: Connection,
     path: PathBuf,
-    /// Which file the connection has.
+    /// The file that `connection` has open.
     identity: Identity,
     clock: Clock,
     released: Arc<Mutex<Vec<(Key, Token)>>>,
-    /// What SQLite was last told about waiting for the disk.
+    /// The current `synchronous` setting of the connection.
     synchronous: Option<Durability>,
     sweep_at: Timestamp,
 }
@@ -259,15 +249,14 @@ impl Clerk {
             }
             let now = (self.clock)();
             let released = std::mem::take(&mut *self.released.lock().expect("nobody panics with it"));
-            // What was released must show to who asks next, so then nobody is answered by a look before.
+            // The next caller must see releases, so nothing is answered by a read before they are written.
             let rest = if released.is_empty() { self.look(batch, now) } else { batch };
             self.write(rest, released, now);
             self.sweep(now);
         }
     }
 
-    /// Opens the file anew if it was removed or replaced: whoever else opens it finds the new one, and what is
-    /// written into the old one is written for nobody.
+    /// Reopens the file if it was removed or replaced, since other processes use the new one.
     fn follow_file(&mut self) -> Result<(), String> {
         let found = Identity::of(&self.path);
         if found == self.identity || found == Identity::Unknown {
@@ -280,7 +269,7 @@ impl Clerk {
         Ok(())
     }
 
-    /// Answers those for whom a look is enough, and gives the others.
+    /// Finishes tasks that only need a read and returns the others.
     fn look(&self, batch: Vec<Box<dyn Order>>, now: Timestamp) -> Vec<Box<dyn Order>> {
         let mut rest = Vec::new();
         for mut order in batch {
@@ -330,7 +319,6 @@ impl Clerk {
         transaction.commit()
     }
 
-    /// Has SQLite wait for the disk with each commit, or not.
     fn synchronise(&mut self, durability: Durability) -> Result<(), rusqlite::Error> {
         if self.synchronous == Some(durability) {
             return Ok(());
@@ -344,7 +332,6 @@ impl Clerk {
         Ok(())
     }
 
-    /// Drops a little of what has expired, if it is time to.
     fn sweep(&mut self, now: Timestamp) {
         if now < self.sweep_at {
             return;
@@ -358,7 +345,7 @@ impl Clerk {
             }
         };
     }
-    /// How many rows have gone.
+    /// The number of rows deleted.
     fn swept(&mut self, now: Timestamp) -> Result<usize, rusqlite::Error> {
         self.synchronise(Durability::Process)?;
         let marks = marks::sweep(&self.connection, SWEPT_AT_ONCE, now)?;

@@ -1,7 +1,7 @@
-//! The rows of what is in progress and what was done.
+//! Rows of work in progress and results.
 //!
-//! Invariants: only the row with the holder's token is changed for a holder; and a clock that was set back keeps
-//! nobody out for longer than a lease, for a mark from later than now begins now.
+//! Invariants: a holder changes only the row with its token; and a clock that was set back blocks a key for
+//! one lease at most, because a lease from the future is restarted.
 
 use std::time::Duration;
 
@@ -10,14 +10,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::once::{Begun, Held, Key, Token};
 
-/// A mark whose lease has ended is kept for so long: its holder may come back and finish, if nobody else has
-/// taken over.
+/// An expired lease is kept for this long: its holder may still finish if no other caller took over.
 const ENDED_MARKS_KEPT: Duration = Duration::from_hours(1);
 
-/// The tokens that are left free for each millisecond; more than anybody gives.
+/// Tokens reserved per millisecond, more than can be issued.
 const TOKENS_PER_MILLI: i64 = 1_000;
 
-/// From when on something holds, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) from: Timestamp,
@@ -29,13 +27,12 @@ impl Span {
         millis(self.from)
     }
 
-    /// A moment after it begins at least, or nothing would hold at all.
+    /// At least a millisecond after its start, unless it lasts no time.
     fn ends(self) -> i64 {
         millis(self.from + self.lasts).max(self.begins() + i64::from(!self.lasts.is_zero()))
     }
 }
 
-/// A point in time as rows have it.
 pub(super) fn millis(at: Timestamp) -> i64 {
     i64::try_from(at.as_millis()).expect("nanoseconds in 64 bits are milliseconds in 63")
 }
@@ -55,7 +52,7 @@ fn row(connection: &Connection, key: &Key) -> Result<Option<Row>, rusqlite::Erro
     row.optional()
 }
 
-/// What there is of a key, unless its work can be begun or its mark is from later than now.
+/// The state of a key; `None` if it is free or its lease is from the future.
 pub(super) fn look(
     connection: &Connection,
     key: &Key,
@@ -70,14 +67,14 @@ pub(super) fn look(
     })
 }
 
-/// Marks a key, or says what there is.
+/// Takes a key or returns its state.
 pub(super) fn begin(connection: &Connection, key: &Key, lease: Span) -> Result<Begun, rusqlite::Error> {
     if let Some(begun) = look(connection, key, lease.from)? {
         return Ok(begun);
     }
     let now = lease.begins();
     match row(connection, key)? {
-        // It has not ended and is no result, so it is from later than now: the clock was set back.
+        // Neither ended nor done, so it is from the future: the clock was set back.
         Some(Row { since, ends_at, .. }) if ends_at > now => {
             let left = ends_at - since;
             let sql = "UPDATE once SET since = ?2, ends_at = ?3 WHERE key = ?1";
@@ -89,8 +86,8 @@ pub(super) fn begin(connection: &Connection, key: &Key, lease: Span) -> Result<B
 }
 
 fn mark(connection: &Connection, key: &Key, lease: Span) -> Result<Begun, rusqlite::Error> {
-    // Marks do not wait for the disk, so the last tokens may be lost with the machine: the next are higher all
-    // the same, since it is later by then.
+    // Leases are not synced, so the latest tokens may be lost with the machine; basing them on the time keeps
+    // them increasing.
     let sql = "UPDATE tokens SET last = max(last + 1, ?1) RETURNING last";
     let since_1970 = lease.begins().saturating_mul(TOKENS_PER_MILLI);
     let token: i64 = connection.prepare_cached(sql)?.query_row([since_1970], |row| row.get(0))?;
@@ -123,7 +120,7 @@ pub(super) fn finish(
     result: &[u8],
     kept: Span,
 ) -> Result<Held, rusqlite::Error> {
-    // Who heard nothing of a result that was written down may write it again.
+    // A holder that did not receive the confirmation may record its result again.
     let sql = "UPDATE once SET since = ?3, ends_at = ?4, result = ?5
         WHERE key = ?1 AND token = ?2 AND (result IS NULL OR result = ?5)";
     let done = params![key.as_str(), token.0.cast_signed(), kept.begins(), kept.ends(), result];
@@ -144,7 +141,7 @@ pub(super) fn forget(connection: &Connection, key: &Key) -> Result<(), rusqlite:
     connection.prepare_cached(sql)?.execute([key.as_str()]).map(drop)
 }
 
-/// Drops at most so many of the rows that have expired, and says how many that were.
+/// Deletes at most `rows_max` expired rows and returns how many.
 pub(super) fn sweep(
     connection: &Connection,
     rows_max: usize,

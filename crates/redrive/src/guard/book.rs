@@ -1,9 +1,9 @@
-//! A rule book that a program calls by: guards, and how they follow when the book changes.
+//! A rule book for a program's calls: guards, and how they follow a changed book.
 //!
 //! Invariants:
-//! - a guard reads one book or the next, never a bit of both;
-//! - a book with an error changes nothing, and the error says where it is wrong;
-//! - what is known of a dependency, breaker and all, outlives every book.
+//! - a guard reads one book or the next, never parts of both;
+//! - a book with an error changes nothing, and the error has its position;
+//! - the state of a dependency, its breaker included, survives a reload.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -29,9 +29,8 @@ use super::word::Wants;
 use crate::load::{LoadError, load};
 use crate::shared::SharedState;
 
-/// How often a file is looked at by [`Book::watch`].
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// How often shared breakers are compared while nothing happens.
+/// How often idle shared breakers are compared.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
 /// A rule book. Clones are cheap and are the same book.
@@ -58,21 +57,21 @@ pub struct Book {
     shelf: Arc<Shelf>,
 }
 
-/// Why a text is no book, or a file could not be read as one.
+/// A text is not a valid book, or its file could not be read.
 ///
-/// Its debug form is what it says to people, with its cause: a `main` that returns it prints that.
+/// Its `Debug` form is readable, with positions: a `main` that returns it prints that.
 #[non_exhaustive]
 pub enum BookError {
     /// The file could not be read.
     Unreadable(LoadError),
-    /// It has errors; here they are with their places.
+    /// The book has errors.
     Wrong {
-        /// The file, if it is one.
+        /// The file, if there is one.
         path: Option<PathBuf>,
-        /// What is wrong, in the order of the book.
+        /// The errors, in the order of the book.
         problems: Vec<Problem>,
     },
-    /// The book was made from a text, so there is no file to read again.
+    /// The book was parsed from a text, so there is no file to read again.
     NoFile,
 }
 
@@ -114,7 +113,7 @@ impl Error for BookError {
     }
 }
 
-/// The book has nothing of that name.
+/// The book does not define this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rule book has no {wanted}: {help}")]
 pub struct UnknownGuard {
@@ -123,7 +122,7 @@ pub struct UnknownGuard {
 }
 
 impl Book {
-    /// Reads a book from a text.
+    /// Parses a book.
     pub fn parse(text: &str) -> Result<Self, BookError> {
         let book = checked(text.as_bytes(), None)?;
         Ok(Self { shelf: Arc::new(Shelf::new(book, None)) })
@@ -138,7 +137,7 @@ impl Book {
         Ok(Self { shelf: Arc::new(Shelf::new(book, Some(file))) })
     }
 
-    /// The guard of a dependency of the book, by what the dependency, its kind and the defaults say.
+    /// The guard of a dependency, with the values of the dependency, its kind and the defaults.
     pub fn guard(&self, dependency: &str) -> Result<Guard, UnknownGuard> {
         self.shelf.guard(Wanted::Dependency(dependency.to_owned())).ok_or_else(|| {
             let book = self.rules();
@@ -148,8 +147,7 @@ impl Book {
         })
     }
 
-    /// The guard of events of that type for a service, or for a channel of it: by the very rule that a delivery
-    /// there goes by.
+    /// The guard for events of a type to a service or one of its channels: the rule of a delivery.
     pub fn guard_for(
         &self,
         service: &str,
@@ -173,27 +171,26 @@ impl Book {
         })
     }
 
-    /// From now on this book holds, for guards that there are and for new ones. One with an error changes
-    /// nothing.
+    /// Replaces the book for existing and new guards. A book with an error changes nothing.
     ///
-    /// A guard whose dependency or row the new book does not have goes on by its last rule.
+    /// A guard whose dependency or row is gone keeps its last rule.
     pub fn reload(&self, text: &str) -> Result<(), BookError> {
         let book = checked(text.as_bytes(), None)?;
         self.shelf.change_to(book);
         Ok(())
     }
 
-    /// The same with what the file says now.
+    /// Reads the file again and replaces the book.
     pub fn reload_file(&self) -> Result<(), BookError> {
         self.shelf.reload_file()
     }
 
-    /// Follows the file from now on: looks every second whether it has changed, and reads it then. A file with
-    /// an error is told in the log, and the old book stays.
+    /// Watches the file, once a second, and reloads it when it changes. A file with an error is logged, and
+    /// the old book stays.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, which the watching runs on.
+    /// Outside a Tokio runtime.
     pub fn watch(&self) -> Result<(), BookError> {
         if self.shelf.file.is_none() {
             return Err(BookError::NoFile);
@@ -202,21 +199,21 @@ impl Book {
         Ok(())
     }
 
-    /// Shares the breakers of all its dependencies with other processes; see [`crate::shared`].
+    /// Shares the breakers of all dependencies with other processes; see [`crate::shared`].
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, which the exchange runs on.
+    /// Outside a Tokio runtime.
     #[must_use]
     pub fn shared(self, state: Arc<dyn SharedState>) -> Self {
         self.shared_every(state, REFRESH_EVERY)
     }
 
-    /// The same, with how often breakers are compared while nothing happens.
+    /// The same, with the interval at which idle breakers are compared.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, which the exchange runs on.
+    /// Outside a Tokio runtime.
     #[must_use]
     pub fn shared_every(self, state: Arc<dyn SharedState>, every: Duration) -> Self {
         let shared = Shared { state, every, runtime: Handle::current() };
@@ -229,14 +226,14 @@ impl Book {
         self
     }
 
-    /// The rules that hold now.
+    /// The current rules.
     #[must_use]
     pub fn rules(&self) -> Arc<RuleBook> {
         Arc::clone(&self.shelf.lock().book)
     }
 }
 
-/// Where the book stands, with all that depends on it.
+/// The book and all that depends on it.
 pub(super) struct Shelf {
     clock: Clock,
     file: Option<BookFile>,
@@ -245,7 +242,7 @@ pub(super) struct Shelf {
 
 struct BookFile {
     path: PathBuf,
-    /// What the file looked like before it was last read: whatever is written later shows.
+    /// Taken before the file was last read, so that later writes are noticed.
     stamp: Mutex<Stamp>,
 }
 
@@ -259,7 +256,7 @@ struct Contents {
 struct Shared {
     state: Arc<dyn SharedState>,
     every: Duration,
-    /// Where the exchange runs, also for guards that are made elsewhere.
+    /// Runs the exchange, also for guards made outside a runtime.
     runtime: Handle,
 }
 
@@ -275,7 +272,6 @@ impl fmt::Debug for Shelf {
     }
 }
 
-/// What a guard is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wanted {
     Dependency(String),
@@ -307,19 +303,18 @@ impl Wanted {
     }
 }
 
-/// What all guards for one thing have in common.
+/// The state shared by all guards of one name.
 pub(super) struct Seat {
     wanted: Wanted,
     terms: ArcSwap<Terms>,
     shelf: Arc<Shelf>,
 }
 
-/// By what an attempt is made and judged.
+/// The rule of an attempt.
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) rule: Arc<Rule>,
     pub(super) dependency: Arc<Dependency>,
-    /// What an attempt by the rule asks of the word in front of the dependency.
     pub(super) wants: Wants,
 }
 
@@ -334,7 +329,7 @@ impl Seat {
         self.terms.load_full()
     }
 
-    /// The same for a moment, without a count that threads would share.
+    /// A short-lived reference without a shared counter.
     #[inline]
     pub(super) fn peek(&self) -> Peeked<Arc<Terms>> {
         self.terms.load()
@@ -362,7 +357,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
-        // A book is changed in one step after all that could go wrong.
+        // Everything that can fail happens before a book is replaced.
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -386,15 +381,14 @@ impl Shelf {
     fn change_to(&self, book: RuleBook) {
         let book = Arc::new(book);
         let Some(gone) = self.replace(&book) else { return };
-        // Whoever hears of it may ask for a guard of this very book.
+        // Subscribers may ask this book for a guard.
         for wanted in gone {
             tracing::warn!(%wanted, "the new rule book has it no more: its last rule holds on");
         }
         tracing::info!(hash = %format_args!("{:016x}", book.hash()), "rule book changed");
     }
 
-    /// Puts the new book in place of the old, and says what guards there are that it has no rule for; none if it
-    /// is the same book.
+    /// Replaces the book and returns the guards that have no rule in it; `None` if it is the same book.
     fn replace(&self, book: &Arc<RuleBook>) -> Option<Vec<Wanted>> {
         let mut contents = self.lock();
         if book.hash() == contents.book.hash() {
@@ -449,7 +443,7 @@ impl BookFile {
     }
 }
 
-/// What tells one version of a file from another, at a glance; none if there is no file.
+/// Modification time and size; `None` without a file.
 type Stamp = Option<(SystemTime, u64)>;
 
 fn stamp(path: &Path) -> Stamp {
@@ -479,7 +473,7 @@ async fn follow(shelf: Weak<Shelf>) {
                 tracing::error!(%error, "the old rule book stays");
             }
         });
-        // It panics only with a bug, and the next look is as good.
+        // A panic is a bug, and the next look is as good.
         let _ = look.await;
     }
 }

@@ -1,4 +1,4 @@
-//! One call from its start to its end: attempts, what became of them, and the waits between.
+//! One call from start to end: attempts, their results, and the waits between them.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -80,17 +80,20 @@ where
     }
 }
 
-/// What came of beginning a call at once.
 enum Begun<T, E> {
-    /// It has ended well already.
     Done(T),
-    /// Its first attempt has begun, and has ended too if there is a result.
-    UnderWay { ticket: Ticket<Arc<Terms>>, at: Timestamp, key: CallKey, result: Option<Result<T, E>> },
-    /// It must ask, or wait.
+    /// The first attempt has started; `result` is set if it has ended.
+    UnderWay {
+        ticket: Ticket<Arc<Terms>>,
+        at: Timestamp,
+        key: CallKey,
+        result: Option<Result<T, E>>,
+    },
+    /// The call must ask the admission control, or wait.
     NotYet,
 }
 
-/// Makes the first attempt at once where nobody need be asked: most calls end here, having written one word.
+/// The fast path: makes the first attempt without taking the lock. Most calls end here with one atomic write.
 #[inline]
 fn begin<T, E, J, F, Fut>(
     guard: &Guard,
@@ -131,15 +134,14 @@ where
     Begun::UnderWay { ticket: ticket.keep(|| Arc::clone(&terms)), at, key, result }
 }
 
-/// Whether an attempt was polled before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Polled {
     NotYet,
-    /// Just now, and it is not ready.
+    /// Just now, and it is pending.
     Once,
 }
 
-/// Runs an attempt until it ends or its time is over. A timer is only made for one that has to be waited for.
+/// Runs an attempt until it ends or times out. Creates a timer only if the attempt is pending.
 async fn run<Fut: Future>(
     mut running: Pin<&mut Option<Fut>>,
     polled: Polled,
@@ -154,7 +156,7 @@ async fn run<Fut: Future>(
     let mut limit = pin!(sleep_until(ends_at));
     let mut is_polled = true;
     poll_fn(|context| {
-        // It has just been polled by the same task, which is woken when there is more to see.
+        // This task has just polled it and is woken on progress.
         if !std::mem::take(&mut is_polled)
             && let Poll::Ready(output) = work.as_mut().poll(context)
         {
@@ -165,26 +167,21 @@ async fn run<Fut: Future>(
     .await
 }
 
-/// An attempt that may be made now.
 struct Started {
     ticket: Ticket<Arc<Terms>>,
     attempt: Attempt,
-    /// How long the rule gives it.
     limit: Duration,
-    /// When it ends at the latest.
     ends_at: Instant,
 }
 
-/// What was not good about an attempt.
 enum Bad<E> {
     Failed(Last<E>),
-    /// The rule takes the error for a success, so there is nothing to mend, and no value either.
+    /// The rule accepts the error as success; there is no value to return.
     Accepted(Last<E>),
-    /// The call's deadline cut it short, which says nothing of the dependency.
+    /// The call's deadline cut it off, which says nothing about the dependency.
     OutOfTime,
 }
 
-/// The last attempt that failed.
 struct Last<E> {
     failure: Box<Failure>,
     what: Fault<E>,
@@ -196,7 +193,6 @@ enum Fault<E> {
     Timeout { limit: Duration },
 }
 
-/// A call under way.
 struct Call<'a, E> {
     guard: &'a Guard,
     clock: Clock,
@@ -224,7 +220,6 @@ impl<'a, E> Call<'a, E> {
         }
     }
 
-    /// An attempt begins.
     fn started(&mut self, ticket: Ticket<Arc<Terms>>, now: Timestamp) -> Started {
         let number = self.next_number();
         let limit = self.terms.rule.timeouts.whole.limit(number);
@@ -236,7 +231,7 @@ impl<'a, E> Call<'a, E> {
         Started { ticket, attempt: Attempt { number, key: self.key, limit, deadline }, limit, ends_at }
     }
 
-    /// Waits until the next attempt may be made.
+    /// Waits until the next attempt may start.
     async fn start(&mut self) -> Result<Started, CallError<E>> {
         let deadline = self.deadline.map(|at| self.clock.instant_of(at));
         loop {
@@ -256,7 +251,7 @@ impl<'a, E> Call<'a, E> {
                     let until = self.held(cause, until)?;
                     let until = self.clock.instant_of(until);
                     let until = deadline.map_or(until, |deadline| until.min(deadline));
-                    // Whichever comes first, it asks again.
+                    // Asks again after either.
                     let _ = timeout_at(until, changed.as_mut()).await;
                 }
             }
@@ -266,7 +261,7 @@ impl<'a, E> Call<'a, E> {
         }
     }
 
-    /// The newest book rules on the next attempt; a policy keeps its count by its name.
+    /// The newest book rules the next attempt; policies keep their counts by name.
     fn follow_book(&mut self) {
         let newest = self.guard.terms();
         if !Arc::ptr_eq(&newest, &self.terms) {
@@ -328,7 +323,7 @@ impl<'a, E> Call<'a, E> {
         }
     }
 
-    /// Decides what follows on a failure: when the next attempt is due, or the end.
+    /// Decides what follows a failure: the time of the next attempt, or the end of the call.
     fn failed(&mut self, last: Last<E>, ticket: Ticket<Arc<Terms>>) -> Result<Timestamp, CallError<E>> {
         let now = self.clock.now();
         let terms = Arc::clone(&self.terms);
@@ -372,7 +367,7 @@ impl<'a, E> Call<'a, E> {
         }
     }
 
-    /// Says until when the call waits for the breaker or the dependency, or ends it.
+    /// How long the call waits for the breaker or the dependency, or its end.
     fn held(&mut self, cause: HoldCause, until: Timestamp) -> Result<Timestamp, CallError<E>> {
         let now = self.clock.now();
         let retry_after = until.since(now);
@@ -457,7 +452,7 @@ impl<'a, E> Call<'a, E> {
         self.error_of(code, category, Some(failure), cause)
     }
 
-    /// The error of a call that ended for a reason beside its last failure.
+    /// The error of a call that ended for another reason than its last failure.
     fn error(
         &mut self,
         code: Code,
@@ -492,17 +487,15 @@ impl<'a, E> Call<'a, E> {
     }
 }
 
-/// Why a call ends after a failure.
 enum End {
     Failed(Code),
     Deadline,
     Budget,
 }
 
-/// What an answer means by the rule.
 enum Meaning {
     Bad(Box<Failure>),
-    /// No failure; here is what it would be if the rule did not say so.
+    /// Success, with the failure that it would be without the rule.
     Good(Option<Box<Failure>>),
 }
 
@@ -511,7 +504,7 @@ impl Meaning {
         match self {
             Self::Bad(failure) => Bad::Failed(Last { failure, what }),
             Self::Good(Some(failure)) => Bad::Accepted(Last { failure, what }),
-            // An error that reports a success has nothing else to be called.
+            // An error that reports success has no other name.
             Self::Good(None) => {
                 let failure = Failure {
                     category: Category::Unknown,

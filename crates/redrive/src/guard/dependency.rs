@@ -1,12 +1,11 @@
-//! One dependency of a book: who may call it now, and the calls that wait for room.
+//! One dependency of a book: admission of calls, and the queue of calls that wait for room.
 //!
-//! All guards of a book that call the same dependency share one. [`AdmissionControl`] decides, as it does in the
-//! engine; here is who may ask it when, and who is woken by the answer.
+//! All guards of a book for one dependency share it. [`AdmissionControl`] decides, as in the engine.
 //!
 //! Invariants:
-//! - every [`Pass`] is given back: [`Ticket`] does so however the call ends;
-//! - calls that wait for room are woken when there is some, in the order in which they came;
-//! - every change of the breaker is logged and passed on to those that share it.
+//! - every [`CallPass`] is returned, by [`CallTicket`], however the call ends;
+//! - calls that wait for room are woken in order of arrival;
+//! - every state change of the breaker is logged and published to other processes.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -29,37 +28,35 @@ use super::word::{
     Closed, Epoch, Flow, Gatekeeper, Gathered, IN_FLIGHT_MAX, Stamp, Standing, Successes, Wants,
 };
 
-/// One dependency, for all guards of a book that call it.
 #[derive(Debug)]
 pub(super) struct Dependency {
     pub(super) name: DependencyName,
     gate: Gatekeeper,
     in_flight_max: AtomicU32,
-    /// From then on, in nanoseconds, the word's counts belong to another part of some window.
+    /// Nanoseconds: from then on the word's counts belong to another window bucket.
     asks_from: AtomicU64,
-    /// When the word let a call in last, in nanoseconds.
+    /// Nanoseconds: the latest start on the fast path.
     last_start: AtomicU64,
-    /// When a call by a rule with a breaker ended well by the word, in nanoseconds; 0 if none ever did.
+    /// Nanoseconds: the latest success on the fast path under a rule with a breaker; 0 if none.
     last_success: AtomicU64,
     state: Mutex<State>,
-    /// Held by the one whose turn it is to wait for room; the others queue for it.
+    /// Held by the caller at the head of the queue.
     pub(super) turn: Semaphore,
-    /// Told when there is room, to whoever's turn it is.
+    /// Notifies the head of the queue.
     room: Notify,
-    /// Told whenever a breaker or a probe may let through who could not pass before.
+    /// Notified when the breaker or a probe may admit calls again.
     changed: Notify,
-    /// To those that share the breaker, if anybody does.
+    /// Publishes the breaker to other processes.
     pub(super) link: OnceLock<Arc<Link>>,
 }
 
 #[derive(Debug)]
 struct State {
     control: AdmissionControl,
-    /// Trips of rules that there are or were; a stamp is a place among them.
+    /// Trip settings of current and former rules; a stamp is an index.
     trips: Vec<Trip>,
-    /// By which of them was settled last.
+    /// The one used by the latest result.
     trip: Option<Trip>,
-    /// Calls that wait for room or for the pace.
     waiting: u32,
 }
 
@@ -69,12 +66,11 @@ struct State {
 pub(super) struct Pass(Kind);
 
 impl Pass {
-    /// Given by the admission control.
     pub(super) const fn asked(ticket: admission::Ticket) -> Self {
         Self(Kind::Asked(ticket))
     }
 
-    /// Whether nobody was asked for it.
+    /// Whether the fast path gave it.
     #[cfg(test)]
     pub(super) const fn is_quick(&self) -> bool {
         matches!(self.0, Kind::Quick(_))
@@ -83,18 +79,17 @@ impl Pass {
 
 #[derive(Debug)]
 enum Kind {
-    /// Given by the word, in that epoch.
+    /// From the fast path, in that epoch.
     Quick(Epoch),
-    /// Given by the admission control.
+    /// From the admission control.
     Asked(admission::Ticket),
 }
 
-/// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
-    /// One who has just come, and does not overtake those who wait.
+    /// Just arrived: must not overtake callers in the queue.
     Newcomer,
-    /// The one whose turn it is.
+    /// The head of the queue.
     First,
 }
 
@@ -120,7 +115,7 @@ impl Dependency {
         }
     }
 
-    /// From now on these settings hold; returns what calls by that rule ask of the word.
+    /// Applies new settings and returns what the rule asks of the fast path.
     pub(super) fn follow(&self, settings: AdmissionSettings, rule: &Rule) -> Wants {
         let mut state = self.lock();
         state.control.set(settings);
@@ -142,7 +137,7 @@ impl Dependency {
         wants
     }
 
-    /// Lets an attempt in that need not ask.
+    /// Admits an attempt on the fast path.
     #[inline]
     pub(super) fn start(&self, wants: Wants, now: Timestamp) -> Option<Pass> {
         let nanos = now.as_nanos();
@@ -154,7 +149,6 @@ impl Dependency {
         Some(Pass(Kind::Quick(epoch)))
     }
 
-    /// An attempt has ended well.
     #[inline]
     pub(super) fn end_well(&self, pass: Pass, wants: Wants, rule: &Rule, now: Timestamp) {
         let nanos = now.as_nanos();
@@ -170,7 +164,6 @@ impl Dependency {
         self.settle(pass, Observation::Success, rule, now);
     }
 
-    /// Asks to make an attempt.
     pub(super) fn admit(&self, rule: &Rule, request: Request, asker: Asker, now: Timestamp) -> Gate {
         let (gate, transition) = self.lock().admit(rule, request, asker, now);
         if let Some(transition) = transition {
@@ -179,12 +172,11 @@ impl Dependency {
         gate
     }
 
-    /// Whether one more retry may be made; if so, it is counted.
+    /// Takes one retry from the budget.
     pub(super) fn grant_retry(&self, now: Timestamp) -> bool {
         self.lock().control.grant_retry(now)
     }
 
-    /// An attempt is over, and says this about the dependency.
     pub(super) fn settle(&self, pass: Pass, seen: Observation, rule: &Rule, now: Timestamp) {
         let mut state = self.lock();
         let ticket = state.ticket(pass);
@@ -203,7 +195,7 @@ impl Dependency {
         }
     }
 
-    /// An attempt was not made, or nobody waited for its end.
+    /// The attempt was not made, or its caller went away.
     pub(super) fn unused(&self, pass: Pass) {
         let mut state = self.lock();
         let ticket = state.ticket(pass);
@@ -216,23 +208,20 @@ impl Dependency {
         }
     }
 
-    /// The dependency asked for fewer calls.
     pub(super) fn throttled(&self, retry_after: Option<Duration>, now: Timestamp) {
         self.lock().control.throttled(retry_after, now);
     }
 
-    /// Waits for room, or for the pace, until dropped.
+    /// Counts as waiting for room until dropped.
     pub(super) fn wait(&self) -> Waiting<'_> {
         self.lock().waiting += 1;
         Waiting { dependency: self }
     }
 
-    /// There is room again, perhaps.
     pub(super) fn room(&self) -> Notified<'_> {
         self.room.notified()
     }
 
-    /// The breaker has changed, or a probe is back.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
@@ -245,13 +234,13 @@ impl Dependency {
         self.lock().control.in_flight()
     }
 
-    /// Whether the next call would be the first to try an open breaker anew.
+    /// Whether the next call would be the first probe of an open breaker.
     pub(super) fn is_to_be_probed(&self, now: Timestamp) -> bool {
         let record = self.lock().control.record(&self.name, now);
         record.state == Phase::Open && record.open_until.is_some_and(|until| until <= now)
     }
 
-    /// What others are to be told, if they do not know it; else takes over what they have told.
+    /// Takes over a newer stored record, or returns ours to be published.
     pub(super) fn meet(&self, stored: Option<&Record>, now: Timestamp) -> Option<Record> {
         let mut state = self.lock();
         let ours = state.control.has_breaker().then(|| state.control.record(&self.name, now))?;
@@ -281,15 +270,15 @@ impl Dependency {
         }
     }
 
-    /// What is behind the word, for tests that compare it with the same without one.
+    /// For tests that compare both paths.
     #[cfg(test)]
     pub(super) fn control(&self) -> AdmissionControl {
         self.lock().control.clone()
     }
 
-    /// The state, for one alone: nobody passes by the word meanwhile, and all that did is known.
+    /// Locks the state and closes the fast path, with its counts taken in.
     fn lock(&self) -> Inside<'_> {
-        // Nothing panics while it is held but a bug, and the state is whole between any two steps.
+        // A panic under the lock is a bug, and the state is whole between two steps.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = self.gate.take();
         let time = |at: &AtomicU64| Timestamp::from_nanos(at.load(Ordering::Relaxed));
@@ -298,7 +287,7 @@ impl Dependency {
     }
 }
 
-/// The state of a dependency while nobody else changes it.
+/// The locked state.
 struct Inside<'a> {
     dependency: &'a Dependency,
     state: MutexGuard<'a, State>,
@@ -337,7 +326,7 @@ impl State {
         Stamp::of(place)
     }
 
-    /// Counts what has passed by the word.
+    /// Takes in the counts of the fast path.
     fn learn(&mut self, gathered: Gathered, last_start: Timestamp, last_success: Timestamp) {
         let Gathered { in_flight, let_in, successes } = gathered;
         self.control.take_stock(let_in, in_flight, last_start);
@@ -346,7 +335,7 @@ impl State {
         }
     }
 
-    /// How it stands, and until when what the word counts is counted alike.
+    /// What to publish to the fast path, and until when its counts belong to the same bucket.
     fn standing(&mut self) -> (Standing, Timestamp) {
         let flows_until = self.control.flows_until().filter(|_| self.waiting == 0);
         let mut alike_until = flows_until.unwrap_or_default();
@@ -371,7 +360,7 @@ impl State {
         Epoch::of(self.control.breaker().generation())
     }
 
-    /// The breaker may become half-open by that, whatever the answer.
+    /// May turn the breaker half-open.
     fn admit(
         &mut self,
         rule: &Rule,
@@ -389,7 +378,7 @@ impl State {
         self.control.admit(rule, request, now)
     }
 
-    /// The ticket of a pass; it has a permit if that still means anything to the breaker.
+    /// The ticket of a pass; it has a permit if the breaker still knows its generation.
     fn ticket(&self, pass: Pass) -> admission::Ticket {
         match pass.0 {
             Kind::Quick(epoch) => {
@@ -401,7 +390,7 @@ impl State {
     }
 }
 
-/// Whether nobody knows of it yet: a breaker that has never changed is no news.
+/// A breaker that never changed has nothing to publish.
 fn is_news(ours: &Record, stored: Option<&Record>) -> bool {
     let key = |record: &Record| (record.generation, record.state, record.opened_at);
     match stored {
@@ -426,7 +415,7 @@ fn log(dependency: &DependencyName, transition: Transition, origin: &'static str
     }
 }
 
-/// One who waits for room. Newcomers line up behind.
+/// A caller that waits for room; newcomers queue behind it.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     dependency: &'a Dependency,
@@ -438,7 +427,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A pass that comes back by itself, unused, if nobody settles it.
+/// A pass that is returned unused unless it is settled.
 #[derive(Debug)]
 #[must_use = "dropped at once, it is given back unused"]
 pub(super) struct Ticket<T: Deref<Target = Terms>> {
@@ -456,7 +445,6 @@ impl<T: Deref<Target = Terms>> Ticket<T> {
         &self.terms
     }
 
-    /// The attempt has ended well.
     #[inline]
     pub(super) fn end_well(mut self, now: Timestamp) {
         if let Some(pass) = self.pass.take() {
@@ -465,14 +453,13 @@ impl<T: Deref<Target = Terms>> Ticket<T> {
         }
     }
 
-    /// The attempt is over, and says this about the dependency.
     pub(super) fn settle(mut self, seen: Observation, now: Timestamp) {
         if let Some(pass) = self.pass.take() {
             self.terms.dependency.settle(pass, seen, &self.terms.rule, now);
         }
     }
 
-    /// The same for one who keeps the terms for longer.
+    /// The same pass with other terms.
     pub(super) fn keep<U: Deref<Target = Terms>>(mut self, terms: impl FnOnce() -> U) -> Ticket<U> {
         let pass = self.pass.take();
         Ticket { terms: terms(), pass }

@@ -1,8 +1,7 @@
 //! Keeps the breaker of one dependency in step with the shared state.
 //!
-//! One task for each dependency that is shared. It goes by what [`redrive_core::policy::breaker::Record`] asks of those who
-//! publish: read, write what is newer on the condition that nobody wrote meanwhile, take over what others know.
-//! It ends with the dependency.
+//! One task per shared dependency: it reads, publishes a newer record by compare-and-set and takes over newer
+//! ones ([`redrive_core::policy::breaker::Record`]). It ends with the dependency.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,14 +15,13 @@ use super::clock::Clock;
 use super::dependency::Dependency;
 use crate::shared::{Away, SharedState, Swap};
 
-/// How long a probe waits for the shared state before it goes by what is known here.
+/// How long a probe waits for the shared state.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long an exchange in the background may take.
+/// Time limit of a background exchange.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
-/// How often one who was beaten tries again at once; later the interval does it.
+/// Immediate retries of a lost compare-and-set; later the interval does it.
 const ROUNDS_MAX: usize = 8;
 
-/// The way from one dependency to the shared state.
 pub(super) struct Link {
     state: Arc<dyn SharedState>,
     wake: Notify,
@@ -40,7 +38,7 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Links a dependency, once and for all: a second state for it is not heard.
+    /// Links a dependency once; a second shared state is ignored.
     pub(super) fn begin(
         dependency: &Arc<Dependency>,
         state: Arc<dyn SharedState>,
@@ -60,13 +58,13 @@ impl Link {
         }
     }
 
-    /// The breaker has changed: tell the others.
+    /// Publishes a change soon.
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Hears what the others know, unless that takes too long; whoever waits together is served by one exchange.
-    /// Of what is left to the caller it takes half at most, or there would be no time to probe.
+    /// Reads the shared state within `PATIENCE` and half of the caller's remaining time; concurrent callers
+    /// share one exchange.
     pub(super) async fn refresh(&self, dependency: &Dependency, clock: &Clock, left: Option<Duration>) {
         let patience = left.map_or(PATIENCE, |left| PATIENCE.min(left / 2));
         let before = self.exchanges.load(Ordering::Acquire);
@@ -98,7 +96,7 @@ impl Link {
         Ok(())
     }
 
-    /// Says once that the shared state is away, and once that it is back.
+    /// Logs once that the shared state is unreachable, and once that it is back.
     fn note(&self, dependency: &Dependency, outcome: Result<(), &Away>) {
         let was_away = self.is_away.swap(outcome.is_err(), Ordering::AcqRel);
         let dependency = &dependency.name;
@@ -123,7 +121,7 @@ async fn run(dependency: Weak<Dependency>, link: Arc<Link>, every: Duration, clo
             link.note(&linked, Err(&Away::because("no answer in time")));
         }
         drop(linked);
-        // Whichever comes first; an error only says that the interval is over.
+        // A timeout only means that the interval is over.
         let _ = timeout(every, link.wake.notified()).await;
     }
 }

@@ -1,7 +1,7 @@
-//! Getting in: past the breaker, and into a place among those in flight at the dependency's pace.
+//! Admission of a call: past the breaker and into a free place at the dependency's rate.
 //!
-//! Who finds no room lines up. One at a time stands at the front and is woken when there is room or when the
-//! pace allows; whoever leaves the line, by getting in or by giving up, makes way for the next.
+//! Callers without room queue up. The head of the queue is woken when there is room or the rate allows;
+//! leaving the queue, admitted or not, wakes the next.
 
 use std::sync::Arc;
 
@@ -14,18 +14,15 @@ use super::book::Terms;
 use super::clock::Clock;
 use super::dependency::{Asker, Pass, Ticket};
 
-/// What came of waiting to get in.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// The attempt may be made.
     In(Ticket<Arc<Terms>>),
-    /// Not before then.
+    /// Not before that time.
     Held(HoldCause, Timestamp),
-    /// The deadline has come first.
+    /// The deadline came first.
     TooLate,
 }
 
-/// Waits for room for an attempt.
 pub(super) async fn enter(
     terms: &Arc<Terms>,
     request: Request,
@@ -50,7 +47,7 @@ pub(super) async fn enter(
     }
 }
 
-/// Until when the pace keeps it out; none if it waits for others to be done.
+/// When the rate admits it; `None` if it waits for calls in flight.
 struct NotYet(Option<Timestamp>);
 
 fn ask(terms: &Arc<Terms>, request: Request, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {

@@ -1,22 +1,21 @@
 //! One atomic word in front of a dependency's breaker and throttle, for calls that need not ask them.
 //!
-//! Most calls find a closed breaker, room among those in flight, and end well, and none of that changes anything
-//! but a few counts. So they are let in and out by one compare-and-set each, and whoever asks the breaker or the
-//! throttle, under their lock, first takes the counts out of the word and tells them. While the lock is held the
-//! word lets nobody pass, so whatever is decided there is decided alone.
+//! Most calls find a closed breaker and room in flight, and succeed, which only changes a few counts. They
+//! enter and leave by one compare-and-set each. Whoever asks the breaker or throttle takes the lock, moves
+//! the counts out of the word, and closes it until the lock is released, so decisions are made alone.
 //!
-//! What the word says holds from [`Word`] being published until it is taken: the breaker is closed, in this
-//! epoch, a success does this, the throttle limits nothing but how many are in flight.
+//! What the word says holds from its publication until it is taken: the breaker is closed in this epoch, and
+//! only the number in flight is limited.
 //!
-//! Invariant: a call that passes by the word leaves breaker, throttle and budget as if it had asked them; a test
-//! holds both ways against each other.
+//! Invariant: a call on the fast path leaves breaker, throttle and budget as if it had asked them; a test
+//! compares both paths.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redrive_core::policy::breaker::Generation;
 
-/// What lies in the word, from the lowest bit up.
+/// From the lowest bit up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
 
@@ -35,37 +34,37 @@ const _: () = assert!(EPOCH_AT + u16::BITS == u64::BITS);
 const ONE_LET_IN: u64 = 1 << LET_IN_AT;
 const ONE_SUCCESS: u64 = 1 << SUCCESSES_AT;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
-/// The most calls in flight that a word counts; the rule book has fewer.
+/// Above the maximum of the rule book.
 pub(super) const IN_FLIGHT_MAX: u32 = (1 << IN_FLIGHT_BITS) - 1;
 
-/// Which trip a success was judged by; few dependencies have more than one.
+/// The trip settings of a success; few dependencies have more than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u8);
 
 impl Stamp {
-    /// No success passes by this one.
+    /// No success takes the fast path.
     pub(super) const NONE: Self = Self(0);
 
-    /// The stamp of the trip at that place among those of the dependency.
+    /// The stamp of the trip settings at that index.
     pub(super) fn of(place: usize) -> Self {
         let number = u8::try_from(place + 1).ok().filter(|number| *number < 1 << STAMP_BITS);
         number.map_or(Self::NONE, Self)
     }
 }
 
-/// Which life of the breaker it is: another after each change.
+/// The breaker's generation, as far as the word has bits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Epoch(u16);
 
 impl Epoch {
-    /// Changes with every generation, and is the same again after 65,536 of them.
+    /// Repeats after 65,536 generations.
     #[expect(clippy::cast_possible_truncation, reason = "the low bits tell neighbours apart")]
     pub(super) const fn of(generation: Generation) -> Self {
         Self(generation.0 as u16)
     }
 }
 
-/// How a dependency stands, to be published.
+/// The state to publish.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) in_flight: u32,
@@ -73,41 +72,35 @@ pub(super) struct Standing {
     pub(super) breaker: Closed,
 }
 
-/// Whether the throttle limits nothing but how many are in flight, and nobody waits.
+/// Whether only the number in flight is limited, and no caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Free,
     Limited,
 }
 
-/// Whether the breaker is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     Yes {
         epoch: Epoch,
-        /// By which trip a success may pass.
+        /// The trip settings of successes on the fast path.
         stamp: Stamp,
     },
     No,
 }
 
-/// What a guard's rule asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// A breaker, by this trip.
     Breaker { stamp: Stamp, successes: Successes },
-    /// None.
     NoBreaker,
 }
 
-/// What a success does to the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Successes {
     Counted,
     Ignored,
 }
 
-/// Counts that a word has gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gathered {
     pub(super) in_flight: u32,
@@ -116,7 +109,7 @@ pub(super) struct Gathered {
 }
 
 impl Word {
-    /// Nobody passes.
+    /// Closed.
     const TAKEN: Self = Self(0);
 
     fn of(standing: Standing) -> Self {
@@ -186,17 +179,17 @@ impl fmt::Debug for Word {
     }
 }
 
-/// The word itself, where all threads find it.
+/// The shared word.
 #[derive(Debug)]
 pub(super) struct Gatekeeper(AtomicU64);
 
 impl Gatekeeper {
-    /// Lets nobody pass until a standing is published.
+    /// Closed until a state is published.
     pub(super) const fn new() -> Self {
         Self(AtomicU64::new(Word::TAKEN.0))
     }
 
-    /// Lets a call in, if it need not ask; says in which epoch.
+    /// Admits a call and returns its epoch.
     #[inline]
     pub(super) fn start(&self, wants: Wants, in_flight_max: u32) -> Option<Epoch> {
         let mut bits = self.0.load(Ordering::Acquire);
@@ -213,7 +206,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Lets a call out that ended well, if that need not be told.
+    /// Counts a success.
     #[inline]
     pub(super) fn end_well(&self, wants: Wants, epoch: Epoch) -> Result<(), MustTell> {
         let counted = match wants {
@@ -233,17 +226,17 @@ impl Gatekeeper {
         }
     }
 
-    /// Lets nobody pass any more, and says what has gathered; only for who holds the lock.
+    /// Closes the word and returns its counts; requires the lock.
     pub(super) fn take(&self) -> Gathered {
         Word(self.0.swap(Word::TAKEN.0, Ordering::AcqRel)).gathered()
     }
 
-    /// From now on calls may pass as the dependency stands; only for who holds the lock.
+    /// Opens the word; requires the lock.
     pub(super) fn publish(&self, standing: Standing) {
         self.0.store(Word::of(standing).0, Ordering::Release);
     }
 }
 
-/// The breaker and the throttle must be told.
+/// The call must ask the breaker and the throttle.
 #[derive(Debug)]
 pub(super) struct MustTell;

@@ -1,7 +1,6 @@
-//! What was done, kept in memory: for one process, as long as it runs.
+//! An in-memory store for one process.
 //!
-//! Invariants: there are never more than `keys_max` keys; what is in progress is never dropped for want of
-//! room; and what has expired goes before anything else does.
+//! Invariants: at most `keys_max` keys; work in progress is never evicted; expired results go first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,32 +15,31 @@ use crate::BoxFuture;
 use crate::clock::wall_clock;
 use crate::stale::{Clock, timer_clock};
 
-/// What a store holds unless told otherwise.
 const KEYS_MAX: usize = 100_000;
-/// What has expired is swept in steps of so many, so that nobody waits for a long sweep.
+/// Expired entries removed per call.
 const SWEPT_AT_ONCE: usize = 16;
 
-/// What was done, in memory; clones are the same.
+/// An in-memory store; clones share it.
 #[derive(Clone)]
 pub struct Memory {
     shared: Arc<Shared>,
 }
 
-/// How much a store in memory holds.
+/// The capacity of a store in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// The most keys.
+    /// Maximum number of keys.
     pub keys_max: usize,
-    /// What happens when there are so many.
+    /// What to do when it is reached.
     pub when_full: WhenFull,
 }
 
-/// What happens to a new key when there is no room for it.
+/// What to do with a new key when the store is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It is refused, and the work is not done: what was done is never done again within its time.
+    /// Refuse it, so that no work is repeated within its time.
     Refuse,
-    /// The result that would expire first is forgotten for it, so its work may be done again.
+    /// Forget the result that expires first; its work may then be repeated.
     ForgetOldest,
 }
 
@@ -54,7 +52,6 @@ struct Shared {
 #[derive(Default)]
 struct State {
     by_key: HashMap<Key, Entry>,
-    /// The results by when they expire.
     by_end: BTreeMap<(Timestamp, Token), Key>,
     last: Token,
 }
@@ -63,7 +60,7 @@ enum Entry {
     InProgress {
         token: Token,
         lease_ends_at: Timestamp,
-        /// Closed when the mark goes.
+        /// Closed when the lease ends.
         ends: watch::Sender<()>,
     },
     Done {
@@ -73,7 +70,7 @@ enum Entry {
     },
 }
 
-/// Holds 100,000 keys, and refuses more.
+/// Holds 100,000 keys and refuses more.
 impl Default for Memory {
     fn default() -> Self {
         Self::new(Room { keys_max: KEYS_MAX, when_full: WhenFull::Refuse })
@@ -81,7 +78,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// An empty store with that much room.
+    /// An empty store.
     #[must_use]
     pub fn new(room: Room) -> Self {
         Self::with_clock(room, timer_clock())
@@ -89,19 +86,19 @@ impl Memory {
 
     pub(super) fn with_clock(room: Room, clock: Clock) -> Self {
         assert!(room.keys_max > 0, "a store without room for a key would refuse everything");
-        // Whoever remembers the tokens of the process before this one must find those of this one higher.
+        // Tokens must be higher than those of an earlier process.
         let last = Token(wall_clock().as_nanos() / 1_000);
         let state = State { last, ..State::default() };
         Self { shared: Arc::new(Shared { room, clock, state: Mutex::new(state) }) }
     }
 
-    /// How many keys it holds now, those that have just expired among them.
+    /// Number of keys, just expired ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().by_key.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -134,7 +131,6 @@ impl Memory {
 }
 
 impl State {
-    /// Drops a few of those that have expired, the oldest first.
     fn sweep(&mut self, now: Timestamp) {
         for _ in 0..SWEPT_AT_ONCE {
             match self.by_end.first_key_value() {
@@ -147,7 +143,7 @@ impl State {
         }
     }
 
-    /// A mark never goes, not even one whose lease has ended: here its holder is alive, or it would be gone.
+    /// Work in progress stays even after its lease: in one process its holder is alive.
     fn make_room(&mut self, room: Room) -> Result<(), StoreError> {
         let Room { keys_max, when_full } = room;
         if self.by_key.len() < keys_max {
@@ -219,7 +215,7 @@ impl DedupStore for Memory {
             if state.is_held(key, token) == Held::No {
                 return Ok(Held::No);
             }
-            // Who waits is woken by what goes here, and finds the result.
+            // Dropping the entry wakes the waiters, which then find the result.
             state.by_key.insert(key.clone(), Entry::Done { token, result: result.to_vec(), expires_at });
             state.by_end.insert((expires_at, token), key.clone());
             Ok(Held::Yes)
@@ -250,14 +246,14 @@ impl DedupStore for Memory {
         };
         Box::pin(async move {
             if let Some(mut ended) = ended {
-                // Nothing is ever sent: it ends with an error when the mark goes.
+                // Nothing is ever sent: it returns an error when the sender is dropped.
                 let _ = ended.changed().await;
             }
         })
     }
 }
 
-/// How much it holds, and nothing of what.
+/// Shows no contents.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("keys", &self.len()).finish_non_exhaustive()

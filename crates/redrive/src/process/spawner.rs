@@ -1,8 +1,8 @@
-//! Starts processes, from threads that live as long as the program does.
+//! Starts processes from threads that never end.
 //!
-//! A worker is killed when the thread that forked it ends, and threads of a runtime come and go. There is one
-//! thread, until a start hangs, on a file system that does not answer, say, and keeps it: then there is another
-//! for the starts that wait, and one that comes free again helps.
+//! A worker is killed when the thread that forked it ends, and a runtime's threads come and go. There is one
+//! thread until a start hangs, for example on a file system that does not answer; then another is added for
+//! the starts that wait.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,12 +14,11 @@ use tokio::sync::oneshot;
 
 use super::supervise::Newborn;
 
-/// Threads that start; when starts hang on all of them, nothing is started until one comes free.
+/// If starts hang on all of them, further starts wait.
 const THREADS_MAX: usize = 17;
-/// Starts that may wait for a thread.
 const WAITING_MAX: usize = 1_024;
 
-/// Starts something; made by who wants it, called on a thread that starts.
+/// Runs on one of the threads.
 pub(super) type Start = Box<dyn FnOnce() -> io::Result<Newborn> + Send>;
 
 struct Job {
@@ -27,7 +26,6 @@ struct Job {
     reply: oneshot::Sender<io::Result<Newborn>>,
 }
 
-/// The threads that start, and what waits for them.
 struct Spawner {
     jobs: mpsc::SyncSender<Job>,
     waiting: Mutex<mpsc::Receiver<Job>>,
@@ -37,7 +35,7 @@ struct Spawner {
 #[derive(Default)]
 struct Threads {
     all: usize,
-    /// Those that start something at the moment.
+    /// Threads that are starting a process.
     busy: usize,
 }
 
@@ -46,7 +44,6 @@ static SPAWNER: LazyLock<Spawner> = LazyLock::new(|| {
     Spawner { jobs, waiting: Mutex::new(waiting), threads: Mutex::default() }
 });
 
-/// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotStarted {
     #[error("{0}")]
@@ -55,7 +52,6 @@ pub(super) enum NotStarted {
     TookTooLong(Duration),
 }
 
-/// Starts something within that time.
 pub(super) async fn spawn(start: Start, within: Duration) -> Result<Newborn, NotStarted> {
     let (reply, started) = oneshot::channel();
     if SPAWNER.threads().all == 0 {
@@ -80,7 +76,7 @@ impl Spawner {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more, if none is free.
+    /// Adds a thread if none is free.
     fn add_thread(&'static self) -> io::Result<()> {
         let mut threads = self.threads();
         if threads.busy < threads.all || threads.all >= THREADS_MAX {
@@ -91,7 +87,7 @@ impl Spawner {
         Ok(())
     }
 
-    /// Never ends, nor does a start that panics end it: those that were started from here die with this thread.
+    /// Never ends, even if a start panics: workers die with this thread.
     fn work(&self) {
         loop {
             let Ok(Job { start, reply }) = self.next() else {
@@ -104,7 +100,7 @@ impl Spawner {
             self.threads().busy += 1;
             let started = catch_unwind(AssertUnwindSafe(start));
             self.threads().busy -= 1;
-            // One that nobody waits for any more is dropped, and so ended.
+            // A process whose caller went away is dropped, and so ended.
             if let Ok(started) = started {
                 let _ = reply.send(started);
             }
@@ -120,7 +116,7 @@ impl Spawner {
 mod tests {
     use super::*;
 
-    /// Slow is not stuck: a server that starts programs for months has some slow starts.
+    /// Slow is not stuck: a long-running server has some slow starts.
     #[tokio::test]
     async fn starts_that_were_slow_keep_nobody_from_starting_ever_after() {
         for _ in 0..=THREADS_MAX {

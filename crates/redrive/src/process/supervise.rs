@@ -1,4 +1,4 @@
-//! One run, from its start to when nobody of it is left.
+//! One run, from its start until no process of it is left.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -18,19 +18,18 @@ use super::family::{Family, Left, Mark, Process, kill_group, kills_for_memory};
 use super::ledger::{Record, end_now};
 use super::{Command, Limits, Output, Run, RunEnd, Supervisor, spawner};
 
-/// How often a run is looked at: who belongs to it, and how much memory they have.
+/// How often members and memory are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often it is looked whether those have ended who were asked to.
+/// How often it is checked whether they have ended.
 const ENDED_EVERY: Duration = Duration::from_millis(20);
-/// How long those may take to end whom a program left behind when it ended.
+/// Time for processes left behind by a program to end.
 const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(1);
-/// How long anybody may take to die of a signal that nobody can ignore.
+/// Time to die of KILL.
 const DIE_WITHIN: Duration = Duration::from_secs(10);
-/// How long to go on reading from a run of which nobody is left; only somebody unknown could hold it open.
+/// How long to read on when no member is left; only an unknown process could hold the pipe open.
 const READ_ON: Duration = Duration::from_secs(1);
-/// The part of the time for stopping that is kept for killing.
+/// The share of the stop time that is kept for killing.
 const KILL_PART: u32 = 4;
-/// But no more than this.
 const KILL_TIME_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(supervisor: &Supervisor, command: Command, limits: Limits) -> Run {
@@ -65,7 +64,7 @@ async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Re
     spawner::spawn(start, limits.spawn).await.map_err(|error| format!("{program}: {error}"))
 }
 
-/// The system says of a folder that is missing the same as of a program.
+/// The system reports a missing folder like a missing program.
 fn why_not(error: io::Error, folder: Option<&Path>) -> io::Error {
     match folder.filter(|folder| !folder.is_dir()) {
         Some(folder) => io::Error::other(format!("there is no folder {} to run it in", folder.display())),
@@ -73,42 +72,38 @@ fn why_not(error: io::Error, folder: Option<&Path>) -> io::Error {
     }
 }
 
-/// A run that has just started. Whoever was waiting for it may be gone: then it ends here.
+/// A run that has just started; it ends if its caller went away.
 #[derive(Debug)]
 pub(super) struct Newborn {
-    // Before the child: the group is ended while its number is still its own.
+    // Dropped before the child: the group is killed while its number is its own.
     guard: Guard,
     child: Child,
     input: Vec<u8>,
     kills_before: Option<u64>,
 }
 
-/// A run that has started.
 struct UnderWay {
-    // Before the child: the group is ended while its number is still its own.
+    // Dropped before the child: the group is killed while its number is its own.
     guard: Guard,
     child: Child,
     family: Family,
-    /// Whoever writes to it and reads from it; they end with the run.
     streams: JoinSet<()>,
     stdout: Capture,
     stderr: Capture,
     kills_before: Option<u64>,
-    /// When it must have ended, as soon as somebody says so.
     stop_by: watch::Receiver<Option<Instant>>,
 }
 
-/// What ends a run that nobody waits for any more.
+/// Ends a run whose caller went away.
 #[derive(Debug)]
 struct Guard {
-    // Without a family nothing has started, or nobody is left.
-    /// Until its end was asked for: from then on its number may be another's.
+    // `None` before the start and after the end.
+    /// `None` once its exit was collected: its number may then belong to another process.
     leader: Option<i32>,
     family: Option<Family>,
     record: Option<Record>,
 }
 
-/// What came first.
 enum First {
     Exited(io::Result<ExitStatus>),
     TimeLimit,
@@ -125,7 +120,7 @@ impl UnderWay {
         if let Some(stdin) = child.stdin.take() {
             streams.spawn(feed(stdin, input));
         }
-        // A stream that breaks has brought what it has brought.
+        // A broken stream leaves what it brought.
         if let Some(stream) = child.stdout.take() {
             let capture = stdout.clone();
             streams.spawn(async move { drop(capture.read(stream).await) });
@@ -173,7 +168,7 @@ impl UnderWay {
                 RunEnd::Stopped
             }
         };
-        // All writers are gone, so that this ends as soon as everything is read.
+        // All writers are gone, so this ends when everything is read.
         let read = async { while self.streams.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(READ_ON, read).await;
         (end, self.stdout.output(), self.stderr.output())
@@ -198,7 +193,7 @@ impl UnderWay {
         }
     }
 
-    /// Learns who belongs to the run; says how much memory they have if that is more than they may.
+    /// Finds members and returns their memory if it exceeds the limit.
     async fn look(&mut self, memory_bytes: Option<u64>) -> Option<u64> {
         let before = self.family.known().clone();
         let used = self.ask(move |family| {
@@ -213,7 +208,7 @@ impl UnderWay {
         used.filter(|used| memory_bytes.is_some_and(|limit| *used > limit))
     }
 
-    /// Looks at processes on a thread that may wait for the system.
+    /// Runs on a blocking thread.
     async fn ask<T: Send + 'static>(&mut self, look: impl FnOnce(&mut Family) -> T + Send + 'static) -> T {
         let mut family = self.family.clone();
         let asked = tokio::task::spawn_blocking(move || {
@@ -242,12 +237,12 @@ impl UnderWay {
         }
     }
 
-    /// Asks everybody to end, kills whoever has not after that time, and waits until they are gone.
+    /// Sends TERM, then KILL after `grace`, and waits until all are gone.
     async fn end_all(&mut self, grace: Duration) {
         let mut signal = if grace.is_zero() { Signal::KILL } else { Signal::TERM };
         let mut kill_at = Instant::now() + grace;
         let mut is_asked = false;
-        // A run that we ended already is also to be gone when we stop.
+        // A run that is already being ended must also be gone when the supervisor stops.
         let mut is_told = false;
         loop {
             let now = Instant::now();
@@ -260,14 +255,14 @@ impl UnderWay {
                 signal = Signal::KILL;
                 is_asked = false;
             }
-            // Who is killed may have started another a moment before; who is asked is asked once.
+            // KILL is repeated, because a process may just have forked; TERM is sent once.
             let left = if is_asked && signal == Signal::TERM {
                 self.ask(|family| if family.members().is_empty() { Left::Nobody } else { Left::Some }).await
             } else {
                 self.ask(move |family| family.signal(signal)).await
             };
             is_asked = true;
-            // Its end is asked for, or it would stay as one that has ended.
+            // Collects the exit status, or the leader would stay as a zombie.
             if !matches!(self.child.try_wait(), Ok(None)) {
                 self.guard.leader = None;
             }
@@ -275,7 +270,8 @@ impl UnderWay {
                 break;
             }
             if left == Left::Nobody {
-                // Those who fork on and on may not have been seen: the group is killed before it counts as empty.
+                // Processes that keep forking may not have been seen: the group is killed before it counts as
+                // empty.
                 (signal, kill_at, is_asked) = (Signal::KILL, now, false);
                 continue;
             }
@@ -303,7 +299,7 @@ impl Guard {
     }
 }
 
-/// Somebody stopped waiting for the run: it is ended, and those are who left its group.
+/// The caller went away: ends the run, and the members outside its group.
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some(family) = self.family.take() else {
@@ -322,23 +318,21 @@ impl Drop for Guard {
     }
 }
 
-/// How long a run has to end by itself that must be gone by then.
 fn grace_until(by: Instant) -> Duration {
     let left = by.saturating_duration_since(Instant::now());
     left.saturating_sub(KILL_TIME_MAX.min(left / KILL_PART))
 }
 
-/// When the run must have ended, as soon as somebody says so.
 async fn told_to_stop(stop_by: &mut watch::Receiver<Option<Instant>>) -> Instant {
     let told = stop_by.wait_for(Option::is_some).await.ok().and_then(|by| *by);
     match told {
         Some(by) => by,
-        // The supervisor is there as long as the run is, which is a call to it.
+        // The supervisor outlives its runs.
         None => std::future::pending().await,
     }
 }
 
-/// Writes all of it, and ends the stream. A program need not read what it does not want.
+/// Writes all input and closes the pipe. A program need not read it.
 async fn feed(mut stdin: ChildStdin, input: Vec<u8>) {
     let _ = stdin.write_all(&input).await;
     let _ = stdin.shutdown().await;

@@ -1,4 +1,4 @@
-//! The service that a layer makes: each call of it is a guarded call of the one within.
+//! The service that the layer makes: each of its calls is a guarded call of the inner service.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,12 +21,11 @@ pub struct GuardService<S, J = ByError, P = Cloned> {
     readiness: Readiness,
 }
 
-/// Whether the inner service has said that it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readiness {
-    /// It has, for one call.
+    /// For one call.
     Ready,
-    /// It has not, or could not get ready: it is asked within the call.
+    /// Not ready, or failed to become ready: the call asks again.
     Unknown,
 }
 
@@ -35,13 +34,13 @@ impl<S, J, P> GuardService<S, J, P> {
         Self { inner, guard, judge, requests, readiness: Readiness::Unknown }
     }
 
-    /// The service behind the guard.
+    /// The inner service.
     #[must_use]
     pub const fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service without its guard.
+    /// Removes the guard.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -67,8 +66,8 @@ where
     type Error = ServiceError<S::Response, S::Error>;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    /// Waits for the inner service. That it could not get ready is told by the call, which asks it once more:
-    /// here there is no attempt yet that could fail.
+    /// Waits for the inner service. If it fails to become ready, the call asks once more and reports it:
+    /// there is no attempt yet that could fail.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context).map(|ready| {
             self.readiness = if ready.is_ok() { Readiness::Ready } else { Readiness::Unknown };
@@ -79,7 +78,7 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let spare = self.inner.clone();
         let ready = match std::mem::replace(&mut self.readiness, Readiness::Unknown) {
-            // The one that was asked is ready, and its clone need not be.
+            // The polled service is ready; its clone need not be.
             Readiness::Ready => Some(std::mem::replace(&mut self.inner, spare.clone())),
             Readiness::Unknown => None,
         };
@@ -107,7 +106,7 @@ where
             match guard.call_judged(|result| answer_of(judge, result), work).await {
                 Ok(response) => Ok(response),
                 Err(mut error) => match error.cause {
-                    // The rule takes the answer for a success, and here it is.
+                    // The rule accepts this response as success.
                     Cause::Accepted(Fault { result: Ok(response), .. }) => Ok(response),
                     cause => {
                         error.cause = cause;
@@ -119,11 +118,9 @@ where
     }
 }
 
-/// The inner service of one attempt.
 enum Called<S> {
-    /// It has said that it is ready.
     Ready(S),
-    /// It is asked first.
+    /// Polled first.
     Asked(S),
 }
 
@@ -143,7 +140,6 @@ impl<S> Called<S> {
     }
 }
 
-/// Parts the good results from those that are failures.
 fn judged<Res, E>(judge: &impl Judge<Res, E>, result: Result<Res, E>) -> Result<Res, Fault<Res, E>> {
     match (judge.look(&result).map(Box::new), result) {
         (None, Ok(response)) => Ok(response),
