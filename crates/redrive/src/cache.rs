@@ -6,12 +6,12 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use redrive::cache::{Cache, Plan};
+//! use redrive::cache::{Cache, CachePlan};
 //! use redrive::core::freshness::Lifetimes;
 //! use redrive::stale::{Served, timer_clock};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let plan = Plan {
+//! let plan = CachePlan {
 //!     lifetimes: Lifetimes {
 //!         fresh: Duration::from_secs(60),
 //!         kept: Duration::from_secs(600),
@@ -46,10 +46,10 @@ use std::time::Duration;
 
 use redrive_core::freshness::{Freshness, Lifetimes};
 
-use crate::stale::{self, Asked, Clock, Fetching, Found, Missing, Served, StaleCache, Trouble};
+use crate::stale::{self, Cached, ClockFn, FetchError, Fetching, Lookup, Missing, Served, StaleCache};
 
 /// Settings of a cache.
-pub struct Plan {
+pub struct CachePlan {
     /// How long values and failures are kept.
     pub lifetimes: Lifetimes,
     /// Time limit of a fetch.
@@ -57,17 +57,17 @@ pub struct Plan {
     /// Maximum number of keys.
     pub keys_max: usize,
     /// The clock.
-    pub clock: Clock,
+    pub clock: ClockFn,
 }
 
 /// A cache by key that keeps serving during an outage; clones share their contents.
 pub struct Cache<K, V, E> {
-    shared: Arc<Shared<K, V, E>>,
+    shared: Arc<CacheInner<K, V, E>>,
 }
 
 /// Counters since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CacheCounts {
     /// Served from memory, fresh.
     pub hits: u64,
     /// Served from memory, past its time.
@@ -86,31 +86,31 @@ pub struct Counts {
     pub keys: usize,
 }
 
-struct Shared<K, V, E> {
+struct CacheInner<K, V, E> {
     fetch: Arc<dyn Fn(K) -> Fetching<V, E> + Send + Sync>,
-    plan: Plan,
+    plan: CachePlan,
     nothing: Duration,
-    kept: Mutex<Kept<K, V, E>>,
-    tally: Tally,
+    kept: Mutex<CacheKeys<K, V, E>>,
+    tally: CacheCounters,
 }
 
-struct Kept<K, V, E> {
-    by_key: HashMap<Arc<K>, Entry<V, E>>,
+struct CacheKeys<K, V, E> {
+    by_key: HashMap<Arc<K>, CacheEntry<V, E>>,
     /// Least recently used first.
-    by_use: BTreeMap<Turn, Arc<K>>,
-    last: Turn,
+    by_use: BTreeMap<UseOrder, Arc<K>>,
+    last: UseOrder,
 }
 
-struct Entry<V, E> {
+struct CacheEntry<V, E> {
     thing: StaleCache<V, E>,
-    used: Turn,
+    used: UseOrder,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn(u64);
+struct UseOrder(u64);
 
 #[derive(Default)]
-struct Tally {
+struct CacheCounters {
     hits: AtomicU64,
     stale: AtomicU64,
     negative: AtomicU64,
@@ -127,13 +127,13 @@ where
     E: Send + Sync + 'static,
 {
     /// An empty cache that fills itself with `fetch`.
-    pub fn new<F>(plan: Plan, fetch: impl Fn(K) -> F + Send + Sync + 'static) -> Self
+    pub fn new<F>(plan: CachePlan, fetch: impl Fn(K) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
         let fetch = move |key| {
             let fetched = fetch(key);
-            Box::pin(async move { fetched.await.map_err(Trouble::Failed) }) as Fetching<V, E>
+            Box::pin(async move { fetched.await.map_err(FetchError::Failed) }) as Fetching<V, E>
         };
         // This fetch never reports `NotFound`.
         Self::of(plan, Duration::ZERO, Arc::new(fetch))
@@ -141,7 +141,7 @@ where
 
     /// The same for values that may not exist; `nothing` is how long their absence is remembered.
     pub fn looking_up<F>(
-        plan: Plan,
+        plan: CachePlan,
         nothing: Duration,
         fetch: impl Fn(K) -> F + Send + Sync + 'static,
     ) -> Self
@@ -150,16 +150,17 @@ where
     {
         let fetch = move |key| {
             let fetched = fetch(key);
-            Box::pin(async move { fetched.await.map_err(Trouble::Failed)?.ok_or(Trouble::Nothing) })
+            Box::pin(async move { fetched.await.map_err(FetchError::Failed)?.ok_or(FetchError::Nothing) })
                 as Fetching<V, E>
         };
         Self::of(plan, nothing, Arc::new(fetch))
     }
 
-    fn of(plan: Plan, nothing: Duration, fetch: Arc<dyn Fn(K) -> Fetching<V, E> + Send + Sync>) -> Self {
+    fn of(plan: CachePlan, nothing: Duration, fetch: Arc<dyn Fn(K) -> Fetching<V, E> + Send + Sync>) -> Self {
         assert!(plan.keys_max > 0, "a cache without room for a key would refuse everything");
-        let kept = Kept { by_key: HashMap::new(), by_use: BTreeMap::new(), last: Turn::default() };
-        let shared = Shared { fetch, plan, nothing, kept: Mutex::new(kept), tally: Tally::default() };
+        let kept = CacheKeys { by_key: HashMap::new(), by_use: BTreeMap::new(), last: UseOrder::default() };
+        let shared =
+            CacheInner { fetch, plan, nothing, kept: Mutex::new(kept), tally: CacheCounters::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -168,20 +169,20 @@ where
     /// # Panics
     ///
     /// Outside a Tokio runtime if a fetch is needed.
-    pub async fn get(&self, key: &K) -> Result<Found<V, E>, Missing<E>> {
+    pub async fn get(&self, key: &K) -> Result<Cached<V, E>, Missing<E>> {
         let tally = &self.shared.tally;
-        let Some(asked) = self.shared.asked(key) else {
+        let Some(look_up) = self.shared.look_up(key) else {
             count(&tally.refused);
             let keys_max = self.shared.plan.keys_max;
-            return Err(Missing { failure: Arc::new(Trouble::Crowded { keys_max }), age: None });
+            return Err(Missing { failure: Arc::new(FetchError::Crowded { keys_max }), age: None });
         };
-        count(match asked.freshness {
+        count(match look_up.freshness {
             Freshness::Fresh => &tally.hits,
             Freshness::Refresh | Freshness::Stale => &tally.stale,
             Freshness::NotYet => &tally.negative,
             Freshness::Gone => &tally.misses,
         });
-        asked.wait().await
+        look_up.wait().await
     }
 
     /// The value of a key, or `fallback` if there is none.
@@ -195,7 +196,7 @@ where
 
     /// The value in memory, without a fetch and without counting as a use.
     #[must_use]
-    pub fn known(&self, key: &K) -> Option<Found<V, E>> {
+    pub fn known(&self, key: &K) -> Option<Cached<V, E>> {
         let thing = self.shared.lock().by_key.get(key).map(|entry| entry.thing.clone());
         thing?.known()
     }
@@ -208,10 +209,10 @@ where
 
     /// The counters.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CacheCounts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Tally { hits, stale, negative, misses, fallbacks, evicted, refused } = &self.shared.tally;
-        Counts {
+        let CacheCounters { hits, stale, negative, misses, fallbacks, evicted, refused } = &self.shared.tally;
+        CacheCounts {
             hits: read(hits),
             stale: read(stale),
             negative: read(negative),
@@ -241,14 +242,14 @@ impl<K, V, E> fmt::Debug for Cache<K, V, E> {
     }
 }
 
-impl<K, V, E> Shared<K, V, E> {
-    fn lock(&self) -> MutexGuard<'_, Kept<K, V, E>> {
+impl<K, V, E> CacheInner<K, V, E> {
+    fn lock(&self) -> MutexGuard<'_, CacheKeys<K, V, E>> {
         // Only a fetch outside a runtime panics, and it leaves the map intact.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K, V, E> Shared<K, V, E>
+impl<K, V, E> CacheInner<K, V, E>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -256,10 +257,10 @@ where
 {
     /// Looks a key up, or `None` if there is no room for it. The fetch starts under the lock, so that the key
     /// cannot be evicted before.
-    fn asked(&self, key: &K) -> Option<Asked<V, E>> {
+    fn look_up(&self, key: &K) -> Option<Lookup<V, E>> {
         let mut kept = self.lock();
         if let Some(thing) = kept.touch(key) {
-            return Some(thing.asked());
+            return Some(thing.look_up());
         }
         let gone = if kept.by_key.len() < self.plan.keys_max {
             None
@@ -269,29 +270,29 @@ where
             Some(gone)
         };
         let thing = self.empty(key);
-        let asked = thing.asked();
+        let look_up = thing.look_up();
         kept.insert(Arc::new(key.clone()), thing);
         drop(kept);
         drop(gone);
-        Some(asked)
+        Some(look_up)
     }
 
     fn empty(&self, key: &K) -> StaleCache<V, E> {
-        let Plan { lifetimes, limit, clock, keys_max: _ } = &self.plan;
-        let plan = stale::Plan { lifetimes: *lifetimes, limit: *limit, clock: Arc::clone(clock) };
+        let CachePlan { lifetimes, limit, clock, keys_max: _ } = &self.plan;
+        let plan = stale::StalePlan { lifetimes: *lifetimes, limit: *limit, clock: Arc::clone(clock) };
         let (fetch, key) = (Arc::clone(&self.fetch), key.clone());
         StaleCache::looking_up(plan, self.nothing, Box::new(move || fetch(key.clone())))
     }
 }
 
-impl<K, V, E> Kept<K, V, E>
+impl<K, V, E> CacheKeys<K, V, E>
 where
     K: Eq + Hash,
     V: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    fn next_turn(&mut self) -> Turn {
-        self.last = Turn(self.last.0 + 1);
+    fn next_turn(&mut self) -> UseOrder {
+        self.last = UseOrder(self.last.0 + 1);
         self.last
     }
 
@@ -300,7 +301,7 @@ where
         let turn = self.next_turn();
         let entry = self.by_key.get_mut(key)?;
         let before = std::mem::replace(&mut entry.used, turn);
-        let key = self.by_use.remove(&before).expect("each key has its turn");
+        let key = self.by_use.remove(&before).expect("each key has a use");
         self.by_use.insert(turn, key);
         Some(&entry.thing)
     }
@@ -308,7 +309,7 @@ where
     fn insert(&mut self, key: Arc<K>, thing: StaleCache<V, E>) {
         let used = self.next_turn();
         self.by_use.insert(used, Arc::clone(&key));
-        self.by_key.insert(key, Entry { thing, used });
+        self.by_key.insert(key, CacheEntry { thing, used });
     }
 
     fn remove(&mut self, key: &K) -> Option<StaleCache<V, E>> {
@@ -323,7 +324,7 @@ where
         for _ in 0..self.by_use.len() {
             let (_, key) = self.by_use.pop_first()?;
             let turn = self.next_turn();
-            let entry = self.by_key.get_mut(&key).expect("each turn has its key");
+            let entry = self.by_key.get_mut(&key).expect("each use has a key");
             if !entry.thing.is_fetching() {
                 return self.by_key.remove(&key).map(|entry| entry.thing);
             }

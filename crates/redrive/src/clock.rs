@@ -13,7 +13,7 @@ pub const STEP_MIN: Duration = Duration::from_secs(5);
 
 /// A monotonic clock that yields timestamps.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct MonotonicClock {
     begun_at: Timestamp,
     begun: Instant,
 }
@@ -25,7 +25,7 @@ pub fn wall_clock() -> Timestamp {
     Timestamp::EPOCH + since
 }
 
-impl Clock {
+impl MonotonicClock {
     /// A clock that shows `now`.
     #[must_use]
     pub fn starting_at(now: Timestamp) -> Self {

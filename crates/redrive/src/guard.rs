@@ -46,11 +46,11 @@ mod call;
 mod clock;
 mod dependency;
 mod error;
+mod fast_path;
 mod link;
 mod queue;
 #[cfg(test)]
 mod tests;
-mod word;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ use redrive_core::policy::rule::Rule;
 
 pub use self::attempt::{Attempt, CallKey};
 pub use self::book::{Book, BookError, UnknownGuard};
-use self::book::{Seat, Terms};
+use self::book::{GuardSlot, Terms};
 pub use self::error::{CallError, Cause};
 use crate::shared::SharedState;
 
@@ -78,7 +78,7 @@ pub trait Classify {
 /// Guards the calls to one dependency. Clones are cheap and share its state.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    seat: Arc<Seat>,
+    seat: Arc<GuardSlot>,
     deadline: Option<Duration>,
     when_held: WhenHeld,
     retries: Retries,
@@ -103,7 +103,7 @@ enum WhenHeld {
 }
 
 impl Guard {
-    fn new(seat: Arc<Seat>) -> Self {
+    fn new(seat: Arc<GuardSlot>) -> Self {
         Self { seat, deadline: None, when_held: WhenHeld::FailFast, retries: Retries::ByRule }
     }
 

@@ -6,12 +6,12 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use redrive::once::{Memory, Once, Outcome};
+//! use redrive::once::{MemoryDedupStore, Once, OnceOutcome};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let once = Once::new(Memory::default());
+//! let once = Once::new(MemoryDedupStore::default());
 //! let day = Duration::from_secs(24 * 60 * 60);
-//! for expected in [Outcome::First(7), Outcome::Replayed(7)] {
+//! for expected in [OnceOutcome::First(7), OnceOutcome::Replayed(7)] {
 //!     let sent = once.call("notification/n-1", day, || async { Ok::<_, std::io::Error>(7) }).await?;
 //!     assert_eq!(sent, expected);
 //! }
@@ -40,8 +40,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
 pub use self::error::{OnceError, Unrecorded};
-pub use self::memory::{Memory, Room, WhenFull};
-pub use self::store::{Begun, DedupStore, Held, InvalidKey, Key, StoreError, Token};
+pub use self::memory::{MemoryCapacity, MemoryDedupStore, WhenMemoryFull};
+pub use self::store::{DedupStore, DedupStoreError, FencingToken, InvalidKey, KeyState, OnceKey, Ownership};
 
 /// How long a mark lasts without renewal.
 const LEASE: Duration = Duration::from_secs(30);
@@ -82,14 +82,14 @@ pub enum Meanwhile {
 
 /// The result, and whether this call did the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<T> {
+pub enum OnceOutcome<T> {
     /// This call did the work.
     First(T),
     /// The work was done before.
     Replayed(T),
 }
 
-impl<T> Outcome<T> {
+impl<T> OnceOutcome<T> {
     /// The result.
     pub fn into_value(self) -> T {
         match self {
@@ -118,7 +118,7 @@ impl Once {
     /// should be much longer than a busy store takes to answer.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
-        assert!(!lease.is_zero(), "a lease that has ended when it begins keeps nobody out");
+        assert!(!lease.is_zero(), "a lease must be longer than zero");
         Self { lease, ..self }
     }
 
@@ -134,7 +134,7 @@ impl Once {
         key: &str,
         ttl: Duration,
         work: impl FnOnce() -> F,
-    ) -> Result<Outcome<T>, OnceError<T, E>>
+    ) -> Result<OnceOutcome<T>, OnceError<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: Future<Output = Result<T, E>>,
@@ -148,19 +148,19 @@ impl Once {
         &self,
         key: &str,
         ttl: Duration,
-        work: impl FnOnce(Token) -> F,
-    ) -> Result<Outcome<T>, OnceError<T, E>>
+        work: impl FnOnce(FencingToken) -> F,
+    ) -> Result<OnceOutcome<T>, OnceError<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: Future<Output = Result<T, E>>,
     {
-        let key = Key::new(key)?;
+        let key = OnceKey::new(key)?;
         let mark = match self.begin(&key).await? {
-            Beginning::Ours(mark) => mark,
-            Beginning::InProgress { retry_after } => return Err(OnceError::InProgress { retry_after }),
-            Beginning::Done { result } => {
+            CallStart::Ours(mark) => mark,
+            CallStart::InProgress { retry_after } => return Err(OnceError::InProgress { retry_after }),
+            CallStart::Done { result } => {
                 let value = serde_json::from_slice(&result);
-                return value.map(Outcome::Replayed).map_err(OnceError::Unreadable);
+                return value.map(OnceOutcome::Replayed).map_err(OnceError::Unreadable);
             }
         };
         let value = mark.hold(self.lease, work(mark.token)).await?;
@@ -169,11 +169,11 @@ impl Once {
 
     /// Forgets a result, so that the next call does the work again; work in progress continues.
     pub async fn forget(&self, key: &str) -> Result<(), ForgetError> {
-        let key = Key::new(key)?;
+        let key = OnceKey::new(key)?;
         Ok(self.store.forget(&key).await?)
     }
 
-    async fn begin<T, E>(&self, key: &Key) -> Result<Beginning, OnceError<T, E>> {
+    async fn begin<T, E>(&self, key: &OnceKey) -> Result<CallStart, OnceError<T, E>> {
         let patience = match self.meanwhile {
             Meanwhile::Wait { at_most } => at_most,
             Meanwhile::Tell => Duration::ZERO,
@@ -182,16 +182,16 @@ impl Once {
         let mut pause = LOOK_AGAIN;
         loop {
             let lease_left = match self.store.begin(key, self.lease).await? {
-                Begun::Yours(token) => {
+                KeyState::Yours(token) => {
                     let store = Arc::clone(&self.store);
-                    return Ok(Beginning::Ours(Mark { store, key: key.clone(), token, is_held: true }));
+                    return Ok(CallStart::Ours(KeyLease { store, key: key.clone(), token, is_held: true }));
                 }
-                Begun::Done { result } => return Ok(Beginning::Done { result }),
-                Begun::InProgress { lease_left } => lease_left,
+                KeyState::Done { result } => return Ok(CallStart::Done { result }),
+                KeyState::InProgress { lease_left } => lease_left,
             };
             let left = patience.saturating_sub(came.elapsed());
             if left.is_zero() {
-                return Ok(Beginning::InProgress { retry_after: lease_left });
+                return Ok(CallStart::InProgress { retry_after: lease_left });
             }
             // Stores that can signal the end do; the others are polled.
             let _ = timeout(pause.min(lease_left).min(left), self.store.changed(key)).await;
@@ -200,8 +200,8 @@ impl Once {
     }
 }
 
-enum Beginning {
-    Ours(Mark),
+enum CallStart {
+    Ours(KeyLease),
     InProgress { retry_after: Duration },
     Done { result: Vec<u8> },
 }
@@ -211,21 +211,21 @@ enum Beginning {
 pub enum ForgetError {
     /// The key is invalid.
     #[error(transparent)]
-    Key(#[from] InvalidKey),
+    OnceKey(#[from] InvalidKey),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] DedupStoreError),
 }
 
 /// The lease of the caller that does the work; dropping it releases the key.
-struct Mark {
+struct KeyLease {
     store: Arc<dyn DedupStore>,
-    key: Key,
-    token: Token,
+    key: OnceKey,
+    token: FencingToken,
     is_held: bool,
 }
 
-impl Mark {
+impl KeyLease {
     /// Does the work while renewing the lease, and stops if another caller took over.
     async fn hold<T, E>(
         &self,
@@ -246,11 +246,11 @@ impl Mark {
         loop {
             sleep(pause).await;
             pause = match self.store.renew(&self.key, self.token, lease).await {
-                Ok(Held::Yes) => usual,
-                Ok(Held::No) => return,
+                Ok(Ownership::Yes) => usual,
+                Ok(Ownership::No) => return,
                 // Without the store no other caller can take over either; recording the result will show.
                 Err(error) => {
-                    tracing::warn!(key = %self.key, %error, "a lease could not be renewed");
+                    tracing::warn!(key = %self.key, %error, "lease renewal failed");
                     usual / SOONER
                 }
             };
@@ -261,15 +261,15 @@ impl Mark {
         mut self,
         value: T,
         ttl: Duration,
-    ) -> Result<Outcome<T>, OnceError<T, E>> {
+    ) -> Result<OnceOutcome<T>, OnceError<T, E>> {
         let why = match encoded(&value) {
             Err(why) => why,
             Ok(result) => match self.write_down(&result, ttl).await {
-                Ok(Held::Yes) => {
+                Ok(Ownership::Yes) => {
                     self.is_held = false;
-                    return Ok(Outcome::First(value));
+                    return Ok(OnceOutcome::First(value));
                 }
-                Ok(Held::No) => Unrecorded::Overtaken,
+                Ok(Ownership::No) => Unrecorded::Overtaken,
                 Err(error) => Unrecorded::Store(error),
             },
         };
@@ -277,11 +277,11 @@ impl Mark {
     }
 
     /// Retries, because a result that is not recorded means that the work is done again.
-    async fn write_down(&self, result: &[u8], ttl: Duration) -> Result<Held, StoreError> {
+    async fn write_down(&self, result: &[u8], ttl: Duration) -> Result<Ownership, DedupStoreError> {
         for _ in 1..FINISH_TRIES {
             match self.store.finish(&self.key, self.token, result, ttl).await {
                 Err(error) => {
-                    tracing::warn!(key = %self.key, %error, "a result could not be written down");
+                    tracing::warn!(key = %self.key, %error, "recording a result failed, retrying");
                     sleep(FINISH_AGAIN_AFTER).await;
                 }
                 held => return held,
@@ -291,7 +291,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for KeyLease {
     fn drop(&mut self) {
         if self.is_held {
             self.store.release(&self.key, self.token);

@@ -4,7 +4,7 @@
 //! as the event's changes, so either both are there or neither.
 //!
 //! ```
-//! use redrive::outbox::{self, Seen};
+//! use redrive::outbox::{self, Occurrence};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let mut database = rusqlite::Connection::open_in_memory()?;
@@ -13,8 +13,8 @@
 //! for _ in 0..2 {
 //!     let transaction = database.transaction()?;
 //!     match outbox::first_time(&transaction, "payment-7")? {
-//!         Seen::First => transaction.execute("UPDATE balance SET cents = cents + 500", [])?,
-//!         Seen::Before => 0,
+//!         Occurrence::First => transaction.execute("UPDATE balance SET cents = cents + 500", [])?,
+//!         Occurrence::Before => 0,
 //!     };
 //!     transaction.commit()?;
 //! }
@@ -37,7 +37,7 @@ use redrive_core::event::idempotency::DedupKey;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, Transaction, params};
 
-pub use self::relay::{Outgoing, Passed, Relay, RelayError, send_later};
+pub use self::relay::{Outgoing, Relay, RelayError, RelayPass, send_later};
 use crate::clock::wall_clock;
 
 const TABLES: &str = "
@@ -69,7 +69,7 @@ INSERT OR IGNORE INTO redrive_relay VALUES (1, 0, 0, 0);
 
 /// Whether an event was handled before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Occurrence {
     /// No: handle it in this transaction.
     First,
     /// Yes: its changes are already in the database.
@@ -83,18 +83,21 @@ pub fn create_tables(connection: &Connection) -> Result<(), rusqlite::Error> {
 
 /// Records that the event is handled in this transaction, and returns whether it was before. A concurrent
 /// transaction with the same event waits for this one to end.
-pub fn first_time(transaction: &Transaction<'_>, event_id: &str) -> Result<Seen, rusqlite::Error> {
+pub fn first_time(transaction: &Transaction<'_>, event_id: &str) -> Result<Occurrence, rusqlite::Error> {
     first_time_from(transaction, DedupKey { source: "", event_id })
 }
 
 /// The same for ids that are unique per source only, and for several consumers in one database, each with its
 /// own name as the source.
-pub fn first_time_from(transaction: &Transaction<'_>, event: DedupKey<'_>) -> Result<Seen, rusqlite::Error> {
+pub fn first_time_from(
+    transaction: &Transaction<'_>,
+    event: DedupKey<'_>,
+) -> Result<Occurrence, rusqlite::Error> {
     let sql = "INSERT INTO redrive_seen VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
     let DedupKey { source, event_id } = event;
     let written =
         transaction.prepare_cached(sql)?.execute(params![source, event_id, millis(wall_clock())])?;
-    Ok(if written > 0 { Seen::First } else { Seen::Before })
+    Ok(if written > 0 { Occurrence::First } else { Occurrence::Before })
 }
 
 /// Forgets ids older than `age`, the oldest first and at most `ids_max`, and returns how many. A forgotten

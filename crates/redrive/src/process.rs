@@ -5,11 +5,11 @@
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {
-//! use redrive::process::{Command, Limits, RunEnd, Supervisor};
+//! use redrive::process::{ProgramCommand, RunLimits, RunEnd, Supervisor};
 //!
 //! let supervisor = Supervisor::recording(std::path::Path::new("data/workers"))?.0;
-//! let command = Command::new("./report").argument("--daily").input("{\"total\":12}");
-//! let run = supervisor.run(command, Limits::default()).await;
+//! let command = ProgramCommand::new("./report").argument("--daily").input("{\"total\":12}");
+//! let run = supervisor.run(command, RunLimits::default()).await;
 //! match run.end {
 //!     RunEnd::Exited(0) => println!("{}", run.stdout.text()),
 //!     other => eprintln!("{other}: {}", run.stderr.text()),
@@ -31,7 +31,7 @@ mod birth;
 mod capture;
 mod command;
 mod family;
-mod ledger;
+mod run_records;
 mod spawner;
 mod supervise;
 #[cfg(test)]
@@ -48,22 +48,22 @@ use redrive_core::text::{show_duration, show_size};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use self::capture::Output;
-pub use self::command::{Command, INHERITED};
+pub use self::capture::CapturedOutput;
+pub use self::command::{INHERITED, ProgramCommand};
 pub use self::family::MARK_VARIABLE;
-use self::ledger::Ledger;
+use self::run_records::RunRecords;
 
 /// Runs programs; clones are the same supervisor.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    ledger: Option<Ledger>,
+    run_records: Option<RunRecords>,
     /// Deadline for all runs, once the supervisor stops.
     stop_by: Arc<watch::Sender<Option<Instant>>>,
 }
 
 /// Limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RunLimits {
     /// Time to start.
     pub spawn: Duration,
     /// Time to run.
@@ -77,7 +77,7 @@ pub struct Limits {
 }
 
 /// 60 seconds to start, 30 minutes to run, 10 seconds to end, 64 KiB of output, unlimited memory.
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
             spawn: Duration::from_secs(60),
@@ -91,13 +91,13 @@ impl Default for Limits {
 
 /// A finished run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct ProgramRun {
     /// How it ended.
     pub end: RunEnd,
     /// Its standard output.
-    pub stdout: Output,
+    pub stdout: CapturedOutput,
     /// Its standard error.
-    pub stderr: Output,
+    pub stderr: CapturedOutput,
     /// Its duration.
     pub took: Duration,
 }
@@ -132,23 +132,23 @@ pub enum RunEnd {
 impl fmt::Display for RunEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exited(0) => f.write_str("the process did its work"),
-            Self::Exited(code) => write!(f, "Process crashed: it ended with status {code}"),
-            Self::Signalled(signal) => write!(f, "Process crashed: it was ended by signal {signal}"),
+            Self::Exited(0) => f.write_str("process exited with status 0"),
+            Self::Exited(code) => write!(f, "Process crashed: exit status {code}"),
+            Self::Signalled(signal) => write!(f, "Process crashed: signal {signal}"),
             Self::OutOfMemory { used: Some(used) } => {
-                write!(f, "Process crashed: it took {} of memory, more than it may", show_size(*used))
+                write!(f, "Process crashed: memory limit exceeded with {}", show_size(*used))
             }
             Self::OutOfMemory { used: None } => f.write_str("Process crashed: the system ran out of memory"),
             Self::TimeLimit { limit } => {
-                write!(f, "the process ran past its time limit of {}", show_duration(*limit))
+                write!(f, "process exceeded its time limit of {}", show_duration(*limit))
             }
-            Self::SpawnFailed { reason } => write!(f, "the process could not be started: {reason}"),
-            Self::Stopped => f.write_str("the process was stopped, for Redrive stops"),
+            Self::SpawnFailed { reason } => write!(f, "process could not be started: {reason}"),
+            Self::Stopped => f.write_str("process stopped because Redrive is stopping"),
         }
     }
 }
 
-impl Run {
+impl ProgramRun {
     /// The error that the program reported: its output, or the last line of it, is a JSON object with
     /// `"status": "error"` and an `error`.
     #[must_use]
@@ -195,19 +195,19 @@ impl Supervisor {
     /// Without a record: processes left by a crash are not found again.
     #[must_use]
     pub fn new() -> Self {
-        Self { ledger: None, stop_by: Arc::new(watch::Sender::new(None)) }
+        Self { run_records: None, stop_by: Arc::new(watch::Sender::new(None)) }
     }
 
     /// With a record of runs in `folder`, which must have one user at a time. Ends processes left by earlier
     /// runs and returns how many runs had any.
     pub fn recording(folder: &Path) -> io::Result<(Self, usize)> {
-        let ledger = Ledger::open(folder)?;
-        let survived = ledger.end_survivors()?;
-        Ok((Self { ledger: Some(ledger), ..Self::new() }, survived))
+        let run_records = RunRecords::open(folder)?;
+        let survived = run_records.end_survivors()?;
+        Ok((Self { run_records: Some(run_records), ..Self::new() }, survived))
     }
 
     /// Runs a program to its end.
-    pub async fn run(&self, command: Command, limits: Limits) -> Run {
+    pub async fn run(&self, command: ProgramCommand, limits: RunLimits) -> ProgramRun {
         supervise::run(self, command, limits).await
     }
 

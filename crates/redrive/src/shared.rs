@@ -1,6 +1,6 @@
 //! Circuit breakers shared by several processes, so that each learns from the others' failures.
 //!
-//! A shared state keeps one [`Record`] per dependency and writes it by compare-and-set; [`Memory`] serves several books
+//! A shared state keeps one [`Record`] per dependency and writes it by compare-and-set; [`MemorySharedState`] serves several books
 //! of one process. Pass one to `shared` of a [`crate::Book`] or [`crate::Guard`]. Breakers synchronise after each change
 //! of their own, before the first call that probes an open one, and every second.
 //!
@@ -8,9 +8,9 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use redrive::Book;
-//! use redrive::shared::Memory;
+//! use redrive::shared::MemorySharedState;
 //!
-//! let state = Arc::new(Memory::new());
+//! let state = Arc::new(MemorySharedState::new());
 //! let book = Book::parse("version: 1\ndependencies: { ntfy: { kind: ntfy } }\n")?.shared(state);
 //! let ntfy = book.guard("ntfy")?;
 //! # drop(ntfy); Ok(()) }
@@ -60,7 +60,7 @@ pub enum Swap {
 
 /// The shared state is unreachable.
 #[derive(Debug, thiserror::Error)]
-#[error("the shared state is away: {reason}")]
+#[error("shared state unavailable: {reason}")]
 pub struct Away {
     /// The reason.
     pub reason: String,
@@ -86,11 +86,11 @@ pub fn is_same(stored: Option<&Record>, expected: Option<&Record>) -> bool {
 
 /// Shared state in the memory of one process.
 #[derive(Default)]
-pub struct Memory {
+pub struct MemorySharedState {
     records: Mutex<BTreeMap<DependencyName, Record>>,
 }
 
-impl Memory {
+impl MemorySharedState {
     /// An empty state.
     #[must_use]
     pub fn new() -> Self {
@@ -98,13 +98,13 @@ impl Memory {
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for MemorySharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").finish_non_exhaustive()
     }
 }
 
-impl SharedState for Memory {
+impl SharedState for MemorySharedState {
     fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
         let found = self.records.lock().unwrap_or_else(PoisonError::into_inner).get(dependency).cloned();
         Box::pin(std::future::ready(Ok(found)))

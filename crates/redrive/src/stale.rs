@@ -8,10 +8,10 @@
 //! ```
 //! use std::time::Duration;
 //! use redrive::core::freshness::Lifetimes;
-//! use redrive::stale::{Plan, StaleCache, timer_clock};
+//! use redrive::stale::{StalePlan, StaleCache, timer_clock};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let plan = Plan {
+//! let plan = StalePlan {
 //!     lifetimes: Lifetimes {
 //!         fresh: Duration::from_secs(60),
 //!         kept: Duration::from_secs(600),
@@ -42,46 +42,46 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 /// The clock of a cache; it should not go back.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub type ClockFn = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Tokio's timer clock: monotonic, and paused where a test pauses it.
 #[must_use]
-pub fn timer_clock() -> Clock {
+pub fn timer_clock() -> ClockFn {
     let begun = Instant::now();
     Arc::new(move || Timestamp::EPOCH + begun.elapsed())
 }
 
 /// Settings of a cache.
-pub struct Plan {
+pub struct StalePlan {
     /// How long values and failures are kept.
     pub lifetimes: Lifetimes,
     /// Time limit of a fetch.
     pub limit: Duration,
     /// The clock.
-    pub clock: Clock,
+    pub clock: ClockFn,
 }
 
 /// A cache of one value that keeps serving during an outage; clones share it.
 pub struct StaleCache<T, E> {
-    shared: Arc<Shared<T, E>>,
+    shared: Arc<StaleInner<T, E>>,
 }
 
 /// A cached value.
 #[derive(Debug)]
-pub struct Found<T, E> {
+pub struct Cached<T, E> {
     /// The value.
     pub value: Arc<T>,
     /// Time since it was fetched.
     pub age: Duration,
     /// Whether it is fresh or stale.
-    pub standing: Standing,
+    pub standing: Validity,
     /// Why the latest fetch failed, if it did.
-    pub failure: Option<Arc<Trouble<E>>>,
+    pub failure: Option<Arc<FetchError<E>>>,
 }
 
 /// Whether a value is within its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Validity {
     /// Within its time.
     Fresh,
     /// Past its time: being fetched again, or the fetch failed.
@@ -105,23 +105,23 @@ pub enum Served<T, E> {
         /// Time since it was fetched.
         age: Duration,
         /// Why the latest fetch failed; `None` while one is running.
-        why: Option<Arc<Trouble<E>>>,
+        why: Option<Arc<FetchError<E>>>,
     },
     /// The fallback.
     Fallback {
         /// The fallback.
         value: Arc<T>,
         /// Why there is no value.
-        why: Arc<Trouble<E>>,
+        why: Arc<FetchError<E>>,
     },
 }
 
 impl<T, E> Served<T, E> {
     /// The cached value, or `fallback`.
-    pub fn of(found: Result<Found<T, E>, Missing<E>>, fallback: T) -> Self {
+    pub fn of(found: Result<Cached<T, E>, Missing<E>>, fallback: T) -> Self {
         match found {
-            Ok(Found { value, age, standing: Standing::Fresh, failure: None }) => Self::Fresh { value, age },
-            Ok(Found { value, age, failure: why, .. }) => Self::Stale { value, age, why },
+            Ok(Cached { value, age, standing: Validity::Fresh, failure: None }) => Self::Fresh { value, age },
+            Ok(Cached { value, age, failure: why, .. }) => Self::Stale { value, age, why },
             Err(Missing { failure: why, .. }) => Self::Fallback { value: Arc::new(fallback), why },
         }
     }
@@ -140,31 +140,31 @@ impl<T, E> Served<T, E> {
 #[error("{failure}")]
 pub struct Missing<E> {
     /// Why the fetch failed.
-    pub failure: Arc<Trouble<E>>,
+    pub failure: Arc<FetchError<E>>,
     /// Time since the last value was fetched, if there ever was one.
     pub age: Option<Duration>,
 }
 
 /// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble<E> {
+pub enum FetchError<E> {
     /// The fetch returned an error.
     #[error("{0}")]
     Failed(E),
     /// The fetch exceeded its time limit.
-    #[error("nothing came within {}", show_duration(*.limit))]
+    #[error("no result within {}", show_duration(*.limit))]
     TimedOut {
         /// The limit.
         limit: Duration,
     },
     /// The fetch panicked, or its runtime shut down.
-    #[error("fetching it broke off")]
+    #[error("fetch was interrupted")]
     Lost,
     /// The fetch succeeded: the value does not exist.
-    #[error("there is no such thing")]
+    #[error("value does not exist")]
     Nothing,
     /// No fetch was started: every key that there is room for is being fetched.
-    #[error("all {keys_max} that there is room for are being fetched")]
+    #[error("cache full: all {keys_max} keys are being fetched")]
     Crowded {
         /// The number of keys.
         keys_max: usize,
@@ -175,15 +175,15 @@ impl<E> Missing<E> {
     /// Whether the value is known not to exist.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        matches!(*self.failure, Trouble::Nothing)
+        matches!(*self.failure, FetchError::Nothing)
     }
 }
 
 /// A value that cannot be fetched, for status reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ailing {
+pub struct UnavailableValue {
     /// Whether an old value is still served.
-    pub state: Ailment,
+    pub state: Unavailability,
     /// Since when, as far as callers noticed.
     pub since: Timestamp,
     /// The reason, without any part of the value.
@@ -192,14 +192,14 @@ pub struct Ailing {
 
 /// Whether an old value is still served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ailment {
+pub enum Unavailability {
     /// The old value is served.
     Stale,
     /// There is nothing to serve.
     Gone,
 }
 
-impl Ailment {
+impl Unavailability {
     /// The word in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -210,22 +210,22 @@ impl Ailment {
     }
 }
 
-pub(crate) type Fetching<T, E> = Pin<Box<dyn Future<Output = Result<T, Trouble<E>>> + Send>>;
+pub(crate) type Fetching<T, E> = Pin<Box<dyn Future<Output = Result<T, FetchError<E>>> + Send>>;
 
-struct Shared<T, E> {
+struct StaleInner<T, E> {
     fetch: Box<dyn Fn() -> Fetching<T, E> + Send + Sync>,
     limit: Duration,
-    clock: Clock,
+    clock: ClockFn,
     /// How long the absence of a value is remembered.
     nothing: Duration,
-    state: Mutex<State<T, E>>,
+    state: Mutex<FetchState<T, E>>,
 }
 
-struct State<T, E> {
+struct FetchState<T, E> {
     lifetimes: Lifetimes,
     good: Option<(Arc<T>, Timestamp)>,
     /// Set only while it is newer than `good`.
-    failure: Option<(Arc<Trouble<E>>, Timestamp)>,
+    failure: Option<(Arc<FetchError<E>>, Timestamp)>,
     /// Closed when the fetch ends.
     flight: Option<watch::Receiver<()>>,
 }
@@ -236,13 +236,13 @@ where
     E: Send + Sync + 'static,
 {
     /// An empty cache that fills itself with `fetch`.
-    pub fn new<F>(plan: Plan, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn new<F>(plan: StalePlan, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
         let fetch = move || {
             let fetched = fetch();
-            Box::pin(async move { fetched.await.map_err(Trouble::Failed) }) as Fetching<T, E>
+            Box::pin(async move { fetched.await.map_err(FetchError::Failed) }) as Fetching<T, E>
         };
         // This fetch never reports `NotFound`.
         Self::looking_up(plan, Duration::ZERO, Box::new(fetch))
@@ -250,13 +250,13 @@ where
 
     /// The same for a value that may not exist; `nothing` is how long its absence is remembered.
     pub(crate) fn looking_up(
-        plan: Plan,
+        plan: StalePlan,
         nothing: Duration,
         fetch: Box<dyn Fn() -> Fetching<T, E> + Send + Sync>,
     ) -> Self {
-        let Plan { lifetimes, limit, clock } = plan;
-        let state = State { lifetimes, good: None, failure: None, flight: None };
-        Self { shared: Arc::new(Shared { fetch, limit, clock, nothing, state: Mutex::new(state) }) }
+        let StalePlan { lifetimes, limit, clock } = plan;
+        let state = FetchState { lifetimes, good: None, failure: None, flight: None };
+        Self { shared: Arc::new(StaleInner { fetch, limit, clock, nothing, state: Mutex::new(state) }) }
     }
 
     /// Replaces the lifetimes, also for the value in memory.
@@ -269,8 +269,8 @@ where
     /// # Panics
     ///
     /// Outside a Tokio runtime if a fetch is needed.
-    pub async fn get(&self) -> Result<Found<T, E>, Missing<E>> {
-        self.asked().wait().await
+    pub async fn get(&self) -> Result<Cached<T, E>, Missing<E>> {
+        self.look_up().wait().await
     }
 
     /// The value, or `fallback` if there is none.
@@ -279,23 +279,23 @@ where
     }
 
     /// Looks the value up and starts a fetch if one is due.
-    pub(crate) fn asked(&self) -> Asked<T, E> {
+    pub(crate) fn look_up(&self) -> Lookup<T, E> {
         let asked_at = self.shared.now();
         let mut state = self.shared.lock();
         let freshness = state.freshness(self.shared.nothing, asked_at);
-        let boarded = match freshness {
+        let joined = match freshness {
             Freshness::Fresh | Freshness::Stale | Freshness::NotYet => None,
-            Freshness::Refresh | Freshness::Gone => Some(self.board(&mut state)),
+            Freshness::Refresh | Freshness::Gone => Some(self.join_fetch(&mut state)),
         };
-        let told = state.told(freshness, asked_at);
+        let served = state.served(freshness, asked_at);
         drop(state);
-        let come = match boarded.map(Boarded::take_off) {
+        let come = match joined.map(FetchHandle::start) {
             Some(flight) if freshness == Freshness::Gone => {
-                Come::Later { cache: self.clone(), flight, asked_at }
+                LookupResult::Later { cache: self.clone(), flight, asked_at }
             }
-            Some(_) | None => Come::Now(told),
+            Some(_) | None => LookupResult::Now(served),
         };
-        Asked { freshness, come }
+        Lookup { freshness, come }
     }
 
     pub(crate) fn is_fetching(&self) -> bool {
@@ -304,77 +304,80 @@ where
 
     /// Fetches the value again, unless a fetch ended within `unless_within`. If it fails, the old value is
     /// served by its age.
-    pub async fn renewed(&self, unless_within: Duration) -> Result<Found<T, E>, Missing<E>> {
+    pub async fn renewed(&self, unless_within: Duration) -> Result<Cached<T, E>, Missing<E>> {
         let asked_at = self.shared.now();
-        let boarded = {
+        let joined = {
             let mut state = self.shared.lock();
             let Past { fetched_at, failed_at } = state.past();
             let tried_at = fetched_at.max(failed_at);
             if tried_at.is_some_and(|at| asked_at.since(at) < unless_within) {
-                return state.told(state.freshness(self.shared.nothing, asked_at), asked_at);
+                return state.served(state.freshness(self.shared.nothing, asked_at), asked_at);
             }
-            self.board(&mut state)
+            self.join_fetch(&mut state)
         };
-        self.landed(boarded.take_off(), asked_at).await
+        self.after_fetch(joined.start(), asked_at).await
     }
 
     /// The value in memory, without a fetch.
     #[must_use]
-    pub fn known(&self) -> Option<Found<T, E>> {
+    pub fn known(&self) -> Option<Cached<T, E>> {
         let (state, now) = (self.shared.lock(), self.shared.now());
-        state.told(state.freshness(self.shared.nothing, now), now).ok()
+        state.served(state.freshness(self.shared.nothing, now), now).ok()
     }
 
     /// Joins the running fetch or prepares one, which starts after the lock is released.
-    fn board(&self, state: &mut State<T, E>) -> Boarded<T, E> {
+    fn join_fetch(&self, state: &mut FetchState<T, E>) -> FetchHandle<T, E> {
         if let Some(flight) = &state.flight {
-            return Boarded { flight: flight.clone(), landing: None };
+            return FetchHandle { flight: flight.clone(), recorder: None };
         }
-        let (landing, flight) = watch::channel(());
+        let (recorder, flight) = watch::channel(());
         state.flight = Some(flight.clone());
-        let landing =
-            Landing { shared: Arc::clone(&self.shared), brought: Err(Trouble::Lost), _wakes: landing };
-        Boarded { flight, landing: Some(landing) }
+        let recorder = FetchRecorder {
+            shared: Arc::clone(&self.shared),
+            result: Err(FetchError::Lost),
+            _wakes: recorder,
+        };
+        FetchHandle { flight, recorder: Some(recorder) }
     }
 
     /// The state after a fetch ended. A value fetched after the call counts as fresh, however short the
     /// lifetimes.
-    async fn landed(
+    async fn after_fetch(
         &self,
         mut flight: watch::Receiver<()>,
         asked_at: Timestamp,
-    ) -> Result<Found<T, E>, Missing<E>> {
+    ) -> Result<Cached<T, E>, Missing<E>> {
         // Nothing is ever sent: it returns an error when the sender is dropped.
         let _ = flight.changed().await;
         let (state, now) = (self.shared.lock(), self.shared.now());
         match &state.good {
-            Some((_, fetched_at)) if *fetched_at >= asked_at => Ok(state.found(Standing::Fresh, now)),
-            _ => state.told(state.freshness(self.shared.nothing, now), now),
+            Some((_, fetched_at)) if *fetched_at >= asked_at => Ok(state.found(Validity::Fresh, now)),
+            _ => state.served(state.freshness(self.shared.nothing, now), now),
         }
     }
 }
 
-struct Boarded<T, E> {
+struct FetchHandle<T, E> {
     flight: watch::Receiver<()>,
     /// Set if the fetch has not started.
-    landing: Option<Landing<T, E>>,
+    recorder: Option<FetchRecorder<T, E>>,
 }
 
-impl<T, E> Boarded<T, E>
+impl<T, E> FetchHandle<T, E>
 where
     T: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
     /// Starts the fetch without holding the lock: a runtime that has shut down drops the task at once, which
     /// locks the state.
-    fn take_off(self) -> watch::Receiver<()> {
-        if let Some(mut landing) = self.landing {
+    fn start(self) -> watch::Receiver<()> {
+        if let Some(mut recorder) = self.recorder {
             tokio::spawn(async move {
-                let limit = landing.shared.limit;
-                landing.bring(match timeout(limit, (landing.shared.fetch)()).await {
+                let limit = recorder.shared.limit;
+                recorder.record(match timeout(limit, (recorder.shared.fetch)()).await {
                     Ok(Ok(value)) => Ok(Arc::new(value)),
                     Ok(Err(trouble)) => Err(trouble),
-                    Err(_) => Err(Trouble::TimedOut { limit }),
+                    Err(_) => Err(FetchError::TimedOut { limit }),
                 });
             });
         }
@@ -382,25 +385,25 @@ where
     }
 }
 
-pub(crate) struct Asked<T, E> {
+pub(crate) struct Lookup<T, E> {
     pub(crate) freshness: Freshness,
-    come: Come<T, E>,
+    come: LookupResult<T, E>,
 }
 
-enum Come<T, E> {
-    Now(Result<Found<T, E>, Missing<E>>),
+enum LookupResult<T, E> {
+    Now(Result<Cached<T, E>, Missing<E>>),
     Later { cache: StaleCache<T, E>, flight: watch::Receiver<()>, asked_at: Timestamp },
 }
 
-impl<T, E> Asked<T, E>
+impl<T, E> Lookup<T, E>
 where
     T: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    pub(crate) async fn wait(self) -> Result<Found<T, E>, Missing<E>> {
+    pub(crate) async fn wait(self) -> Result<Cached<T, E>, Missing<E>> {
         match self.come {
-            Come::Now(told) => told,
-            Come::Later { cache, flight, asked_at } => cache.landed(flight, asked_at).await,
+            LookupResult::Now(served) => served,
+            LookupResult::Later { cache, flight, asked_at } => cache.after_fetch(flight, asked_at).await,
         }
     }
 }
@@ -418,17 +421,17 @@ impl<T, E> fmt::Debug for StaleCache<T, E> {
     }
 }
 
-impl<T, E> Shared<T, E> {
+impl<T, E> StaleInner<T, E> {
     fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T, E>> {
+    fn lock(&self) -> MutexGuard<'_, FetchState<T, E>> {
         self.state.lock().expect("nothing panics while it holds the state")
     }
 }
 
-impl<T, E> State<T, E> {
+impl<T, E> FetchState<T, E> {
     fn past(&self) -> Past {
         Past {
             fetched_at: self.good.as_ref().map(|(_, at)| *at),
@@ -438,29 +441,29 @@ impl<T, E> State<T, E> {
 
     fn freshness(&self, nothing: Duration, now: Timestamp) -> Freshness {
         let failure = match &self.failure {
-            Some((failure, _)) if matches!(**failure, Trouble::Nothing) => nothing,
+            Some((failure, _)) if matches!(**failure, FetchError::Nothing) => nothing,
             _ => self.lifetimes.failure,
         };
         freshness(self.past(), &Lifetimes { failure, ..self.lifetimes }, now)
     }
 
-    fn told(&self, freshness: Freshness, now: Timestamp) -> Result<Found<T, E>, Missing<E>> {
+    fn served(&self, freshness: Freshness, now: Timestamp) -> Result<Cached<T, E>, Missing<E>> {
         match freshness {
-            Freshness::Fresh => Ok(self.found(Standing::Fresh, now)),
-            Freshness::Refresh | Freshness::Stale => Ok(self.found(Standing::Stale, now)),
+            Freshness::Fresh => Ok(self.found(Validity::Fresh, now)),
+            Freshness::Refresh | Freshness::Stale => Ok(self.found(Validity::Stale, now)),
             Freshness::Gone | Freshness::NotYet => Err(Missing {
                 failure: self
                     .failure
                     .as_ref()
-                    .map_or_else(|| Arc::new(Trouble::Lost), |(failure, _)| Arc::clone(failure)),
+                    .map_or_else(|| Arc::new(FetchError::Lost), |(failure, _)| Arc::clone(failure)),
                 age: self.good.as_ref().map(|(_, at)| now.since(*at)),
             }),
         }
     }
 
-    fn found(&self, standing: Standing, now: Timestamp) -> Found<T, E> {
-        let (value, fetched_at) = self.good.as_ref().expect("what has an age is there");
-        Found {
+    fn found(&self, standing: Validity, now: Timestamp) -> Cached<T, E> {
+        let (value, fetched_at) = self.good.as_ref().expect("a value with an age exists");
+        Cached {
             value: Arc::clone(value),
             age: now.since(*fetched_at),
             standing,
@@ -470,29 +473,29 @@ impl<T, E> State<T, E> {
 }
 
 /// Records the result of a fetch when it is dropped, in whatever way the fetch ended, and wakes the waiters.
-struct Landing<T, E> {
-    shared: Arc<Shared<T, E>>,
-    brought: Result<Arc<T>, Trouble<E>>,
+struct FetchRecorder<T, E> {
+    shared: Arc<StaleInner<T, E>>,
+    result: Result<Arc<T>, FetchError<E>>,
     _wakes: watch::Sender<()>,
 }
 
-impl<T, E> Landing<T, E> {
-    fn bring(&mut self, brought: Result<Arc<T>, Trouble<E>>) {
-        self.brought = brought;
+impl<T, E> FetchRecorder<T, E> {
+    fn record(&mut self, result: Result<Arc<T>, FetchError<E>>) {
+        self.result = result;
     }
 }
 
-impl<T, E> Drop for Landing<T, E> {
+impl<T, E> Drop for FetchRecorder<T, E> {
     fn drop(&mut self) {
         let now = self.shared.now();
-        let brought = std::mem::replace(&mut self.brought, Err(Trouble::Lost));
+        let result = std::mem::replace(&mut self.result, Err(FetchError::Lost));
         let mut state = self.shared.lock();
         state.flight = None;
-        match brought {
+        match result {
             Ok(value) => (state.good, state.failure) = (Some((value, now)), None),
             // The old value must not be served any more.
-            Err(Trouble::Nothing) => {
-                (state.good, state.failure) = (None, Some((Arc::new(Trouble::Nothing), now)));
+            Err(FetchError::Nothing) => {
+                (state.good, state.failure) = (None, Some((Arc::new(FetchError::Nothing), now)));
             }
             Err(trouble) => state.failure = Some((Arc::new(trouble), now)),
         }

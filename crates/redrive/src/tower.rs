@@ -1,7 +1,7 @@
 //! A guard as a `tower` layer: `Retry(Breaker(Throttle(Timeout(call))))` around any client.
 //!
 //! ```
-//! use redrive::tower::{Fault, GuardLayer};
+//! use redrive::tower::{FailedResult, GuardLayer};
 //! use redrive::{Book, CallError};
 //! use tower_layer::Layer;
 //! use tower_service::Service;
@@ -20,7 +20,7 @@
 //! let book = Book::parse("version: 1\ndependencies:\n  bank: { kind: webhook, retry: aggressive }\n")?;
 //! let mut quotes = GuardLayer::new(book.guard("bank")?).layer(Quotes);
 //! std::future::poll_fn(|context| quotes.poll_ready(context)).await?;
-//! let rate: Result<f64, CallError<Fault<f64, std::io::Error>>> = quotes.call("EUR").await;
+//! let rate: Result<f64, CallError<FailedResult<f64, std::io::Error>>> = quotes.call("EUR").await;
 //! assert_eq!(rate?, 1.25);
 //! # Ok(()) }
 //! ```
@@ -47,7 +47,7 @@ use crate::guard::{Attempt, CallError, Classify, Guard};
 
 /// Wraps services with a guard.
 #[derive(Clone)]
-pub struct GuardLayer<J = ByError, P = Cloned> {
+pub struct GuardLayer<J = ByError, P = CloneRequests> {
     guard: Guard,
     judge: J,
     requests: P,
@@ -57,7 +57,7 @@ impl GuardLayer {
     /// For services with classifiable errors and cloneable requests; every response counts as success.
     #[must_use]
     pub fn new(guard: Guard) -> Self {
-        Self { guard, judge: ByError, requests: Cloned }
+        Self { guard, judge: ByError, requests: CloneRequests }
     }
 }
 
@@ -135,9 +135,9 @@ pub trait RequestPolicy<Req> {
 
 /// Clones requests and adds nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cloned;
+pub struct CloneRequests;
 
-impl<Req: Clone> RequestPolicy<Req> for Cloned {
+impl<Req: Clone> RequestPolicy<Req> for CloneRequests {
     fn copy(&self, request: &Req) -> Option<Req> {
         Some(request.clone())
     }
@@ -145,22 +145,22 @@ impl<Req: Clone> RequestPolicy<Req> for Cloned {
 
 /// Sends each request once, for those that cannot be copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SentOnce;
+pub struct SendOnce;
 
-impl<Req> RequestPolicy<Req> for SentOnce {
+impl<Req> RequestPolicy<Req> for SendOnce {
     fn copy(&self, _request: &Req) -> Option<Req> {
         None
     }
 }
 
 /// A failed result: an error, or a response that counts as failure.
-pub struct Fault<Res, E> {
+pub struct FailedResult<Res, E> {
     /// The result.
     pub result: Result<Res, E>,
     seen: Option<Box<Reply>>,
 }
 
-impl<Res, E> Fault<Res, E> {
+impl<Res, E> FailedResult<Res, E> {
     /// What was seen, if the judge said it.
     #[must_use]
     pub fn seen(&self) -> Option<&Reply> {
@@ -168,28 +168,28 @@ impl<Res, E> Fault<Res, E> {
     }
 }
 
-impl<Res, E: fmt::Display> fmt::Display for Fault<Res, E> {
+impl<Res, E: fmt::Display> fmt::Display for FailedResult<Res, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.seen, &self.result) {
             (Some(seen), _) => f.write_str(&seen.message),
             (None, Err(error)) => write!(f, "{error}"),
-            (None, Ok(_)) => f.write_str("an answer that is a failure"),
+            (None, Ok(_)) => f.write_str("response counts as failure"),
         }
     }
 }
 
-impl<Res, E: fmt::Debug> fmt::Debug for Fault<Res, E> {
+impl<Res, E: fmt::Debug> fmt::Debug for FailedResult<Res, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = self.result.as_ref().err();
         f.debug_struct("Fault").field("seen", &self.seen).field("error", &error).finish_non_exhaustive()
     }
 }
 
-impl<Res, E: Error + 'static> Error for Fault<Res, E> {
+impl<Res, E: Error + 'static> Error for FailedResult<Res, E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.result.as_ref().err().map(|error| error as _)
     }
 }
 
 /// The error of a guarded service.
-pub type ServiceError<Res, E> = CallError<Fault<Res, E>>;
+pub type ServiceError<Res, E> = CallError<FailedResult<Res, E>>;

@@ -68,10 +68,10 @@ pub enum InvalidTransitions<S> {
 impl<S: fmt::Debug> fmt::Display for InvalidTransitions<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "a table of transitions needs at least one"),
+            Self::Empty => write!(f, "the table of transitions is empty"),
             Self::Twice(state) => write!(f, "{state:?} has two rows"),
             Self::Nowhere(state) => {
-                write!(f, "{state:?} leads nowhere: leave out what nothing follows")
+                write!(f, "{state:?} has no successors: leave final states out")
             }
             Self::ToItself(state) => write!(f, "{state:?} leads to itself"),
             Self::Repeated { from, to } => write!(f, "{from:?} leads to {to:?} twice"),

@@ -8,7 +8,7 @@ use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::marks::millis;
+use super::leases::millis;
 use crate::shared::{Swap, is_same};
 
 pub(super) fn load(
@@ -21,7 +21,7 @@ pub(super) fn load(
     Ok(found.and_then(|text| match serde_json::from_str(&text) {
         Ok(record) => Some(record),
         Err(error) => {
-            tracing::warn!(%dependency, %error, "what is shared of a breaker cannot be read");
+            tracing::warn!(%dependency, %error, "shared breaker record is unreadable");
             None
         }
     }))

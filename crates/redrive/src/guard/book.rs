@@ -22,10 +22,10 @@ use redrive_core::policy::rule::Rule;
 use tokio::runtime::Handle;
 
 use super::Guard;
-use super::clock::Clock;
-use super::dependency::Dependency;
+use super::clock::GuardClock;
+use super::dependency::GuardedDependency;
+use super::fast_path::RuleNeeds;
 use super::link::Link;
-use super::word::Wants;
 use crate::load::{LoadError, load};
 use crate::shared::SharedState;
 
@@ -54,7 +54,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Book {
-    shelf: Arc<Shelf>,
+    shelf: Arc<BookState>,
 }
 
 /// A text is not a valid book, or its file could not be read.
@@ -79,7 +79,7 @@ impl fmt::Display for BookError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(error) => write!(f, "{error}"),
-            Self::NoFile => f.write_str("this rule book was made from a text and has no file"),
+            Self::NoFile => f.write_str("rule book was parsed from a text and has no file"),
             Self::Wrong { path, problems } => {
                 let name = path.as_ref().map_or("rule book".into(), |path| path.display().to_string());
                 let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
@@ -125,7 +125,7 @@ impl Book {
     /// Parses a book.
     pub fn parse(text: &str) -> Result<Self, BookError> {
         let book = checked(text.as_bytes(), None)?;
-        Ok(Self { shelf: Arc::new(Shelf::new(book, None)) })
+        Ok(Self { shelf: Arc::new(BookState::new(book, None)) })
     }
 
     /// Reads a book from a file.
@@ -134,12 +134,12 @@ impl Book {
         let stamp = stamp(path);
         let book = read_file(path)?;
         let file = BookFile { path: path.to_owned(), stamp: Mutex::new(stamp) };
-        Ok(Self { shelf: Arc::new(Shelf::new(book, Some(file))) })
+        Ok(Self { shelf: Arc::new(BookState::new(book, Some(file))) })
     }
 
     /// The guard of a dependency, with the values of the dependency, its kind and the defaults.
     pub fn guard(&self, dependency: &str) -> Result<Guard, UnknownGuard> {
-        self.shelf.guard(Wanted::Dependency(dependency.to_owned())).ok_or_else(|| {
+        self.shelf.guard(GuardName::GuardedDependency(dependency.to_owned())).ok_or_else(|| {
             let book = self.rules();
             let known = book.sections().dependencies.keys().map(DependencyName::as_str);
             let help = suggest(dependency, known);
@@ -154,7 +154,7 @@ impl Book {
         channel: Option<&str>,
         event_type: &str,
     ) -> Result<Guard, UnknownGuard> {
-        let wanted = Wanted::Row {
+        let wanted = GuardName::Row {
             service: service.to_owned(),
             channel: channel.map(str::to_owned),
             event_type: event_type.to_owned(),
@@ -216,7 +216,7 @@ impl Book {
     /// Outside a Tokio runtime.
     #[must_use]
     pub fn shared_every(self, state: Arc<dyn SharedState>, every: Duration) -> Self {
-        let shared = Shared { state, every, runtime: Handle::current() };
+        let shared = SharedBreakers { state, every, runtime: Handle::current() };
         let mut contents = self.shelf.lock();
         for dependency in contents.dependencies.values() {
             shared.link(dependency, self.shelf.clock);
@@ -234,8 +234,8 @@ impl Book {
 }
 
 /// The book and all that depends on it.
-pub(super) struct Shelf {
-    clock: Clock,
+pub(super) struct BookState {
+    clock: GuardClock,
     file: Option<BookFile>,
     contents: Mutex<Contents>,
 }
@@ -243,45 +243,45 @@ pub(super) struct Shelf {
 struct BookFile {
     path: PathBuf,
     /// Taken before the file was last read, so that later writes are noticed.
-    stamp: Mutex<Stamp>,
+    stamp: Mutex<TripStamp>,
 }
 
 struct Contents {
     book: Arc<RuleBook>,
-    dependencies: BTreeMap<DependencyName, Arc<Dependency>>,
-    seats: BTreeMap<Wanted, Weak<Seat>>,
-    shared: Option<Shared>,
+    dependencies: BTreeMap<DependencyName, Arc<GuardedDependency>>,
+    seats: BTreeMap<GuardName, Weak<GuardSlot>>,
+    shared: Option<SharedBreakers>,
 }
 
-struct Shared {
+struct SharedBreakers {
     state: Arc<dyn SharedState>,
     every: Duration,
     /// Runs the exchange, also for guards made outside a runtime.
     runtime: Handle,
 }
 
-impl Shared {
-    fn link(&self, dependency: &Arc<Dependency>, clock: Clock) {
+impl SharedBreakers {
+    fn link(&self, dependency: &Arc<GuardedDependency>, clock: GuardClock) {
         Link::begin(dependency, Arc::clone(&self.state), self.every, clock, &self.runtime);
     }
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for BookState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shelf").field("hash", &self.lock().book.hash()).finish_non_exhaustive()
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Wanted {
-    Dependency(String),
+enum GuardName {
+    GuardedDependency(String),
     Row { service: String, channel: Option<String>, event_type: String },
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for GuardName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dependency(name) => write!(f, "dependency `{name}`"),
+            Self::GuardedDependency(name) => write!(f, "dependency `{name}`"),
             Self::Row { service, channel: None, event_type } => {
                 write!(f, "rule for `{event_type}` of service `{service}`")
             }
@@ -292,10 +292,10 @@ impl fmt::Display for Wanted {
     }
 }
 
-impl Wanted {
+impl GuardName {
     fn rule(&self, book: &RuleBook) -> Option<Arc<Rule>> {
         match self {
-            Self::Dependency(name) => book.dependency_rule(name).map(Arc::new),
+            Self::GuardedDependency(name) => book.dependency_rule(name).map(Arc::new),
             Self::Row { service, channel, event_type } => {
                 book.rule(service, channel.as_deref(), event_type).cloned()
             }
@@ -304,27 +304,27 @@ impl Wanted {
 }
 
 /// The state shared by all guards of one name.
-pub(super) struct Seat {
-    wanted: Wanted,
+pub(super) struct GuardSlot {
+    wanted: GuardName,
     terms: ArcSwap<Terms>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<BookState>,
 }
 
 /// The rule of an attempt.
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) rule: Arc<Rule>,
-    pub(super) dependency: Arc<Dependency>,
-    pub(super) wants: Wants,
+    pub(super) dependency: Arc<GuardedDependency>,
+    pub(super) wants: RuleNeeds,
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for GuardSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat").field("wanted", &self.wanted).finish_non_exhaustive()
     }
 }
 
-impl Seat {
+impl GuardSlot {
     pub(super) fn terms(&self) -> Arc<Terms> {
         self.terms.load_full()
     }
@@ -335,17 +335,17 @@ impl Seat {
         self.terms.load()
     }
 
-    pub(super) fn clock(&self) -> &Clock {
+    pub(super) fn clock(&self) -> &GuardClock {
         &self.shelf.clock
     }
 
     pub(super) fn share(&self, state: Arc<dyn SharedState>) {
-        let shared = Shared { state, every: REFRESH_EVERY, runtime: Handle::current() };
+        let shared = SharedBreakers { state, every: REFRESH_EVERY, runtime: Handle::current() };
         shared.link(&self.terms().dependency, self.shelf.clock);
     }
 }
 
-impl Shelf {
+impl BookState {
     fn new(book: RuleBook, file: Option<BookFile>) -> Self {
         let contents = Contents {
             book: Arc::new(book),
@@ -353,7 +353,7 @@ impl Shelf {
             seats: BTreeMap::new(),
             shared: None,
         };
-        Self { clock: Clock::start(), file, contents: Mutex::new(contents) }
+        Self { clock: GuardClock::start(), file, contents: Mutex::new(contents) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
@@ -361,14 +361,14 @@ impl Shelf {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn guard(self: &Arc<Self>, wanted: Wanted) -> Option<Guard> {
+    fn guard(self: &Arc<Self>, wanted: GuardName) -> Option<Guard> {
         let mut contents = self.lock();
         if let Some(seat) = contents.seats.get(&wanted).and_then(Weak::upgrade) {
             return Some(Guard::new(seat));
         }
         let rule = wanted.rule(&contents.book)?;
         let terms = contents.terms(rule, self.clock);
-        let seat = Arc::new(Seat {
+        let seat = Arc::new(GuardSlot {
             wanted: wanted.clone(),
             terms: ArcSwap::from_pointee(terms),
             shelf: Arc::clone(self),
@@ -383,19 +383,19 @@ impl Shelf {
         let Some(gone) = self.replace(&book) else { return };
         // Subscribers may ask this book for a guard.
         for wanted in gone {
-            tracing::warn!(%wanted, "the new rule book has it no more: its last rule holds on");
+            tracing::warn!(%wanted, "guard is not in the new rule book and keeps its last rule");
         }
         tracing::info!(hash = %format_args!("{:016x}", book.hash()), "rule book changed");
     }
 
     /// Replaces the book and returns the guards that have no rule in it; `None` if it is the same book.
-    fn replace(&self, book: &Arc<RuleBook>) -> Option<Vec<Wanted>> {
+    fn replace(&self, book: &Arc<RuleBook>) -> Option<Vec<GuardName>> {
         let mut contents = self.lock();
         if book.hash() == contents.book.hash() {
             return None;
         }
         contents.book = Arc::clone(book);
-        let seats: Vec<Arc<Seat>> = contents.seats.values().filter_map(Weak::upgrade).collect();
+        let seats: Vec<Arc<GuardSlot>> = contents.seats.values().filter_map(Weak::upgrade).collect();
         let mut gone = Vec::new();
         for seat in seats {
             match seat.wanted.rule(&contents.book) {
@@ -416,12 +416,12 @@ impl Shelf {
 }
 
 impl Contents {
-    fn terms(&mut self, rule: Arc<Rule>, clock: Clock) -> Terms {
+    fn terms(&mut self, rule: Arc<Rule>, clock: GuardClock) -> Terms {
         let stated = self.book.admission(&rule.dependency);
         let budget = stated.budget.or_else(|| Some(BudgetSettings::of_guards()));
         let settings = AdmissionSettings { budget, ..stated };
         let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
-            let dependency = Arc::new(Dependency::new(rule.dependency.clone(), settings));
+            let dependency = Arc::new(GuardedDependency::new(rule.dependency.clone(), settings));
             if let Some(shared) = &self.shared {
                 shared.link(&dependency, clock);
             }
@@ -433,7 +433,7 @@ impl Contents {
 }
 
 impl BookFile {
-    fn stamp(&self) -> MutexGuard<'_, Stamp> {
+    fn stamp(&self) -> MutexGuard<'_, TripStamp> {
         self.stamp.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -444,9 +444,9 @@ impl BookFile {
 }
 
 /// Modification time and size; `None` without a file.
-type Stamp = Option<(SystemTime, u64)>;
+type TripStamp = Option<(SystemTime, u64)>;
 
-fn stamp(path: &Path) -> Stamp {
+fn stamp(path: &Path) -> TripStamp {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -461,7 +461,7 @@ fn checked(bytes: &[u8], path: Option<&Path>) -> Result<RuleBook, BookError> {
     book.ok_or_else(|| BookError::Wrong { path: path.map(Path::to_owned), problems: problems.into_sorted() })
 }
 
-async fn follow(shelf: Weak<Shelf>) {
+async fn follow(shelf: Weak<BookState>) {
     loop {
         tokio::time::sleep(WATCH_EVERY).await;
         let Some(shelf) = shelf.upgrade() else { return };
@@ -470,7 +470,7 @@ async fn follow(shelf: Weak<Shelf>) {
             if file.has_changed()
                 && let Err(error) = shelf.reload_file()
             {
-                tracing::error!(%error, "the old rule book stays");
+                tracing::error!(%error, "rule book reload failed, keeping the old one");
             }
         });
         // A panic is a bug, and the next look is as good.

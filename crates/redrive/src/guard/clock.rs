@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use crate::clock::wall_clock;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct GuardClock {
     begun_at: Timestamp,
     begun: Instant,
 }
 
-impl Clock {
+impl GuardClock {
     /// A clock that shows the current wall-clock time.
     pub(super) fn start() -> Self {
         Self { begun_at: wall_clock(), begun: Instant::now() }

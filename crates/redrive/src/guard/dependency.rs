@@ -23,15 +23,16 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};
 
 use super::book::Terms;
-use super::link::Link;
-use super::word::{
-    Closed, Epoch, Flow, Gatekeeper, Gathered, IN_FLIGHT_MAX, Stamp, Standing, Successes, Wants,
+use super::fast_path::{
+    BreakerClosed, Epoch, FastPath, FastPathCounts, FastPathState, FlowLimit, IN_FLIGHT_MAX, RuleNeeds,
+    Successes, TripStamp,
 };
+use super::link::Link;
 
 #[derive(Debug)]
-pub(super) struct Dependency {
+pub(super) struct GuardedDependency {
     pub(super) name: DependencyName,
-    gate: Gatekeeper,
+    gate: FastPath,
     in_flight_max: AtomicU32,
     /// Nanoseconds: from then on the word's counts belong to another window bucket.
     asks_from: AtomicU64,
@@ -39,7 +40,7 @@ pub(super) struct Dependency {
     last_start: AtomicU64,
     /// Nanoseconds: the latest success on the fast path under a rule with a breaker; 0 if none.
     last_success: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<DependencyState>,
     /// Held by the caller at the head of the queue.
     pub(super) turn: Semaphore,
     /// Notifies the head of the queue.
@@ -51,7 +52,7 @@ pub(super) struct Dependency {
 }
 
 #[derive(Debug)]
-struct State {
+struct DependencyState {
     control: AdmissionControl,
     /// Trip settings of current and former rules; a stamp is an index.
     trips: Vec<Trip>,
@@ -63,22 +64,22 @@ struct State {
 /// The right to make one attempt.
 #[derive(Debug)]
 #[must_use = "a pass is given back"]
-pub(super) struct Pass(Kind);
+pub(super) struct CallPass(PassKind);
 
-impl Pass {
+impl CallPass {
     pub(super) const fn asked(ticket: admission::Ticket) -> Self {
-        Self(Kind::Asked(ticket))
+        Self(PassKind::Asked(ticket))
     }
 
     /// Whether the fast path gave it.
     #[cfg(test)]
     pub(super) const fn is_quick(&self) -> bool {
-        matches!(self.0, Kind::Quick(_))
+        matches!(self.0, PassKind::Quick(_))
     }
 }
 
 #[derive(Debug)]
-enum Kind {
+enum PassKind {
     /// From the fast path, in that epoch.
     Quick(Epoch),
     /// From the admission control.
@@ -93,16 +94,16 @@ pub(super) enum Asker {
     First,
 }
 
-impl Dependency {
+impl GuardedDependency {
     pub(super) fn new(name: DependencyName, settings: AdmissionSettings) -> Self {
         Self {
             name,
-            gate: Gatekeeper::new(),
+            gate: FastPath::new(),
             in_flight_max: AtomicU32::new(0),
             asks_from: AtomicU64::new(0),
             last_start: AtomicU64::new(0),
             last_success: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(DependencyState {
                 control: AdmissionControl::new(settings),
                 trips: Vec::new(),
                 trip: None,
@@ -116,7 +117,7 @@ impl Dependency {
     }
 
     /// Applies new settings and returns what the rule asks of the fast path.
-    pub(super) fn follow(&self, settings: AdmissionSettings, rule: &Rule) -> Wants {
+    pub(super) fn follow(&self, settings: AdmissionSettings, rule: &Rule) -> RuleNeeds {
         let mut state = self.lock();
         state.control.set(settings);
         if let Some(named) = &rule.breaker {
@@ -128,9 +129,9 @@ impl Dependency {
                     Trip::FailureRate { .. } => Successes::Counted,
                     Trip::Consecutive(_) | Trip::Failures { .. } => Successes::Ignored,
                 };
-                Wants::Breaker { stamp: state.stamp(trip), successes }
+                RuleNeeds::Breaker { stamp: state.stamp(trip), successes }
             }
-            None => Wants::NoBreaker,
+            None => RuleNeeds::NoBreaker,
         };
         drop(state);
         self.room.notify_one();
@@ -139,24 +140,24 @@ impl Dependency {
 
     /// Admits an attempt on the fast path.
     #[inline]
-    pub(super) fn start(&self, wants: Wants, now: Timestamp) -> Option<Pass> {
+    pub(super) fn start(&self, wants: RuleNeeds, now: Timestamp) -> Option<CallPass> {
         let nanos = now.as_nanos();
         if nanos >= self.asks_from.load(Ordering::Relaxed) {
             return None;
         }
         let epoch = self.gate.start(wants, self.in_flight_max.load(Ordering::Relaxed))?;
         self.last_start.store(nanos, Ordering::Relaxed);
-        Some(Pass(Kind::Quick(epoch)))
+        Some(CallPass(PassKind::Quick(epoch)))
     }
 
     #[inline]
-    pub(super) fn end_well(&self, pass: Pass, wants: Wants, rule: &Rule, now: Timestamp) {
+    pub(super) fn end_well(&self, pass: CallPass, wants: RuleNeeds, rule: &Rule, now: Timestamp) {
         let nanos = now.as_nanos();
-        if let Kind::Quick(epoch) = pass.0
+        if let PassKind::Quick(epoch) = pass.0
             && nanos < self.asks_from.load(Ordering::Relaxed)
             && self.gate.end_well(wants, epoch).is_ok()
         {
-            if let Wants::Breaker { .. } = wants {
+            if let RuleNeeds::Breaker { .. } = wants {
                 self.last_success.store(nanos, Ordering::Relaxed);
             }
             return;
@@ -177,7 +178,7 @@ impl Dependency {
         self.lock().control.grant_retry(now)
     }
 
-    pub(super) fn settle(&self, pass: Pass, seen: Observation, rule: &Rule, now: Timestamp) {
+    pub(super) fn settle(&self, pass: CallPass, seen: Observation, rule: &Rule, now: Timestamp) {
         let mut state = self.lock();
         let ticket = state.ticket(pass);
         let is_probe = ticket.is_probe();
@@ -196,7 +197,7 @@ impl Dependency {
     }
 
     /// The attempt was not made, or its caller went away.
-    pub(super) fn unused(&self, pass: Pass) {
+    pub(super) fn unused(&self, pass: CallPass) {
         let mut state = self.lock();
         let ticket = state.ticket(pass);
         let is_probe = ticket.is_probe();
@@ -213,9 +214,9 @@ impl Dependency {
     }
 
     /// Counts as waiting for room until dropped.
-    pub(super) fn wait(&self) -> Waiting<'_> {
+    pub(super) fn wait(&self) -> WaitingCaller<'_> {
         self.lock().waiting += 1;
-        Waiting { dependency: self }
+        WaitingCaller { dependency: self }
     }
 
     pub(super) fn room(&self) -> Notified<'_> {
@@ -257,7 +258,7 @@ impl Dependency {
         None
     }
 
-    fn wake_next(&self, state: &State) {
+    fn wake_next(&self, state: &DependencyState) {
         if state.waiting > 0 {
             self.room.notify_one();
         }
@@ -277,37 +278,37 @@ impl Dependency {
     }
 
     /// Locks the state and closes the fast path, with its counts taken in.
-    fn lock(&self) -> Inside<'_> {
+    fn lock(&self) -> LockedState<'_> {
         // A panic under the lock is a bug, and the state is whole between two steps.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = self.gate.take();
         let time = |at: &AtomicU64| Timestamp::from_nanos(at.load(Ordering::Relaxed));
         state.learn(gathered, time(&self.last_start), time(&self.last_success));
-        Inside { dependency: self, state }
+        LockedState { dependency: self, state }
     }
 }
 
 /// The locked state.
-struct Inside<'a> {
-    dependency: &'a Dependency,
-    state: MutexGuard<'a, State>,
+struct LockedState<'a> {
+    dependency: &'a GuardedDependency,
+    state: MutexGuard<'a, DependencyState>,
 }
 
-impl Deref for Inside<'_> {
-    type Target = State;
+impl Deref for LockedState<'_> {
+    type Target = DependencyState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &DependencyState {
         &self.state
     }
 }
 
-impl DerefMut for Inside<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+impl DerefMut for LockedState<'_> {
+    fn deref_mut(&mut self) -> &mut DependencyState {
         &mut self.state
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for LockedState<'_> {
     fn drop(&mut self) {
         let (standing, asks_from) = self.state.standing();
         let in_flight_max = self.state.control.in_flight_max().min(IN_FLIGHT_MAX);
@@ -317,18 +318,18 @@ impl Drop for Inside<'_> {
     }
 }
 
-impl State {
-    fn stamp(&mut self, trip: Trip) -> Stamp {
+impl DependencyState {
+    fn stamp(&mut self, trip: Trip) -> TripStamp {
         let place = self.trips.iter().position(|known| *known == trip).unwrap_or_else(|| {
             self.trips.push(trip);
             self.trips.len() - 1
         });
-        Stamp::of(place)
+        TripStamp::of(place)
     }
 
     /// Takes in the counts of the fast path.
-    fn learn(&mut self, gathered: Gathered, last_start: Timestamp, last_success: Timestamp) {
-        let Gathered { in_flight, let_in, successes } = gathered;
+    fn learn(&mut self, gathered: FastPathCounts, last_start: Timestamp, last_success: Timestamp) {
+        let FastPathCounts { in_flight, let_in, successes } = gathered;
         self.control.take_stock(let_in, in_flight, last_start);
         if let Some(trip) = self.trip.filter(|_| last_success > Timestamp::EPOCH) {
             self.control.count_successes(successes, trip, last_success);
@@ -336,7 +337,7 @@ impl State {
     }
 
     /// What to publish to the fast path, and until when its counts belong to the same bucket.
-    fn standing(&mut self) -> (Standing, Timestamp) {
+    fn standing(&mut self) -> (FastPathState, Timestamp) {
         let flows_until = self.control.flows_until().filter(|_| self.waiting == 0);
         let mut alike_until = flows_until.unwrap_or_default();
         let stamp = match self.trip.map(|trip| (trip, self.control.on_success(trip))) {
@@ -345,13 +346,17 @@ impl State {
                 alike_until = alike_until.min(until);
                 self.stamp(trip)
             }
-            Some((_, OnSuccess::Changes)) | None => Stamp::NONE,
+            Some((_, OnSuccess::Changes)) | None => TripStamp::NONE,
         };
         let is_closed = self.control.breaker().is_closed();
-        let standing = Standing {
+        let standing = FastPathState {
             in_flight: self.control.in_flight(),
-            flow: if flows_until.is_some() { Flow::Free } else { Flow::Limited },
-            breaker: if is_closed { Closed::Yes { epoch: self.epoch(), stamp } } else { Closed::No },
+            flow: if flows_until.is_some() { FlowLimit::Free } else { FlowLimit::Limited },
+            breaker: if is_closed {
+                BreakerClosed::Yes { epoch: self.epoch(), stamp }
+            } else {
+                BreakerClosed::No
+            },
         };
         (standing, alike_until)
     }
@@ -379,13 +384,13 @@ impl State {
     }
 
     /// The ticket of a pass; it has a permit if the breaker still knows its generation.
-    fn ticket(&self, pass: Pass) -> admission::Ticket {
+    fn ticket(&self, pass: CallPass) -> admission::Ticket {
         match pass.0 {
-            Kind::Quick(epoch) => {
+            PassKind::Quick(epoch) => {
                 let permit = self.control.breaker().closed_permit().filter(|_| epoch == self.epoch());
                 admission::Ticket::of_free_call(permit)
             }
-            Kind::Asked(ticket) => ticket,
+            PassKind::Asked(ticket) => ticket,
         }
     }
 }
@@ -417,11 +422,11 @@ fn log(dependency: &DependencyName, transition: Transition, origin: &'static str
 
 /// A caller that waits for room; newcomers queue behind it.
 #[derive(Debug)]
-pub(super) struct Waiting<'a> {
-    dependency: &'a Dependency,
+pub(super) struct WaitingCaller<'a> {
+    dependency: &'a GuardedDependency,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         self.dependency.lock().waiting -= 1;
     }
@@ -430,14 +435,14 @@ impl Drop for Waiting<'_> {
 /// A pass that is returned unused unless it is settled.
 #[derive(Debug)]
 #[must_use = "dropped at once, it is given back unused"]
-pub(super) struct Ticket<T: Deref<Target = Terms>> {
+pub(super) struct CallTicket<T: Deref<Target = Terms>> {
     terms: T,
-    pass: Option<Pass>,
+    pass: Option<CallPass>,
 }
 
-impl<T: Deref<Target = Terms>> Ticket<T> {
+impl<T: Deref<Target = Terms>> CallTicket<T> {
     #[inline]
-    pub(super) const fn new(terms: T, pass: Pass) -> Self {
+    pub(super) const fn new(terms: T, pass: CallPass) -> Self {
         Self { terms, pass: Some(pass) }
     }
 
@@ -460,13 +465,13 @@ impl<T: Deref<Target = Terms>> Ticket<T> {
     }
 
     /// The same pass with other terms.
-    pub(super) fn keep<U: Deref<Target = Terms>>(mut self, terms: impl FnOnce() -> U) -> Ticket<U> {
+    pub(super) fn keep<U: Deref<Target = Terms>>(mut self, terms: impl FnOnce() -> U) -> CallTicket<U> {
         let pass = self.pass.take();
-        Ticket { terms: terms(), pass }
+        CallTicket { terms: terms(), pass }
     }
 }
 
-impl<T: Deref<Target = Terms>> Drop for Ticket<T> {
+impl<T: Deref<Target = Terms>> Drop for CallTicket<T> {
     fn drop(&mut self) {
         if let Some(pass) = self.pass.take() {
             self.terms.dependency.unused(pass);

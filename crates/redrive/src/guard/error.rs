@@ -137,11 +137,11 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
             }
             Cause::AskedToWait { retry_after, .. } => {
                 let wait = show_duration(rounded(*retry_after));
-                write!(f, "{dependency}: asked for patience, try again in {wait}")?;
+                write!(f, "{dependency}: asked callers to wait, try again in {wait}")?;
             }
             Cause::Deadline { .. } => write!(f, "{dependency}: deadline exceeded after {in_all}")?,
             Cause::BudgetSpent { .. } => {
-                write!(f, "{dependency}: too many retries already, so no other follows {in_all}")?;
+                write!(f, "{dependency}: retry budget spent after {in_all}")?;
             }
         }
         match (self.last(), cause, failure) {

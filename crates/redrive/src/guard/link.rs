@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 
-use super::clock::Clock;
-use super::dependency::Dependency;
+use super::clock::GuardClock;
+use super::dependency::GuardedDependency;
 use crate::shared::{Away, SharedState, Swap};
 
 /// How long a probe waits for the shared state.
@@ -40,10 +40,10 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// Links a dependency once; a second shared state is ignored.
     pub(super) fn begin(
-        dependency: &Arc<Dependency>,
+        dependency: &Arc<GuardedDependency>,
         state: Arc<dyn SharedState>,
         every: Duration,
-        clock: Clock,
+        clock: GuardClock,
         runtime: &Handle,
     ) {
         let link = Arc::new(Self {
@@ -65,7 +65,12 @@ impl Link {
 
     /// Reads the shared state within `PATIENCE` and half of the caller's remaining time; concurrent callers
     /// share one exchange.
-    pub(super) async fn refresh(&self, dependency: &Dependency, clock: &Clock, left: Option<Duration>) {
+    pub(super) async fn refresh(
+        &self,
+        dependency: &GuardedDependency,
+        clock: &GuardClock,
+        left: Option<Duration>,
+    ) {
         let patience = left.map_or(PATIENCE, |left| PATIENCE.min(left / 2));
         let before = self.exchanges.load(Ordering::Acquire);
         let exchange = async {
@@ -79,13 +84,13 @@ impl Link {
         }
     }
 
-    async fn exchange(&self, dependency: &Dependency, clock: &Clock) {
+    async fn exchange(&self, dependency: &GuardedDependency, clock: &GuardClock) {
         let outcome = self.try_exchange(dependency, clock).await;
         self.exchanges.fetch_add(1, Ordering::AcqRel);
         self.note(dependency, outcome.as_ref().map(|&()| ()));
     }
 
-    async fn try_exchange(&self, dependency: &Dependency, clock: &Clock) -> Result<(), Away> {
+    async fn try_exchange(&self, dependency: &GuardedDependency, clock: &GuardClock) -> Result<(), Away> {
         for _ in 0..ROUNDS_MAX {
             let stored = self.state.load(&dependency.name).await?;
             let Some(ours) = dependency.meet(stored.as_ref(), clock.now()) else { return Ok(()) };
@@ -97,20 +102,20 @@ impl Link {
     }
 
     /// Logs once that the shared state is unreachable, and once that it is back.
-    fn note(&self, dependency: &Dependency, outcome: Result<(), &Away>) {
+    fn note(&self, dependency: &GuardedDependency, outcome: Result<(), &Away>) {
         let was_away = self.is_away.swap(outcome.is_err(), Ordering::AcqRel);
         let dependency = &dependency.name;
         match outcome {
             Err(error) if !was_away => {
-                tracing::warn!(%dependency, %error, "shared breaker state is away: the local breaker decides");
+                tracing::warn!(%dependency, %error, "shared breaker state unavailable, using the local breaker");
             }
-            Ok(()) if was_away => tracing::info!(%dependency, "shared breaker state is back"),
+            Ok(()) if was_away => tracing::info!(%dependency, "shared breaker state available again"),
             Err(_) | Ok(()) => {}
         }
     }
 }
 
-async fn run(dependency: Weak<Dependency>, link: Arc<Link>, every: Duration, clock: Clock) {
+async fn run(dependency: Weak<GuardedDependency>, link: Arc<Link>, every: Duration, clock: GuardClock) {
     loop {
         let Some(linked) = dependency.upgrade() else { return };
         let exchange = async {

@@ -11,12 +11,12 @@ use redrive_core::time::Timestamp;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::book::Terms;
-use super::clock::Clock;
-use super::dependency::{Asker, Pass, Ticket};
+use super::clock::GuardClock;
+use super::dependency::{Asker, CallPass, CallTicket};
 
 #[derive(Debug)]
 pub(super) enum Entry {
-    In(Ticket<Arc<Terms>>),
+    In(CallTicket<Arc<Terms>>),
     /// Not before that time.
     Held(HoldCause, Timestamp),
     /// The deadline came first.
@@ -26,7 +26,7 @@ pub(super) enum Entry {
 pub(super) async fn enter(
     terms: &Arc<Terms>,
     request: Request,
-    clock: &Clock,
+    clock: &GuardClock,
     deadline: Option<Instant>,
 ) -> Entry {
     let dependency = &terms.dependency;
@@ -50,19 +50,19 @@ pub(super) async fn enter(
 /// When the rate admits it; `None` if it waits for calls in flight.
 struct NotYet(Option<Timestamp>);
 
-fn ask(terms: &Arc<Terms>, request: Request, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {
+fn ask(terms: &Arc<Terms>, request: Request, asker: Asker, clock: &GuardClock) -> Result<Entry, NotYet> {
     match terms.dependency.admit(&terms.rule, request, asker, clock.now()) {
-        Gate::Open(ticket) => Ok(Entry::In(Ticket::new(Arc::clone(terms), Pass::asked(ticket)))),
+        Gate::Open(ticket) => Ok(Entry::In(CallTicket::new(Arc::clone(terms), CallPass::asked(ticket)))),
         Gate::Held(cause, until) => Ok(Entry::Held(cause, until)),
         Gate::Paced(until) | Gate::OverBudget(until) => Err(NotYet(Some(until))),
         Gate::Busy => Err(NotYet(None)),
     }
 }
 
-async fn line_up(terms: &Arc<Terms>, request: Request, clock: &Clock) -> Entry {
+async fn line_up(terms: &Arc<Terms>, request: Request, clock: &GuardClock) -> Entry {
     let dependency = Arc::clone(&terms.dependency);
     let _waiting = dependency.wait();
-    let _turn = dependency.turn.acquire().await.expect("nobody closes it");
+    let _turn = dependency.turn.acquire().await.expect("the semaphore is never closed");
     loop {
         match ask(terms, request, Asker::First, clock) {
             Ok(entry) => return entry,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redrive_core::text::show_duration;
 
 use super::RESULT_BYTES_MAX;
-use super::store::{InvalidKey, StoreError};
+use super::store::{DedupStoreError, InvalidKey};
 
 /// No shared result.
 #[derive(Debug, thiserror::Error)]
@@ -16,17 +16,17 @@ pub enum OnceError<T, E> {
     #[error("{0}")]
     Failed(E),
     /// Another caller does the work.
-    #[error("the work is in progress, at most for {} unless it is renewed", show_duration(*.retry_after))]
+    #[error("work in progress; its lease ends in {} unless renewed", show_duration(*.retry_after))]
     InProgress {
         /// When its lease ends unless renewed.
         retry_after: Duration,
     },
     /// The store was unreachable for longer than the lease and another caller took over; the work was
     /// stopped.
-    #[error("another has taken over the work")]
+    #[error("another caller took over the work")]
     Overtaken,
     /// The work was done but not recorded: the next caller may do it again.
-    #[error("the work was done, and its result could not be kept: {why}")]
+    #[error("work done, but its result was not recorded: {why}")]
     Unrecorded {
         /// The result.
         value: T,
@@ -34,30 +34,30 @@ pub enum OnceError<T, E> {
         why: Unrecorded,
     },
     /// The recorded result has another type.
-    #[error("what came of the work before is something else: {0}")]
+    #[error("recorded result has another type: {0}")]
     Unreadable(serde_json::Error),
     /// The store could not be asked, so the work was not done.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] DedupStoreError),
     /// The key is invalid.
     #[error(transparent)]
-    Key(#[from] InvalidKey),
+    OnceKey(#[from] InvalidKey),
 }
 
 /// A result could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum Unrecorded {
     /// Another caller took over, and its result counts.
-    #[error("another has taken over meanwhile")]
+    #[error("another caller took over")]
     Overtaken,
     /// The store failed.
     #[error(transparent)]
-    Store(StoreError),
+    Store(DedupStoreError),
     /// It is not serializable as JSON.
-    #[error("it cannot be written as JSON: {0}")]
+    #[error("result is not serializable as JSON: {0}")]
     NotJson(serde_json::Error),
     /// It is too large.
-    #[error("it has {bytes} bytes, and at most {RESULT_BYTES_MAX} are kept")]
+    #[error("result has {bytes} bytes, the limit is {RESULT_BYTES_MAX}")]
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -74,7 +74,7 @@ impl<T, E> OnceError<T, E> {
             | Self::Unrecorded { .. }
             | Self::Unreadable(_)
             | Self::Store(_)
-            | Self::Key(_) => None,
+            | Self::OnceKey(_) => None,
         }
     }
 }

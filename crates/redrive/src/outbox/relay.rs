@@ -59,7 +59,7 @@ pub struct Relay {
 
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum RelayPass {
     /// All queued events were sent.
     All {
         /// How many.
@@ -73,7 +73,7 @@ pub enum Passed {
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError<E> {
     /// An event could not be sent; the next pass starts with it.
-    #[error("the event {event_id} could not be sent: {error}")]
+    #[error("could not send event {event_id}: {error}")]
     NotSent {
         /// Its id.
         event_id: String,
@@ -84,7 +84,7 @@ pub enum RelayError<E> {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     /// The task panicked, or its runtime shut down.
-    #[error("the database could not be asked")]
+    #[error("database task was interrupted")]
     BrokenOff,
 }
 
@@ -120,7 +120,7 @@ impl Relay {
                     sleep(LOOK_EVERY).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "events wait to be sent");
+                    tracing::warn!(%error, "sending queued events failed, retrying");
                     sleep(pause).await;
                     pause = (pause * 2).min(TRY_AGAIN_MAX);
                 }
@@ -129,7 +129,7 @@ impl Relay {
     }
 
     /// Sends queued events up to the first failure.
-    pub async fn pass<E, F>(&self, mut send: impl FnMut(Outgoing) -> F) -> Result<Passed, RelayError<E>>
+    pub async fn pass<E, F>(&self, mut send: impl FnMut(Outgoing) -> F) -> Result<RelayPass, RelayError<E>>
     where
         F: Future<Output = Result<(), E>>,
     {
@@ -137,9 +137,9 @@ impl Relay {
         let mut count = 0;
         loop {
             let (place, event) = match self.next(done).await? {
-                Next::Event(place, event) => (place, event),
-                Next::None => return Ok(Passed::All { sent: count }),
-                Next::NotOurs => return Ok(Passed::NotOurs),
+                NextEvent::Event(place, event) => (place, event),
+                NextEvent::None => return Ok(RelayPass::All { sent: count }),
+                NextEvent::NotOurs => return Ok(RelayPass::NotOurs),
             };
             let event_id = event.event_id.clone();
             let outcome = tokio::select! {
@@ -162,13 +162,13 @@ impl Relay {
                 renew(&connection, holder, lease, wall_clock())
             });
             if let Ok(Err(error)) = asked.await {
-                tracing::warn!(%error, "the lease of a relay could not be renewed");
+                tracing::warn!(%error, "relay lease renewal failed");
             }
         }
     }
 
     /// Deletes the event just sent and returns the next, in one transaction that renews the lease.
-    async fn next<E>(&self, sent: Option<i64>) -> Result<Next, RelayError<E>> {
+    async fn next<E>(&self, sent: Option<i64>) -> Result<NextEvent, RelayError<E>> {
         let (connection, holder, lease) = (Arc::clone(&self.connection), self.holder, self.lease);
         let asked = spawn_blocking(move || {
             let mut connection = connection.lock().expect("nothing panics while it holds the connection");
@@ -189,7 +189,7 @@ fn renew(
     connection.prepare_cached(sql)?.execute(renewed).map(drop)
 }
 
-enum Next {
+enum NextEvent {
     Event(i64, Outgoing),
     None,
     NotOurs,
@@ -201,7 +201,7 @@ fn next(
     lease: Duration,
     sent: Option<i64>,
     now: Timestamp,
-) -> Result<Next, rusqlite::Error> {
+) -> Result<NextEvent, rusqlite::Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if let Some(place) = sent {
         // It was sent, whichever relay works now.
@@ -212,16 +212,16 @@ fn next(
         WHERE holder = ?1 OR lease_ends_at <= ?2 OR since > ?2";
     let claimed = params![holder, millis(now), millis(now + lease)];
     let is_ours = transaction.prepare_cached(sql)?.execute(claimed)? > 0;
-    let next = if is_ours { first(&transaction)? } else { Next::NotOurs };
+    let next = if is_ours { first(&transaction)? } else { NextEvent::NotOurs };
     transaction.commit()?;
     Ok(next)
 }
 
-fn first(transaction: &Transaction<'_>) -> Result<Next, rusqlite::Error> {
+fn first(transaction: &Transaction<'_>) -> Result<NextEvent, rusqlite::Error> {
     let sql = "SELECT place, event_id, payload FROM redrive_outgoing ORDER BY place LIMIT 1";
     let mut statement = transaction.prepare_cached(sql)?;
     let found = statement.query_row([], |row| {
-        Ok(Next::Event(row.get(0)?, Outgoing { event_id: row.get(1)?, payload: row.get(2)? }))
+        Ok(NextEvent::Event(row.get(0)?, Outgoing { event_id: row.get(1)?, payload: row.get(2)? }))
     });
-    Ok(found.optional()?.unwrap_or(Next::None))
+    Ok(found.optional()?.unwrap_or(NextEvent::None))
 }

@@ -16,14 +16,14 @@ const LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The output of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct CapturedOutput {
     beginning: Vec<u8>,
     end: Vec<u8>,
     left_out: u64,
     last_line: Vec<u8>,
 }
 
-impl Output {
+impl CapturedOutput {
     /// All bytes, if nothing was cut.
     #[must_use]
     pub fn whole(&self) -> Option<&[u8]> {
@@ -62,23 +62,23 @@ impl Output {
 }
 
 #[derive(Debug)]
-struct Keeper {
+struct BoundedBuffer {
     bytes_max: usize,
     beginning: Vec<u8>,
     end: VecDeque<u8>,
     left_out: u64,
-    lines: Lines,
+    lines: LineTracker,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
+struct LineTracker {
     /// The last complete line that is not blank.
     last: Vec<u8>,
     /// The line that has not ended.
     current: Vec<u8>,
 }
 
-impl Lines {
+impl LineTracker {
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = LINE_BYTES_MAX - self.current.len();
@@ -99,9 +99,15 @@ impl Lines {
     }
 }
 
-impl Keeper {
+impl BoundedBuffer {
     fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, beginning: Vec::new(), end: VecDeque::new(), left_out: 0, lines: Lines::default() }
+        Self {
+            bytes_max,
+            beginning: Vec::new(),
+            end: VecDeque::new(),
+            left_out: 0,
+            lines: LineTracker::default(),
+        }
     }
 
     /// Kept whole while it fits; then the second half becomes a ring for the end.
@@ -134,7 +140,7 @@ impl Keeper {
         self.end.extend(kept);
     }
 
-    fn output(&self) -> Output {
+    fn output(&self) -> CapturedOutput {
         let mut beginning = self.beginning.clone();
         let mut end: Vec<u8> = self.end.iter().copied().collect();
         if self.left_out == 0 {
@@ -142,7 +148,7 @@ impl Keeper {
         }
         let kept = if self.left_out == 0 { &beginning } else { &end };
         let last_line = self.lines.last().or_else(|| last_line_of(kept)).unwrap_or_default().to_vec();
-        Output { beginning, end, left_out: self.left_out, last_line }
+        CapturedOutput { beginning, end, left_out: self.left_out, last_line }
     }
 }
 
@@ -152,11 +158,11 @@ fn last_line_of(text: &[u8]) -> Option<&[u8]> {
 
 /// Shared by the task that reads and callers.
 #[derive(Clone, Debug)]
-pub(super) struct Capture(Arc<Mutex<Keeper>>);
+pub(super) struct Capture(Arc<Mutex<BoundedBuffer>>);
 
 impl Capture {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self(Arc::new(Mutex::new(Keeper::new(bytes_max))))
+        Self(Arc::new(Mutex::new(BoundedBuffer::new(bytes_max))))
     }
 
     pub(super) async fn read(&self, mut stream: impl AsyncRead + Unpin) -> io::Result<()> {
@@ -169,11 +175,11 @@ impl Capture {
         }
     }
 
-    pub(super) fn output(&self) -> Output {
+    pub(super) fn output(&self) -> CapturedOutput {
         self.keeper().output()
     }
 
-    fn keeper(&self) -> MutexGuard<'_, Keeper> {
+    fn keeper(&self) -> MutexGuard<'_, BoundedBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -182,8 +188,8 @@ impl Capture {
 mod tests {
     use super::*;
 
-    fn kept(bytes_max: usize, pieces: &[&str]) -> Output {
-        let mut keeper = Keeper::new(bytes_max);
+    fn kept(bytes_max: usize, pieces: &[&str]) -> CapturedOutput {
+        let mut keeper = BoundedBuffer::new(bytes_max);
         for piece in pieces {
             keeper.take(piece.as_bytes());
         }

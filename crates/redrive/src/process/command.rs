@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::birth;
-use super::family::{MARK_VARIABLE, Mark};
+use super::family::{MARK_VARIABLE, RunMark};
 
 /// Variables that every program inherits: paths and locale, nothing that could be a secret.
 pub const INHERITED: &[&str] = &[
@@ -33,7 +33,7 @@ const DATA_BYTES_BEYOND: u64 = 1024 * 1024 * 1024;
 
 /// A program to run.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct ProgramCommand {
     program: OsString,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
@@ -42,7 +42,7 @@ pub struct Command {
     input: Vec<u8>,
 }
 
-impl Command {
+impl ProgramCommand {
     /// A path, or a name looked up in `PATH`; no shell is involved.
     #[must_use]
     pub fn new(program: impl AsRef<OsStr>) -> Self {
@@ -102,7 +102,7 @@ impl Command {
 
     pub(super) fn prepare(
         self,
-        mark: &Mark,
+        mark: &RunMark,
         memory_bytes: Option<u64>,
     ) -> (tokio::process::Command, Vec<u8>) {
         let mut command = tokio::process::Command::new(&self.program);

@@ -25,9 +25,9 @@ const PAGE_BYTES: u64 = 4_096;
 
 /// Identifies the processes of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark(String);
+pub(super) struct RunMark(String);
 
-impl Mark {
+impl RunMark {
     pub(super) fn new() -> Self {
         use std::hash::{BuildHasher, RandomState};
         let draw = || RandomState::new().hash_one(std::time::SystemTime::now());
@@ -110,19 +110,19 @@ fn everybody() -> Vec<Stat> {
 }
 
 /// `None` for processes of other users.
-fn mark_of(pid: i32) -> Option<Mark> {
+fn mark_of(pid: i32) -> Option<RunMark> {
     let mut environment = Vec::new();
     let file = fs::File::open(format!("/proc/{pid}/environ")).ok()?;
     file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
     let value =
         variables.find_map(|variable| variable.strip_prefix(MARK_VARIABLE.as_bytes())?.strip_prefix(b"="))?;
-    Mark::read(std::str::from_utf8(value).ok()?)
+    RunMark::read(std::str::from_utf8(value).ok()?)
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Family {
-    mark: Mark,
+    mark: RunMark,
     /// Leads group and session; `None` if unknown.
     leader: Option<Process>,
     /// Every process seen that may still run.
@@ -130,12 +130,12 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(mark: Mark, leader: Option<Process>) -> Self {
+    pub(super) fn new(mark: RunMark, leader: Option<Process>) -> Self {
         Self { mark, leader, known: leader.into_iter().collect() }
     }
 
     /// A run from a record; its group is not known for sure.
-    pub(super) fn left(mark: Mark, known: Vec<Process>) -> Self {
+    pub(super) fn left(mark: RunMark, known: Vec<Process>) -> Self {
         Self { mark, leader: None, known: known.into_iter().collect() }
     }
 
@@ -198,7 +198,7 @@ impl Family {
     }
 
     /// Signals all members and returns whether any is left.
-    pub(super) fn signal(&mut self, signal: Signal) -> Left {
+    pub(super) fn signal(&mut self, signal: Signal) -> Survivors {
         let (members, group) = self.look();
         if signal == Signal::KILL {
             group.into_iter().for_each(kill_group);
@@ -210,7 +210,7 @@ impl Family {
         for process in &self.known {
             bury(process.pid, self.leader);
         }
-        if members.is_empty() { Left::Nobody } else { Left::Some }
+        if members.is_empty() { Survivors::Nobody } else { Survivors::Some }
     }
 
     /// Memory of all members in bytes; shared pages count once if the system reports them.
@@ -227,7 +227,7 @@ impl Family {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Survivors {
     Nobody,
     Some,
 }
@@ -240,7 +240,7 @@ pub(super) fn kill_group(leader: i32) {
 }
 
 /// The marks that running processes carry.
-pub(super) fn marked(marks: &BTreeSet<Mark>) -> BTreeSet<Mark> {
+pub(super) fn marked(marks: &BTreeSet<RunMark>) -> BTreeSet<RunMark> {
     let pids = everybody().into_iter().filter(|stat| !stat.is_over).map(|stat| stat.process.pid);
     pids.filter_map(mark_of).filter(|mark| marks.contains(mark)).collect()
 }
@@ -322,11 +322,11 @@ mod tests {
 
     #[test]
     fn marks_are_read_back_and_nothing_else_is_one() {
-        let mark = Mark::new();
-        assert_eq!(Mark::read(mark.as_str()), Some(mark.clone()));
-        assert_ne!(Mark::new(), mark);
+        let mark = RunMark::new();
+        assert_eq!(RunMark::read(mark.as_str()), Some(mark.clone()));
+        assert_ne!(RunMark::new(), mark);
         for wrong in ["", "abc", "../../../../../../etc/passwd-00000", "0123456789abcdef0123456789abcdeg"] {
-            assert_eq!(Mark::read(wrong), None, "{wrong}");
+            assert_eq!(RunMark::read(wrong), None, "{wrong}");
         }
     }
 

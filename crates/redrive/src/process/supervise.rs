@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::capture::Capture;
-use super::family::{Family, Left, Mark, Process, kill_group, kills_for_memory};
-use super::ledger::{Record, end_now};
-use super::{Command, Limits, Output, Run, RunEnd, Supervisor, spawner};
+use super::family::{Family, Process, RunMark, Survivors, kill_group, kills_for_memory};
+use super::run_records::{RunRecord, end_now};
+use super::{CapturedOutput, ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor, spawner};
 
 /// How often members and memory are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -32,34 +32,40 @@ const READ_ON: Duration = Duration::from_secs(1);
 const KILL_PART: u32 = 4;
 const KILL_TIME_MAX: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(supervisor: &Supervisor, command: Command, limits: Limits) -> Run {
+pub(super) async fn run(supervisor: &Supervisor, command: ProgramCommand, limits: RunLimits) -> ProgramRun {
     let begun = Instant::now();
     let stop_by = supervisor.stop_by.subscribe();
     let (end, stdout, stderr) = if stop_by.borrow().is_some() {
-        (RunEnd::Stopped, Output::default(), Output::default())
+        (RunEnd::Stopped, CapturedOutput::default(), CapturedOutput::default())
     } else {
         match start(supervisor, command, &limits).await {
-            Ok(newborn) => UnderWay::new(newborn, stop_by, &limits).run_out(&limits, begun).await,
-            Err(reason) => (RunEnd::SpawnFailed { reason }, Output::default(), Output::default()),
+            Ok(newborn) => ActiveRun::new(newborn, stop_by, &limits).run_out(&limits, begun).await,
+            Err(reason) => {
+                (RunEnd::SpawnFailed { reason }, CapturedOutput::default(), CapturedOutput::default())
+            }
         }
     };
-    Run { end, stdout, stderr, took: begun.elapsed() }
+    ProgramRun { end, stdout, stderr, took: begun.elapsed() }
 }
 
-async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Result<Newborn, String> {
-    let mark = Mark::new();
+async fn start(
+    supervisor: &Supervisor,
+    command: ProgramCommand,
+    limits: &RunLimits,
+) -> Result<NewProcess, String> {
+    let mark = RunMark::new();
     let (program, folder) = (command.name(), command.stated_folder());
-    let record = supervisor.ledger.as_ref().map(|ledger| ledger.begin(&mark)).transpose();
+    let record = supervisor.run_records.as_ref().map(|run_records| run_records.begin(&mark)).transpose();
     let record = record.map_err(|error| format!("its start could not be put on record: {error}"))?;
     let kills_before = kills_for_memory();
     let (mut prepared, input) = command.prepare(&mark, limits.memory_bytes);
     let runtime = tokio::runtime::Handle::current();
-    let mut guard = Guard { leader: None, family: None, record };
+    let mut guard = RunGuard { leader: None, family: None, record };
     let start = Box::new(move || {
         let _inside = runtime.enter();
         let child = prepared.spawn().map_err(|error| why_not(error, folder.as_deref()))?;
         guard.watch_over(&child, mark);
-        Ok(Newborn { guard, child, input, kills_before })
+        Ok(NewProcess { guard, child, input, kills_before })
     });
     spawner::spawn(start, limits.spawn).await.map_err(|error| format!("{program}: {error}"))
 }
@@ -74,17 +80,17 @@ fn why_not(error: io::Error, folder: Option<&Path>) -> io::Error {
 
 /// A run that has just started; it ends if its caller went away.
 #[derive(Debug)]
-pub(super) struct Newborn {
+pub(super) struct NewProcess {
     // Dropped before the child: the group is killed while its number is its own.
-    guard: Guard,
+    guard: RunGuard,
     child: Child,
     input: Vec<u8>,
     kills_before: Option<u64>,
 }
 
-struct UnderWay {
+struct ActiveRun {
     // Dropped before the child: the group is killed while its number is its own.
-    guard: Guard,
+    guard: RunGuard,
     child: Child,
     family: Family,
     streams: JoinSet<()>,
@@ -96,24 +102,24 @@ struct UnderWay {
 
 /// Ends a run whose caller went away.
 #[derive(Debug)]
-struct Guard {
+struct RunGuard {
     // `None` before the start and after the end.
     /// `None` once its exit was collected: its number may then belong to another process.
     leader: Option<i32>,
     family: Option<Family>,
-    record: Option<Record>,
+    record: Option<RunRecord>,
 }
 
-enum First {
+enum FirstEnd {
     Exited(io::Result<ExitStatus>),
     TimeLimit,
     Memory(u64),
     Stop(Instant),
 }
 
-impl UnderWay {
-    fn new(newborn: Newborn, stop_by: watch::Receiver<Option<Instant>>, limits: &Limits) -> Self {
-        let Newborn { guard, mut child, input, kills_before } = newborn;
+impl ActiveRun {
+    fn new(newborn: NewProcess, stop_by: watch::Receiver<Option<Instant>>, limits: &RunLimits) -> Self {
+        let NewProcess { guard, mut child, input, kills_before } = newborn;
         let family = guard.family.clone().expect("it has started, and nobody has ended it");
         let (stdout, stderr) = (Capture::new(limits.output_bytes), Capture::new(limits.output_bytes));
         let mut streams = JoinSet::new();
@@ -138,32 +144,36 @@ impl UnderWay {
         if let Some(record) = &self.guard.record
             && let Err(error) = record.known(self.family.known())
         {
-            tracing::warn!(%error, "who belongs to a run could not be put on record");
+            tracing::warn!(%error, "could not record the processes of a run");
         }
     }
 
-    async fn run_out(mut self, limits: &Limits, begun: Instant) -> (RunEnd, Output, Output) {
+    async fn run_out(
+        mut self,
+        limits: &RunLimits,
+        begun: Instant,
+    ) -> (RunEnd, CapturedOutput, CapturedOutput) {
         let first = self.first_of(limits, begun).await;
         let end = match first {
-            First::Exited(Ok(status)) => {
+            FirstEnd::Exited(Ok(status)) => {
                 self.guard.leader = None;
                 let end = self.how_it_ended(status);
                 self.end_all(LEFT_BEHIND_GRACE).await;
                 end
             }
-            First::Exited(Err(error)) => {
+            FirstEnd::Exited(Err(error)) => {
                 self.end_all(Duration::ZERO).await;
                 RunEnd::SpawnFailed { reason: format!("how it ended is not known: {error}") }
             }
-            First::TimeLimit => {
+            FirstEnd::TimeLimit => {
                 self.end_all(limits.grace).await;
                 RunEnd::TimeLimit { limit: limits.time }
             }
-            First::Memory(used) => {
+            FirstEnd::Memory(used) => {
                 self.end_all(Duration::ZERO).await;
                 RunEnd::OutOfMemory { used: Some(used) }
             }
-            First::Stop(by) => {
+            FirstEnd::Stop(by) => {
                 self.end_all(grace_until(by)).await;
                 RunEnd::Stopped
             }
@@ -174,19 +184,19 @@ impl UnderWay {
         (end, self.stdout.output(), self.stderr.output())
     }
 
-    async fn first_of(&mut self, limits: &Limits, begun: Instant) -> First {
+    async fn first_of(&mut self, limits: &RunLimits, begun: Instant) -> FirstEnd {
         let time_limit = tokio::time::sleep_until(begun + limits.time);
         tokio::pin!(time_limit);
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
                 biased;
-                status = self.child.wait() => return First::Exited(status),
-                by = told_to_stop(&mut self.stop_by) => return First::Stop(by),
-                () = &mut time_limit => return First::TimeLimit,
+                status = self.child.wait() => return FirstEnd::Exited(status),
+                by = told_to_stop(&mut self.stop_by) => return FirstEnd::Stop(by),
+                () = &mut time_limit => return FirstEnd::TimeLimit,
                 _ = look.tick() => {
                     if let Some(used) = self.look(limits.memory_bytes).await {
-                        return First::Memory(used);
+                        return FirstEnd::Memory(used);
                     }
                 }
             }
@@ -257,7 +267,10 @@ impl UnderWay {
             }
             // KILL is repeated, because a process may just have forked; TERM is sent once.
             let left = if is_asked && signal == Signal::TERM {
-                self.ask(|family| if family.members().is_empty() { Left::Nobody } else { Left::Some }).await
+                self.ask(
+                    |family| if family.members().is_empty() { Survivors::Nobody } else { Survivors::Some },
+                )
+                .await
             } else {
                 self.ask(move |family| family.signal(signal)).await
             };
@@ -266,17 +279,17 @@ impl UnderWay {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 self.guard.leader = None;
             }
-            if left == Left::Nobody && signal == Signal::KILL {
+            if left == Survivors::Nobody && signal == Signal::KILL {
                 break;
             }
-            if left == Left::Nobody {
+            if left == Survivors::Nobody {
                 // Processes that keep forking may not have been seen: the group is killed before it counts as
                 // empty.
                 (signal, kill_at, is_asked) = (Signal::KILL, now, false);
                 continue;
             }
             if now > kill_at + DIE_WITHIN {
-                tracing::error!("processes of a run do not end, though they were killed");
+                tracing::error!("processes survived KILL");
                 return;
             }
             tokio::time::sleep(ENDED_EVERY).await;
@@ -286,8 +299,8 @@ impl UnderWay {
     }
 }
 
-impl Guard {
-    fn watch_over(&mut self, child: &Child, mark: Mark) {
+impl RunGuard {
+    fn watch_over(&mut self, child: &Child, mark: RunMark) {
         self.leader = child.id().and_then(|id| i32::try_from(id).ok());
         self.family = Some(Family::new(mark, self.leader.and_then(Process::now)));
     }
@@ -295,23 +308,23 @@ impl Guard {
     fn is_over(&mut self) {
         self.leader = None;
         self.family = None;
-        self.record.take().into_iter().for_each(Record::over);
+        self.record.take().into_iter().for_each(RunRecord::over);
     }
 }
 
 /// The caller went away: ends the run, and the members outside its group.
-impl Drop for Guard {
+impl Drop for RunGuard {
     fn drop(&mut self) {
         let Some(family) = self.family.take() else {
-            return self.record.take().into_iter().for_each(Record::over);
+            return self.record.take().into_iter().for_each(RunRecord::over);
         };
         if let Some(leader) = self.leader {
             kill_group(leader);
         }
         let record = self.record.take();
         let sweep = move || match end_now(family, DIE_WITHIN) {
-            Ok(()) => record.into_iter().for_each(Record::over),
-            Err(error) => tracing::error!(%error, "a run that was given up has left something behind"),
+            Ok(()) => record.into_iter().for_each(RunRecord::over),
+            Err(error) => tracing::error!(%error, "abandoned run left processes behind"),
         };
         // Without a thread the record stays, and the next start ends what is left.
         let _ = std::thread::Builder::new().name("redrive-sweep".to_owned()).spawn(sweep);

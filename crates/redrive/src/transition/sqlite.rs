@@ -1,13 +1,13 @@
 //! Conditional transitions of a row in the caller's SQLite database.
 //!
 //! ```
-//! use redrive::transition::sqlite::{Column, StateName};
+//! use redrive::transition::sqlite::{StateColumn, StateText};
 //! use redrive::transition::{Applied, Transitions};
 //!
 //! #[derive(Clone, Copy, Debug, PartialEq)]
 //! enum Status { Queued, Completed }
 //!
-//! impl StateName for Status {
+//! impl StateText for Status {
 //!     fn name(&self) -> &str {
 //!         match self { Self::Queued => "queued", Self::Completed => "completed" }
 //!     }
@@ -20,7 +20,7 @@
 //!     INSERT INTO messages VALUES ('m-1', 'queued');
 //! ")?;
 //! let table = Transitions::new(&[(Status::Queued, &[Status::Completed])])?;
-//! let status = Column { table: "messages", key: "message_id", state: "status" };
+//! let status = StateColumn { table: "messages", key: "message_id", state: "status" };
 //! assert_eq!(table.apply_at(&database, status, "m-1", Status::Completed)?, Applied::Changed);
 //! assert_eq!(table.apply_at(&database, status, "m-2", Status::Completed)?, Applied::Missing);
 //! # Ok(()) }
@@ -34,14 +34,14 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
 use super::{Applied, Transitions};
 
 /// The name of a state in a database.
-pub trait StateName {
+pub trait StateText {
     /// The name.
     fn name(&self) -> &str;
 }
 
 /// The location of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column<'a> {
+pub struct StateColumn<'a> {
     /// The table.
     pub table: &'a str,
     /// The column that identifies a row; it should be unique.
@@ -57,20 +57,20 @@ pub enum ApplyError {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     /// The row's state is not in the table of transitions.
-    #[error("the row's state is {name:?}, which no transition names")]
+    #[error("state {name:?} is not in the table of transitions")]
     UnknownState {
         /// The state found.
         name: String,
     },
 }
 
-impl<S: Copy + PartialEq + StateName> Transitions<S> {
+impl<S: Copy + PartialEq + StateText> Transitions<S> {
     /// Changes the state of the row with that key if the table allows it, in the caller's open transaction or
     /// one of its own.
     pub fn apply_at(
         &self,
         connection: &Connection,
-        column: Column<'_>,
+        column: StateColumn<'_>,
         key: impl ToSql,
         to: S,
     ) -> Result<Applied<S>, ApplyError> {
@@ -87,7 +87,7 @@ impl<S: Copy + PartialEq + StateName> Transitions<S> {
     fn apply_within(
         &self,
         connection: &Connection,
-        column: Column<'_>,
+        column: StateColumn<'_>,
         key: &dyn ToSql,
         to: S,
     ) -> Result<Applied<S>, ApplyError> {
@@ -96,7 +96,7 @@ impl<S: Copy + PartialEq + StateName> Transitions<S> {
         let places = vec!["?"; expected.len()].join(", ");
         let sql = format!("UPDATE {table} SET {state} = ? WHERE {key_column} = ? AND {state} IN ({places})");
         let to_name = to.name();
-        let names: Vec<&str> = expected.iter().map(StateName::name).collect();
+        let names: Vec<&str> = expected.iter().map(StateText::name).collect();
         let given: Vec<&dyn ToSql> = [&to_name as &dyn ToSql, key]
             .into_iter()
             .chain(names.iter().map(|name| name as &dyn ToSql))

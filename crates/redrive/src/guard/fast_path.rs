@@ -17,7 +17,7 @@ use redrive_core::policy::breaker::Generation;
 
 /// From the lowest bit up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Word(u64);
+pub(super) struct FastPathWord(u64);
 
 const IN_FLIGHT_BITS: u32 = 17;
 const COUNT_BITS: u32 = 12;
@@ -39,9 +39,9 @@ pub(super) const IN_FLIGHT_MAX: u32 = (1 << IN_FLIGHT_BITS) - 1;
 
 /// The trip settings of a success; few dependencies have more than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp(u8);
+pub(super) struct TripStamp(u8);
 
-impl Stamp {
+impl TripStamp {
     /// No success takes the fast path.
     pub(super) const NONE: Self = Self(0);
 
@@ -66,32 +66,32 @@ impl Epoch {
 
 /// The state to publish.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct FastPathState {
     pub(super) in_flight: u32,
-    pub(super) flow: Flow,
-    pub(super) breaker: Closed,
+    pub(super) flow: FlowLimit,
+    pub(super) breaker: BreakerClosed,
 }
 
 /// Whether only the number in flight is limited, and no caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum FlowLimit {
     Free,
     Limited,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closed {
+pub(super) enum BreakerClosed {
     Yes {
         epoch: Epoch,
         /// The trip settings of successes on the fast path.
-        stamp: Stamp,
+        stamp: TripStamp,
     },
     No,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
-    Breaker { stamp: Stamp, successes: Successes },
+pub(super) enum RuleNeeds {
+    Breaker { stamp: TripStamp, successes: Successes },
     NoBreaker,
 }
 
@@ -102,23 +102,23 @@ pub(super) enum Successes {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gathered {
+pub(super) struct FastPathCounts {
     pub(super) in_flight: u32,
     pub(super) let_in: u32,
     pub(super) successes: u32,
 }
 
-impl Word {
+impl FastPathWord {
     /// Closed.
     const TAKEN: Self = Self(0);
 
-    fn of(standing: Standing) -> Self {
-        let Standing { in_flight, flow, breaker } = standing;
+    fn of(standing: FastPathState) -> Self {
+        let FastPathState { in_flight, flow, breaker } = standing;
         let mut bits = u64::from(in_flight.min(IN_FLIGHT_MAX));
-        if flow == Flow::Free {
+        if flow == FlowLimit::Free {
             bits |= 1 << FLOWS_AT;
         }
-        if let Closed::Yes { epoch, stamp } = breaker {
+        if let BreakerClosed::Yes { epoch, stamp } = breaker {
             bits |= 1 << CLOSED_AT | u64::from(stamp.0) << STAMP_AT | u64::from(epoch.0) << EPOCH_AT;
         }
         Self(bits)
@@ -146,33 +146,33 @@ impl Word {
         Epoch((self.0 >> EPOCH_AT) as u16)
     }
 
-    fn gathered(self) -> Gathered {
-        Gathered {
+    fn gathered(self) -> FastPathCounts {
+        FastPathCounts {
             in_flight: self.in_flight(),
             let_in: self.field(LET_IN_AT, COUNT_BITS),
             successes: self.field(SUCCESSES_AT, COUNT_BITS),
         }
     }
 
-    fn may_start(self, wants: Wants, in_flight_max: u32) -> bool {
+    fn may_start(self, wants: RuleNeeds, in_flight_max: u32) -> bool {
         self.flows()
-            && (self.is_closed() || wants == Wants::NoBreaker)
+            && (self.is_closed() || wants == RuleNeeds::NoBreaker)
             && self.in_flight() < in_flight_max
             && self.field(LET_IN_AT, COUNT_BITS) < COUNT_MAX
     }
 
-    fn may_end(self, wants: Wants, epoch: Epoch) -> bool {
-        let Wants::Breaker { stamp, .. } = wants else { return self.flows() };
+    fn may_end(self, wants: RuleNeeds, epoch: Epoch) -> bool {
+        let RuleNeeds::Breaker { stamp, .. } = wants else { return self.flows() };
         self.flows()
             && self.is_closed()
-            && stamp != Stamp::NONE
+            && stamp != TripStamp::NONE
             && self.field(STAMP_AT, STAMP_BITS) == u32::from(stamp.0)
             && self.epoch() == epoch
             && self.field(SUCCESSES_AT, COUNT_BITS) < COUNT_MAX
     }
 }
 
-impl fmt::Debug for Word {
+impl fmt::Debug for FastPathWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = (self.flows(), self.is_closed(), self.epoch());
         f.debug_tuple("Word").field(&self.gathered()).field(&flags).finish()
@@ -181,26 +181,26 @@ impl fmt::Debug for Word {
 
 /// The shared word.
 #[derive(Debug)]
-pub(super) struct Gatekeeper(AtomicU64);
+pub(super) struct FastPath(AtomicU64);
 
-impl Gatekeeper {
+impl FastPath {
     /// Closed until a state is published.
     pub(super) const fn new() -> Self {
-        Self(AtomicU64::new(Word::TAKEN.0))
+        Self(AtomicU64::new(FastPathWord::TAKEN.0))
     }
 
     /// Admits a call and returns its epoch.
     #[inline]
-    pub(super) fn start(&self, wants: Wants, in_flight_max: u32) -> Option<Epoch> {
+    pub(super) fn start(&self, wants: RuleNeeds, in_flight_max: u32) -> Option<Epoch> {
         let mut bits = self.0.load(Ordering::Acquire);
         loop {
-            let word = Word(bits);
-            if !word.may_start(wants, in_flight_max) {
+            let fast_path = FastPathWord(bits);
+            if !fast_path.may_start(wants, in_flight_max) {
                 return None;
             }
             let next = bits + 1 + ONE_LET_IN;
             match self.0.compare_exchange_weak(bits, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(word.epoch()),
+                Ok(_) => return Some(fast_path.epoch()),
                 Err(newer) => bits = newer,
             }
         }
@@ -208,15 +208,15 @@ impl Gatekeeper {
 
     /// Counts a success.
     #[inline]
-    pub(super) fn end_well(&self, wants: Wants, epoch: Epoch) -> Result<(), MustTell> {
+    pub(super) fn end_well(&self, wants: RuleNeeds, epoch: Epoch) -> Result<(), MustAsk> {
         let counted = match wants {
-            Wants::Breaker { successes: Successes::Counted, .. } => ONE_SUCCESS,
-            Wants::Breaker { successes: Successes::Ignored, .. } | Wants::NoBreaker => 0,
+            RuleNeeds::Breaker { successes: Successes::Counted, .. } => ONE_SUCCESS,
+            RuleNeeds::Breaker { successes: Successes::Ignored, .. } | RuleNeeds::NoBreaker => 0,
         };
         let mut bits = self.0.load(Ordering::Acquire);
         loop {
-            if !Word(bits).may_end(wants, epoch) {
-                return Err(MustTell);
+            if !FastPathWord(bits).may_end(wants, epoch) {
+                return Err(MustAsk);
             }
             match self.0.compare_exchange_weak(bits, bits - 1 + counted, Ordering::AcqRel, Ordering::Acquire)
             {
@@ -227,16 +227,16 @@ impl Gatekeeper {
     }
 
     /// Closes the word and returns its counts; requires the lock.
-    pub(super) fn take(&self) -> Gathered {
-        Word(self.0.swap(Word::TAKEN.0, Ordering::AcqRel)).gathered()
+    pub(super) fn take(&self) -> FastPathCounts {
+        FastPathWord(self.0.swap(FastPathWord::TAKEN.0, Ordering::AcqRel)).gathered()
     }
 
     /// Opens the word; requires the lock.
-    pub(super) fn publish(&self, standing: Standing) {
-        self.0.store(Word::of(standing).0, Ordering::Release);
+    pub(super) fn publish(&self, standing: FastPathState) {
+        self.0.store(FastPathWord::of(standing).0, Ordering::Release);
     }
 }
 
 /// The call must ask the breaker and the throttle.
 #[derive(Debug)]
-pub(super) struct MustTell;
+pub(super) struct MustAsk;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::family::{Family, Left, Mark, Process, marked};
+use super::family::{Family, Process, RunMark, Survivors, marked};
 
 /// Time for survivors to die of KILL.
 const DIE_WITHIN: Duration = Duration::from_secs(10);
@@ -20,18 +20,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const RECORDS_MAX: usize = 100_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Ledger {
+pub(super) struct RunRecords {
     folder: PathBuf,
 }
 
-impl Ledger {
+impl RunRecords {
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         Ok(Self { folder: folder.to_owned() })
     }
 
-    pub(super) fn begin(&self, mark: &Mark) -> io::Result<Record> {
-        let record = Record { file: self.folder.join(mark.as_str()) };
+    pub(super) fn begin(&self, mark: &RunMark) -> io::Result<RunRecord> {
+        let record = RunRecord { file: self.folder.join(mark.as_str()) };
         fs::write(&record.file, "")?;
         Ok(record)
     }
@@ -41,10 +41,10 @@ impl Ledger {
         let mut families = Vec::new();
         for entry in fs::read_dir(&self.folder)?.take(RECORDS_MAX) {
             let entry = entry?;
-            let Some(mark) = entry.file_name().to_str().and_then(Mark::read) else { continue };
+            let Some(mark) = entry.file_name().to_str().and_then(RunMark::read) else { continue };
             families.push((entry.path(), mark));
         }
-        let marks: BTreeSet<Mark> = families.iter().map(|(_, mark)| mark.clone()).collect();
+        let marks: BTreeSet<RunMark> = families.iter().map(|(_, mark)| mark.clone()).collect();
         let alive = if marks.is_empty() { BTreeSet::new() } else { marked(&marks) };
         let mut survived = 0;
         for (file, mark) in families {
@@ -76,7 +76,7 @@ fn recorded(file: &Path) -> Vec<Process> {
 
 pub(super) fn end_now(mut family: Family, within: Duration) -> io::Result<()> {
     let begun = Instant::now();
-    while family.signal(Signal::KILL) == Left::Some {
+    while family.signal(Signal::KILL) == Survivors::Some {
         if begun.elapsed() > within {
             return Err(io::Error::other("processes of an earlier run do not end"));
         }
@@ -86,11 +86,11 @@ pub(super) fn end_now(mut family: Family, within: Duration) -> io::Result<()> {
 }
 
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct RunRecord {
     file: PathBuf,
 }
 
-impl Record {
+impl RunRecord {
     pub(super) fn known(&self, processes: &BTreeSet<Process>) -> io::Result<()> {
         let lines = processes.iter().map(|process| format!("{} {}\n", process.pid, process.started));
         fs::write(&self.file, lines.collect::<String>())
@@ -104,6 +104,6 @@ impl Record {
 /// A file that cannot be removed costs the next start one look.
 fn remove(file: &Path) {
     if let Err(error) = fs::remove_file(file) {
-        tracing::warn!(%error, file = %file.display(), "the record of a run could not be removed");
+        tracing::warn!(%error, file = %file.display(), "could not remove the record of a run");
     }
 }
