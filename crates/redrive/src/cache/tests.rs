@@ -175,7 +175,7 @@ async fn what_is_being_fetched_does_not_go_and_a_crowd_is_refused() {
     let others = [ask("b"), ask("a")];
     settle().await;
     let crowd = cache.get(&"c").await.expect_err("both places are being fetched");
-    assert_eq!(crowd.to_string(), "all 2 that there is room for are being fetched");
+    assert_eq!(crowd.to_string(), "cache full: all 2 keys are being fetched");
     assert!(!crowd.is_nothing());
     for other in others {
         assert_eq!(other.await.expect("it ends").expect("it is well"), 1);

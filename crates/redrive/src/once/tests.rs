@@ -306,7 +306,7 @@ async fn a_result_of_another_type_is_an_error_and_no_reason_to_work() {
     #[rustfmt::skip]
     let cases = [
         (String::new(),      "key is empty"),
-        ("k".repeat(1_001),  "a key has at most 1000 bytes, this one has 1001"),
+        ("k".repeat(1_001),  "key has 1001 bytes, the limit is 1000"),
     ];
     for (key, expected) in cases {
         let refused = once.call(&key, TTL, || work.clone().run()).await.expect_err("it is no key");

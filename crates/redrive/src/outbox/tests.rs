@@ -128,7 +128,7 @@ async fn events_are_handed_over_in_order_and_one_that_fails_holds_up_the_rest() 
     };
     for _ in 0..2 {
         let error = relay.pass(&mut failing).await.expect_err("`b` fails");
-        assert_eq!(error.to_string(), "the event b could not be sent: no luck");
+        assert_eq!(error.to_string(), "could not send event b: no luck");
     }
     assert_eq!(sent, ["a", "b", "b"]);
     let mut sent = Vec::new();

@@ -146,7 +146,7 @@ mod tests {
         });
         let short = Duration::from_millis(20);
         let error = spawn(hangs, short).await.expect_err("it hangs");
-        assert_eq!(error.to_string(), "it did not start within 20ms");
+        assert_eq!(error.to_string(), "no start within 20ms");
         let refused: StartFn = Box::new(|| Err(io::ErrorKind::NotFound.into()));
         let error = spawn(refused, Duration::from_mins(1)).await.expect_err("value does not exist");
         assert!(matches!(error, SpawnError::Refused(_)), "{error:?}");

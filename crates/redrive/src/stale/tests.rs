@@ -157,7 +157,7 @@ async fn a_fetch_ends_within_its_limit() {
     *provider.takes.lock().expect("nobody panics") = Duration::from_hours(1);
     let cache = cache_of(&provider);
     let began = Instant::now();
-    assert_eq!(served(cache.get().await), "nothing, nothing came within 10s");
+    assert_eq!(served(cache.get().await), "nothing, no result within 10s");
     assert_eq!(began.elapsed(), LIMIT);
 }
 

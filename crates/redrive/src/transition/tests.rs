@@ -52,7 +52,7 @@ fn a_table_that_cannot_be_meant_is_refused() {
     let cases: [(Rows<'_>, &str); 5] = [
         (&[],                                         "the table of transitions is empty"),
         (&[(Created, &[Queued]), (Created, &[Failed])], "Created has two rows"),
-        (&[(Created, &[Queued]), (Queued, &[])],      "Queued leads nowhere: leave out what nothing follows"),
+        (&[(Created, &[Queued]), (Queued, &[])],      "Queued has no successors: leave final states out"),
         (&[(Created, &[Queued, Created])],            "Created leads to itself"),
         (&[(Created, &[Queued, Failed, Queued])],     "Created leads to Queued twice"),
     ];
