@@ -238,7 +238,7 @@ fn usual_message(what: &Reply) -> String {
             | TransportError::Protocol,
         ) => "connection reset".to_owned(),
         Reply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
-        Reply::Process(Exit::TimeLimit) => "the process ran past its time limit".to_owned(),
+        Reply::Process(Exit::TimeLimit) => "process exceeded its time limit".to_owned(),
         Reply::Process(_) => "the process ended with status 1".to_owned(),
         Reply::Malformed => "the message does not parse".to_owned(),
         Reply::Taken => "taken".to_owned(),
@@ -469,7 +469,7 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("a call",               Call,    "timeout",      "NETWORK_TIMEOUT",     "no answer in time"),
-            ("a process",            Process, "timeout",      "TIME_LIMIT_EXCEEDED", "the process ran past its time limit"),
+            ("a process",            Process, "timeout",      "TIME_LIMIT_EXCEEDED", "process exceeded its time limit"),
             ("in words of one's own", Process, "timeout=slow", "TIME_LIMIT_EXCEEDED", "slow"),
             ("another end",          Process, "crash",        "PROCESS_CRASHED",     "the process ended with status 1"),
         ];

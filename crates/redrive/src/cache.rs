@@ -1,18 +1,17 @@
-//! A cache by key of things that are fetched from elsewhere, and that go on serving while elsewhere is away.
+//! A cache by key that keeps serving while values cannot be fetched.
 //!
-//! Each key has a [`StaleCache`] of its own: what it holds is fresh for a while, serves on past its time while
-//! it is fetched anew or cannot be, and a failure is remembered, so that who is down is not asked by everybody
-//! who comes by. That there is no such thing ([`Cache::looking_up`]) is an answer too: it is remembered for a
-//! time of its own, and what was there before it serves no more.
+//! Each key has a [`StaleCache`]: a value is fresh for a time, is served past it while a new one is fetched or the
+//! fetch fails, and failures are remembered, so that callers do not hammer a provider that is down. With
+//! [`Cache::looking_up`] the absence of a value is remembered too, and ends what was served before.
 //!
 //! ```
 //! use std::time::Duration;
-//! use redrive::cache::{Cache, Plan};
+//! use redrive::cache::{Cache, CachePlan};
 //! use redrive::core::freshness::Lifetimes;
 //! use redrive::stale::{Served, timer_clock};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let plan = Plan {
+//! let plan = CachePlan {
 //!     lifetimes: Lifetimes {
 //!         fresh: Duration::from_secs(60),
 //!         kept: Duration::from_secs(600),
@@ -34,9 +33,8 @@
 //! # }
 //! ```
 //!
-//! Invariants: there are never more than `keys_max` keys, and the one that was least recently asked for goes
-//! first; for each key one fetch is under way at a time, so a key that is being fetched does not go unless
-//! somebody forgets it; and nothing of a caller's runs while the keys are locked.
+//! Invariants: at most `keys_max` keys, the least recently used is evicted first; one fetch per key at a time, so
+//! a key being fetched is not evicted; and no caller's code runs under the lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -48,73 +46,71 @@ use std::time::Duration;
 
 use redrive_core::freshness::{Freshness, Lifetimes};
 
-use crate::stale::{self, Asked, Clock, Fetching, Found, Missing, Served, StaleCache, Trouble};
+use crate::stale::{self, Cached, ClockFn, FetchError, Fetching, Lookup, Missing, Served, StaleCache};
 
-/// How a cache works.
-pub struct Plan {
-    /// How long what was fetched serves, and how long a failure is remembered.
+/// Settings of a cache.
+pub struct CachePlan {
+    /// How long values and failures are kept.
     pub lifetimes: Lifetimes,
-    /// The longest that a fetch may take; after that it is dropped and has failed.
+    /// Time limit of a fetch.
     pub limit: Duration,
-    /// The most keys that are kept.
+    /// Maximum number of keys.
     pub keys_max: usize,
-    /// Tells the time.
-    pub clock: Clock,
+    /// The clock.
+    pub clock: ClockFn,
 }
 
-/// Holds things that are fetched from elsewhere, by key; clones hold the same.
+/// A cache by key that keeps serving during an outage; clones share their contents.
 pub struct Cache<K, V, E> {
-    shared: Arc<Shared<K, V, E>>,
+    shared: Arc<CacheInner<K, V, E>>,
 }
 
-/// How often a cache could help, since it was made.
+/// Counters since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Served at once, and fresh.
+pub struct CacheCounts {
+    /// Served from memory, fresh.
     pub hits: u64,
-    /// Served at once, and past its time.
+    /// Served from memory, past its time.
     pub stale: u64,
-    /// Answered at once from memory: there is no such thing, or it could not be fetched a moment ago.
+    /// Answered from memory: known to be missing, or failed a moment ago.
     pub negative: u64,
-    /// Had to wait for a fetch.
+    /// Waited for a fetch.
     pub misses: u64,
-    /// Got what was given in place of the thing, for one of the reasons above.
+    /// Answered with the fallback.
     pub fallbacks: u64,
-    /// Keys that went to make room for others.
+    /// Keys evicted to make room.
     pub evicted: u64,
-    /// Refused, since all keys that there is room for were being fetched.
+    /// Refused because every key was being fetched.
     pub refused: u64,
-    /// Keys that are kept now.
+    /// Keys in memory now.
     pub keys: usize,
 }
 
-struct Shared<K, V, E> {
+struct CacheInner<K, V, E> {
     fetch: Arc<dyn Fn(K) -> Fetching<V, E> + Send + Sync>,
-    plan: Plan,
+    plan: CachePlan,
     nothing: Duration,
-    kept: Mutex<Kept<K, V, E>>,
-    tally: Tally,
+    kept: Mutex<CacheKeys<K, V, E>>,
+    tally: CacheCounters,
 }
 
-/// The keys, and in which order they were asked for.
-struct Kept<K, V, E> {
-    by_key: HashMap<Arc<K>, Entry<V, E>>,
-    /// The least recently used comes first.
-    by_use: BTreeMap<Turn, Arc<K>>,
-    last: Turn,
+struct CacheKeys<K, V, E> {
+    by_key: HashMap<Arc<K>, CacheEntry<V, E>>,
+    /// Least recently used first.
+    by_use: BTreeMap<UseOrder, Arc<K>>,
+    last: UseOrder,
 }
 
-struct Entry<V, E> {
+struct CacheEntry<V, E> {
     thing: StaleCache<V, E>,
-    used: Turn,
+    used: UseOrder,
 }
 
-/// The place of a use among all uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn(u64);
+struct UseOrder(u64);
 
 #[derive(Default)]
-struct Tally {
+struct CacheCounters {
     hits: AtomicU64,
     stale: AtomicU64,
     negative: AtomicU64,
@@ -130,22 +126,22 @@ where
     V: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    /// An empty cache, and how a thing is fetched.
-    pub fn new<F>(plan: Plan, fetch: impl Fn(K) -> F + Send + Sync + 'static) -> Self
+    /// An empty cache that fills itself with `fetch`.
+    pub fn new<F>(plan: CachePlan, fetch: impl Fn(K) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
         let fetch = move |key| {
             let fetched = fetch(key);
-            Box::pin(async move { fetched.await.map_err(Trouble::Failed) }) as Fetching<V, E>
+            Box::pin(async move { fetched.await.map_err(FetchError::Failed) }) as Fetching<V, E>
         };
-        // Such a fetch never says that there is nothing.
+        // This fetch never reports `NotFound`.
         Self::of(plan, Duration::ZERO, Arc::new(fetch))
     }
 
-    /// The same for things that may not be there: that there is none is remembered for so long.
+    /// The same for values that may not exist; `nothing` is how long their absence is remembered.
     pub fn looking_up<F>(
-        plan: Plan,
+        plan: CachePlan,
         nothing: Duration,
         fetch: impl Fn(K) -> F + Send + Sync + 'static,
     ) -> Self
@@ -154,41 +150,42 @@ where
     {
         let fetch = move |key| {
             let fetched = fetch(key);
-            Box::pin(async move { fetched.await.map_err(Trouble::Failed)?.ok_or(Trouble::Nothing) })
+            Box::pin(async move { fetched.await.map_err(FetchError::Failed)?.ok_or(FetchError::Nothing) })
                 as Fetching<V, E>
         };
         Self::of(plan, nothing, Arc::new(fetch))
     }
 
-    fn of(plan: Plan, nothing: Duration, fetch: Arc<dyn Fn(K) -> Fetching<V, E> + Send + Sync>) -> Self {
+    fn of(plan: CachePlan, nothing: Duration, fetch: Arc<dyn Fn(K) -> Fetching<V, E> + Send + Sync>) -> Self {
         assert!(plan.keys_max > 0, "a cache without room for a key would refuse everything");
-        let kept = Kept { by_key: HashMap::new(), by_use: BTreeMap::new(), last: Turn::default() };
-        let shared = Shared { fetch, plan, nothing, kept: Mutex::new(kept), tally: Tally::default() };
+        let kept = CacheKeys { by_key: HashMap::new(), by_use: BTreeMap::new(), last: UseOrder::default() };
+        let shared =
+            CacheInner { fetch, plan, nothing, kept: Mutex::new(kept), tally: CacheCounters::default() };
         Self { shared: Arc::new(shared) }
     }
 
-    /// The thing of a key: at once if there is anything that may be served, else when it has been fetched.
+    /// The value of a key: from memory if one may be served, else after a fetch.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, where something is to be fetched.
-    pub async fn get(&self, key: &K) -> Result<Found<V, E>, Missing<E>> {
+    /// Outside a Tokio runtime if a fetch is needed.
+    pub async fn get(&self, key: &K) -> Result<Cached<V, E>, Missing<E>> {
         let tally = &self.shared.tally;
-        let Some(asked) = self.shared.asked(key) else {
+        let Some(look_up) = self.shared.look_up(key) else {
             count(&tally.refused);
             let keys_max = self.shared.plan.keys_max;
-            return Err(Missing { failure: Arc::new(Trouble::Crowded { keys_max }), age: None });
+            return Err(Missing { failure: Arc::new(FetchError::Crowded { keys_max }), age: None });
         };
-        count(match asked.freshness {
+        count(match look_up.freshness {
             Freshness::Fresh => &tally.hits,
             Freshness::Refresh | Freshness::Stale => &tally.stale,
             Freshness::NotYet => &tally.negative,
             Freshness::Gone => &tally.misses,
         });
-        asked.wait().await
+        look_up.wait().await
     }
 
-    /// The thing of a key, or what is given here if there is none.
+    /// The value of a key, or `fallback` if there is none.
     pub async fn get_or(&self, key: &K, fallback: V) -> Served<V, E> {
         let found = self.get(key).await;
         if found.is_err() {
@@ -197,26 +194,25 @@ where
         Served::of(found, fallback)
     }
 
-    /// What may be served now, without fetching anything and without counting as a use.
+    /// The value in memory, without a fetch and without counting as a use.
     #[must_use]
-    pub fn known(&self, key: &K) -> Option<Found<V, E>> {
+    pub fn known(&self, key: &K) -> Option<Cached<V, E>> {
         let thing = self.shared.lock().by_key.get(key).map(|entry| entry.thing.clone());
         thing?.known()
     }
 
-    /// Drops what is known of a key: the next who asks for it waits for what is fetched then, whatever is on
-    /// its way by now.
+    /// Drops a key: the next caller waits for a fetch that starts after this call.
     pub fn forget(&self, key: &K) {
         let forgotten = self.shared.lock().remove(key);
         drop(forgotten);
     }
 
-    /// How often it could help.
+    /// The counters.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CacheCounts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Tally { hits, stale, negative, misses, fallbacks, evicted, refused } = &self.shared.tally;
-        Counts {
+        let CacheCounters { hits, stale, negative, misses, fallbacks, evicted, refused } = &self.shared.tally;
+        CacheCounts {
             hits: read(hits),
             stale: read(stale),
             negative: read(negative),
@@ -239,32 +235,32 @@ impl<K, V, E> Clone for Cache<K, V, E> {
     }
 }
 
-/// Nothing of what it holds.
+/// Shows no values.
 impl<K, V, E> fmt::Debug for Cache<K, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("keys_max", &self.shared.plan.keys_max).finish_non_exhaustive()
     }
 }
 
-impl<K, V, E> Shared<K, V, E> {
-    fn lock(&self) -> MutexGuard<'_, Kept<K, V, E>> {
-        // What may panic is a fetch that finds no runtime, and then the keys are whole.
+impl<K, V, E> CacheInner<K, V, E> {
+    fn lock(&self) -> MutexGuard<'_, CacheKeys<K, V, E>> {
+        // Only a fetch outside a runtime panics, and it leaves the map intact.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K, V, E> Shared<K, V, E>
+impl<K, V, E> CacheInner<K, V, E>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    /// What there is of a key and is still to come, or none if there is no room for it. A fetch begins before
-    /// anybody else sees the key, who might make it go.
-    fn asked(&self, key: &K) -> Option<Asked<V, E>> {
+    /// Looks a key up, or `None` if there is no room for it. The fetch starts under the lock, so that the key
+    /// cannot be evicted before.
+    fn look_up(&self, key: &K) -> Option<Lookup<V, E>> {
         let mut kept = self.lock();
         if let Some(thing) = kept.touch(key) {
-            return Some(thing.asked());
+            return Some(thing.look_up());
         }
         let gone = if kept.by_key.len() < self.plan.keys_max {
             None
@@ -274,38 +270,38 @@ where
             Some(gone)
         };
         let thing = self.empty(key);
-        let asked = thing.asked();
+        let look_up = thing.look_up();
         kept.insert(Arc::new(key.clone()), thing);
         drop(kept);
         drop(gone);
-        Some(asked)
+        Some(look_up)
     }
 
     fn empty(&self, key: &K) -> StaleCache<V, E> {
-        let Plan { lifetimes, limit, clock, keys_max: _ } = &self.plan;
-        let plan = stale::Plan { lifetimes: *lifetimes, limit: *limit, clock: Arc::clone(clock) };
+        let CachePlan { lifetimes, limit, clock, keys_max: _ } = &self.plan;
+        let plan = stale::StalePlan { lifetimes: *lifetimes, limit: *limit, clock: Arc::clone(clock) };
         let (fetch, key) = (Arc::clone(&self.fetch), key.clone());
         StaleCache::looking_up(plan, self.nothing, Box::new(move || fetch(key.clone())))
     }
 }
 
-impl<K, V, E> Kept<K, V, E>
+impl<K, V, E> CacheKeys<K, V, E>
 where
     K: Eq + Hash,
     V: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    fn next_turn(&mut self) -> Turn {
-        self.last = Turn(self.last.0 + 1);
+    fn next_turn(&mut self) -> UseOrder {
+        self.last = UseOrder(self.last.0 + 1);
         self.last
     }
 
-    /// What there is of a key, which is the most recently used from now on.
+    /// Looks a key up and marks it as most recently used.
     fn touch(&mut self, key: &K) -> Option<&StaleCache<V, E>> {
         let turn = self.next_turn();
         let entry = self.by_key.get_mut(key)?;
         let before = std::mem::replace(&mut entry.used, turn);
-        let key = self.by_use.remove(&before).expect("each key has its turn");
+        let key = self.by_use.remove(&before).expect("each key has a use");
         self.by_use.insert(turn, key);
         Some(&entry.thing)
     }
@@ -313,7 +309,7 @@ where
     fn insert(&mut self, key: Arc<K>, thing: StaleCache<V, E>) {
         let used = self.next_turn();
         self.by_use.insert(used, Arc::clone(&key));
-        self.by_key.insert(key, Entry { thing, used });
+        self.by_key.insert(key, CacheEntry { thing, used });
     }
 
     fn remove(&mut self, key: &K) -> Option<StaleCache<V, E>> {
@@ -322,13 +318,13 @@ where
         Some(entry.thing)
     }
 
-    /// Lets the least recently used key go; none if all are being fetched. One that is being fetched is in
-    /// use, so it goes to the end of the line, and the next time others are looked at first.
+    /// Evicts the least recently used key, or `None` if all are being fetched. Keys being fetched move to the
+    /// end of the queue.
     fn evict(&mut self) -> Option<StaleCache<V, E>> {
         for _ in 0..self.by_use.len() {
             let (_, key) = self.by_use.pop_first()?;
             let turn = self.next_turn();
-            let entry = self.by_key.get_mut(&key).expect("each turn has its key");
+            let entry = self.by_key.get_mut(&key).expect("each use has a key");
             if !entry.thing.is_fetching() {
                 return self.by_key.remove(&key).map(|entry| entry.thing);
             }

@@ -1,7 +1,7 @@
-//! One SQLite file that several processes of one machine open at once, to share what each has done and learnt.
+//! One SQLite file that several processes of a machine share.
 //!
-//! It keeps which work was done ([`crate::once`]) and how breakers stand ([`crate::shared`]). There is nothing to install and nothing that runs beside
-//! the processes: SQLite's own locks keep them apart, and the file survives them all.
+//! It stores once-only work ([`crate::once`]) and breaker records ([`crate::shared`]). There is no server to run:
+//! SQLite's locks coordinate the processes, and the file survives them.
 //!
 //! ```
 //! use std::time::Duration;
@@ -18,13 +18,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Invariants: a result is on the disk before anybody hears that it was kept; a file that is damaged, newer or
-//! not ours is never changed; no async thread waits for the disk, for one thread of its own does; what has
-//! expired goes in small steps; and a file that somebody removes is made anew, so that all share one again.
+//! Invariants: a result is on disk before any caller gets it; a file that is damaged, newer or foreign is never
+//! changed; no async thread waits for the disk; expired rows are deleted in small steps; and a file that is removed is
+//! created again, so that all processes share one.
 
 mod breakers;
-mod desk;
-mod marks;
+mod file_thread;
+mod leases;
 mod schema;
 
 use std::fmt;
@@ -32,50 +32,54 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::desk::{Desk, Durability, NotDone, Task};
-use self::marks::Span;
+use self::file_thread::{Durability, FileTask, FileThread, TaskFailed};
+use self::leases::LeaseSpan;
 pub use self::schema::OpenError;
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::breaker::Record;
 
 use crate::BoxFuture;
 use crate::clock::wall_clock;
-use crate::once::{Begun, DedupStore, Held, Key, StoreError, Token};
+use crate::once::{DedupStore, DedupStoreError, FencingToken, KeyState, OnceKey, Ownership};
 use crate::shared::{Away, SharedState, Swap};
-use crate::stale::Clock;
+use crate::stale::ClockFn;
 
-/// The SQLite library that is used here: whoever hands over a connection of theirs needs the same.
+/// The SQLite library used here; connections passed in must be of the same version.
 pub use rusqlite;
 
-/// The file, opened; clones share it, and it closes with the last of them.
+/// The open file; clones share it, and it closes with the last of them.
 #[derive(Clone)]
 pub struct File {
     path: Arc<PathBuf>,
-    desk: Arc<Desk>,
+    file_thread: Arc<FileThread>,
 }
 
 impl File {
-    /// Opens the file, and makes it if it is not there. It blocks for as long as the disk takes, and at most
-    /// a few seconds longer where other processes are opening it too.
+    /// Opens or creates the file. Blocks for the disk, and for at most a few seconds while other processes
+    /// open it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_by(path.as_ref(), Arc::new(wall_clock))
     }
 
-    fn open_by(path: &Path, clock: Clock) -> Result<Self, OpenError> {
+    fn open_by(path: &Path, clock: ClockFn) -> Result<Self, OpenError> {
         let connection = schema::open(path)?;
-        let desk = Desk::start(connection, path, clock).map_err(|source| OpenError::thread(path, &source))?;
-        Ok(Self { path: Arc::new(path.to_owned()), desk: Arc::new(desk) })
+        let file_thread =
+            FileThread::start(connection, path, clock).map_err(|source| OpenError::thread(path, &source))?;
+        Ok(Self { path: Arc::new(path.to_owned()), file_thread: Arc::new(file_thread) })
     }
 
-    async fn ask<T: Send + 'static>(&self, task: Task<T>) -> Result<T, StoreError> {
-        self.desk.ask(task).await.map_err(|error| StoreError::Away { reason: self.in_words(&error) })
+    async fn ask<T: Send + 'static>(&self, task: FileTask<T>) -> Result<T, DedupStoreError> {
+        self.file_thread
+            .ask(task)
+            .await
+            .map_err(|error| DedupStoreError::Away { reason: self.in_words(&error) })
     }
 
-    async fn ask_shared<T: Send + 'static>(&self, task: Task<T>) -> Result<T, Away> {
-        self.desk.ask(task).await.map_err(|error| Away::because(self.in_words(&error)))
+    async fn ask_shared<T: Send + 'static>(&self, task: FileTask<T>) -> Result<T, Away> {
+        self.file_thread.ask(task).await.map_err(|error| Away::because(self.in_words(&error)))
     }
 
-    fn in_words(&self, NotDone(reason): &NotDone) -> String {
+    fn in_words(&self, TaskFailed(reason): &TaskFailed) -> String {
         format!("{}: {reason}", self.path.display())
     }
 }
@@ -83,7 +87,7 @@ impl File {
 impl SharedState for File {
     fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
         let dependency = dependency.clone();
-        let task = Task::reading(move |connection, _now| breakers::load(connection, &dependency));
+        let task = FileTask::reading(move |connection, _now| breakers::load(connection, &dependency));
         Box::pin(self.ask_shared(task))
     }
 
@@ -93,7 +97,7 @@ impl SharedState for File {
         record: &'a Record,
     ) -> BoxFuture<'a, Result<Swap, Away>> {
         let (expected, record) = (expected.cloned(), record.clone());
-        let task = Task::writing(Durability::Process, move |connection, _now| {
+        let task = FileTask::writing(Durability::Process, move |connection, _now| {
             breakers::swap(connection, expected.as_ref(), &record)
         });
         Box::pin(self.ask_shared(task))
@@ -101,16 +105,20 @@ impl SharedState for File {
 }
 
 impl DedupStore for File {
-    fn begin<'a>(&'a self, key: &'a Key, lease: Duration) -> BoxFuture<'a, Result<Begun, StoreError>> {
+    fn begin<'a>(
+        &'a self,
+        key: &'a OnceKey,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<KeyState, DedupStoreError>> {
         let (looked, marked, unheard) = (key.clone(), key.clone(), key.clone());
-        let desk = Arc::clone(&self.desk);
-        let task = Task::looking(
-            move |connection, now| marks::look(connection, &looked, now),
-            move |connection, now| marks::begin(connection, &marked, Span { from: now, lasts: lease }),
+        let file_thread = Arc::clone(&self.file_thread);
+        let task = FileTask::looking(
+            move |connection, now| leases::look(connection, &looked, now),
+            move |connection, now| leases::begin(connection, &marked, LeaseSpan { from: now, lasts: lease }),
         )
         .unless_heard(move |begun| {
-            if let Begun::Yours(token) = begun {
-                desk.release(unheard, token);
+            if let KeyState::Yours(token) = begun {
+                file_thread.release(unheard, token);
             }
         });
         Box::pin(self.ask(task))
@@ -118,38 +126,39 @@ impl DedupStore for File {
 
     fn renew<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         lease: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         let key = key.clone();
-        let task = Task::writing(Durability::Process, move |connection, now| {
-            marks::renew(connection, &key, token, Span { from: now, lasts: lease })
+        let task = FileTask::writing(Durability::Process, move |connection, now| {
+            leases::renew(connection, &key, token, LeaseSpan { from: now, lasts: lease })
         });
         Box::pin(self.ask(task))
     }
 
     fn finish<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         result: &'a [u8],
         ttl: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         let (key, result) = (key.clone(), result.to_vec());
-        let task = Task::writing(Durability::Disk, move |connection, now| {
-            marks::finish(connection, &key, token, &result, Span { from: now, lasts: ttl })
+        let task = FileTask::writing(Durability::Disk, move |connection, now| {
+            leases::finish(connection, &key, token, &result, LeaseSpan { from: now, lasts: ttl })
         });
         Box::pin(self.ask(task))
     }
 
-    fn release(&self, key: &Key, token: Token) {
-        self.desk.release(key.clone(), token);
+    fn release(&self, key: &OnceKey, token: FencingToken) {
+        self.file_thread.release(key.clone(), token);
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn forget<'a>(&'a self, key: &'a OnceKey) -> BoxFuture<'a, Result<(), DedupStoreError>> {
         let key = key.clone();
-        let task = Task::writing(Durability::Disk, move |connection, _now| marks::forget(connection, &key));
+        let task =
+            FileTask::writing(Durability::Disk, move |connection, _now| leases::forget(connection, &key));
         Box::pin(self.ask(task))
     }
 }

@@ -1,4 +1,4 @@
-//! The same rules around any call of a program: `Retry(Breaker(Throttle(Timeout(call))))`.
+//! The rules of a book around any call of a program: `Retry(Breaker(Throttle(Timeout(call))))`.
 //!
 //! ```
 //! use redrive::{Book, Classify};
@@ -25,21 +25,20 @@
 //! # }
 //! ```
 //!
-//! A call waits for room and for the pace of its dependency, then makes attempts until one succeeds or the
-//! rule says that it is enough. What follows on a failure is decided by [`redrive_core::policy::decide`], as it is for
-//! deliveries: the same rule and the same past lead to the same verdict.
+//! A call waits for room and for the rate of its dependency, then makes attempts until one succeeds or the rule ends it.
+//! [`redrive_core::policy::decide`] decides what follows a failure, as for deliveries.
 //!
-//! Where a guard differs from a delivery, since somebody waits for its answer:
-//! - an open breaker and a dependency that asked for patience end the call at once, as values that say when to
-//!   come back; [`Guard::wait_when_open`] waits instead, for as long as the rule holds a delivery;
-//! - a deadline, the rule's or [`Guard::deadline`], ends the call by then, whatever it is doing;
+//! A guard differs from a delivery because a caller waits for the result:
+//! - an open breaker or a `Retry-After` ends the call at once with the time to try again; [`Guard::wait_when_open`] waits
+//!   instead, as long as the rule holds a delivery;
+//! - a deadline, the rule's or [`Guard::deadline`], ends the call in time, whatever it is doing;
 //! - a reaction `pause` has no service to pause: it ends the call.
 //!
 //! Invariants:
-//! - no attempt without a permit of the breaker and a place among those in flight; both come back when the
-//!   attempt ends, when its future is dropped and when it panics;
-//! - a call that nobody waits for any more is no failure of the dependency;
-//! - an attempt is judged by the book under which it began, the next by the newest.
+//! - no attempt without a permit of the breaker and a place in flight; both are returned when the attempt ends, panics
+//!   or is dropped;
+//! - a call whose caller went away is not a failure of the dependency;
+//! - an attempt is judged by the book under which it started, the next by the newest.
 
 mod attempt;
 mod book;
@@ -47,11 +46,11 @@ mod call;
 mod clock;
 mod dependency;
 mod error;
+mod fast_path;
 mod link;
 mod queue;
 #[cfg(test)]
 mod tests;
-mod word;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -63,104 +62,103 @@ use redrive_core::policy::rule::Rule;
 
 pub use self::attempt::{Attempt, CallKey};
 pub use self::book::{Book, BookError, UnknownGuard};
-use self::book::{Seat, Terms};
+use self::book::{GuardSlot, Terms};
 pub use self::error::{CallError, Cause};
 use crate::shared::SharedState;
 
-/// Says what an error is, in the words that rule books are written in.
+/// Describes an error in the terms of rule books.
 ///
-/// It tells what was seen; what that means is for the rule to say, whose `classify` rows look at code, status,
-/// headers and message.
+/// It reports what was seen; the rule decides what it means, by `classify` rows on code, status, headers and
+/// message.
 pub trait Classify {
     /// What was seen.
     fn answer(&self) -> Answer<'_>;
 }
 
-/// What stands around the calls to one dependency. Clones are cheap and share its state.
+/// Guards the calls to one dependency. Clones are cheap and share its state.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    seat: Arc<Seat>,
+    seat: Arc<GuardSlot>,
     deadline: Option<Duration>,
     when_held: WhenHeld,
     retries: Retries,
 }
 
-/// Whether a call is tried again.
+/// Whether failed calls are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retries {
     /// As the rule says.
     ByRule,
-    /// Never: what is called for can be sent once only.
+    /// Never: the request can be sent once only.
     Never,
 }
 
-/// What a call does that the breaker or the dependency's wish for patience keeps from starting.
+/// What a call does while the breaker is open or the dependency asked callers to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WhenHeld {
-    /// It ends, and says when to come back.
+    /// Fail and report when to try again.
     FailFast,
-    /// It waits within `hold_max` and the deadline, where the rule holds deliveries.
+    /// Wait within `hold_max` and the deadline, where the rule holds deliveries.
     Wait,
 }
 
 impl Guard {
-    fn new(seat: Arc<Seat>) -> Self {
+    fn new(seat: Arc<GuardSlot>) -> Self {
         Self { seat, deadline: None, when_held: WhenHeld::FailFast, retries: Retries::ByRule }
     }
 
-    /// The same guard for calls that end within that time, whatever they wait for; the rule's own `deadline`
-    /// holds where it is shorter. An attempt that it cuts short is no failure of the dependency, so one that is
-    /// shorter than the rule's `timeout` keeps a dependency that hangs from opening its breaker.
+    /// Limits whole calls to `deadline`; the rule's own `deadline` applies if it is shorter. A cut-off
+    /// attempt does not count as a failure, so a deadline below the rule's `timeout` keeps a hanging
+    /// dependency from opening its breaker.
     #[must_use]
     pub fn deadline(self, limit: Duration) -> Self {
         Self { deadline: Some(limit), ..self }
     }
 
-    /// The same guard for calls that wait while the breaker is open or the dependency has asked for patience,
-    /// within the rule's `hold_max` and the deadline. A rule that says `when_open: dead-letter` waits for no
-    /// breaker.
+    /// Makes calls wait while the breaker is open or the dependency asked callers to wait, within the rule's
+    /// `hold_max` and the deadline. A rule with `when_open: dead-letter` does not wait for the breaker.
     #[must_use]
     pub fn wait_when_open(self) -> Self {
         Self { when_held: WhenHeld::Wait, ..self }
     }
 
-    /// The same guard for calls of one attempt, whatever the rule says: for what cannot be sent again, such as
-    /// a body that is read as it goes.
+    /// Makes one attempt per call, whatever the rule says, for requests that cannot be sent again, such as
+    /// streaming bodies.
     #[must_use]
     pub fn single_attempt(self) -> Self {
         Self { retries: Retries::Never, ..self }
     }
 
-    /// Shares the breaker of this guard's dependency with other processes; see [`crate::shared`].
+    /// Shares the dependency's breaker with other processes; see [`crate::shared`].
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, which the exchange runs on.
+    /// Outside a Tokio runtime.
     #[must_use]
     pub fn shared(self, state: Arc<dyn SharedState>) -> Self {
         self.seat.share(state);
         self
     }
 
-    /// The dependency that is called.
+    /// The dependency.
     #[must_use]
     pub fn dependency(&self) -> String {
         self.seat.terms().rule.dependency.to_string()
     }
 
-    /// What the breaker of the dependency is now; one that the rule does not have is closed for good.
+    /// The state of the breaker; without a breaker it is always closed.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
         self.seat.terms().dependency.breaker_state(self.seat.clock().now())
     }
 
-    /// Attempts that are under way on the dependency, whoever makes them.
+    /// Attempts in flight to the dependency, from all guards.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.seat.terms().dependency.in_flight()
     }
 
-    /// Calls: makes attempts until one succeeds or the rule says that it is enough.
+    /// Makes attempts until one succeeds or the rule ends the call.
     pub async fn call<T, E, F, Fut>(&self, work: F) -> Result<T, CallError<E>>
     where
         E: Classify,
@@ -170,11 +168,11 @@ impl Guard {
         self.call_judged(by_its_error, work).await
     }
 
-    /// The same for results that say nothing of themselves: `judge` tells what was seen, or none where there is
-    /// nothing to complain of.
+    /// The same for results that cannot classify themselves: `judge` returns what was seen, or `None` for
+    /// success.
     ///
-    /// It may find fault with a good result, such as an HTTP answer of 503. An error that it tells nothing of is
-    /// of category `unknown`.
+    /// It may reject a good result, such as a 503 response. An error that it does not judge is of category
+    /// `unknown`.
     pub async fn call_judged<T, E, J, F, Fut>(&self, judge: J, work: F) -> Result<T, CallError<E>>
     where
         J: for<'a> Fn(&'a Result<T, E>) -> Option<Answer<'a>>,
@@ -188,7 +186,7 @@ impl Guard {
         self.seat.terms()
     }
 
-    /// How long a whole call may take by the guard and its rule.
+    /// The time limit of a whole call by guard and rule.
     #[inline]
     fn time_limit(&self, rule: &Rule) -> Option<Duration> {
         match (self.deadline, rule.deadline) {

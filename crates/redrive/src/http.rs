@@ -1,12 +1,12 @@
-//! What errors of the network and of clients for HTTP are, in the words that rule books are written in.
+//! Errors of the network and of HTTP clients, in the terms of rule books.
 //!
-//! `std::io::Error` can be given to a guard as it is. With the feature `reqwest`, so can `reqwest::Error`, and
-//! `http::reqwest::check` makes an error of an answer that is no success, with all that rules look at: status,
-//! headers, the wait it asks for and the beginning of its body. The feature `hyper` has the same for hyper and
-//! for the client of hyper-util.
+//! A guard takes `std::io::Error` as it is. With the feature `reqwest` it also takes `reqwest::Error`, and
+//! `http::reqwest::check` turns an unsuccessful response into an error with what rules look at: status,
+//! headers, `Retry-After` and the beginning of the body. The feature `hyper` does the same for hyper and
+//! hyper-util.
 //!
-//! Invariant: errors are told apart by what they are and never by their words, but for those whose makers
-//! leave no other way: names that cannot be resolved, and addresses of another scheme.
+//! Invariant: errors are told apart by type, by text only where a library leaves no other way: unresolvable
+//! names and unsupported schemes.
 
 #[cfg(feature = "http")]
 pub mod answer;
@@ -42,17 +42,17 @@ impl Classify for io::Error {
     }
 }
 
-/// The error and all its causes, the outermost first.
+/// The error and its causes, outermost first.
 #[cfg(feature = "http")]
 pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
-/// What an error of a connection means; none for one that has nothing to do with connections.
+/// The transport error of an IO error; `None` if it does not concern a connection.
 #[must_use]
 pub fn transport(error: &io::Error) -> Option<TransportError> {
     match error.kind() {
-        // A socket with a time limit of its own says that it would block.
+        // A socket with its own time limit returns `WouldBlock`.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => Some(TransportError::Timeout(CallPart::Whole)),
         ErrorKind::ConnectionRefused => Some(TransportError::Refused),
         ErrorKind::ConnectionReset
@@ -70,12 +70,12 @@ pub fn transport(error: &io::Error) -> Option<TransportError> {
     }
 }
 
-/// The standard library has no kind for a name that cannot be resolved; these are its words.
+/// The standard library has no kind for an unresolvable name; this is its text.
 fn is_of_names(error: &io::Error) -> bool {
     error.raw_os_error().is_none() && error.to_string().contains("failed to lookup address information")
 }
 
-/// For people, and for rules that look at the message.
+/// For people, and for rules that match the message.
 pub(crate) const fn in_words(error: TransportError) -> &'static str {
     match error {
         TransportError::Timeout(CallPart::Connect) => "no connection in time",

@@ -1,4 +1,4 @@
-//! Reads rule books from files, and never more of a file than a book may have.
+//! Loads rule books from files, reading at most one byte more than a book may have.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,14 +10,14 @@ use redrive_core::limits;
 #[derive(Debug, thiserror::Error)]
 #[error("could not read {}", path.display())]
 pub struct LoadError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// Why not.
+    /// The cause.
     #[source]
     pub source: io::Error,
 }
 
-/// The bytes of a rule book; of a file that is too large, just enough to be refused as such.
+/// The bytes of a rule book; an oversized file is cut just above the limit, so that parsing refuses it.
 pub fn load(path: &Path) -> Result<Vec<u8>, LoadError> {
     let fail = |source| LoadError { path: path.to_owned(), source };
     let mut bytes = Vec::new();

@@ -1,30 +1,30 @@
-//! Work that is done once for its key, however often and from wherever it is asked for.
+//! Work that is done once per key, across tasks and processes.
 //!
-//! The first who comes marks the key as in progress, does the work and writes down what came of it; whoever
-//! comes later, or was waiting meanwhile, gets the same result replayed. The mark is a lease that is renewed
-//! while the work runs: when its holder dies, the lease ends and another takes over.
+//! The first caller takes a lease on the key, does the work and records the result; later and concurrent callers get
+//! the recorded result. The lease is renewed while the work runs; when its holder dies, the lease ends and another
+//! caller takes over.
 //!
 //! ```
 //! use std::time::Duration;
-//! use redrive::once::{Memory, Once, Outcome};
+//! use redrive::once::{MemoryDedupStore, Once, OnceOutcome};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let once = Once::new(Memory::default());
+//! let once = Once::new(MemoryDedupStore::default());
 //! let day = Duration::from_secs(24 * 60 * 60);
-//! for expected in [Outcome::First(7), Outcome::Replayed(7)] {
+//! for expected in [OnceOutcome::First(7), OnceOutcome::Replayed(7)] {
 //!     let sent = once.call("notification/n-1", day, || async { Ok::<_, std::io::Error>(7) }).await?;
 //!     assert_eq!(sent, expected);
 //! }
 //! # Ok(()) }
 //! ```
 //!
-//! What it promises: of all who share a store, one at a time holds a key, and a result that was written down is
-//! the one that everybody gets until its time is over. What it cannot promise: a holder that is cut off from
-//! the store for longer than its lease may be overtaken while it still works. It is told so, its result is
-//! never written over the other's, and it can hand its [`Token`] to whoever it calls, who can then refuse it.
+//! Promised: among all users of a store, one at a time holds a key, and a recorded result is what every caller gets
+//! until it expires. Not promised: a holder that is cut off from the store for longer than its lease may be overtaken
+//! while it still works. It gets an error, never overwrites the other's result, and can pass its [`FencingToken`] to
+//! its callees, which can then refuse it.
 //!
-//! Invariants: work that fails, panics or is dropped leaves no mark, so that the next may try; only who holds
-//! the mark with the token it was given can renew, finish or release it; and nobody waits without an end.
+//! Invariants: work that fails, panics or is dropped leaves no lease; only the holder's token renews, finishes or
+//! releases a key; and no caller waits forever.
 
 mod error;
 mod memory;
@@ -40,27 +40,27 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
 pub use self::error::{OnceError, Unrecorded};
-pub use self::memory::{Memory, Room, WhenFull};
-pub use self::store::{Begun, DedupStore, Held, InvalidKey, Key, StoreError, Token};
+pub use self::memory::{MemoryCapacity, MemoryDedupStore, WhenMemoryFull};
+pub use self::store::{DedupStore, DedupStoreError, FencingToken, InvalidKey, KeyState, OnceKey, Ownership};
 
-/// How long a mark holds that nobody renews.
+/// How long a mark lasts without renewal.
 const LEASE: Duration = Duration::from_secs(30);
-/// A lease is renewed so many times before it would end.
+/// Renewals per lease.
 const RENEWALS_PER_LEASE: u32 = 3;
-/// After a renewal that failed the next comes so many times sooner.
+/// After a failed renewal the next comes this many times sooner.
 const SOONER: u32 = 4;
-/// So often is it tried to write a result down, and so long is it waited in between.
+/// Attempts to record a result, and the pause between them.
 const FINISH_TRIES: u32 = 4;
 const FINISH_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// The longest that anybody waits for who was first.
+/// The longest wait for another caller's work.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Who waits looks again after this, and then ever less often, down to once in `LOOK_AGAIN_MAX`.
+/// First and longest interval between two looks at work in progress.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(250);
 /// The largest result that is kept, as JSON.
 pub const RESULT_BYTES_MAX: usize = 256 * 1024;
 
-/// Does work once for each key; clones share the store.
+/// Does work once per key; clones share the store.
 #[derive(Clone)]
 pub struct Once {
     store: Arc<dyn DedupStore>,
@@ -68,36 +68,36 @@ pub struct Once {
     meanwhile: Meanwhile,
 }
 
-/// What becomes of who comes while the work is in progress.
+/// What a caller does while another does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meanwhile {
-    /// They wait for what comes of it; after that long they are told that it is still in progress.
+    /// Wait for the result, then report that the work is still in progress.
     Wait {
-        /// The longest that they wait.
+        /// The longest wait.
         at_most: Duration,
     },
-    /// They are told at once, with the time after which it is worth coming again.
+    /// Report at once, with the time after which to try again.
     Tell,
 }
 
-/// What came of the work, and whether it was done now.
+/// The result, and whether this call did the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<T> {
-    /// It was done now.
+pub enum OnceOutcome<T> {
+    /// This call did the work.
     First(T),
-    /// It was done before: this is what came of it then.
+    /// The work was done before.
     Replayed(T),
 }
 
-impl<T> Outcome<T> {
-    /// The result, whenever it came.
+impl<T> OnceOutcome<T> {
+    /// The result.
     pub fn into_value(self) -> T {
         match self {
             Self::First(value) | Self::Replayed(value) => value,
         }
     }
 
-    /// Whether the work was done now.
+    /// Whether this call did the work.
     #[must_use]
     pub const fn is_first(&self) -> bool {
         match self {
@@ -108,33 +108,33 @@ impl<T> Outcome<T> {
 }
 
 impl Once {
-    /// Once for all who share that store.
+    /// Once-only work for all users of `store`.
     #[must_use]
     pub fn new(store: impl DedupStore + 'static) -> Self {
         Self { store: Arc::new(store), lease: LEASE, meanwhile: Meanwhile::Wait { at_most: WAIT_MAX } }
     }
 
-    /// With a lease of that length instead of 30 seconds: how long it takes until another takes over from one
-    /// that has died. It should be much longer than a store that is busy takes to answer.
+    /// Replaces the lease of 30 seconds. After a holder dies, another takes over when its lease ends; it
+    /// should be much longer than a busy store takes to answer.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
-        assert!(!lease.is_zero(), "a lease that has ended when it begins keeps nobody out");
+        assert!(!lease.is_zero(), "a lease must be longer than zero");
         Self { lease, ..self }
     }
 
-    /// What becomes of who comes while the work is in progress; without this they wait for up to a minute.
+    /// Replaces the default, which waits up to a minute.
     #[must_use]
     pub fn meanwhile(self, meanwhile: Meanwhile) -> Self {
         Self { meanwhile, ..self }
     }
 
-    /// Does the work, unless it was done for that key before; what comes of it is replayed for as long as `ttl`.
+    /// Does the work unless it was done for `key` within `ttl`; then returns the recorded result.
     pub async fn call<T, E, F>(
         &self,
         key: &str,
         ttl: Duration,
         work: impl FnOnce() -> F,
-    ) -> Result<Outcome<T>, OnceError<T, E>>
+    ) -> Result<OnceOutcome<T>, OnceError<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: Future<Output = Result<T, E>>,
@@ -142,39 +142,38 @@ impl Once {
         self.call_fenced(key, ttl, |_| work()).await
     }
 
-    /// The same for work that hands its token on: the later holder of a key has the higher one, so who
-    /// remembers the highest it has seen can refuse one that was overtaken.
+    /// The same with a fencing token: a later holder of a key has a higher token, so a callee that remembers
+    /// the highest one can refuse a holder that was overtaken.
     pub async fn call_fenced<T, E, F>(
         &self,
         key: &str,
         ttl: Duration,
-        work: impl FnOnce(Token) -> F,
-    ) -> Result<Outcome<T>, OnceError<T, E>>
+        work: impl FnOnce(FencingToken) -> F,
+    ) -> Result<OnceOutcome<T>, OnceError<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: Future<Output = Result<T, E>>,
     {
-        let key = Key::new(key)?;
+        let key = OnceKey::new(key)?;
         let mark = match self.begin(&key).await? {
-            Beginning::Ours(mark) => mark,
-            Beginning::InProgress { retry_after } => return Err(OnceError::InProgress { retry_after }),
-            Beginning::Done { result } => {
+            CallStart::Ours(mark) => mark,
+            CallStart::InProgress { retry_after } => return Err(OnceError::InProgress { retry_after }),
+            CallStart::Done { result } => {
                 let value = serde_json::from_slice(&result);
-                return value.map(Outcome::Replayed).map_err(OnceError::Unreadable);
+                return value.map(OnceOutcome::Replayed).map_err(OnceError::Unreadable);
             }
         };
         let value = mark.hold(self.lease, work(mark.token)).await?;
         mark.finish(value, ttl).await
     }
 
-    /// Drops what came of a key's work, so that the next does it again; work in progress goes on.
+    /// Forgets a result, so that the next call does the work again; work in progress continues.
     pub async fn forget(&self, key: &str) -> Result<(), ForgetError> {
-        let key = Key::new(key)?;
+        let key = OnceKey::new(key)?;
         Ok(self.store.forget(&key).await?)
     }
 
-    /// Marks the key, or says what there is, as late as the caller wants to know.
-    async fn begin<T, E>(&self, key: &Key) -> Result<Beginning, OnceError<T, E>> {
+    async fn begin<T, E>(&self, key: &OnceKey) -> Result<CallStart, OnceError<T, E>> {
         let patience = match self.meanwhile {
             Meanwhile::Wait { at_most } => at_most,
             Meanwhile::Tell => Duration::ZERO,
@@ -183,52 +182,51 @@ impl Once {
         let mut pause = LOOK_AGAIN;
         loop {
             let lease_left = match self.store.begin(key, self.lease).await? {
-                Begun::Yours(token) => {
+                KeyState::Yours(token) => {
                     let store = Arc::clone(&self.store);
-                    return Ok(Beginning::Ours(Mark { store, key: key.clone(), token, is_held: true }));
+                    return Ok(CallStart::Ours(KeyLease { store, key: key.clone(), token, is_held: true }));
                 }
-                Begun::Done { result } => return Ok(Beginning::Done { result }),
-                Begun::InProgress { lease_left } => lease_left,
+                KeyState::Done { result } => return Ok(CallStart::Done { result }),
+                KeyState::InProgress { lease_left } => lease_left,
             };
             let left = patience.saturating_sub(came.elapsed());
             if left.is_zero() {
-                return Ok(Beginning::InProgress { retry_after: lease_left });
+                return Ok(CallStart::InProgress { retry_after: lease_left });
             }
-            // A store that can tell of the end does so; the others are looked at again and again.
+            // Stores that can signal the end do; the others are polled.
             let _ = timeout(pause.min(lease_left).min(left), self.store.changed(key)).await;
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
         }
     }
 }
 
-/// What a caller finds who has waited as long as it wants to.
-enum Beginning {
-    Ours(Mark),
+enum CallStart {
+    Ours(KeyLease),
     InProgress { retry_after: Duration },
     Done { result: Vec<u8> },
 }
 
-/// Why what came of a key could not be dropped.
+/// A result could not be forgotten.
 #[derive(Debug, thiserror::Error)]
 pub enum ForgetError {
-    /// It is no key.
+    /// The key is invalid.
     #[error(transparent)]
-    Key(#[from] InvalidKey),
-    /// The store could not do it.
+    OnceKey(#[from] InvalidKey),
+    /// The store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] DedupStoreError),
 }
 
-/// The mark of who does the work; dropping it lets the next try.
-struct Mark {
+/// The lease of the caller that does the work; dropping it releases the key.
+struct KeyLease {
     store: Arc<dyn DedupStore>,
-    key: Key,
-    token: Token,
+    key: OnceKey,
+    token: FencingToken,
     is_held: bool,
 }
 
-impl Mark {
-    /// Does the work, and renews the lease meanwhile. Who is overtaken stops: the work is another's by then.
+impl KeyLease {
+    /// Does the work while renewing the lease, and stops if another caller took over.
     async fn hold<T, E>(
         &self,
         lease: Duration,
@@ -248,43 +246,42 @@ impl Mark {
         loop {
             sleep(pause).await;
             pause = match self.store.renew(&self.key, self.token, lease).await {
-                Ok(Held::Yes) => usual,
-                Ok(Held::No) => return,
-                // Nobody can overtake through a store that is away; what is finished will tell.
+                Ok(Ownership::Yes) => usual,
+                Ok(Ownership::No) => return,
+                // Without the store no other caller can take over either; recording the result will show.
                 Err(error) => {
-                    tracing::warn!(key = %self.key, %error, "a lease could not be renewed");
+                    tracing::warn!(key = %self.key, %error, "lease renewal failed");
                     usual / SOONER
                 }
             };
         }
     }
 
-    /// Writes down what came of the work.
     async fn finish<T: Serialize, E>(
         mut self,
         value: T,
         ttl: Duration,
-    ) -> Result<Outcome<T>, OnceError<T, E>> {
+    ) -> Result<OnceOutcome<T>, OnceError<T, E>> {
         let why = match encoded(&value) {
             Err(why) => why,
             Ok(result) => match self.write_down(&result, ttl).await {
-                Ok(Held::Yes) => {
+                Ok(Ownership::Yes) => {
                     self.is_held = false;
-                    return Ok(Outcome::First(value));
+                    return Ok(OnceOutcome::First(value));
                 }
-                Ok(Held::No) => Unrecorded::Overtaken,
+                Ok(Ownership::No) => Unrecorded::Overtaken,
                 Err(error) => Unrecorded::Store(error),
             },
         };
         Err(OnceError::Unrecorded { value, why })
     }
 
-    /// A store that is away for a moment is asked again, for what is not written down is done again.
-    async fn write_down(&self, result: &[u8], ttl: Duration) -> Result<Held, StoreError> {
+    /// Retries, because a result that is not recorded means that the work is done again.
+    async fn write_down(&self, result: &[u8], ttl: Duration) -> Result<Ownership, DedupStoreError> {
         for _ in 1..FINISH_TRIES {
             match self.store.finish(&self.key, self.token, result, ttl).await {
                 Err(error) => {
-                    tracing::warn!(key = %self.key, %error, "a result could not be written down");
+                    tracing::warn!(key = %self.key, %error, "recording a result failed, retrying");
                     sleep(FINISH_AGAIN_AFTER).await;
                 }
                 held => return held,
@@ -294,7 +291,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for KeyLease {
     fn drop(&mut self) {
         if self.is_held {
             self.store.release(&self.key, self.token);

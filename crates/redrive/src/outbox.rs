@@ -1,11 +1,10 @@
-//! The id of an event, written inside the consumer's own SQLite transaction (the `outbox` pattern).
+//! Event ids recorded in the consumer's own SQLite transaction (the `outbox` pattern).
 //!
-//! A consumer that writes to a database of its own needs no other store to know what it has done: the id goes
-//! into the same transaction as what the event has changed, so either both are there or neither is, whenever
-//! the process ends.
+//! A consumer with its own database needs no other store for deduplication: the id is written in the same transaction
+//! as the event's changes, so either both are there or neither.
 //!
 //! ```
-//! use redrive::outbox::{self, Seen};
+//! use redrive::outbox::{self, Occurrence};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let mut database = rusqlite::Connection::open_in_memory()?;
@@ -14,8 +13,8 @@
 //! for _ in 0..2 {
 //!     let transaction = database.transaction()?;
 //!     match outbox::first_time(&transaction, "payment-7")? {
-//!         Seen::First => transaction.execute("UPDATE balance SET cents = cents + 500", [])?,
-//!         Seen::Before => 0,
+//!         Occurrence::First => transaction.execute("UPDATE balance SET cents = cents + 500", [])?,
+//!         Occurrence::Before => 0,
 //!     };
 //!     transaction.commit()?;
 //! }
@@ -24,11 +23,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The other way round it is the same: an event that a change brings about is written in the transaction of that
-//! change ([`send_later`]), and a [`Relay`] hands it over afterwards.
+//! In the other direction, an event caused by a change is written in the transaction of that change ([`send_later`]),
+//! and a [`Relay`] sends it afterwards.
 //!
-//! Invariants: nothing is written but in the caller's transaction, which the caller commits; an id is known
-//! until [`forget_older`] drops it, and that is asked for by the caller.
+//! Invariants: everything is written in the caller's transaction, which the caller commits; an id is kept until the
+//! caller drops it with [`forget_older`].
 
 mod relay;
 
@@ -38,7 +37,7 @@ use redrive_core::event::idempotency::DedupKey;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, Transaction, params};
 
-pub use self::relay::{Outgoing, Passed, Relay, RelayError, send_later};
+pub use self::relay::{Outgoing, Relay, RelayError, RelayPass, send_later};
 use crate::clock::wall_clock;
 
 const TABLES: &str = "
@@ -70,36 +69,39 @@ INSERT OR IGNORE INTO redrive_relay VALUES (1, 0, 0, 0);
 
 /// Whether an event was handled before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// It was not: handle it in this transaction.
+pub enum Occurrence {
+    /// No: handle it in this transaction.
     First,
-    /// It was: what it changed is there already.
+    /// Yes: its changes are already in the database.
     Before,
 }
 
-/// Makes the tables that ids and events are kept in, unless they are there.
+/// Creates the tables unless they exist.
 pub fn create_tables(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.execute_batch(TABLES)
 }
 
-/// Writes down that the event of that id is handled in this transaction, and says whether it was before. Two
-/// who handle it at once do so one after the other: the second waits for the first's transaction to end.
-pub fn first_time(transaction: &Transaction<'_>, event_id: &str) -> Result<Seen, rusqlite::Error> {
+/// Records that the event is handled in this transaction, and returns whether it was before. A concurrent
+/// transaction with the same event waits for this one to end.
+pub fn first_time(transaction: &Transaction<'_>, event_id: &str) -> Result<Occurrence, rusqlite::Error> {
     first_time_from(transaction, DedupKey { source: "", event_id })
 }
 
-/// The same where ids are only told apart by where they come from; and where several consumers share a
-/// database, each with its own name as the source.
-pub fn first_time_from(transaction: &Transaction<'_>, event: DedupKey<'_>) -> Result<Seen, rusqlite::Error> {
+/// The same for ids that are unique per source only, and for several consumers in one database, each with its
+/// own name as the source.
+pub fn first_time_from(
+    transaction: &Transaction<'_>,
+    event: DedupKey<'_>,
+) -> Result<Occurrence, rusqlite::Error> {
     let sql = "INSERT INTO redrive_seen VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
     let DedupKey { source, event_id } = event;
     let written =
         transaction.prepare_cached(sql)?.execute(params![source, event_id, millis(wall_clock())])?;
-    Ok(if written > 0 { Seen::First } else { Seen::Before })
+    Ok(if written > 0 { Occurrence::First } else { Occurrence::Before })
 }
 
-/// Drops ids that were seen longer ago than that, the oldest first and at most so many, and says how many that
-/// were. What is dropped would be handled again: keep ids for longer than anybody sends an event again.
+/// Forgets ids older than `age`, the oldest first and at most `ids_max`, and returns how many. A forgotten
+/// event would be handled again: keep ids longer than any sender repeats an event.
 pub fn forget_older(
     connection: &Connection,
     than: Duration,

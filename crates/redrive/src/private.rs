@@ -1,14 +1,13 @@
-//! Makes folders and files that only their owner can read: events, dead letters and the hashes of keys are
-//! nobody else's, whatever the process was told to let others do.
+//! Creates folders and files that only their owner can read, regardless of the umask.
 //!
-//! Invariant: what is there already keeps the rights that somebody gave it.
+//! Invariant: existing files and folders keep their permissions.
 
 use std::fs::DirBuilder;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
-/// Makes a folder, with those above it, unless it is there.
+/// Creates a folder and its parents unless they exist.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -17,8 +16,8 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Makes an empty file, unless it is there. `SQLite` would let everybody read one of its own making, and gives
-/// what it keeps beside a file the rights of the file.
+/// Creates an empty file unless it exists. SQLite would create a world-readable one; its journal files
+/// inherit the permissions of the database file.
 pub fn make_file(path: &Path) -> io::Result<()> {
     match for_owner(OpenOptions::new().write(true).create_new(true)).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -26,7 +25,7 @@ pub fn make_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What is made by these options is for its owner only.
+/// Restricts files created with these options to their owner.
 pub fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);

@@ -1,16 +1,15 @@
-//! Runs programs with limits, and sees to it that nothing of them is left when a run is over.
+//! Runs programs with limits and leaves no process behind.
 //!
-//! A [`Supervisor`] is of use to any program: it needs no node, no store and no rule book. A run gets its input
-//! while its output is read, so that neither side waits for the other; it has a limit on its start, its time, its
-//! memory and its output; and it ends in one of the ways of [`RunEnd`].
+//! A [`Supervisor`] needs no node, store or rule book. Input is written while output is read, so neither side blocks; a
+//! run has limits on start, time, memory and output; and it ends in one of the ways of [`RunEnd`].
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {
-//! use redrive::process::{Command, Limits, RunEnd, Supervisor};
+//! use redrive::process::{ProgramCommand, RunLimits, RunEnd, Supervisor};
 //!
 //! let supervisor = Supervisor::recording(std::path::Path::new("data/workers"))?.0;
-//! let command = Command::new("./report").argument("--daily").input("{\"total\":12}");
-//! let run = supervisor.run(command, Limits::default()).await;
+//! let command = ProgramCommand::new("./report").argument("--daily").input("{\"total\":12}");
+//! let run = supervisor.run(command, RunLimits::default()).await;
 //! match run.end {
 //!     RunEnd::Exited(0) => println!("{}", run.stdout.text()),
 //!     other => eprintln!("{other}: {}", run.stderr.text()),
@@ -20,20 +19,19 @@
 //! ```
 //!
 //! Invariants:
-//! - when a run is over, so is everything that it started, as far as the system can tell who that is
-//!   (`family.rs`); children that a program leaves behind when it ends are ended too;
-//! - whoever drops the future of a run ends the run;
-//! - a run dies with us, and what of it does not is ended by the next [`Supervisor::recording`] of the folder;
-//! - a program inherits no file of ours, and of our environment only what is named here.
+//! - when a run is over, all of its processes have ended, as far as the system can identify them (`family.rs`);
+//! - dropping the future of a run ends the run;
+//! - a run dies with its supervisor; survivors are ended by the next [`Supervisor::recording`] of the folder;
+//! - a program inherits no open file, and only the named environment variables.
 //!
-//! On Linux all of this holds. On other systems the group is ended and nobody else is known, memory has no
-//! limit, and a run outlives a program that is killed.
+//! All of this holds on Linux. Other systems end the process group only, have no memory limit, and a run survives a
+//! killed supervisor.
 
 mod birth;
 mod capture;
 mod command;
 mod family;
-mod ledger;
+mod run_records;
 mod spawner;
 mod supervise;
 #[cfg(test)]
@@ -50,36 +48,36 @@ use redrive_core::text::{show_duration, show_size};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use self::capture::Output;
-pub use self::command::{Command, INHERITED};
+pub use self::capture::CapturedOutput;
+pub use self::command::{INHERITED, ProgramCommand};
 pub use self::family::MARK_VARIABLE;
-use self::ledger::Ledger;
+use self::run_records::RunRecords;
 
 /// Runs programs; clones are the same supervisor.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    ledger: Option<Ledger>,
-    /// When everything must have stopped, once that is known.
+    run_records: Option<RunRecords>,
+    /// Deadline for all runs, once the supervisor stops.
     stop_by: Arc<watch::Sender<Option<Instant>>>,
 }
 
-/// What a run may take.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// How long the program may take to start.
+pub struct RunLimits {
+    /// Time to start.
     pub spawn: Duration,
-    /// How long it may run.
+    /// Time to run.
     pub time: Duration,
-    /// How long it has to end by itself when it is asked to, before it is killed.
+    /// Time between TERM and KILL.
     pub grace: Duration,
-    /// The memory that all of its processes may have together, in bytes; none is no limit.
+    /// Memory of all its processes together, in bytes; `None` is unlimited.
     pub memory_bytes: Option<u64>,
-    /// What is kept of each of its two outputs.
+    /// Bytes kept of each output.
     pub output_bytes: usize,
 }
 
-/// 60 seconds to start, 30 minutes to run, 10 seconds to end, 64 KiB of output, and any memory.
-impl Default for Limits {
+/// 60 seconds to start, 30 minutes to run, 10 seconds to end, 64 KiB of output, unlimited memory.
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
             spawn: Duration::from_secs(60),
@@ -91,68 +89,68 @@ impl Default for Limits {
     }
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct ProgramRun {
     /// How it ended.
     pub end: RunEnd,
-    /// What it printed.
-    pub stdout: Output,
-    /// What it complained of.
-    pub stderr: Output,
-    /// How long it took.
+    /// Its standard output.
+    pub stdout: CapturedOutput,
+    /// Its standard error.
+    pub stderr: CapturedOutput,
+    /// Its duration.
     pub took: Duration,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// By itself, with that status; 0 is a success.
+    /// It exited with this status; 0 is success.
     Exited(i32),
-    /// By that signal, which was not ours.
+    /// A signal ended it that we did not send.
     Signalled(i32),
-    /// For the memory it took.
+    /// It exceeded its memory limit.
     OutOfMemory {
-        /// What it had, in bytes, if that is known.
+        /// What it used, in bytes, if known.
         used: Option<u64>,
     },
-    /// It ran past its time limit.
+    /// It exceeded its time limit.
     TimeLimit {
         /// The limit.
         limit: Duration,
     },
-    /// It could not be started, or not within its limit.
+    /// It did not start, or not in time.
     SpawnFailed {
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// We stopped it, to stop ourselves.
+    /// The supervisor stopped it.
     Stopped,
 }
 
-/// In words, as they stand in stories.
+/// As shown in histories.
 impl fmt::Display for RunEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exited(0) => f.write_str("the process did its work"),
-            Self::Exited(code) => write!(f, "Process crashed: it ended with status {code}"),
-            Self::Signalled(signal) => write!(f, "Process crashed: it was ended by signal {signal}"),
+            Self::Exited(0) => f.write_str("process exited with status 0"),
+            Self::Exited(code) => write!(f, "Process crashed: exit status {code}"),
+            Self::Signalled(signal) => write!(f, "Process crashed: signal {signal}"),
             Self::OutOfMemory { used: Some(used) } => {
-                write!(f, "Process crashed: it took {} of memory, more than it may", show_size(*used))
+                write!(f, "Process crashed: memory limit exceeded with {}", show_size(*used))
             }
             Self::OutOfMemory { used: None } => f.write_str("Process crashed: the system ran out of memory"),
             Self::TimeLimit { limit } => {
-                write!(f, "the process ran past its time limit of {}", show_duration(*limit))
+                write!(f, "process exceeded its time limit of {}", show_duration(*limit))
             }
-            Self::SpawnFailed { reason } => write!(f, "the process could not be started: {reason}"),
-            Self::Stopped => f.write_str("the process was stopped, for Redrive stops"),
+            Self::SpawnFailed { reason } => write!(f, "process could not be started: {reason}"),
+            Self::Stopped => f.write_str("process stopped because Redrive is stopping"),
         }
     }
 }
 
-impl Run {
-    /// The error that the program reported itself: the last line of what it printed, or all of it, is a JSON
-    /// object with `"status": "error"`, and its `error` says what was wrong.
+impl ProgramRun {
+    /// The error that the program reported: its output, or the last line of it, is a JSON object with
+    /// `"status": "error"` and an `error`.
     #[must_use]
     pub fn reported_error(&self) -> Option<String> {
         let of = |text: &[u8]| {
@@ -172,7 +170,7 @@ impl Run {
         last.and_then(|line| of(line.as_bytes())).or_else(|| of(self.stdout.whole()?))
     }
 
-    /// What the rules of a book go by; none if we stopped it ourselves, which says nothing of the program.
+    /// What rules look at; `None` if the supervisor stopped it.
     #[must_use]
     pub fn exit(&self) -> Option<Exit> {
         Some(match &self.end {
@@ -194,26 +192,26 @@ impl Default for Supervisor {
 }
 
 impl Supervisor {
-    /// One that keeps no record: what a killed program leaves of its runs is not found again.
+    /// Without a record: processes left by a crash are not found again.
     #[must_use]
     pub fn new() -> Self {
-        Self { ledger: None, stop_by: Arc::new(watch::Sender::new(None)) }
+        Self { run_records: None, stop_by: Arc::new(watch::Sender::new(None)) }
     }
 
-    /// One that keeps a record of its runs in that folder, which nobody else uses at the same time. Whatever is
-    /// left of earlier runs is ended first; says of how many there was something.
+    /// With a record of runs in `folder`, which must have one user at a time. Ends processes left by earlier
+    /// runs and returns how many runs had any.
     pub fn recording(folder: &Path) -> io::Result<(Self, usize)> {
-        let ledger = Ledger::open(folder)?;
-        let survived = ledger.end_survivors()?;
-        Ok((Self { ledger: Some(ledger), ..Self::new() }, survived))
+        let run_records = RunRecords::open(folder)?;
+        let survived = run_records.end_survivors()?;
+        Ok((Self { run_records: Some(run_records), ..Self::new() }, survived))
     }
 
     /// Runs a program to its end.
-    pub async fn run(&self, command: Command, limits: Limits) -> Run {
+    pub async fn run(&self, command: ProgramCommand, limits: RunLimits) -> ProgramRun {
         supervise::run(self, command, limits).await
     }
 
-    /// Ends all runs, now and from now on: they are asked to end, and killed when that time is nearly over.
+    /// Ends all current and future runs: TERM first, KILL shortly before `within` is over.
     pub fn stop(&self, within: Duration) {
         self.stop_by.send_replace(Some(Instant::now() + within));
     }

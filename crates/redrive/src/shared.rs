@@ -1,26 +1,25 @@
-//! Breakers that several processes share: what one has learnt the hard way, the others need not.
+//! Circuit breakers shared by several processes, so that each learns from the others' failures.
 //!
-//! A shared state keeps one [`Record`] for each dependency and writes by compare-and-set; [`Memory`] is one for
-//! several books in one process. Give one to a [`crate::Book`] or a [`crate::Guard`] by its `shared`, and the
-//! breakers behind it tell each other of every change: after each of their own, before the first call that
-//! tries an open one anew, and every second in between.
+//! A shared state keeps one [`Record`] per dependency and writes it by compare-and-set; [`MemorySharedState`] serves several books
+//! of one process. Pass one to `shared` of a [`crate::Book`] or [`crate::Guard`]. Breakers synchronise after each change
+//! of their own, before the first call that probes an open one, and every second.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use redrive::Book;
-//! use redrive::shared::Memory;
+//! use redrive::shared::MemorySharedState;
 //!
-//! let state = Arc::new(Memory::new());
+//! let state = Arc::new(MemorySharedState::new());
 //! let book = Book::parse("version: 1\ndependencies: { ntfy: { kind: ntfy } }\n")?.shared(state);
 //! let ntfy = book.guard("ntfy")?;
 //! # drop(ntfy); Ok(()) }
 //! ```
 //!
 //! Invariants:
-//! - no call waits for the shared state, but the one that is about to probe, and that one not for long;
-//! - while the shared state is away each breaker decides by what it has seen itself;
-//! - records are only ever replaced by newer ones, so all end up with the same state, whoever writes when.
+//! - only a call that is about to probe waits for the shared state, and not for long;
+//! - while the shared state is unreachable, each breaker decides by what it has seen itself;
+//! - records are only replaced by newer ones, so all processes converge, whatever the order of writes.
 
 #[cfg(test)]
 pub(crate) mod contract;
@@ -36,13 +35,13 @@ pub use redrive_core::policy::breaker::Record;
 
 use crate::BoxFuture;
 
-/// Where processes leave word of their breakers.
+/// Storage for the breaker records of several processes.
 pub trait SharedState: Send + Sync {
-    /// What is known of that dependency's breaker.
+    /// The record of a dependency.
     fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>>;
 
-    /// Writes the record if what is stored under its name still has the generation and the state of what was
-    /// expected, or is still missing where nothing was.
+    /// Writes `record` if the stored one still has the generation and state of `expected`, or is still
+    /// missing if `expected` is `None`.
     fn swap<'a>(
         &'a self,
         expected: Option<&'a Record>,
@@ -50,62 +49,62 @@ pub trait SharedState: Send + Sync {
     ) -> BoxFuture<'a, Result<Swap, Away>>;
 }
 
-/// What became of a record that was to be written.
+/// The result of a compare-and-set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// It is stored.
+    /// Stored.
     Written,
-    /// Somebody else wrote first: read again.
+    /// Another process wrote first: load again.
     Beaten,
 }
 
-/// The shared state cannot be reached now.
+/// The shared state is unreachable.
 #[derive(Debug, thiserror::Error)]
-#[error("the shared state is away: {reason}")]
+#[error("shared state unavailable: {reason}")]
 pub struct Away {
-    /// Why, in words.
+    /// The reason.
     pub reason: String,
-    /// The error behind it.
+    /// The underlying error.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Away {
-    /// For that reason.
+    /// An error with this reason.
     #[must_use]
     pub fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), source: None }
     }
 }
 
-/// Whether two records tell of the same state: what a compare-and-set compares.
+/// Whether two records describe the same state, as compared by compare-and-set.
 #[must_use]
 pub fn is_same(stored: Option<&Record>, expected: Option<&Record>) -> bool {
     let key = |record: &Record| (record.generation, record.state, record.opened_at);
     stored.map(key) == expected.map(key)
 }
 
-/// A shared state in the memory of one process.
+/// Shared state in the memory of one process.
 #[derive(Default)]
-pub struct Memory {
+pub struct MemorySharedState {
     records: Mutex<BTreeMap<DependencyName, Record>>,
 }
 
-impl Memory {
-    /// Nothing is known.
+impl MemorySharedState {
+    /// An empty state.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for MemorySharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").finish_non_exhaustive()
     }
 }
 
-impl SharedState for Memory {
+impl SharedState for MemorySharedState {
     fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
         let found = self.records.lock().unwrap_or_else(PoisonError::into_inner).get(dependency).cloned();
         Box::pin(std::future::ready(Ok(found)))

@@ -1,17 +1,17 @@
-//! A cache of one thing that is fetched from elsewhere, and that goes on serving while elsewhere is away.
+//! A cache of one value that keeps serving while the value cannot be fetched.
 //!
-//! What was fetched is fresh for a while. After that it is fetched anew in the background, and what there is
-//! serves at once meanwhile; if fetching fails, it serves on until it is too old. Only who finds nothing at
-//! all waits. A failure is remembered for a while too, so that a provider that is down is not asked by
-//! everybody who comes by. What is how good is decided in [`redrive_core::freshness`].
+//! A value is fresh for a time. After that it is fetched again in the background while the old one is served; if the
+//! fetch fails, the old one is served until it is too old. Callers wait only if there is nothing to serve. Failures
+//! are remembered for a time, so that callers do not hammer a provider that is down. [`redrive_core::freshness`]
+//! decides which of these holds.
 //!
 //! ```
 //! use std::time::Duration;
 //! use redrive::core::freshness::Lifetimes;
-//! use redrive::stale::{Plan, StaleCache, timer_clock};
+//! use redrive::stale::{StalePlan, StaleCache, timer_clock};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let plan = Plan {
+//! let plan = StalePlan {
 //!     lifetimes: Lifetimes {
 //!         fresh: Duration::from_secs(60),
 //!         kept: Duration::from_secs(600),
@@ -26,9 +26,8 @@
 //! # }
 //! ```
 //!
-//! Invariants: one fetch at a time; it is a task of its own and ends within its limit, so whoever stops
-//! waiting stops nobody else; and a fetch that panics counts as one that failed. [`crate::cache`] keeps many
-//! such things, by key.
+//! Invariants: one fetch at a time; it runs in its own task within its time limit, so a caller that stops waiting
+//! affects no other; and a fetch that panics counts as failed. [`crate::cache`] holds many values by key.
 
 use std::fmt;
 use std::future::Future;
@@ -42,92 +41,92 @@ use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// Tells the time to a cache; it should not go back.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+/// The clock of a cache; it should not go back.
+pub type ClockFn = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The clock of tokio's timers: nobody can set it, and where a test has paused them it stands still.
+/// Tokio's timer clock: monotonic, and paused where a test pauses it.
 #[must_use]
-pub fn timer_clock() -> Clock {
+pub fn timer_clock() -> ClockFn {
     let begun = Instant::now();
     Arc::new(move || Timestamp::EPOCH + begun.elapsed())
 }
 
-/// How a cache works.
-pub struct Plan {
-    /// How long what was fetched serves, and how long a failure is remembered.
+/// Settings of a cache.
+pub struct StalePlan {
+    /// How long values and failures are kept.
     pub lifetimes: Lifetimes,
-    /// The longest that a fetch may take; after that it is dropped and has failed.
+    /// Time limit of a fetch.
     pub limit: Duration,
-    /// Tells the time.
-    pub clock: Clock,
+    /// The clock.
+    pub clock: ClockFn,
 }
 
-/// Holds one thing that is fetched from elsewhere; clones hold the same.
+/// A cache of one value that keeps serving during an outage; clones share it.
 pub struct StaleCache<T, E> {
-    shared: Arc<Shared<T, E>>,
+    shared: Arc<StaleInner<T, E>>,
 }
 
-/// What there is.
+/// A cached value.
 #[derive(Debug)]
-pub struct Found<T, E> {
-    /// The thing itself.
+pub struct Cached<T, E> {
+    /// The value.
     pub value: Arc<T>,
-    /// How long ago it was fetched.
+    /// Time since it was fetched.
     pub age: Duration,
-    /// Whether it is within its time, or serves for want of something better.
-    pub standing: Standing,
-    /// Why the last fetch failed, if no other has succeeded since.
-    pub failure: Option<Arc<Trouble<E>>>,
+    /// Whether it is fresh or stale.
+    pub standing: Validity,
+    /// Why the latest fetch failed, if it did.
+    pub failure: Option<Arc<FetchError<E>>>,
 }
 
-/// Whether a thing is within its time.
+/// Whether a value is within its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is.
+pub enum Validity {
+    /// Within its time.
     Fresh,
-    /// It is past it: it is being fetched anew, or could not be.
+    /// Past its time: being fetched again, or the fetch failed.
     Stale,
 }
 
-/// What is served to who always wants something.
+/// A value or its fallback.
 #[derive(Debug)]
 pub enum Served<T, E> {
-    /// The thing, as new as it should be.
+    /// A fresh value.
     Fresh {
-        /// The thing itself.
+        /// The value.
         value: Arc<T>,
-        /// How long ago it was fetched.
+        /// Time since it was fetched.
         age: Duration,
     },
-    /// The thing as it was: past its time, or nothing newer could be fetched.
+    /// A value past its time, or one that could not be refreshed.
     Stale {
-        /// The thing itself.
+        /// The value.
         value: Arc<T>,
-        /// How long ago it was fetched.
+        /// Time since it was fetched.
         age: Duration,
-        /// Why there is nothing newer; none while it is being fetched.
-        why: Option<Arc<Trouble<E>>>,
+        /// Why the latest fetch failed; `None` while one is running.
+        why: Option<Arc<FetchError<E>>>,
     },
-    /// What was given in place of the thing.
+    /// The fallback.
     Fallback {
-        /// What was given.
+        /// The fallback.
         value: Arc<T>,
-        /// Why the thing itself is not to be had.
-        why: Arc<Trouble<E>>,
+        /// Why there is no value.
+        why: Arc<FetchError<E>>,
     },
 }
 
 impl<T, E> Served<T, E> {
-    /// What was found, or what is given in its place.
-    pub fn of(found: Result<Found<T, E>, Missing<E>>, fallback: T) -> Self {
+    /// The cached value, or `fallback`.
+    pub fn of(found: Result<Cached<T, E>, Missing<E>>, fallback: T) -> Self {
         match found {
-            Ok(Found { value, age, standing: Standing::Fresh, failure: None }) => Self::Fresh { value, age },
-            Ok(Found { value, age, failure: why, .. }) => Self::Stale { value, age, why },
+            Ok(Cached { value, age, standing: Validity::Fresh, failure: None }) => Self::Fresh { value, age },
+            Ok(Cached { value, age, failure: why, .. }) => Self::Stale { value, age, why },
             Err(Missing { failure: why, .. }) => Self::Fallback { value: Arc::new(fallback), why },
         }
     }
 
-    /// What is served, whatever it is.
+    /// The value, of whatever kind.
     #[must_use]
     pub fn value(&self) -> &Arc<T> {
         match self {
@@ -136,72 +135,72 @@ impl<T, E> Served<T, E> {
     }
 }
 
-/// There is nothing that may be served.
+/// No value may be served.
 #[derive(Debug, thiserror::Error)]
 #[error("{failure}")]
 pub struct Missing<E> {
-    /// Why fetching it failed.
-    pub failure: Arc<Trouble<E>>,
-    /// How long ago there was something, if ever.
+    /// Why the fetch failed.
+    pub failure: Arc<FetchError<E>>,
+    /// Time since the last value was fetched, if there ever was one.
     pub age: Option<Duration>,
 }
 
-/// Why a fetch brought nothing.
+/// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble<E> {
-    /// It says so itself.
+pub enum FetchError<E> {
+    /// The fetch returned an error.
     #[error("{0}")]
     Failed(E),
-    /// It took too long.
-    #[error("nothing came within {}", show_duration(*.limit))]
+    /// The fetch exceeded its time limit.
+    #[error("no result within {}", show_duration(*.limit))]
     TimedOut {
-        /// How long it was given.
+        /// The limit.
         limit: Duration,
     },
-    /// It ended without a word: it panicked, or its runtime is going away.
-    #[error("fetching it broke off")]
+    /// The fetch panicked, or its runtime shut down.
+    #[error("fetch was interrupted")]
     Lost,
-    /// It went well, and there is no such thing.
-    #[error("there is no such thing")]
+    /// The fetch succeeded: the value does not exist.
+    #[error("value does not exist")]
     Nothing,
-    /// It was not begun: everything that a cache has room for is being fetched.
-    #[error("all {keys_max} that there is room for are being fetched")]
+    /// No fetch was started: every key that there is room for is being fetched.
+    #[error("cache full: all {keys_max} keys are being fetched")]
     Crowded {
-        /// How many that is.
+        /// The number of keys.
         keys_max: usize,
     },
 }
 
 impl<E> Missing<E> {
-    /// Whether it is known that there is no such thing, rather than unknown what there is.
+    /// Whether the value is known not to exist.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        matches!(*self.failure, Trouble::Nothing)
+        matches!(*self.failure, FetchError::Nothing)
     }
 }
 
-/// Something that cannot be fetched, for people to be told.
+/// A value that cannot be fetched, for status reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ailing {
-    /// How bad it is.
-    pub state: Ailment,
-    /// Since when it is as bad as that, as far as anybody has asked for it.
+pub struct UnavailableValue {
+    /// Whether an old value is still served.
+    pub state: Unavailability,
+    /// Since when, as far as callers noticed.
     pub since: Timestamp,
-    /// Why, in words that show nothing of what is fetched.
+    /// The reason, without any part of the value.
     pub why: String,
 }
 
-/// How bad it is that something cannot be fetched.
+/// Whether an old value is still served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ailment {
-    /// What was fetched before serves.
+pub enum Unavailability {
+    /// The old value is served.
     Stale,
     /// There is nothing to serve.
     Gone,
 }
 
-impl Ailment {
-    /// The word for it in answers.
+impl Unavailability {
+    /// The word in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -211,24 +210,23 @@ impl Ailment {
     }
 }
 
-/// A fetch, and how it ended.
-pub(crate) type Fetching<T, E> = Pin<Box<dyn Future<Output = Result<T, Trouble<E>>> + Send>>;
+pub(crate) type Fetching<T, E> = Pin<Box<dyn Future<Output = Result<T, FetchError<E>>> + Send>>;
 
-struct Shared<T, E> {
+struct StaleInner<T, E> {
     fetch: Box<dyn Fn() -> Fetching<T, E> + Send + Sync>,
     limit: Duration,
-    clock: Clock,
-    /// How long it is remembered that there is nothing.
+    clock: ClockFn,
+    /// How long the absence of a value is remembered.
     nothing: Duration,
-    state: Mutex<State<T, E>>,
+    state: Mutex<FetchState<T, E>>,
 }
 
-struct State<T, E> {
+struct FetchState<T, E> {
     lifetimes: Lifetimes,
     good: Option<(Arc<T>, Timestamp)>,
-    /// Only as long as it is younger than what is good.
-    failure: Option<(Arc<Trouble<E>>, Timestamp)>,
-    /// Closed when the fetch has ended.
+    /// Set only while it is newer than `good`.
+    failure: Option<(Arc<FetchError<E>>, Timestamp)>,
+    /// Closed when the fetch ends.
     flight: Option<watch::Receiver<()>>,
 }
 
@@ -237,148 +235,149 @@ where
     T: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    /// An empty cache, and how it is filled.
-    pub fn new<F>(plan: Plan, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
+    /// An empty cache that fills itself with `fetch`.
+    pub fn new<F>(plan: StalePlan, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
         let fetch = move || {
             let fetched = fetch();
-            Box::pin(async move { fetched.await.map_err(Trouble::Failed) }) as Fetching<T, E>
+            Box::pin(async move { fetched.await.map_err(FetchError::Failed) }) as Fetching<T, E>
         };
-        // Such a fetch never says that there is nothing.
+        // This fetch never reports `NotFound`.
         Self::looking_up(plan, Duration::ZERO, Box::new(fetch))
     }
 
-    /// The same for a thing that may not be there, which is remembered for that long.
+    /// The same for a value that may not exist; `nothing` is how long its absence is remembered.
     pub(crate) fn looking_up(
-        plan: Plan,
+        plan: StalePlan,
         nothing: Duration,
         fetch: Box<dyn Fn() -> Fetching<T, E> + Send + Sync>,
     ) -> Self {
-        let Plan { lifetimes, limit, clock } = plan;
-        let state = State { lifetimes, good: None, failure: None, flight: None };
-        Self { shared: Arc::new(Shared { fetch, limit, clock, nothing, state: Mutex::new(state) }) }
+        let StalePlan { lifetimes, limit, clock } = plan;
+        let state = FetchState { lifetimes, good: None, failure: None, flight: None };
+        Self { shared: Arc::new(StaleInner { fetch, limit, clock, nothing, state: Mutex::new(state) }) }
     }
 
-    /// Other lifetimes hold from now on, for what is there too.
+    /// Replaces the lifetimes, also for the value in memory.
     pub fn change(&self, lifetimes: Lifetimes) {
         self.shared.lock().lifetimes = lifetimes;
     }
 
-    /// The thing: at once if there is anything that may be served, else when it has been fetched.
+    /// The value: from memory if one may be served, else after a fetch.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, where something is to be fetched.
-    pub async fn get(&self) -> Result<Found<T, E>, Missing<E>> {
-        self.asked().wait().await
+    /// Outside a Tokio runtime if a fetch is needed.
+    pub async fn get(&self) -> Result<Cached<T, E>, Missing<E>> {
+        self.look_up().wait().await
     }
 
-    /// The thing, or what is given here if there is none.
+    /// The value, or `fallback` if there is none.
     pub async fn get_or(&self, fallback: T) -> Served<T, E> {
         Served::of(self.get().await, fallback)
     }
 
-    /// What there is now, and what is still to come; a fetch has begun where one was due.
-    pub(crate) fn asked(&self) -> Asked<T, E> {
+    /// Looks the value up and starts a fetch if one is due.
+    pub(crate) fn look_up(&self) -> Lookup<T, E> {
         let asked_at = self.shared.now();
         let mut state = self.shared.lock();
         let freshness = state.freshness(self.shared.nothing, asked_at);
-        let boarded = match freshness {
+        let joined = match freshness {
             Freshness::Fresh | Freshness::Stale | Freshness::NotYet => None,
-            Freshness::Refresh | Freshness::Gone => Some(self.board(&mut state)),
+            Freshness::Refresh | Freshness::Gone => Some(self.join_fetch(&mut state)),
         };
-        let told = state.told(freshness, asked_at);
+        let served = state.served(freshness, asked_at);
         drop(state);
-        let come = match boarded.map(Boarded::take_off) {
+        let come = match joined.map(FetchHandle::start) {
             Some(flight) if freshness == Freshness::Gone => {
-                Come::Later { cache: self.clone(), flight, asked_at }
+                LookupResult::Later { cache: self.clone(), flight, asked_at }
             }
-            Some(_) | None => Come::Now(told),
+            Some(_) | None => LookupResult::Now(served),
         };
-        Asked { freshness, come }
+        Lookup { freshness, come }
     }
 
-    /// Whether a fetch is under way.
     pub(crate) fn is_fetching(&self) -> bool {
         self.shared.lock().flight.is_some()
     }
 
-    /// The thing as it is now: fetched anew, unless that was tried within that span. If it fails, what there
-    /// is serves on by its age.
-    pub async fn renewed(&self, unless_within: Duration) -> Result<Found<T, E>, Missing<E>> {
+    /// Fetches the value again, unless a fetch ended within `unless_within`. If it fails, the old value is
+    /// served by its age.
+    pub async fn renewed(&self, unless_within: Duration) -> Result<Cached<T, E>, Missing<E>> {
         let asked_at = self.shared.now();
-        let boarded = {
+        let joined = {
             let mut state = self.shared.lock();
             let Past { fetched_at, failed_at } = state.past();
             let tried_at = fetched_at.max(failed_at);
             if tried_at.is_some_and(|at| asked_at.since(at) < unless_within) {
-                return state.told(state.freshness(self.shared.nothing, asked_at), asked_at);
+                return state.served(state.freshness(self.shared.nothing, asked_at), asked_at);
             }
-            self.board(&mut state)
+            self.join_fetch(&mut state)
         };
-        self.landed(boarded.take_off(), asked_at).await
+        self.after_fetch(joined.start(), asked_at).await
     }
 
-    /// What may be served now, without fetching anything.
+    /// The value in memory, without a fetch.
     #[must_use]
-    pub fn known(&self) -> Option<Found<T, E>> {
+    pub fn known(&self) -> Option<Cached<T, E>> {
         let (state, now) = (self.shared.lock(), self.shared.now());
-        state.told(state.freshness(self.shared.nothing, now), now).ok()
+        state.served(state.freshness(self.shared.nothing, now), now).ok()
     }
 
-    /// The fetch that is under way, or a new one, which begins when the state is free again.
-    fn board(&self, state: &mut State<T, E>) -> Boarded<T, E> {
+    /// Joins the running fetch or prepares one, which starts after the lock is released.
+    fn join_fetch(&self, state: &mut FetchState<T, E>) -> FetchHandle<T, E> {
         if let Some(flight) = &state.flight {
-            return Boarded { flight: flight.clone(), landing: None };
+            return FetchHandle { flight: flight.clone(), recorder: None };
         }
-        let (landing, flight) = watch::channel(());
+        let (recorder, flight) = watch::channel(());
         state.flight = Some(flight.clone());
-        let landing =
-            Landing { shared: Arc::clone(&self.shared), brought: Err(Trouble::Lost), _wakes: landing };
-        Boarded { flight, landing: Some(landing) }
+        let recorder = FetchRecorder {
+            shared: Arc::clone(&self.shared),
+            result: Err(FetchError::Lost),
+            _wakes: recorder,
+        };
+        FetchHandle { flight, recorder: Some(recorder) }
     }
 
-    /// What there is once a fetch has ended; what it brought is good for whoever waited for it, however short
-    /// the lifetimes are.
-    async fn landed(
+    /// The state after a fetch ended. A value fetched after the call counts as fresh, however short the
+    /// lifetimes.
+    async fn after_fetch(
         &self,
         mut flight: watch::Receiver<()>,
         asked_at: Timestamp,
-    ) -> Result<Found<T, E>, Missing<E>> {
-        // Nothing is ever sent: it ends with an error when the other end is dropped.
+    ) -> Result<Cached<T, E>, Missing<E>> {
+        // Nothing is ever sent: it returns an error when the sender is dropped.
         let _ = flight.changed().await;
         let (state, now) = (self.shared.lock(), self.shared.now());
         match &state.good {
-            Some((_, fetched_at)) if *fetched_at >= asked_at => Ok(state.found(Standing::Fresh, now)),
-            _ => state.told(state.freshness(self.shared.nothing, now), now),
+            Some((_, fetched_at)) if *fetched_at >= asked_at => Ok(state.found(Validity::Fresh, now)),
+            _ => state.served(state.freshness(self.shared.nothing, now), now),
         }
     }
 }
 
-/// A fetch to wait for.
-struct Boarded<T, E> {
+struct FetchHandle<T, E> {
     flight: watch::Receiver<()>,
-    /// Of one that has not begun.
-    landing: Option<Landing<T, E>>,
+    /// Set if the fetch has not started.
+    recorder: Option<FetchRecorder<T, E>>,
 }
 
-impl<T, E> Boarded<T, E>
+impl<T, E> FetchHandle<T, E>
 where
     T: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    /// Begins the fetch. Nobody holds the state by then: a runtime that has ended drops what it is given at
-    /// once, and that lands.
-    fn take_off(self) -> watch::Receiver<()> {
-        if let Some(mut landing) = self.landing {
+    /// Starts the fetch without holding the lock: a runtime that has shut down drops the task at once, which
+    /// locks the state.
+    fn start(self) -> watch::Receiver<()> {
+        if let Some(mut recorder) = self.recorder {
             tokio::spawn(async move {
-                let limit = landing.shared.limit;
-                landing.bring(match timeout(limit, (landing.shared.fetch)()).await {
+                let limit = recorder.shared.limit;
+                recorder.record(match timeout(limit, (recorder.shared.fetch)()).await {
                     Ok(Ok(value)) => Ok(Arc::new(value)),
                     Ok(Err(trouble)) => Err(trouble),
-                    Err(_) => Err(Trouble::TimedOut { limit }),
+                    Err(_) => Err(FetchError::TimedOut { limit }),
                 });
             });
         }
@@ -386,27 +385,25 @@ where
     }
 }
 
-/// What there was for who asked, and what they wait for.
-pub(crate) struct Asked<T, E> {
-    /// How good it was at that moment.
+pub(crate) struct Lookup<T, E> {
     pub(crate) freshness: Freshness,
-    come: Come<T, E>,
+    come: LookupResult<T, E>,
 }
 
-enum Come<T, E> {
-    Now(Result<Found<T, E>, Missing<E>>),
+enum LookupResult<T, E> {
+    Now(Result<Cached<T, E>, Missing<E>>),
     Later { cache: StaleCache<T, E>, flight: watch::Receiver<()>, asked_at: Timestamp },
 }
 
-impl<T, E> Asked<T, E>
+impl<T, E> Lookup<T, E>
 where
     T: Send + Sync + 'static,
     E: Send + Sync + 'static,
 {
-    pub(crate) async fn wait(self) -> Result<Found<T, E>, Missing<E>> {
+    pub(crate) async fn wait(self) -> Result<Cached<T, E>, Missing<E>> {
         match self.come {
-            Come::Now(told) => told,
-            Come::Later { cache, flight, asked_at } => cache.landed(flight, asked_at).await,
+            LookupResult::Now(served) => served,
+            LookupResult::Later { cache, flight, asked_at } => cache.after_fetch(flight, asked_at).await,
         }
     }
 }
@@ -417,24 +414,24 @@ impl<T, E> Clone for StaleCache<T, E> {
     }
 }
 
-/// Nothing of what it holds.
+/// Shows no value.
 impl<T, E> fmt::Debug for StaleCache<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StaleCache").field("limit", &self.shared.limit).finish_non_exhaustive()
     }
 }
 
-impl<T, E> Shared<T, E> {
+impl<T, E> StaleInner<T, E> {
     fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T, E>> {
+    fn lock(&self) -> MutexGuard<'_, FetchState<T, E>> {
         self.state.lock().expect("nothing panics while it holds the state")
     }
 }
 
-impl<T, E> State<T, E> {
+impl<T, E> FetchState<T, E> {
     fn past(&self) -> Past {
         Past {
             fetched_at: self.good.as_ref().map(|(_, at)| *at),
@@ -442,33 +439,31 @@ impl<T, E> State<T, E> {
         }
     }
 
-    /// How good it is now, where it is remembered for so long that there is nothing.
     fn freshness(&self, nothing: Duration, now: Timestamp) -> Freshness {
         let failure = match &self.failure {
-            Some((failure, _)) if matches!(**failure, Trouble::Nothing) => nothing,
+            Some((failure, _)) if matches!(**failure, FetchError::Nothing) => nothing,
             _ => self.lifetimes.failure,
         };
         freshness(self.past(), &Lifetimes { failure, ..self.lifetimes }, now)
     }
 
-    /// What may be served when it is as good as that, or why there is nothing.
-    fn told(&self, freshness: Freshness, now: Timestamp) -> Result<Found<T, E>, Missing<E>> {
+    fn served(&self, freshness: Freshness, now: Timestamp) -> Result<Cached<T, E>, Missing<E>> {
         match freshness {
-            Freshness::Fresh => Ok(self.found(Standing::Fresh, now)),
-            Freshness::Refresh | Freshness::Stale => Ok(self.found(Standing::Stale, now)),
+            Freshness::Fresh => Ok(self.found(Validity::Fresh, now)),
+            Freshness::Refresh | Freshness::Stale => Ok(self.found(Validity::Stale, now)),
             Freshness::Gone | Freshness::NotYet => Err(Missing {
                 failure: self
                     .failure
                     .as_ref()
-                    .map_or_else(|| Arc::new(Trouble::Lost), |(failure, _)| Arc::clone(failure)),
+                    .map_or_else(|| Arc::new(FetchError::Lost), |(failure, _)| Arc::clone(failure)),
                 age: self.good.as_ref().map(|(_, at)| now.since(*at)),
             }),
         }
     }
 
-    fn found(&self, standing: Standing, now: Timestamp) -> Found<T, E> {
-        let (value, fetched_at) = self.good.as_ref().expect("what has an age is there");
-        Found {
+    fn found(&self, standing: Validity, now: Timestamp) -> Cached<T, E> {
+        let (value, fetched_at) = self.good.as_ref().expect("a value with an age exists");
+        Cached {
             value: Arc::clone(value),
             age: now.since(*fetched_at),
             standing,
@@ -477,30 +472,30 @@ impl<T, E> State<T, E> {
     }
 }
 
-/// Writes down what a fetch brought when it ends, in whatever way that is, and then wakes all who wait.
-struct Landing<T, E> {
-    shared: Arc<Shared<T, E>>,
-    brought: Result<Arc<T>, Trouble<E>>,
+/// Records the result of a fetch when it is dropped, in whatever way the fetch ended, and wakes the waiters.
+struct FetchRecorder<T, E> {
+    shared: Arc<StaleInner<T, E>>,
+    result: Result<Arc<T>, FetchError<E>>,
     _wakes: watch::Sender<()>,
 }
 
-impl<T, E> Landing<T, E> {
-    fn bring(&mut self, brought: Result<Arc<T>, Trouble<E>>) {
-        self.brought = brought;
+impl<T, E> FetchRecorder<T, E> {
+    fn record(&mut self, result: Result<Arc<T>, FetchError<E>>) {
+        self.result = result;
     }
 }
 
-impl<T, E> Drop for Landing<T, E> {
+impl<T, E> Drop for FetchRecorder<T, E> {
     fn drop(&mut self) {
         let now = self.shared.now();
-        let brought = std::mem::replace(&mut self.brought, Err(Trouble::Lost));
+        let result = std::mem::replace(&mut self.result, Err(FetchError::Lost));
         let mut state = self.shared.lock();
         state.flight = None;
-        match brought {
+        match result {
             Ok(value) => (state.good, state.failure) = (Some((value, now)), None),
-            // What was there is no more: it must not serve on as if nobody knew.
-            Err(Trouble::Nothing) => {
-                (state.good, state.failure) = (None, Some((Arc::new(Trouble::Nothing), now)));
+            // The old value must not be served any more.
+            Err(FetchError::Nothing) => {
+                (state.good, state.failure) = (None, Some((Arc::new(FetchError::Nothing), now)));
             }
             Err(trouble) => state.failure = Some((Arc::new(trouble), now)),
         }

@@ -1,7 +1,7 @@
-//! A guard as a layer of `tower`, around a client of anything: `Retry(Breaker(Throttle(Timeout(call))))`.
+//! A guard as a `tower` layer: `Retry(Breaker(Throttle(Timeout(call))))` around any client.
 //!
 //! ```
-//! use redrive::tower::{Fault, GuardLayer};
+//! use redrive::tower::{FailedResult, GuardLayer};
 //! use redrive::{Book, CallError};
 //! use tower_layer::Layer;
 //! use tower_service::Service;
@@ -20,17 +20,17 @@
 //! let book = Book::parse("version: 1\ndependencies:\n  bank: { kind: webhook, retry: aggressive }\n")?;
 //! let mut quotes = GuardLayer::new(book.guard("bank")?).layer(Quotes);
 //! std::future::poll_fn(|context| quotes.poll_ready(context)).await?;
-//! let rate: Result<f64, CallError<Fault<f64, std::io::Error>>> = quotes.call("EUR").await;
+//! let rate: Result<f64, CallError<FailedResult<f64, std::io::Error>>> = quotes.call("EUR").await;
 //! assert_eq!(rate?, 1.25);
 //! # Ok(()) }
 //! ```
 //!
-//! A request is sent again only if it can be copied ([`RequestPolicy`]); one that cannot has one attempt. An
-//! answer may be a failure too, such as one of 503: [`GuardLayer::judged`] takes what says so, for which there is
-//! `redrive::http::hyper::judge` and `redrive::http::reqwest::judge`. The last such answer is in the error.
+//! A request is retried only if it can be copied ([`RequestPolicy`]). A response can count as a failure too, such as a
+//! 503: pass a judge to [`GuardLayer::judged`], for example `redrive::http::hyper::judge` or
+//! `redrive::http::reqwest::judge`. The last such response is in the error.
 //!
-//! Invariants: the inner service is called only when it has said that it is ready, for each attempt anew; and
-//! that it could not get ready is a failure of an attempt, so the breaker hears of it.
+//! Invariants: the inner service is called only when it is ready, for each attempt anew; and failing to become ready is
+//! a failed attempt, which the breaker counts.
 
 mod service;
 #[cfg(test)]
@@ -45,32 +45,31 @@ use tower_layer::Layer;
 pub use self::service::GuardService;
 use crate::guard::{Attempt, CallError, Classify, Guard};
 
-/// Puts a guard around services.
+/// Wraps services with a guard.
 #[derive(Clone)]
-pub struct GuardLayer<J = ByError, P = Cloned> {
+pub struct GuardLayer<J = ByError, P = CloneRequests> {
     guard: Guard,
     judge: J,
     requests: P,
 }
 
 impl GuardLayer {
-    /// For services whose errors say what they are, and whose requests can be cloned. Every answer is a success.
+    /// For services with classifiable errors and cloneable requests; every response counts as success.
     #[must_use]
     pub fn new(guard: Guard) -> Self {
-        Self { guard, judge: ByError, requests: Cloned }
+        Self { guard, judge: ByError, requests: CloneRequests }
     }
 }
 
 impl<J, P> GuardLayer<J, P> {
-    /// The same with something else that says what a result is: a function of the result that gives what was
-    /// seen, or none where there is nothing to complain of. An error of which it says nothing is of category
-    /// `unknown`.
+    /// Sets what judges results: a function that returns what it saw, or `None` for success. An error it does
+    /// not judge is of category `unknown`.
     #[must_use]
     pub fn judged<K>(self, judge: K) -> GuardLayer<K, P> {
         GuardLayer { guard: self.guard, judge, requests: self.requests }
     }
 
-    /// The same with something else that copies requests.
+    /// Sets what copies requests.
     #[must_use]
     pub fn requests<Q>(self, requests: Q) -> GuardLayer<J, Q> {
         GuardLayer { guard: self.guard, judge: self.judge, requests }
@@ -91,12 +90,12 @@ impl<J, P> fmt::Debug for GuardLayer<J, P> {
     }
 }
 
-/// Says what a result is, in the words of rule books. Functions of a result that give what was seen are judges.
+/// Judges a result in the terms of rule books. Implemented by functions from a result to what was seen.
 pub trait Judge<Res, E> {
-    /// What was seen of a result, or none where there is nothing to complain of or the error says it itself.
+    /// What was seen of a result; `None` for success or where the error says it itself.
     fn look(&self, result: &Result<Res, E>) -> Option<Reply>;
 
-    /// What an error says of itself, or none where that is nothing.
+    /// What an error says itself, if anything.
     fn of_error<'a>(&self, _error: &'a E) -> Option<Answer<'a>> {
         None
     }
@@ -111,7 +110,7 @@ where
     }
 }
 
-/// Takes the error's word for what it is, and every answer for a success.
+/// Classifies errors by themselves and takes every response as success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByError;
 
@@ -125,20 +124,20 @@ impl<Res, E: Classify> Judge<Res, E> for ByError {
     }
 }
 
-/// Makes the requests of a call's attempts out of the one that came.
+/// Makes the requests of all attempts from the original one.
 pub trait RequestPolicy<Req> {
-    /// A copy to send, or none if it cannot be copied; it must say the same each time for the same request.
+    /// A copy, or `None` if the request cannot be copied; must be consistent per request.
     fn copy(&self, request: &Req) -> Option<Req>;
 
-    /// What to add to the request of an attempt, such as its idempotency key.
+    /// Adds to the request of an attempt, such as its idempotency key.
     fn prepare(&self, _request: &mut Req, _attempt: &Attempt) {}
 }
 
 /// Clones requests and adds nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cloned;
+pub struct CloneRequests;
 
-impl<Req: Clone> RequestPolicy<Req> for Cloned {
+impl<Req: Clone> RequestPolicy<Req> for CloneRequests {
     fn copy(&self, request: &Req) -> Option<Req> {
         Some(request.clone())
     }
@@ -146,51 +145,51 @@ impl<Req: Clone> RequestPolicy<Req> for Cloned {
 
 /// Sends each request once, for those that cannot be copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SentOnce;
+pub struct SendOnce;
 
-impl<Req> RequestPolicy<Req> for SentOnce {
+impl<Req> RequestPolicy<Req> for SendOnce {
     fn copy(&self, _request: &Req) -> Option<Req> {
         None
     }
 }
 
-/// A result that is a failure: an error, or an answer that says so.
-pub struct Fault<Res, E> {
-    /// What came.
+/// A failed result: an error, or a response that counts as failure.
+pub struct FailedResult<Res, E> {
+    /// The result.
     pub result: Result<Res, E>,
     seen: Option<Box<Reply>>,
 }
 
-impl<Res, E> Fault<Res, E> {
-    /// What was seen, where the judge has said it.
+impl<Res, E> FailedResult<Res, E> {
+    /// What was seen, if the judge said it.
     #[must_use]
     pub fn seen(&self) -> Option<&Reply> {
         self.seen.as_deref()
     }
 }
 
-impl<Res, E: fmt::Display> fmt::Display for Fault<Res, E> {
+impl<Res, E: fmt::Display> fmt::Display for FailedResult<Res, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.seen, &self.result) {
             (Some(seen), _) => f.write_str(&seen.message),
             (None, Err(error)) => write!(f, "{error}"),
-            (None, Ok(_)) => f.write_str("an answer that is a failure"),
+            (None, Ok(_)) => f.write_str("response counts as failure"),
         }
     }
 }
 
-impl<Res, E: fmt::Debug> fmt::Debug for Fault<Res, E> {
+impl<Res, E: fmt::Debug> fmt::Debug for FailedResult<Res, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = self.result.as_ref().err();
         f.debug_struct("Fault").field("seen", &self.seen).field("error", &error).finish_non_exhaustive()
     }
 }
 
-impl<Res, E: Error + 'static> Error for Fault<Res, E> {
+impl<Res, E: Error + 'static> Error for FailedResult<Res, E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.result.as_ref().err().map(|error| error as _)
     }
 }
 
-/// Why a service behind a guard gave no answer.
-pub type ServiceError<Res, E> = CallError<Fault<Res, E>>;
+/// The error of a guarded service.
+pub type ServiceError<Res, E> = CallError<FailedResult<Res, E>>;

@@ -1,8 +1,8 @@
-//! Conditional transitions: a thing gets its new state only if it is in one from which that may be reached.
+//! Conditional transitions: a state changes only from a state that allows it.
 //!
-//! This is what makes a handler idempotent whose thing has a status of its own: the second time it finds the
-//! thing where the first has left it, changes nothing and says so. The table is data, checked once; it is
-//! applied to what is in memory here, and to a row of the caller's own database by `transition::sqlite`.
+//! This makes a handler idempotent: the second time it finds the state that the first one left, changes nothing and
+//! reports so. The table is checked once and applied to a value in memory here, or to a row of the caller's database
+//! by `transition::sqlite`.
 //!
 //! ```
 //! use redrive::transition::{Applied, Transitions};
@@ -18,50 +18,49 @@
 //! # Ok::<(), redrive::transition::InvalidTransitions<Status>>(())
 //! ```
 //!
-//! Invariant: what is not in the table does not happen, and no state leads to itself, so a repetition is never
-//! taken for a change.
+//! Invariant: only listed transitions happen, and no state leads to itself, so a repetition is never a change.
 
 #[cfg(feature = "embedded")]
 pub mod sqlite;
 
 use std::fmt;
 
-/// Which state may follow which.
+/// The allowed transitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transitions<S> {
     rows: Vec<(S, Vec<S>)>,
 }
 
-/// What became of a transition.
+/// The result of a transition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied<S> {
-    /// The thing has its new state.
+    /// The state was changed.
     Changed,
-    /// The thing is in a state from which that one cannot be reached; it was left there.
+    /// The current state does not allow it; nothing was changed.
     NotExpected {
-        /// The state that it is in.
+        /// The current state.
         actual: S,
     },
-    /// There is no such thing.
+    /// The row does not exist.
     Missing,
 }
 
-/// A table that cannot be meant.
+/// An invalid table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidTransitions<S> {
     /// It has no rows.
     Empty,
     /// A state has two rows.
     Twice(S),
-    /// A state leads nowhere; one that nothing follows is left out.
+    /// A state has no successors; leave final states out.
     Nowhere(S),
     /// A state leads to itself.
     ToItself(S),
-    /// A state leads to another twice.
+    /// A successor is listed twice.
     Repeated {
         /// The state.
         from: S,
-        /// What it leads to twice.
+        /// The successor.
         to: S,
     },
 }
@@ -69,10 +68,10 @@ pub enum InvalidTransitions<S> {
 impl<S: fmt::Debug> fmt::Display for InvalidTransitions<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "a table of transitions needs at least one"),
+            Self::Empty => write!(f, "the table of transitions is empty"),
             Self::Twice(state) => write!(f, "{state:?} has two rows"),
             Self::Nowhere(state) => {
-                write!(f, "{state:?} leads nowhere: leave out what nothing follows")
+                write!(f, "{state:?} has no successors: leave final states out")
             }
             Self::ToItself(state) => write!(f, "{state:?} leads to itself"),
             Self::Repeated { from, to } => write!(f, "{from:?} leads to {to:?} twice"),
@@ -83,7 +82,7 @@ impl<S: fmt::Debug> fmt::Display for InvalidTransitions<S> {
 impl<S: fmt::Debug> std::error::Error for InvalidTransitions<S> {}
 
 impl<S: Copy + PartialEq> Transitions<S> {
-    /// The table of what may follow each state; a state that nothing follows has no row.
+    /// The table of successors by state; final states have no row.
     pub fn new(rows: &[(S, &[S])]) -> Result<Self, InvalidTransitions<S>> {
         if rows.is_empty() {
             return Err(InvalidTransitions::Empty);
@@ -106,25 +105,25 @@ impl<S: Copy + PartialEq> Transitions<S> {
         Ok(Self { rows: rows.iter().map(|(from, follow)| (*from, follow.to_vec())).collect() })
     }
 
-    /// The states from which that one may be reached; none for one that the table does not lead to.
+    /// The states that lead to `to`.
     #[must_use]
     pub fn expected(&self, to: S) -> Vec<S> {
         self.rows.iter().filter(|(_, follow)| follow.contains(&to)).map(|(from, _)| *from).collect()
     }
 
-    /// Whether the one may follow the other.
+    /// Whether `to` may follow `from`.
     #[must_use]
     pub fn allows(&self, from: S, to: S) -> bool {
         self.rows.iter().any(|(state, follow)| *state == from && follow.contains(&to))
     }
 
-    /// Whether nothing follows that state.
+    /// Whether the state is final.
     #[must_use]
     pub fn is_final(&self, state: S) -> bool {
         !self.rows.iter().any(|(from, _)| *from == state)
     }
 
-    /// Gives a thing its new state if the table allows it; who shares the thing holds its lock meanwhile.
+    /// Changes the state if the table allows it; the caller holds the lock of a shared value.
     pub fn apply(&self, thing: Option<&mut S>, to: S) -> Applied<S> {
         match thing {
             None => Applied::Missing,
@@ -136,7 +135,6 @@ impl<S: Copy + PartialEq> Transitions<S> {
         }
     }
 
-    /// Every state that the table names, each once.
     #[cfg(feature = "embedded")]
     fn states(&self) -> Vec<S> {
         let mut states: Vec<S> = Vec::new();

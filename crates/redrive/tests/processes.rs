@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use redrive::embedded::File;
 use redrive::guard::{BreakerState, Cause};
-use redrive::once::{Meanwhile, Once, OnceError, Outcome};
+use redrive::once::{Meanwhile, Once, OnceError, OnceOutcome};
 use redrive::outbox::{self, Outgoing, Relay};
 use redrive::{Book, Guard};
 use tokio::time::{sleep, timeout};
@@ -200,8 +200,8 @@ async fn who_is_killed_in_the_middle_is_replaced_when_the_lease_has_ended() {
     assert!(matches!(told, Err(OnceError::InProgress { .. })), "it lives, and renews its lease: {told:?}");
 
     holder.kill();
-    assert_eq!(once.call("key", HOUR, work).await.expect("it takes over"), Outcome::First(7));
-    assert_eq!(once.call("key", HOUR, work).await.expect("it is done"), Outcome::Replayed(7));
+    assert_eq!(once.call("key", HOUR, work).await.expect("it takes over"), OnceOutcome::First(7));
+    assert_eq!(once.call("key", HOUR, work).await.expect("it is done"), OnceOutcome::Replayed(7));
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn what_was_done_survives_who_did_it() {
     let by = other.child.id();
     other.kill();
     let again = once(folder.path()).call("key", HOUR, async || Ok::<_, std::io::Error>(0)).await;
-    assert_eq!(again.expect("it is done"), Outcome::Replayed(by));
+    assert_eq!(again.expect("it is done"), OnceOutcome::Replayed(by));
 }
 
 #[test]

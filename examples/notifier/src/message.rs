@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use redrive::clock::wall_clock;
-use redrive::transition::sqlite::{ApplyError, Column, StateName};
+use redrive::transition::sqlite::{ApplyError, StateColumn, StateText};
 use redrive::transition::{Applied, Transitions};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
@@ -33,7 +33,7 @@ const SCHEMA: &str = "
     ) STRICT";
 
 /// Where the status of a message stands.
-const STATUS: Column<'static> = Column { table: "messages", key: "message_id", state: "status" };
+const STATUS: StateColumn<'static> = StateColumn { table: "messages", key: "message_id", state: "status" };
 
 /// Which status may follow which.
 static TRANSITIONS: LazyLock<Transitions<Status>> = LazyLock::new(|| {
@@ -271,7 +271,7 @@ fn message_of(row: &Row<'_>) -> rusqlite::Result<Message> {
     })
 }
 
-impl StateName for Status {
+impl StateText for Status {
     fn name(&self) -> &str {
         self.as_str()
     }

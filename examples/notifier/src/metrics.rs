@@ -9,7 +9,7 @@ use std::time::Duration;
 use redrive::Guard;
 use redrive::core::freshness::Lifetimes;
 use redrive::guard::BreakerState;
-use redrive::stale::{Found, Missing, Plan, StaleCache, timer_clock};
+use redrive::stale::{Cached, Missing, StalePlan, StaleCache, timer_clock};
 use serde_json::{Value, json};
 
 use crate::api::ApiError;
@@ -35,7 +35,7 @@ impl Metrics {
     /// Of these messages, that push service and the guard in front of it; figures are kept for so long.
     #[must_use]
     pub fn new(messages: Messages, ntfy: Ntfy, guard: Guard, kept: Duration) -> Self {
-        let plan = || Plan {
+        let plan = || StalePlan {
             lifetimes: Lifetimes { fresh: SAME_WITHIN, kept, failure: SAME_WITHIN },
             limit: PART_LIMIT,
             clock: timer_clock(),
@@ -101,9 +101,9 @@ struct Part<T> {
 }
 
 impl<T> Part<T> {
-    fn of<E>(found: Result<Found<T, E>, Missing<E>>) -> Self {
+    fn of<E>(found: Result<Cached<T, E>, Missing<E>>) -> Self {
         match found {
-            Ok(Found { value, age, failure, .. }) => {
+            Ok(Cached { value, age, failure, .. }) => {
                 Self { value: Some(value), stale_for: failure.is_some().then_some(age) }
             }
             Err(_) => Self { value: None, stale_for: None },

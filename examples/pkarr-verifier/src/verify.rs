@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use pkarr::dns::rdata::RData;
 use pkarr::{PublicKey, SignedPacket};
-use redrive::cache::{Cache, Plan};
+use redrive::cache::{Cache, CachePlan};
 use redrive::core::freshness::Lifetimes;
 use redrive::core::policy::category::codes;
 use redrive::guard::{BreakerState, CallError, Cause, UnknownGuard};
-use redrive::stale::{Found, Missing, Trouble, timer_clock};
+use redrive::stale::{Cached, Missing, FetchError, timer_clock};
 use redrive::{Book, Guard};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -129,7 +129,7 @@ impl Verifier {
     pub fn new(book: &Book, lookup: Arc<dyn Lookup>, lifetimes: Lifetimes) -> Result<Self, UnknownGuard> {
         let guard = book.guard(RELAYS)?;
         let counters = Arc::new(Counters::default());
-        let plan = Plan { lifetimes, limit: LOOKUP_LIMIT, keys_max: CONTACTS_MAX, clock: timer_clock() };
+        let plan = CachePlan { lifetimes, limit: LOOKUP_LIMIT, keys_max: CONTACTS_MAX, clock: timer_clock() };
         let contacts = Cache::new(plan, {
             let (guard, counters) = (guard.clone(), Arc::clone(&counters));
             move |key| {
@@ -187,8 +187,8 @@ impl Verifier {
     async fn known(&self, key: &PublicKey, address: &str) -> Known {
         match self.contacts.get(key).await {
             // The newest word of the relays is that there is none: then an older one is no longer true.
-            Ok(Found { failure: Some(trouble), .. }) if is_withdrawn(&trouble) => Known::failed(&trouble),
-            Ok(Found { value, .. }) => value.known(address),
+            Ok(Cached { failure: Some(trouble), .. }) if is_withdrawn(&trouble) => Known::failed(&trouble),
+            Ok(Cached { value, .. }) => value.known(address),
             Err(Missing { failure, .. }) => {
                 let known = Known::failed(&failure);
                 if known.error == Some(ErrorCode::CircuitBreakerOpen) {
@@ -269,8 +269,8 @@ impl Failure {
 }
 
 /// Whether a lookup says that there is no record, rather than that it could not be had.
-fn is_withdrawn(trouble: &Trouble<Failure>) -> bool {
-    matches!(trouble, Trouble::Failed(failure) if failure.code == ErrorCode::RecordNotFound)
+fn is_withdrawn(trouble: &FetchError<Failure>) -> bool {
+    matches!(trouble, FetchError::Failed(failure) if failure.code == ErrorCode::RecordNotFound)
 }
 
 impl Known {
@@ -279,8 +279,8 @@ impl Known {
         Self { error: Some(code), metadata: None, attempts: 0, looked_up_at: at }
     }
 
-    fn failed(trouble: &Trouble<Failure>) -> Self {
-        let Trouble::Failed(failure) = trouble else {
+    fn failed(trouble: &FetchError<Failure>) -> Self {
+        let FetchError::Failed(failure) = trouble else {
             // The lookup itself broke off: nothing was learned of the contact.
             return Self::refused(ErrorCode::UnknownError, Instant::now());
         };

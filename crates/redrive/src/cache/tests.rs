@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::stale::{Standing, timer_clock};
+use crate::stale::{Validity, timer_clock};
 
 const LIFETIMES: Lifetimes = Lifetimes {
     fresh: Duration::from_mins(5),
@@ -17,8 +17,8 @@ const LIFETIMES: Lifetimes = Lifetimes {
 };
 const NOTHING: Duration = Duration::from_mins(1);
 
-fn plan(keys_max: usize) -> Plan {
-    Plan { lifetimes: LIFETIMES, limit: Duration::from_secs(10), keys_max, clock: timer_clock() }
+fn plan(keys_max: usize) -> CachePlan {
+    CachePlan { lifetimes: LIFETIMES, limit: Duration::from_secs(10), keys_max, clock: timer_clock() }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,27 +31,27 @@ enum Mood {
 /// Answers with how often it was asked for that key.
 struct Provider {
     mood: Mutex<Mood>,
-    asked: Mutex<BTreeMap<&'static str, u32>>,
+    look_up: Mutex<BTreeMap<&'static str, u32>>,
     takes: Duration,
 }
 
 impl Provider {
     fn taking(takes: Duration) -> Arc<Self> {
-        Arc::new(Self { mood: Mutex::new(Mood::Well), asked: Mutex::default(), takes })
+        Arc::new(Self { mood: Mutex::new(Mood::Well), look_up: Mutex::default(), takes })
     }
 
     fn set(&self, mood: Mood) {
         *self.mood.lock().expect("nobody panics") = mood;
     }
 
-    fn asked(&self, key: &'static str) -> u32 {
-        self.asked.lock().expect("nobody panics").get(key).copied().unwrap_or(0)
+    fn look_up(&self, key: &'static str) -> u32 {
+        self.look_up.lock().expect("nobody panics").get(key).copied().unwrap_or(0)
     }
 
     async fn answer(&self, key: &'static str) -> Result<Option<u32>, String> {
         let number = {
-            let mut asked = self.asked.lock().expect("nobody panics");
-            let number = asked.entry(key).or_default();
+            let mut look_up = self.look_up.lock().expect("nobody panics");
+            let number = look_up.entry(key).or_default();
             *number += 1;
             *number
         };
@@ -107,11 +107,11 @@ async fn what_is_served_says_whether_it_is_fresh_stale_or_a_fallback() {
         ("being fetched again",                  5,     Well,  "stale 2 of 306s, down 3"),
         ("healed",                               0,     Down,  "fresh 4 of 0s"),
         ("too old to serve",                     1_800, Down,  "fallback 99, down 5"),
-        ("there is no such thing any more",      5,     Empty, "fallback 99, there is no such thing"),
-        ("which is remembered for longer",       59,    Well,  "fallback 99, there is no such thing"),
+        ("value does not exist any more",      5,     Empty, "fallback 99, value does not exist"),
+        ("which is remembered for longer",       59,    Well,  "fallback 99, value does not exist"),
         ("but not for ever",                     1,     Well,  "fresh 7 of 0s"),
         ("it goes while what was there serves",  300,   Empty, "stale 7 of 5m"),
-        ("and then that serves no more",         0,     Down,  "fallback 99, there is no such thing"),
+        ("and then that serves no more",         0,     Down,  "fallback 99, value does not exist"),
         ("nor is it brought back by a failure",  60,    Down,  "fallback 99, down 9"),
     ];
     for (name, seconds, mood, expected) in steps {
@@ -120,8 +120,15 @@ async fn what_is_served_says_whether_it_is_fresh_stale_or_a_fallback() {
         assert_eq!(told(&cache.get_or(&"a", 99).await), expected, "{name}");
         settle().await;
     }
-    let expected =
-        Counts { hits: 2, stale: 4, negative: 3, misses: 6, fallbacks: 7, keys: 1, ..Counts::default() };
+    let expected = CacheCounts {
+        hits: 2,
+        stale: 4,
+        negative: 3,
+        misses: 6,
+        fallbacks: 7,
+        keys: 1,
+        ..CacheCounts::default()
+    };
     assert_eq!(cache.counts(), expected);
 }
 
@@ -134,7 +141,7 @@ async fn that_there_is_nothing_is_told_from_not_knowing() {
     provider.set(Mood::Down);
     assert!(!cache.get(&"b").await.expect_err("down").is_nothing());
     provider.set(Mood::Well);
-    assert_eq!(cache.get(&"c").await.expect("well").standing, Standing::Fresh);
+    assert_eq!(cache.get(&"c").await.expect("well").standing, Validity::Fresh);
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,8 +156,8 @@ async fn the_least_recently_used_goes_first() {
     cache.get(&"e").await.expect("it is well");
     assert_eq!(["a", "c", "d", "e"].map(known), [true, false, true, true], "a look is no use: `c` was next");
     cache.get(&"c").await.expect("it is well");
-    assert_eq!(provider.asked("c"), 2, "what went is fetched anew");
-    let Counts { keys, evicted, .. } = cache.counts();
+    assert_eq!(provider.look_up("c"), 2, "what went is fetched anew");
+    let CacheCounts { keys, evicted, .. } = cache.counts();
     assert_eq!((keys, evicted), (3, 3));
 }
 
@@ -168,12 +175,12 @@ async fn what_is_being_fetched_does_not_go_and_a_crowd_is_refused() {
     let others = [ask("b"), ask("a")];
     settle().await;
     let crowd = cache.get(&"c").await.expect_err("both places are being fetched");
-    assert_eq!(crowd.to_string(), "all 2 that there is room for are being fetched");
+    assert_eq!(crowd.to_string(), "cache full: all 2 keys are being fetched");
     assert!(!crowd.is_nothing());
     for other in others {
         assert_eq!(other.await.expect("it ends").expect("it is well"), 1);
     }
-    assert_eq!(provider.asked("a"), 1, "whoever leaves stops nobody, and makes nobody fetch twice");
+    assert_eq!(provider.look_up("a"), 1, "whoever leaves stops nobody, and makes nobody fetch twice");
     assert_eq!(cache.get(&"c").await.map(|found| *found.value).expect("there is room again"), 1);
     assert_eq!(cache.counts().refused, 1);
 }
@@ -254,7 +261,7 @@ async fn many_threads_share_few_places() {
                     Ok(found) => assert_eq!(*found.value, key),
                     // Nothing lives here: one that fell between two fetches finds nothing, or no room.
                     Err(missing) => assert!(
-                        matches!(*missing.failure, Trouble::Lost | Trouble::Crowded { .. }),
+                        matches!(*missing.failure, FetchError::Lost | FetchError::Crowded { .. }),
                         "no fetch failed: {missing}"
                     ),
                 }
@@ -265,6 +272,6 @@ async fn many_threads_share_few_places() {
     gate.add_permits(1);
     askers.join_all().await;
     assert_eq!(doubles.load(Ordering::SeqCst), 0, "a key was being fetched already");
-    let Counts { hits, stale, negative, misses, refused, .. } = cache.counts();
+    let CacheCounts { hits, stale, negative, misses, refused, .. } = cache.counts();
     assert_eq!(hits + stale + negative + misses + refused, 16 * 300, "each is counted once");
 }

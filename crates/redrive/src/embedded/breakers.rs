@@ -1,14 +1,14 @@
-//! The rows of what processes know of their breakers.
+//! Rows of the breakers' records.
 //!
-//! Invariant: a record is compared and written in one transaction, so nobody's record is lost to who read before
-//! it was written. A row that cannot be read is as good as none: a breaker writes its own over it.
+//! Invariant: a record is compared and written in one transaction, so no update is lost. An unreadable row
+//! counts as missing and is overwritten.
 
 use redrive_core::ids::DependencyName;
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::marks::millis;
+use super::leases::millis;
 use crate::shared::{Swap, is_same};
 
 pub(super) fn load(
@@ -21,7 +21,7 @@ pub(super) fn load(
     Ok(found.and_then(|text| match serde_json::from_str(&text) {
         Ok(record) => Some(record),
         Err(error) => {
-            tracing::warn!(%dependency, %error, "what is shared of a breaker cannot be read");
+            tracing::warn!(%dependency, %error, "shared breaker record is unreadable");
             None
         }
     }))
@@ -43,7 +43,7 @@ pub(super) fn swap(
     Ok(Swap::Written)
 }
 
-/// Drops at most so many of the records that have expired, and says how many that were.
+/// Deletes at most `rows_max` expired records and returns how many.
 pub(super) fn sweep(
     connection: &Connection,
     rows_max: usize,

@@ -1,7 +1,7 @@
-//! The tables of the file, and how it is opened by several processes at once.
+//! The tables of the file, and opening it from several processes.
 //!
-//! Invariants: what is looked at is looked at before anything is changed, so a file that is refused stays as it
-//! was; and the tables are made in one transaction, by whoever comes first.
+//! Invariants: a file is checked before anything is changed, so a refused file stays as it was; and the
+//! tables are created in one transaction by whichever process comes first.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,13 +10,12 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 
 use crate::private;
 
-/// Says that a file is one of these: `RDRF`.
+/// `RDRF`.
 const APPLICATION_ID: i32 = 0x5244_5246;
-/// The newest format that this release knows.
+/// The newest known format.
 const FORMAT: u32 = 1;
-/// The longest that one connection waits for another's lock.
+/// The longest wait for another connection's lock.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// How long it is waited before it is tried again to get the file for oneself.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 const TABLES: &str = "
@@ -47,18 +46,18 @@ CREATE TABLE breakers (
 CREATE INDEX breakers_expire ON breakers (expires_at);
 ";
 
-/// Why a file could not be opened.
+/// The file could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system or SQLite does not let us.
+    /// The system or SQLite refused.
     #[error("{path} cannot be opened: {reason}", path = .path.display())]
     NotOpened {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// It is something else.
+    /// It is not a file of shared state.
     #[error("{path} is not a file of shared state: {reason}", path = .path.display())]
     NotOurs {
         /// The file.
@@ -66,7 +65,7 @@ pub enum OpenError {
         /// What it is.
         reason: String,
     },
-    /// A newer release made it.
+    /// A newer version created it.
     #[error(
         "{path} has format {found}, and this release knows formats up to {known}: use a newer release",
         path = .path.display()
@@ -76,7 +75,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Its format.
         found: u32,
-        /// The newest format that is known here.
+        /// The newest known format.
         known: u32,
     },
 }
@@ -96,7 +95,6 @@ impl OpenError {
     }
 }
 
-/// Opens the file, and makes it if it is not there.
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let fail = |error: rusqlite::Error| OpenError::sqlite(path, &error);
     private::make_file(path)
@@ -112,8 +110,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Refuses a file that is not ours, or of a format that only a newer release knows; gives its format. It is
-/// asked within a transaction, for another process may be making the tables.
+/// Refuses a foreign file or a newer format, and returns the format. Runs in a transaction, since another
+/// process may be creating the tables.
 fn check(transaction: &Transaction<'_>, path: &Path) -> Result<u32, OpenError> {
     let fail = |error: rusqlite::Error| OpenError::sqlite(path, &error);
     let application: i32 =
@@ -132,8 +130,8 @@ fn check(transaction: &Transaction<'_>, path: &Path) -> Result<u32, OpenError> {
     Ok(found)
 }
 
-/// Has changes written ahead, so that who reads and who writes do not wait for each other. For that a
-/// connection needs the file for itself for a moment, and SQLite does not wait for such a moment by itself.
+/// Turns the write-ahead log on. That needs exclusive access for a moment, which SQLite does not wait for by
+/// itself.
 fn write_ahead(connection: &Connection) -> Result<(), rusqlite::Error> {
     let give_up_at = Instant::now() + BUSY_MAX;
     loop {

@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::once::contract::{Hands, keeps_the_contract};
-use crate::once::{Meanwhile, Once, Outcome};
+use crate::once::{Meanwhile, Once, OnceOutcome};
 use crate::shared::contract::record;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn key(name: &str) -> Key {
-    Key::new(name).expect("a key")
+fn key(name: &str) -> OnceKey {
+    OnceKey::new(name).expect("a key")
 }
 
 fn rows(path: &Path) -> u32 {
@@ -99,8 +99,8 @@ async fn results_and_tokens_survive_a_reopening() {
         let once = Once::new(File::open(&path).expect("it opens"));
         let work = async || Ok::<_, std::io::Error>(round);
         let outcome = once.call("kept", HOUR, work).await.expect("it goes well");
-        assert_eq!(outcome, if round == 0 { Outcome::First(0) } else { Outcome::Replayed(0) });
-        let fenced = async |token: Token| Ok::<_, std::io::Error>(token.0);
+        assert_eq!(outcome, if round == 0 { OnceOutcome::First(0) } else { OnceOutcome::Replayed(0) });
+        let fenced = async |token: FencingToken| Ok::<_, std::io::Error>(token.0);
         let token = once.call_fenced(&format!("round {round}"), HOUR, fenced).await.expect("it goes well");
         assert!(tokens.last() < Some(&token.into_value()), "a later token is higher");
         tokens.insert(token.into_value());
@@ -116,7 +116,7 @@ async fn tokens_that_were_lost_with_the_machine_are_not_given_again() {
     for name in ["a", "b", "c"] {
         let file = File::open_by(&path, hands.clock()).expect("it opens");
         match file.begin(&key(name), HOUR).await {
-            Ok(Begun::Yours(token)) => tokens.push(token),
+            Ok(KeyState::Yours(token)) => tokens.push(token),
             other => panic!("it is free: {other:?}"),
         }
         let lost = "UPDATE tokens SET last = 0";
@@ -134,13 +134,13 @@ async fn a_clock_that_was_set_back_keeps_nobody_out_for_longer_than_a_lease() {
     let (early, late) = (Hands::default(), Hands::default());
     late.forward(HOUR);
     let later = File::open_by(&path, late.clock()).expect("it opens");
-    assert!(matches!(later.begin(&key("a"), lease).await, Ok(Begun::Yours(_))));
+    assert!(matches!(later.begin(&key("a"), lease).await, Ok(KeyState::Yours(_))));
     let file = File::open_by(&path, early.clock()).expect("it opens");
     for _ in 0..2 {
-        assert_eq!(file.begin(&key("a"), lease).await, Ok(Begun::InProgress { lease_left: lease }));
+        assert_eq!(file.begin(&key("a"), lease).await, Ok(KeyState::InProgress { lease_left: lease }));
     }
     early.forward(lease);
-    assert!(matches!(file.begin(&key("a"), lease).await, Ok(Begun::Yours(_))));
+    assert!(matches!(file.begin(&key("a"), lease).await, Ok(KeyState::Yours(_))));
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn a_file_that_cannot_be_written_is_away_and_nothing_is_done() {
     Connection::open(&path).expect("it opens").execute_batch("DROP TABLE tokens").expect("it is SQL");
     let once = Once::new(file);
     let error = once.call("a", HOUR, async || Ok::<(), std::io::Error>(())).await.expect_err("it is away");
-    let expected = format!("the store of what was done is away: {}: no such table: tokens", path.display());
+    let expected = format!("dedup store unavailable: {}: no such table: tokens", path.display());
     assert!(error.to_string().starts_with(&expected), "{error}");
 }
 
@@ -259,7 +259,7 @@ async fn who_is_dropped_while_it_begins_leaves_no_mark() {
         let key = key(&name);
         let mut begun = file.begin(&key, HOUR);
         let polled = std::future::poll_fn(|context| Poll::Ready(begun.as_mut().poll(context))).await;
-        if let Poll::Ready(Ok(Begun::Yours(token))) = polled {
+        if let Poll::Ready(Ok(KeyState::Yours(token))) = polled {
             // The thread was so quick that it was heard.
             file.release(&key, token);
         }
@@ -269,7 +269,7 @@ async fn who_is_dropped_while_it_begins_leaves_no_mark() {
         }
         drop(begun);
         let second = once.call(&name, HOUR, || async { Ok::<_, std::io::Error>(7) }).await;
-        assert_eq!(second.expect("it is free"), Outcome::First(7), "{name}");
+        assert_eq!(second.expect("it is free"), OnceOutcome::First(7), "{name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an attempt is told about itself.
+//! What an attempt knows about itself.
 
 use std::cell::Cell;
 use std::fmt;
@@ -24,13 +24,13 @@ impl Attempt {
         self.number.get()
     }
 
-    /// Whether an attempt went before it.
+    /// Whether it is not the first.
     #[must_use]
     pub const fn is_retry(&self) -> bool {
         self.number.get() > 1
     }
 
-    /// How long it may take: then it is dropped and counts as timed out.
+    /// Its time limit.
     #[must_use]
     pub const fn limit(&self) -> Duration {
         self.limit
@@ -42,13 +42,13 @@ impl Attempt {
         self.deadline
     }
 
-    /// How much time the whole call has left, if it has a deadline.
+    /// Time left for the whole call, if it has a deadline.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// What to send as an idempotency key: the same for every attempt of one call, and another for every call.
+    /// An idempotency key: the same for all attempts of a call, different for each call.
     #[must_use]
     pub const fn idempotency_key(&self) -> CallKey {
         self.key
@@ -56,16 +56,16 @@ impl Attempt {
 }
 
 thread_local! {
-    /// What this thread drew, and how many calls it has made.
+    /// A random number of this thread, and its number of calls.
     static NEXT: Cell<(u64, u64)> = Cell::new((RandomState::new().hash_one(0), 0));
 }
 
-/// Tells one call from all others; shown as 32 hexadecimal digits.
+/// Identifies a call; 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallKey(DeliveryId);
 
 impl CallKey {
-    /// A key that nobody else has: the draw of this thread and how many calls it has made.
+    /// A unique key: the thread's random number and its number of calls.
     pub(super) fn new() -> Self {
         NEXT.with(|next| {
             let (drawn, count) = next.get();
@@ -74,13 +74,13 @@ impl CallKey {
         })
     }
 
-    /// Has the next call of this thread the key that a rehearsal has.
+    /// Gives the next call of this thread the key that a rehearsal has.
     #[cfg(test)]
     pub(super) fn next_is_one() {
         NEXT.with(|next| next.set((0, 1)));
     }
 
-    /// What the jitter of the call depends on.
+    /// What the call's jitter depends on.
     pub(super) const fn as_delivery(self) -> DeliveryId {
         self.0
     }

@@ -1,9 +1,9 @@
-//! A rule book that a program calls by: guards, and how they follow when the book changes.
+//! A rule book for a program's calls: guards, and how they follow a changed book.
 //!
 //! Invariants:
-//! - a guard reads one book or the next, never a bit of both;
-//! - a book with an error changes nothing, and the error says where it is wrong;
-//! - what is known of a dependency, breaker and all, outlives every book.
+//! - a guard reads one book or the next, never parts of both;
+//! - a book with an error changes nothing, and the error has its position;
+//! - the state of a dependency, its breaker included, survives a reload.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -22,16 +22,15 @@ use redrive_core::policy::rule::Rule;
 use tokio::runtime::Handle;
 
 use super::Guard;
-use super::clock::Clock;
-use super::dependency::Dependency;
+use super::clock::GuardClock;
+use super::dependency::GuardedDependency;
+use super::fast_path::RuleNeeds;
 use super::link::Link;
-use super::word::Wants;
 use crate::load::{LoadError, load};
 use crate::shared::SharedState;
 
-/// How often a file is looked at by [`Book::watch`].
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// How often shared breakers are compared while nothing happens.
+/// How often idle shared breakers are compared.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
 /// A rule book. Clones are cheap and are the same book.
@@ -55,24 +54,24 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Book {
-    shelf: Arc<Shelf>,
+    shelf: Arc<BookState>,
 }
 
-/// Why a text is no book, or a file could not be read as one.
+/// A text is not a valid book, or its file could not be read.
 ///
-/// Its debug form is what it says to people, with its cause: a `main` that returns it prints that.
+/// Its `Debug` form is readable, with positions: a `main` that returns it prints that.
 #[non_exhaustive]
 pub enum BookError {
     /// The file could not be read.
     Unreadable(LoadError),
-    /// It has errors; here they are with their places.
+    /// The book has errors.
     Wrong {
-        /// The file, if it is one.
+        /// The file, if there is one.
         path: Option<PathBuf>,
-        /// What is wrong, in the order of the book.
+        /// The errors, in the order of the book.
         problems: Vec<Problem>,
     },
-    /// The book was made from a text, so there is no file to read again.
+    /// The book was parsed from a text, so there is no file to read again.
     NoFile,
 }
 
@@ -80,7 +79,7 @@ impl fmt::Display for BookError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(error) => write!(f, "{error}"),
-            Self::NoFile => f.write_str("this rule book was made from a text and has no file"),
+            Self::NoFile => f.write_str("rule book was parsed from a text and has no file"),
             Self::Wrong { path, problems } => {
                 let name = path.as_ref().map_or("rule book".into(), |path| path.display().to_string());
                 let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
@@ -114,7 +113,7 @@ impl Error for BookError {
     }
 }
 
-/// The book has nothing of that name.
+/// The book does not define this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rule book has no {wanted}: {help}")]
 pub struct UnknownGuard {
@@ -123,10 +122,10 @@ pub struct UnknownGuard {
 }
 
 impl Book {
-    /// Reads a book from a text.
+    /// Parses a book.
     pub fn parse(text: &str) -> Result<Self, BookError> {
         let book = checked(text.as_bytes(), None)?;
-        Ok(Self { shelf: Arc::new(Shelf::new(book, None)) })
+        Ok(Self { shelf: Arc::new(BookState::new(book, None)) })
     }
 
     /// Reads a book from a file.
@@ -135,12 +134,12 @@ impl Book {
         let stamp = stamp(path);
         let book = read_file(path)?;
         let file = BookFile { path: path.to_owned(), stamp: Mutex::new(stamp) };
-        Ok(Self { shelf: Arc::new(Shelf::new(book, Some(file))) })
+        Ok(Self { shelf: Arc::new(BookState::new(book, Some(file))) })
     }
 
-    /// The guard of a dependency of the book, by what the dependency, its kind and the defaults say.
+    /// The guard of a dependency, with the values of the dependency, its kind and the defaults.
     pub fn guard(&self, dependency: &str) -> Result<Guard, UnknownGuard> {
-        self.shelf.guard(Wanted::Dependency(dependency.to_owned())).ok_or_else(|| {
+        self.shelf.guard(GuardName::GuardedDependency(dependency.to_owned())).ok_or_else(|| {
             let book = self.rules();
             let known = book.sections().dependencies.keys().map(DependencyName::as_str);
             let help = suggest(dependency, known);
@@ -148,15 +147,14 @@ impl Book {
         })
     }
 
-    /// The guard of events of that type for a service, or for a channel of it: by the very rule that a delivery
-    /// there goes by.
+    /// The guard for events of a type to a service or one of its channels: the rule of a delivery.
     pub fn guard_for(
         &self,
         service: &str,
         channel: Option<&str>,
         event_type: &str,
     ) -> Result<Guard, UnknownGuard> {
-        let wanted = Wanted::Row {
+        let wanted = GuardName::Row {
             service: service.to_owned(),
             channel: channel.map(str::to_owned),
             event_type: event_type.to_owned(),
@@ -173,27 +171,26 @@ impl Book {
         })
     }
 
-    /// From now on this book holds, for guards that there are and for new ones. One with an error changes
-    /// nothing.
+    /// Replaces the book for existing and new guards. A book with an error changes nothing.
     ///
-    /// A guard whose dependency or row the new book does not have goes on by its last rule.
+    /// A guard whose dependency or row is gone keeps its last rule.
     pub fn reload(&self, text: &str) -> Result<(), BookError> {
         let book = checked(text.as_bytes(), None)?;
         self.shelf.change_to(book);
         Ok(())
     }
 
-    /// The same with what the file says now.
+    /// Reads the file again and replaces the book.
     pub fn reload_file(&self) -> Result<(), BookError> {
         self.shelf.reload_file()
     }
 
-    /// Follows the file from now on: looks every second whether it has changed, and reads it then. A file with
-    /// an error is told in the log, and the old book stays.
+    /// Watches the file, once a second, and reloads it when it changes. A file with an error is logged, and
+    /// the old book stays.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, which the watching runs on.
+    /// Outside a Tokio runtime.
     pub fn watch(&self) -> Result<(), BookError> {
         if self.shelf.file.is_none() {
             return Err(BookError::NoFile);
@@ -202,24 +199,24 @@ impl Book {
         Ok(())
     }
 
-    /// Shares the breakers of all its dependencies with other processes; see [`crate::shared`].
+    /// Shares the breakers of all dependencies with other processes; see [`crate::shared`].
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, which the exchange runs on.
+    /// Outside a Tokio runtime.
     #[must_use]
     pub fn shared(self, state: Arc<dyn SharedState>) -> Self {
         self.shared_every(state, REFRESH_EVERY)
     }
 
-    /// The same, with how often breakers are compared while nothing happens.
+    /// The same, with the interval at which idle breakers are compared.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, which the exchange runs on.
+    /// Outside a Tokio runtime.
     #[must_use]
     pub fn shared_every(self, state: Arc<dyn SharedState>, every: Duration) -> Self {
-        let shared = Shared { state, every, runtime: Handle::current() };
+        let shared = SharedBreakers { state, every, runtime: Handle::current() };
         let mut contents = self.shelf.lock();
         for dependency in contents.dependencies.values() {
             shared.link(dependency, self.shelf.clock);
@@ -229,63 +226,62 @@ impl Book {
         self
     }
 
-    /// The rules that hold now.
+    /// The current rules.
     #[must_use]
     pub fn rules(&self) -> Arc<RuleBook> {
         Arc::clone(&self.shelf.lock().book)
     }
 }
 
-/// Where the book stands, with all that depends on it.
-pub(super) struct Shelf {
-    clock: Clock,
+/// The book and all that depends on it.
+pub(super) struct BookState {
+    clock: GuardClock,
     file: Option<BookFile>,
     contents: Mutex<Contents>,
 }
 
 struct BookFile {
     path: PathBuf,
-    /// What the file looked like before it was last read: whatever is written later shows.
-    stamp: Mutex<Stamp>,
+    /// Taken before the file was last read, so that later writes are noticed.
+    stamp: Mutex<TripStamp>,
 }
 
 struct Contents {
     book: Arc<RuleBook>,
-    dependencies: BTreeMap<DependencyName, Arc<Dependency>>,
-    seats: BTreeMap<Wanted, Weak<Seat>>,
-    shared: Option<Shared>,
+    dependencies: BTreeMap<DependencyName, Arc<GuardedDependency>>,
+    seats: BTreeMap<GuardName, Weak<GuardSlot>>,
+    shared: Option<SharedBreakers>,
 }
 
-struct Shared {
+struct SharedBreakers {
     state: Arc<dyn SharedState>,
     every: Duration,
-    /// Where the exchange runs, also for guards that are made elsewhere.
+    /// Runs the exchange, also for guards made outside a runtime.
     runtime: Handle,
 }
 
-impl Shared {
-    fn link(&self, dependency: &Arc<Dependency>, clock: Clock) {
+impl SharedBreakers {
+    fn link(&self, dependency: &Arc<GuardedDependency>, clock: GuardClock) {
         Link::begin(dependency, Arc::clone(&self.state), self.every, clock, &self.runtime);
     }
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for BookState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shelf").field("hash", &self.lock().book.hash()).finish_non_exhaustive()
     }
 }
 
-/// What a guard is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Wanted {
-    Dependency(String),
+enum GuardName {
+    GuardedDependency(String),
     Row { service: String, channel: Option<String>, event_type: String },
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for GuardName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dependency(name) => write!(f, "dependency `{name}`"),
+            Self::GuardedDependency(name) => write!(f, "dependency `{name}`"),
             Self::Row { service, channel: None, event_type } => {
                 write!(f, "rule for `{event_type}` of service `{service}`")
             }
@@ -296,10 +292,10 @@ impl fmt::Display for Wanted {
     }
 }
 
-impl Wanted {
+impl GuardName {
     fn rule(&self, book: &RuleBook) -> Option<Arc<Rule>> {
         match self {
-            Self::Dependency(name) => book.dependency_rule(name).map(Arc::new),
+            Self::GuardedDependency(name) => book.dependency_rule(name).map(Arc::new),
             Self::Row { service, channel, event_type } => {
                 book.rule(service, channel.as_deref(), event_type).cloned()
             }
@@ -307,50 +303,49 @@ impl Wanted {
     }
 }
 
-/// What all guards for one thing have in common.
-pub(super) struct Seat {
-    wanted: Wanted,
+/// The state shared by all guards of one name.
+pub(super) struct GuardSlot {
+    wanted: GuardName,
     terms: ArcSwap<Terms>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<BookState>,
 }
 
-/// By what an attempt is made and judged.
+/// The rule of an attempt.
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) rule: Arc<Rule>,
-    pub(super) dependency: Arc<Dependency>,
-    /// What an attempt by the rule asks of the word in front of the dependency.
-    pub(super) wants: Wants,
+    pub(super) dependency: Arc<GuardedDependency>,
+    pub(super) wants: RuleNeeds,
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for GuardSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat").field("wanted", &self.wanted).finish_non_exhaustive()
     }
 }
 
-impl Seat {
+impl GuardSlot {
     pub(super) fn terms(&self) -> Arc<Terms> {
         self.terms.load_full()
     }
 
-    /// The same for a moment, without a count that threads would share.
+    /// A short-lived reference without a shared counter.
     #[inline]
     pub(super) fn peek(&self) -> Peeked<Arc<Terms>> {
         self.terms.load()
     }
 
-    pub(super) fn clock(&self) -> &Clock {
+    pub(super) fn clock(&self) -> &GuardClock {
         &self.shelf.clock
     }
 
     pub(super) fn share(&self, state: Arc<dyn SharedState>) {
-        let shared = Shared { state, every: REFRESH_EVERY, runtime: Handle::current() };
+        let shared = SharedBreakers { state, every: REFRESH_EVERY, runtime: Handle::current() };
         shared.link(&self.terms().dependency, self.shelf.clock);
     }
 }
 
-impl Shelf {
+impl BookState {
     fn new(book: RuleBook, file: Option<BookFile>) -> Self {
         let contents = Contents {
             book: Arc::new(book),
@@ -358,22 +353,22 @@ impl Shelf {
             seats: BTreeMap::new(),
             shared: None,
         };
-        Self { clock: Clock::start(), file, contents: Mutex::new(contents) }
+        Self { clock: GuardClock::start(), file, contents: Mutex::new(contents) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
-        // A book is changed in one step after all that could go wrong.
+        // Everything that can fail happens before a book is replaced.
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn guard(self: &Arc<Self>, wanted: Wanted) -> Option<Guard> {
+    fn guard(self: &Arc<Self>, wanted: GuardName) -> Option<Guard> {
         let mut contents = self.lock();
         if let Some(seat) = contents.seats.get(&wanted).and_then(Weak::upgrade) {
             return Some(Guard::new(seat));
         }
         let rule = wanted.rule(&contents.book)?;
         let terms = contents.terms(rule, self.clock);
-        let seat = Arc::new(Seat {
+        let seat = Arc::new(GuardSlot {
             wanted: wanted.clone(),
             terms: ArcSwap::from_pointee(terms),
             shelf: Arc::clone(self),
@@ -386,22 +381,21 @@ impl Shelf {
     fn change_to(&self, book: RuleBook) {
         let book = Arc::new(book);
         let Some(gone) = self.replace(&book) else { return };
-        // Whoever hears of it may ask for a guard of this very book.
+        // Subscribers may ask this book for a guard.
         for wanted in gone {
-            tracing::warn!(%wanted, "the new rule book has it no more: its last rule holds on");
+            tracing::warn!(%wanted, "guard is not in the new rule book and keeps its last rule");
         }
         tracing::info!(hash = %format_args!("{:016x}", book.hash()), "rule book changed");
     }
 
-    /// Puts the new book in place of the old, and says what guards there are that it has no rule for; none if it
-    /// is the same book.
-    fn replace(&self, book: &Arc<RuleBook>) -> Option<Vec<Wanted>> {
+    /// Replaces the book and returns the guards that have no rule in it; `None` if it is the same book.
+    fn replace(&self, book: &Arc<RuleBook>) -> Option<Vec<GuardName>> {
         let mut contents = self.lock();
         if book.hash() == contents.book.hash() {
             return None;
         }
         contents.book = Arc::clone(book);
-        let seats: Vec<Arc<Seat>> = contents.seats.values().filter_map(Weak::upgrade).collect();
+        let seats: Vec<Arc<GuardSlot>> = contents.seats.values().filter_map(Weak::upgrade).collect();
         let mut gone = Vec::new();
         for seat in seats {
             match seat.wanted.rule(&contents.book) {
@@ -422,12 +416,12 @@ impl Shelf {
 }
 
 impl Contents {
-    fn terms(&mut self, rule: Arc<Rule>, clock: Clock) -> Terms {
+    fn terms(&mut self, rule: Arc<Rule>, clock: GuardClock) -> Terms {
         let stated = self.book.admission(&rule.dependency);
         let budget = stated.budget.or_else(|| Some(BudgetSettings::of_guards()));
         let settings = AdmissionSettings { budget, ..stated };
         let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
-            let dependency = Arc::new(Dependency::new(rule.dependency.clone(), settings));
+            let dependency = Arc::new(GuardedDependency::new(rule.dependency.clone(), settings));
             if let Some(shared) = &self.shared {
                 shared.link(&dependency, clock);
             }
@@ -439,7 +433,7 @@ impl Contents {
 }
 
 impl BookFile {
-    fn stamp(&self) -> MutexGuard<'_, Stamp> {
+    fn stamp(&self) -> MutexGuard<'_, TripStamp> {
         self.stamp.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -449,10 +443,10 @@ impl BookFile {
     }
 }
 
-/// What tells one version of a file from another, at a glance; none if there is no file.
-type Stamp = Option<(SystemTime, u64)>;
+/// Modification time and size; `None` without a file.
+type TripStamp = Option<(SystemTime, u64)>;
 
-fn stamp(path: &Path) -> Stamp {
+fn stamp(path: &Path) -> TripStamp {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -467,7 +461,7 @@ fn checked(bytes: &[u8], path: Option<&Path>) -> Result<RuleBook, BookError> {
     book.ok_or_else(|| BookError::Wrong { path: path.map(Path::to_owned), problems: problems.into_sorted() })
 }
 
-async fn follow(shelf: Weak<Shelf>) {
+async fn follow(shelf: Weak<BookState>) {
     loop {
         tokio::time::sleep(WATCH_EVERY).await;
         let Some(shelf) = shelf.upgrade() else { return };
@@ -476,10 +470,10 @@ async fn follow(shelf: Weak<Shelf>) {
             if file.has_changed()
                 && let Err(error) = shelf.reload_file()
             {
-                tracing::error!(%error, "the old rule book stays");
+                tracing::error!(%error, "rule book reload failed, keeping the old one");
             }
         });
-        // It panics only with a bug, and the next look is as good.
+        // A panic is a bug, and the next look is as good.
         let _ = look.await;
     }
 }

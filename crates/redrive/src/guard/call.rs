@@ -1,4 +1,4 @@
-//! One call from its start to its end: attempts, what became of them, and the waits between.
+//! One call from start to end: attempts, their results, and the waits between them.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::attempt::{Attempt, CallKey};
 use super::book::Terms;
-use super::clock::Clock;
-use super::dependency::Ticket;
+use super::clock::GuardClock;
+use super::dependency::CallTicket;
 use super::error::{CallError, Cause};
 use super::queue::{Entry, enter};
 use super::{Guard, Retries, WhenHeld};
@@ -36,15 +36,15 @@ where
     let begun =
         poll_fn(|context| Poll::Ready(begin(guard, &judge, &mut work, running.as_mut(), context))).await;
     let (mut call, mut under_way) = match begun {
-        Begun::Done(value) => return Ok(value),
-        Begun::UnderWay { ticket, at, key, result } => {
-            let mut call = Call::begin(guard, ticket.terms(), at, key);
+        FirstAttempt::Done(value) => return Ok(value),
+        FirstAttempt::UnderWay { ticket, at, key, result } => {
+            let mut call = GuardedCall::begin(guard, ticket.terms(), at, key);
             let attempt = call.started(ticket, at);
             (call, Some((attempt, result)))
         }
-        Begun::NotYet => {
+        FirstAttempt::NotYet => {
             let (terms, at) = (guard.seat.terms(), guard.seat.clock().now());
-            (Call::begin(guard, &terms, at, CallKey::new()), None)
+            (GuardedCall::begin(guard, &terms, at, CallKey::new()), None)
         }
     };
     loop {
@@ -67,12 +67,12 @@ where
                 started.ticket.end_well(call.clock.now());
                 return Ok(value);
             }
-            Err(Bad::OutOfTime) => return Err(call.too_late()),
-            Err(Bad::Accepted(last)) => {
+            Err(AttemptProblem::OutOfTime) => return Err(call.too_late()),
+            Err(AttemptProblem::Accepted(last)) => {
                 started.ticket.end_well(call.clock.now());
                 return Err(call.accepted(last));
             }
-            Err(Bad::Failed(last)) => {
+            Err(AttemptProblem::Failed(last)) => {
                 let due_at = call.failed(last, started.ticket)?;
                 sleep_until(call.clock.instant_of(due_at)).await;
             }
@@ -80,17 +80,20 @@ where
     }
 }
 
-/// What came of beginning a call at once.
-enum Begun<T, E> {
-    /// It has ended well already.
+enum FirstAttempt<T, E> {
     Done(T),
-    /// Its first attempt has begun, and has ended too if there is a result.
-    UnderWay { ticket: Ticket<Arc<Terms>>, at: Timestamp, key: CallKey, result: Option<Result<T, E>> },
-    /// It must ask, or wait.
+    /// The first attempt has started; `result` is set if it has ended.
+    UnderWay {
+        ticket: CallTicket<Arc<Terms>>,
+        at: Timestamp,
+        key: CallKey,
+        result: Option<Result<T, E>>,
+    },
+    /// The call must ask the admission control, or wait.
     NotYet,
 }
 
-/// Makes the first attempt at once where nobody need be asked: most calls end here, having written one word.
+/// The fast path: makes the first attempt without taking the lock. Most calls end here with one atomic write.
 #[inline]
 fn begin<T, E, J, F, Fut>(
     guard: &Guard,
@@ -98,7 +101,7 @@ fn begin<T, E, J, F, Fut>(
     work: &mut F,
     mut running: Pin<&mut Option<Fut>>,
     context: &mut Context<'_>,
-) -> Begun<T, E>
+) -> FirstAttempt<T, E>
 where
     J: for<'a> Fn(&'a Result<T, E>) -> Option<Answer<'a>>,
     F: FnMut(Attempt) -> Fut,
@@ -107,8 +110,8 @@ where
     let terms = guard.seat.peek();
     let clock = guard.seat.clock();
     let at = clock.now();
-    let Some(pass) = terms.dependency.start(terms.wants, at) else { return Begun::NotYet };
-    let ticket = Ticket::new(&**terms, pass);
+    let Some(pass) = terms.dependency.start(terms.wants, at) else { return FirstAttempt::NotYet };
+    let ticket = CallTicket::new(&**terms, pass);
     let key = CallKey::new();
     let deadline = guard.time_limit(&terms.rule).map(|limit| clock.instant_of(at + limit));
     let whole = &terms.rule.timeouts.whole;
@@ -121,25 +124,24 @@ where
             match result {
                 Ok(value) if is_good => {
                     ticket.end_well(at);
-                    return Begun::Done(value);
+                    return FirstAttempt::Done(value);
                 }
                 result => Some(result),
             }
         }
         Poll::Pending => None,
     };
-    Begun::UnderWay { ticket: ticket.keep(|| Arc::clone(&terms)), at, key, result }
+    FirstAttempt::UnderWay { ticket: ticket.keep(|| Arc::clone(&terms)), at, key, result }
 }
 
-/// Whether an attempt was polled before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Polled {
     NotYet,
-    /// Just now, and it is not ready.
+    /// Just now, and it is pending.
     Once,
 }
 
-/// Runs an attempt until it ends or its time is over. A timer is only made for one that has to be waited for.
+/// Runs an attempt until it ends or times out. Creates a timer only if the attempt is pending.
 async fn run<Fut: Future>(
     mut running: Pin<&mut Option<Fut>>,
     polled: Polled,
@@ -154,7 +156,7 @@ async fn run<Fut: Future>(
     let mut limit = pin!(sleep_until(ends_at));
     let mut is_polled = true;
     poll_fn(|context| {
-        // It has just been polled by the same task, which is woken when there is more to see.
+        // This task has just polled it and is woken on progress.
         if !std::mem::take(&mut is_polled)
             && let Poll::Ready(output) = work.as_mut().poll(context)
         {
@@ -165,51 +167,45 @@ async fn run<Fut: Future>(
     .await
 }
 
-/// An attempt that may be made now.
-struct Started {
-    ticket: Ticket<Arc<Terms>>,
+struct StartedAttempt {
+    ticket: CallTicket<Arc<Terms>>,
     attempt: Attempt,
-    /// How long the rule gives it.
     limit: Duration,
-    /// When it ends at the latest.
     ends_at: Instant,
 }
 
-/// What was not good about an attempt.
-enum Bad<E> {
-    Failed(Last<E>),
-    /// The rule takes the error for a success, so there is nothing to mend, and no value either.
-    Accepted(Last<E>),
-    /// The call's deadline cut it short, which says nothing of the dependency.
+enum AttemptProblem<E> {
+    Failed(LastFailure<E>),
+    /// The rule accepts the error as success; there is no value to return.
+    Accepted(LastFailure<E>),
+    /// The call's deadline cut it off, which says nothing about the dependency.
     OutOfTime,
 }
 
-/// The last attempt that failed.
-struct Last<E> {
+struct LastFailure<E> {
     failure: Box<Failure>,
-    what: Fault<E>,
+    what: FailureCause<E>,
 }
 
-enum Fault<E> {
+enum FailureCause<E> {
     Error(E),
     Value,
     Timeout { limit: Duration },
 }
 
-/// A call under way.
-struct Call<'a, E> {
+struct GuardedCall<'a, E> {
     guard: &'a Guard,
-    clock: Clock,
+    clock: GuardClock,
     begun_at: Timestamp,
     deadline: Option<Timestamp>,
     key: CallKey,
     terms: Arc<Terms>,
     history: History,
     attempts: u32,
-    last: Option<Last<E>>,
+    last: Option<LastFailure<E>>,
 }
 
-impl<'a, E> Call<'a, E> {
+impl<'a, E> GuardedCall<'a, E> {
     fn begin(guard: &'a Guard, terms: &Arc<Terms>, at: Timestamp, key: CallKey) -> Self {
         Self {
             guard,
@@ -224,8 +220,7 @@ impl<'a, E> Call<'a, E> {
         }
     }
 
-    /// An attempt begins.
-    fn started(&mut self, ticket: Ticket<Arc<Terms>>, now: Timestamp) -> Started {
+    fn started(&mut self, ticket: CallTicket<Arc<Terms>>, now: Timestamp) -> StartedAttempt {
         let number = self.next_number();
         let limit = self.terms.rule.timeouts.whole.limit(number);
         let deadline = self.deadline.map(|at| self.clock.instant_of(at));
@@ -233,11 +228,11 @@ impl<'a, E> Call<'a, E> {
         self.attempts = number.get();
         let ends_at = self.clock.instant_of(now + limit);
         let ends_at = deadline.map_or(ends_at, |deadline| ends_at.min(deadline));
-        Started { ticket, attempt: Attempt { number, key: self.key, limit, deadline }, limit, ends_at }
+        StartedAttempt { ticket, attempt: Attempt { number, key: self.key, limit, deadline }, limit, ends_at }
     }
 
-    /// Waits until the next attempt may be made.
-    async fn start(&mut self) -> Result<Started, CallError<E>> {
+    /// Waits until the next attempt may start.
+    async fn start(&mut self) -> Result<StartedAttempt, CallError<E>> {
         let deadline = self.deadline.map(|at| self.clock.instant_of(at));
         loop {
             self.follow_book();
@@ -256,7 +251,7 @@ impl<'a, E> Call<'a, E> {
                     let until = self.held(cause, until)?;
                     let until = self.clock.instant_of(until);
                     let until = deadline.map_or(until, |deadline| until.min(deadline));
-                    // Whichever comes first, it asks again.
+                    // Asks again after either.
                     let _ = timeout_at(until, changed.as_mut()).await;
                 }
             }
@@ -266,7 +261,7 @@ impl<'a, E> Call<'a, E> {
         }
     }
 
-    /// The newest book rules on the next attempt; a policy keeps its count by its name.
+    /// The newest book rules the next attempt; policies keep their counts by name.
     fn follow_book(&mut self) {
         let newest = self.guard.terms();
         if !Arc::ptr_eq(&newest, &self.terms) {
@@ -284,20 +279,25 @@ impl<'a, E> Call<'a, E> {
         self.deadline.is_some_and(|deadline| self.clock.now() >= deadline)
     }
 
-    fn judge<T, J>(&self, ended: Option<Result<T, E>>, judge: &J, limit: Duration) -> Result<T, Bad<E>>
+    fn judge<T, J>(
+        &self,
+        ended: Option<Result<T, E>>,
+        judge: &J,
+        limit: Duration,
+    ) -> Result<T, AttemptProblem<E>>
     where
         J: for<'b> Fn(&'b Result<T, E>) -> Option<Answer<'b>>,
     {
         let Some(result) = ended else {
             if self.is_out_of_time() {
-                return Err(Bad::OutOfTime);
+                return Err(AttemptProblem::OutOfTime);
             }
             let answer = Answer {
                 what: What::Transport(TransportError::Timeout(CallPart::Whole)),
                 message: "no answer in time",
                 retry_after: None,
             };
-            return Err(self.meaning(&answer).with(Fault::Timeout { limit }));
+            return Err(self.meaning(&answer).with(FailureCause::Timeout { limit }));
         };
         let meaning = match judge(&result) {
             Some(answer) => self.meaning(&answer),
@@ -306,30 +306,34 @@ impl<'a, E> Call<'a, E> {
                 Err(error) => {
                     let what = What::Reported { code: codes::UNKNOWN_ERROR };
                     let answer = Answer { what, message: "", retry_after: None };
-                    return Err(self.meaning(&answer).with(Fault::Error(error)));
+                    return Err(self.meaning(&answer).with(FailureCause::Error(error)));
                 }
             },
         };
         match (result, meaning) {
-            (Ok(value), Meaning::Good(_)) => Ok(value),
-            (Ok(_), meaning @ Meaning::Bad(_)) => Err(meaning.with(Fault::Value)),
-            (Err(error), meaning) => Err(meaning.with(Fault::Error(error))),
+            (Ok(value), AnswerMeaning::Good(_)) => Ok(value),
+            (Ok(_), meaning @ AnswerMeaning::AttemptProblem(_)) => Err(meaning.with(FailureCause::Value)),
+            (Err(error), meaning) => Err(meaning.with(FailureCause::Error(error))),
         }
     }
 
-    fn meaning(&self, answer: &Answer<'_>) -> Meaning {
+    fn meaning(&self, answer: &Answer<'_>) -> AnswerMeaning {
         let rule = &self.terms.rule;
         match classify(answer, &rule.classify, rule.timeouts.category) {
-            Outcome::Failed(failure) => Meaning::Bad(Box::new(failure)),
+            Outcome::Failed(failure) => AnswerMeaning::AttemptProblem(Box::new(failure)),
             Outcome::Delivered { .. } => match classify(answer, &[], rule.timeouts.category) {
-                Outcome::Failed(failure) => Meaning::Good(Some(Box::new(failure))),
-                Outcome::Delivered { .. } => Meaning::Good(None),
+                Outcome::Failed(failure) => AnswerMeaning::Good(Some(Box::new(failure))),
+                Outcome::Delivered { .. } => AnswerMeaning::Good(None),
             },
         }
     }
 
-    /// Decides what follows on a failure: when the next attempt is due, or the end.
-    fn failed(&mut self, last: Last<E>, ticket: Ticket<Arc<Terms>>) -> Result<Timestamp, CallError<E>> {
+    /// Decides what follows a failure: the time of the next attempt, or the end of the call.
+    fn failed(
+        &mut self,
+        last: LastFailure<E>,
+        ticket: CallTicket<Arc<Terms>>,
+    ) -> Result<Timestamp, CallError<E>> {
         let now = self.clock.now();
         let terms = Arc::clone(&self.terms);
         let number = ids::Attempt::new(self.attempts).unwrap_or(ids::Attempt::FIRST);
@@ -350,29 +354,34 @@ impl<'a, E> Call<'a, E> {
         next.map_err(|end| self.end(end, &decision))
     }
 
-    fn next(&self, decision: &Decision, last: &Last<E>, now: Timestamp) -> Result<Timestamp, End> {
+    fn next(
+        &self,
+        decision: &Decision,
+        last: &LastFailure<E>,
+        now: Timestamp,
+    ) -> Result<Timestamp, EndReason> {
         match decision.verdict {
             Verdict::Retry { .. } | Verdict::Hold { .. } if self.guard.retries == Retries::Never => {
-                Err(End::Failed(last.failure.code.clone()))
+                Err(EndReason::Failed(last.failure.code.clone()))
             }
             Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => {
                 if self.deadline.is_some_and(|deadline| due_at > deadline) {
-                    Err(End::Deadline)
+                    Err(EndReason::Deadline)
                 } else if !self.terms.dependency.grant_retry(now) {
-                    Err(End::Budget)
+                    Err(EndReason::Budget)
                 } else {
                     Ok(due_at)
                 }
             }
-            Verdict::DeadLetter { reason: DeathReason::DeadlineExceeded, .. } => Err(End::Deadline),
+            Verdict::DeadLetter { reason: DeathReason::DeadlineExceeded, .. } => Err(EndReason::Deadline),
             Verdict::DeadLetter { reason, .. } => {
-                Err(End::Failed(reason.code().map_or_else(|| last.failure.code.clone(), Code::of)))
+                Err(EndReason::Failed(reason.code().map_or_else(|| last.failure.code.clone(), Code::of)))
             }
-            Verdict::Pause | Verdict::Deliver => Err(End::Failed(last.failure.code.clone())),
+            Verdict::Pause | Verdict::Deliver => Err(EndReason::Failed(last.failure.code.clone())),
         }
     }
 
-    /// Says until when the call waits for the breaker or the dependency, or ends it.
+    /// How long the call waits for the breaker or the dependency, or its end.
     fn held(&mut self, cause: HoldCause, until: Timestamp) -> Result<Timestamp, CallError<E>> {
         let now = self.clock.now();
         let retry_after = until.since(now);
@@ -422,42 +431,42 @@ impl<'a, E> Call<'a, E> {
         self.error(code, Category::Transient, |last| Cause::Deadline { last })
     }
 
-    fn end(&mut self, end: End, decision: &Decision) -> CallError<E> {
+    fn end(&mut self, end: EndReason, decision: &Decision) -> CallError<E> {
         match end {
-            End::Deadline => self.too_late(),
-            End::Budget => {
+            EndReason::Deadline => self.too_late(),
+            EndReason::Budget => {
                 let code = Code::of(codes::RETRY_BUDGET_SPENT);
                 self.error(code, Category::Transient, |last| Cause::BudgetSpent { last })
             }
-            End::Failed(code) => {
+            EndReason::Failed(code) => {
                 let category = match &decision.why {
                     Why::Failed(ruling) => ruling.category,
                     Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => Category::Unknown,
                 };
                 let fault = self.last.take().expect("it has just failed");
-                let Last { failure, what } = fault;
+                let LastFailure { failure, what } = fault;
                 let cause = match what {
-                    Fault::Error(error) => Cause::Failed(error),
-                    Fault::Value => Cause::FaultFound,
-                    Fault::Timeout { limit } => Cause::TimedOut { limit },
+                    FailureCause::Error(error) => Cause::Failed(error),
+                    FailureCause::Value => Cause::FaultFound,
+                    FailureCause::Timeout { limit } => Cause::TimedOut { limit },
                 };
                 self.error_of(code, category, Some(failure), cause)
             }
         }
     }
 
-    fn accepted(&mut self, last: Last<E>) -> CallError<E> {
+    fn accepted(&mut self, last: LastFailure<E>) -> CallError<E> {
         let (code, category) = (last.failure.code.clone(), last.failure.category);
-        let Last { failure, what } = last;
+        let LastFailure { failure, what } = last;
         let cause = match what {
-            Fault::Error(error) => Cause::Accepted(error),
-            Fault::Value => Cause::FaultFound,
-            Fault::Timeout { limit } => Cause::TimedOut { limit },
+            FailureCause::Error(error) => Cause::Accepted(error),
+            FailureCause::Value => Cause::FaultFound,
+            FailureCause::Timeout { limit } => Cause::TimedOut { limit },
         };
         self.error_of(code, category, Some(failure), cause)
     }
 
-    /// The error of a call that ended for a reason beside its last failure.
+    /// The error of a call that ended for another reason than its last failure.
     fn error(
         &mut self,
         code: Code,
@@ -465,8 +474,10 @@ impl<'a, E> Call<'a, E> {
         cause: impl FnOnce(Option<E>) -> Cause<E>,
     ) -> CallError<E> {
         let (failure, last) = match self.last.take() {
-            Some(Last { failure, what: Fault::Error(error) }) => (Some(failure), Some(error)),
-            Some(Last { failure, what: Fault::Value | Fault::Timeout { .. } }) => (Some(failure), None),
+            Some(LastFailure { failure, what: FailureCause::Error(error) }) => (Some(failure), Some(error)),
+            Some(LastFailure { failure, what: FailureCause::Value | FailureCause::Timeout { .. } }) => {
+                (Some(failure), None)
+            }
             None => (None, None),
         };
         let category = failure.as_ref().map_or(category, |failure| failure.category);
@@ -492,26 +503,24 @@ impl<'a, E> Call<'a, E> {
     }
 }
 
-/// Why a call ends after a failure.
-enum End {
+enum EndReason {
     Failed(Code),
     Deadline,
     Budget,
 }
 
-/// What an answer means by the rule.
-enum Meaning {
-    Bad(Box<Failure>),
-    /// No failure; here is what it would be if the rule did not say so.
+enum AnswerMeaning {
+    AttemptProblem(Box<Failure>),
+    /// Success, with the failure that it would be without the rule.
     Good(Option<Box<Failure>>),
 }
 
-impl Meaning {
-    fn with<E>(self, what: Fault<E>) -> Bad<E> {
+impl AnswerMeaning {
+    fn with<E>(self, what: FailureCause<E>) -> AttemptProblem<E> {
         match self {
-            Self::Bad(failure) => Bad::Failed(Last { failure, what }),
-            Self::Good(Some(failure)) => Bad::Accepted(Last { failure, what }),
-            // An error that reports a success has nothing else to be called.
+            Self::AttemptProblem(failure) => AttemptProblem::Failed(LastFailure { failure, what }),
+            Self::Good(Some(failure)) => AttemptProblem::Accepted(LastFailure { failure, what }),
+            // An error that reports success has no other name.
             Self::Good(None) => {
                 let failure = Failure {
                     category: Category::Unknown,
@@ -523,7 +532,7 @@ impl Meaning {
                     default_category: None,
                     connection: Connection::Made,
                 };
-                Bad::Accepted(Last { failure: Box::new(failure), what })
+                AttemptProblem::Accepted(LastFailure { failure: Box::new(failure), what })
             }
         }
     }

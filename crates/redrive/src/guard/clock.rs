@@ -1,21 +1,20 @@
-//! The time as guards see it: the wall clock when the book was opened, and from there on the clock of the timers.
+//! The clock of guards: the wall clock at the start, then the timers' clock.
 //!
-//! It never goes back, and where a test has paused the timers it stands still with them.
+//! It never goes back, and stops where a test pauses the timers.
 
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::clock::wall_clock;
 
-/// Tells the time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct GuardClock {
     begun_at: Timestamp,
     begun: Instant,
 }
 
-impl Clock {
-    /// A clock that shows what the wall clock shows now.
+impl GuardClock {
+    /// A clock that shows the current wall-clock time.
     pub(super) fn start() -> Self {
         Self { begun_at: wall_clock(), begun: Instant::now() }
     }
@@ -24,7 +23,7 @@ impl Clock {
         self.begun_at + self.begun.elapsed()
     }
 
-    /// The same point for timers.
+    /// The same moment as an `Instant`, for timers.
     pub(super) fn instant_of(&self, at: Timestamp) -> Instant {
         self.begun + at.since(self.begun_at)
     }

@@ -1,12 +1,11 @@
-//! One dependency of a book: who may call it now, and the calls that wait for room.
+//! One dependency of a book: admission of calls, and the queue of calls that wait for room.
 //!
-//! All guards of a book that call the same dependency share one. [`AdmissionControl`] decides, as it does in the
-//! engine; here is who may ask it when, and who is woken by the answer.
+//! All guards of a book for one dependency share it. [`AdmissionControl`] decides, as in the engine.
 //!
 //! Invariants:
-//! - every [`Pass`] is given back: [`Ticket`] does so however the call ends;
-//! - calls that wait for room are woken when there is some, in the order in which they came;
-//! - every change of the breaker is logged and passed on to those that share it.
+//! - every [`CallPass`] is returned, by [`CallTicket`], however the call ends;
+//! - calls that wait for room are woken in order of arrival;
+//! - every state change of the breaker is logged and published to other processes.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -24,90 +23,87 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};
 
 use super::book::Terms;
-use super::link::Link;
-use super::word::{
-    Closed, Epoch, Flow, Gatekeeper, Gathered, IN_FLIGHT_MAX, Stamp, Standing, Successes, Wants,
+use super::fast_path::{
+    BreakerClosed, Epoch, FastPath, FastPathCounts, FastPathState, FlowLimit, IN_FLIGHT_MAX, RuleNeeds,
+    Successes, TripStamp,
 };
+use super::link::Link;
 
-/// One dependency, for all guards of a book that call it.
 #[derive(Debug)]
-pub(super) struct Dependency {
+pub(super) struct GuardedDependency {
     pub(super) name: DependencyName,
-    gate: Gatekeeper,
+    gate: FastPath,
     in_flight_max: AtomicU32,
-    /// From then on, in nanoseconds, the word's counts belong to another part of some window.
+    /// Nanoseconds: from then on the word's counts belong to another window bucket.
     asks_from: AtomicU64,
-    /// When the word let a call in last, in nanoseconds.
+    /// Nanoseconds: the latest start on the fast path.
     last_start: AtomicU64,
-    /// When a call by a rule with a breaker ended well by the word, in nanoseconds; 0 if none ever did.
+    /// Nanoseconds: the latest success on the fast path under a rule with a breaker; 0 if none.
     last_success: AtomicU64,
-    state: Mutex<State>,
-    /// Held by the one whose turn it is to wait for room; the others queue for it.
+    state: Mutex<DependencyState>,
+    /// Held by the caller at the head of the queue.
     pub(super) turn: Semaphore,
-    /// Told when there is room, to whoever's turn it is.
+    /// Notifies the head of the queue.
     room: Notify,
-    /// Told whenever a breaker or a probe may let through who could not pass before.
+    /// Notified when the breaker or a probe may admit calls again.
     changed: Notify,
-    /// To those that share the breaker, if anybody does.
+    /// Publishes the breaker to other processes.
     pub(super) link: OnceLock<Arc<Link>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct DependencyState {
     control: AdmissionControl,
-    /// Trips of rules that there are or were; a stamp is a place among them.
+    /// Trip settings of current and former rules; a stamp is an index.
     trips: Vec<Trip>,
-    /// By which of them was settled last.
+    /// The one used by the latest result.
     trip: Option<Trip>,
-    /// Calls that wait for room or for the pace.
     waiting: u32,
 }
 
 /// The right to make one attempt.
 #[derive(Debug)]
 #[must_use = "a pass is given back"]
-pub(super) struct Pass(Kind);
+pub(super) struct CallPass(PassKind);
 
-impl Pass {
-    /// Given by the admission control.
+impl CallPass {
     pub(super) const fn asked(ticket: admission::Ticket) -> Self {
-        Self(Kind::Asked(ticket))
+        Self(PassKind::Asked(ticket))
     }
 
-    /// Whether nobody was asked for it.
+    /// Whether the fast path gave it.
     #[cfg(test)]
     pub(super) const fn is_quick(&self) -> bool {
-        matches!(self.0, Kind::Quick(_))
+        matches!(self.0, PassKind::Quick(_))
     }
 }
 
 #[derive(Debug)]
-enum Kind {
-    /// Given by the word, in that epoch.
+enum PassKind {
+    /// From the fast path, in that epoch.
     Quick(Epoch),
-    /// Given by the admission control.
+    /// From the admission control.
     Asked(admission::Ticket),
 }
 
-/// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
-    /// One who has just come, and does not overtake those who wait.
+    /// Just arrived: must not overtake callers in the queue.
     Newcomer,
-    /// The one whose turn it is.
+    /// The head of the queue.
     First,
 }
 
-impl Dependency {
+impl GuardedDependency {
     pub(super) fn new(name: DependencyName, settings: AdmissionSettings) -> Self {
         Self {
             name,
-            gate: Gatekeeper::new(),
+            gate: FastPath::new(),
             in_flight_max: AtomicU32::new(0),
             asks_from: AtomicU64::new(0),
             last_start: AtomicU64::new(0),
             last_success: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(DependencyState {
                 control: AdmissionControl::new(settings),
                 trips: Vec::new(),
                 trip: None,
@@ -120,8 +116,8 @@ impl Dependency {
         }
     }
 
-    /// From now on these settings hold; returns what calls by that rule ask of the word.
-    pub(super) fn follow(&self, settings: AdmissionSettings, rule: &Rule) -> Wants {
+    /// Applies new settings and returns what the rule asks of the fast path.
+    pub(super) fn follow(&self, settings: AdmissionSettings, rule: &Rule) -> RuleNeeds {
         let mut state = self.lock();
         state.control.set(settings);
         if let Some(named) = &rule.breaker {
@@ -133,36 +129,35 @@ impl Dependency {
                     Trip::FailureRate { .. } => Successes::Counted,
                     Trip::Consecutive(_) | Trip::Failures { .. } => Successes::Ignored,
                 };
-                Wants::Breaker { stamp: state.stamp(trip), successes }
+                RuleNeeds::Breaker { stamp: state.stamp(trip), successes }
             }
-            None => Wants::NoBreaker,
+            None => RuleNeeds::NoBreaker,
         };
         drop(state);
         self.room.notify_one();
         wants
     }
 
-    /// Lets an attempt in that need not ask.
+    /// Admits an attempt on the fast path.
     #[inline]
-    pub(super) fn start(&self, wants: Wants, now: Timestamp) -> Option<Pass> {
+    pub(super) fn start(&self, wants: RuleNeeds, now: Timestamp) -> Option<CallPass> {
         let nanos = now.as_nanos();
         if nanos >= self.asks_from.load(Ordering::Relaxed) {
             return None;
         }
         let epoch = self.gate.start(wants, self.in_flight_max.load(Ordering::Relaxed))?;
         self.last_start.store(nanos, Ordering::Relaxed);
-        Some(Pass(Kind::Quick(epoch)))
+        Some(CallPass(PassKind::Quick(epoch)))
     }
 
-    /// An attempt has ended well.
     #[inline]
-    pub(super) fn end_well(&self, pass: Pass, wants: Wants, rule: &Rule, now: Timestamp) {
+    pub(super) fn end_well(&self, pass: CallPass, wants: RuleNeeds, rule: &Rule, now: Timestamp) {
         let nanos = now.as_nanos();
-        if let Kind::Quick(epoch) = pass.0
+        if let PassKind::Quick(epoch) = pass.0
             && nanos < self.asks_from.load(Ordering::Relaxed)
             && self.gate.end_well(wants, epoch).is_ok()
         {
-            if let Wants::Breaker { .. } = wants {
+            if let RuleNeeds::Breaker { .. } = wants {
                 self.last_success.store(nanos, Ordering::Relaxed);
             }
             return;
@@ -170,7 +165,6 @@ impl Dependency {
         self.settle(pass, Observation::Success, rule, now);
     }
 
-    /// Asks to make an attempt.
     pub(super) fn admit(&self, rule: &Rule, request: Request, asker: Asker, now: Timestamp) -> Gate {
         let (gate, transition) = self.lock().admit(rule, request, asker, now);
         if let Some(transition) = transition {
@@ -179,13 +173,12 @@ impl Dependency {
         gate
     }
 
-    /// Whether one more retry may be made; if so, it is counted.
+    /// Takes one retry from the budget.
     pub(super) fn grant_retry(&self, now: Timestamp) -> bool {
         self.lock().control.grant_retry(now)
     }
 
-    /// An attempt is over, and says this about the dependency.
-    pub(super) fn settle(&self, pass: Pass, seen: Observation, rule: &Rule, now: Timestamp) {
+    pub(super) fn settle(&self, pass: CallPass, seen: Observation, rule: &Rule, now: Timestamp) {
         let mut state = self.lock();
         let ticket = state.ticket(pass);
         let is_probe = ticket.is_probe();
@@ -203,8 +196,8 @@ impl Dependency {
         }
     }
 
-    /// An attempt was not made, or nobody waited for its end.
-    pub(super) fn unused(&self, pass: Pass) {
+    /// The attempt was not made, or its caller went away.
+    pub(super) fn unused(&self, pass: CallPass) {
         let mut state = self.lock();
         let ticket = state.ticket(pass);
         let is_probe = ticket.is_probe();
@@ -216,23 +209,20 @@ impl Dependency {
         }
     }
 
-    /// The dependency asked for fewer calls.
     pub(super) fn throttled(&self, retry_after: Option<Duration>, now: Timestamp) {
         self.lock().control.throttled(retry_after, now);
     }
 
-    /// Waits for room, or for the pace, until dropped.
-    pub(super) fn wait(&self) -> Waiting<'_> {
+    /// Counts as waiting for room until dropped.
+    pub(super) fn wait(&self) -> WaitingCaller<'_> {
         self.lock().waiting += 1;
-        Waiting { dependency: self }
+        WaitingCaller { dependency: self }
     }
 
-    /// There is room again, perhaps.
     pub(super) fn room(&self) -> Notified<'_> {
         self.room.notified()
     }
 
-    /// The breaker has changed, or a probe is back.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
@@ -245,13 +235,13 @@ impl Dependency {
         self.lock().control.in_flight()
     }
 
-    /// Whether the next call would be the first to try an open breaker anew.
+    /// Whether the next call would be the first probe of an open breaker.
     pub(super) fn is_to_be_probed(&self, now: Timestamp) -> bool {
         let record = self.lock().control.record(&self.name, now);
         record.state == Phase::Open && record.open_until.is_some_and(|until| until <= now)
     }
 
-    /// What others are to be told, if they do not know it; else takes over what they have told.
+    /// Takes over a newer stored record, or returns ours to be published.
     pub(super) fn meet(&self, stored: Option<&Record>, now: Timestamp) -> Option<Record> {
         let mut state = self.lock();
         let ours = state.control.has_breaker().then(|| state.control.record(&self.name, now))?;
@@ -268,7 +258,7 @@ impl Dependency {
         None
     }
 
-    fn wake_next(&self, state: &State) {
+    fn wake_next(&self, state: &DependencyState) {
         if state.waiting > 0 {
             self.room.notify_one();
         }
@@ -281,44 +271,44 @@ impl Dependency {
         }
     }
 
-    /// What is behind the word, for tests that compare it with the same without one.
+    /// For tests that compare both paths.
     #[cfg(test)]
     pub(super) fn control(&self) -> AdmissionControl {
         self.lock().control.clone()
     }
 
-    /// The state, for one alone: nobody passes by the word meanwhile, and all that did is known.
-    fn lock(&self) -> Inside<'_> {
-        // Nothing panics while it is held but a bug, and the state is whole between any two steps.
+    /// Locks the state and closes the fast path, with its counts taken in.
+    fn lock(&self) -> LockedState<'_> {
+        // A panic under the lock is a bug, and the state is whole between two steps.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = self.gate.take();
         let time = |at: &AtomicU64| Timestamp::from_nanos(at.load(Ordering::Relaxed));
         state.learn(gathered, time(&self.last_start), time(&self.last_success));
-        Inside { dependency: self, state }
+        LockedState { dependency: self, state }
     }
 }
 
-/// The state of a dependency while nobody else changes it.
-struct Inside<'a> {
-    dependency: &'a Dependency,
-    state: MutexGuard<'a, State>,
+/// The locked state.
+struct LockedState<'a> {
+    dependency: &'a GuardedDependency,
+    state: MutexGuard<'a, DependencyState>,
 }
 
-impl Deref for Inside<'_> {
-    type Target = State;
+impl Deref for LockedState<'_> {
+    type Target = DependencyState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &DependencyState {
         &self.state
     }
 }
 
-impl DerefMut for Inside<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+impl DerefMut for LockedState<'_> {
+    fn deref_mut(&mut self) -> &mut DependencyState {
         &mut self.state
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for LockedState<'_> {
     fn drop(&mut self) {
         let (standing, asks_from) = self.state.standing();
         let in_flight_max = self.state.control.in_flight_max().min(IN_FLIGHT_MAX);
@@ -328,26 +318,26 @@ impl Drop for Inside<'_> {
     }
 }
 
-impl State {
-    fn stamp(&mut self, trip: Trip) -> Stamp {
+impl DependencyState {
+    fn stamp(&mut self, trip: Trip) -> TripStamp {
         let place = self.trips.iter().position(|known| *known == trip).unwrap_or_else(|| {
             self.trips.push(trip);
             self.trips.len() - 1
         });
-        Stamp::of(place)
+        TripStamp::of(place)
     }
 
-    /// Counts what has passed by the word.
-    fn learn(&mut self, gathered: Gathered, last_start: Timestamp, last_success: Timestamp) {
-        let Gathered { in_flight, let_in, successes } = gathered;
+    /// Takes in the counts of the fast path.
+    fn learn(&mut self, gathered: FastPathCounts, last_start: Timestamp, last_success: Timestamp) {
+        let FastPathCounts { in_flight, let_in, successes } = gathered;
         self.control.take_stock(let_in, in_flight, last_start);
         if let Some(trip) = self.trip.filter(|_| last_success > Timestamp::EPOCH) {
             self.control.count_successes(successes, trip, last_success);
         }
     }
 
-    /// How it stands, and until when what the word counts is counted alike.
-    fn standing(&mut self) -> (Standing, Timestamp) {
+    /// What to publish to the fast path, and until when its counts belong to the same bucket.
+    fn standing(&mut self) -> (FastPathState, Timestamp) {
         let flows_until = self.control.flows_until().filter(|_| self.waiting == 0);
         let mut alike_until = flows_until.unwrap_or_default();
         let stamp = match self.trip.map(|trip| (trip, self.control.on_success(trip))) {
@@ -356,13 +346,17 @@ impl State {
                 alike_until = alike_until.min(until);
                 self.stamp(trip)
             }
-            Some((_, OnSuccess::Changes)) | None => Stamp::NONE,
+            Some((_, OnSuccess::Changes)) | None => TripStamp::NONE,
         };
         let is_closed = self.control.breaker().is_closed();
-        let standing = Standing {
+        let standing = FastPathState {
             in_flight: self.control.in_flight(),
-            flow: if flows_until.is_some() { Flow::Free } else { Flow::Limited },
-            breaker: if is_closed { Closed::Yes { epoch: self.epoch(), stamp } } else { Closed::No },
+            flow: if flows_until.is_some() { FlowLimit::Free } else { FlowLimit::Limited },
+            breaker: if is_closed {
+                BreakerClosed::Yes { epoch: self.epoch(), stamp }
+            } else {
+                BreakerClosed::No
+            },
         };
         (standing, alike_until)
     }
@@ -371,7 +365,7 @@ impl State {
         Epoch::of(self.control.breaker().generation())
     }
 
-    /// The breaker may become half-open by that, whatever the answer.
+    /// May turn the breaker half-open.
     fn admit(
         &mut self,
         rule: &Rule,
@@ -389,19 +383,19 @@ impl State {
         self.control.admit(rule, request, now)
     }
 
-    /// The ticket of a pass; it has a permit if that still means anything to the breaker.
-    fn ticket(&self, pass: Pass) -> admission::Ticket {
+    /// The ticket of a pass; it has a permit if the breaker still knows its generation.
+    fn ticket(&self, pass: CallPass) -> admission::Ticket {
         match pass.0 {
-            Kind::Quick(epoch) => {
+            PassKind::Quick(epoch) => {
                 let permit = self.control.breaker().closed_permit().filter(|_| epoch == self.epoch());
                 admission::Ticket::of_free_call(permit)
             }
-            Kind::Asked(ticket) => ticket,
+            PassKind::Asked(ticket) => ticket,
         }
     }
 }
 
-/// Whether nobody knows of it yet: a breaker that has never changed is no news.
+/// A breaker that never changed has nothing to publish.
 fn is_news(ours: &Record, stored: Option<&Record>) -> bool {
     let key = |record: &Record| (record.generation, record.state, record.opened_at);
     match stored {
@@ -426,29 +420,29 @@ fn log(dependency: &DependencyName, transition: Transition, origin: &'static str
     }
 }
 
-/// One who waits for room. Newcomers line up behind.
+/// A caller that waits for room; newcomers queue behind it.
 #[derive(Debug)]
-pub(super) struct Waiting<'a> {
-    dependency: &'a Dependency,
+pub(super) struct WaitingCaller<'a> {
+    dependency: &'a GuardedDependency,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         self.dependency.lock().waiting -= 1;
     }
 }
 
-/// A pass that comes back by itself, unused, if nobody settles it.
+/// A pass that is returned unused unless it is settled.
 #[derive(Debug)]
 #[must_use = "dropped at once, it is given back unused"]
-pub(super) struct Ticket<T: Deref<Target = Terms>> {
+pub(super) struct CallTicket<T: Deref<Target = Terms>> {
     terms: T,
-    pass: Option<Pass>,
+    pass: Option<CallPass>,
 }
 
-impl<T: Deref<Target = Terms>> Ticket<T> {
+impl<T: Deref<Target = Terms>> CallTicket<T> {
     #[inline]
-    pub(super) const fn new(terms: T, pass: Pass) -> Self {
+    pub(super) const fn new(terms: T, pass: CallPass) -> Self {
         Self { terms, pass: Some(pass) }
     }
 
@@ -456,7 +450,6 @@ impl<T: Deref<Target = Terms>> Ticket<T> {
         &self.terms
     }
 
-    /// The attempt has ended well.
     #[inline]
     pub(super) fn end_well(mut self, now: Timestamp) {
         if let Some(pass) = self.pass.take() {
@@ -465,21 +458,20 @@ impl<T: Deref<Target = Terms>> Ticket<T> {
         }
     }
 
-    /// The attempt is over, and says this about the dependency.
     pub(super) fn settle(mut self, seen: Observation, now: Timestamp) {
         if let Some(pass) = self.pass.take() {
             self.terms.dependency.settle(pass, seen, &self.terms.rule, now);
         }
     }
 
-    /// The same for one who keeps the terms for longer.
-    pub(super) fn keep<U: Deref<Target = Terms>>(mut self, terms: impl FnOnce() -> U) -> Ticket<U> {
+    /// The same pass with other terms.
+    pub(super) fn keep<U: Deref<Target = Terms>>(mut self, terms: impl FnOnce() -> U) -> CallTicket<U> {
         let pass = self.pass.take();
-        Ticket { terms: terms(), pass }
+        CallTicket { terms: terms(), pass }
     }
 }
 
-impl<T: Deref<Target = Terms>> Drop for Ticket<T> {
+impl<T: Deref<Target = Terms>> Drop for CallTicket<T> {
     fn drop(&mut self) {
         if let Some(pass) = self.pass.take() {
             self.terms.dependency.unused(pass);

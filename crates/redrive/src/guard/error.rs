@@ -1,4 +1,4 @@
-//! Why a call did not succeed: what kind of failure it was, what the caller's own error was, when to come back.
+//! Errors of guarded calls: category, cause, the caller's own error, and when to try again.
 
 use std::error::Error;
 use std::fmt;
@@ -9,22 +9,22 @@ use redrive_core::policy::category::{Category, Code};
 use redrive_core::policy::classify::Failure;
 use redrive_core::text::show_duration;
 
-/// A call that did not succeed.
+/// A failed call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CallError<E> {
-    /// What was called.
+    /// The dependency.
     pub dependency: DependencyName,
-    /// What kind of failure it was.
+    /// The category of the failure.
     pub category: Category,
-    /// Why the call ended, for machines: `MAX_RETRIES_EXCEEDED`, `CIRCUIT_BREAKER_OPEN`, or the failure's own
-    /// code where that alone ended it.
+    /// Why the call ended, for programs: `MAX_RETRIES_EXCEEDED`, `CIRCUIT_BREAKER_OPEN`, or the failure's own
+    /// code.
     pub code: Code,
-    /// Attempts that were made.
+    /// Attempts made.
     pub attempts: u32,
-    /// How long the whole call took.
+    /// Duration of the whole call.
     pub elapsed: Duration,
-    /// What the last attempt failed of, if one failed.
+    /// The failure of the last attempt, if there was one.
     pub failure: Option<Box<Failure>>,
     /// What ended the call.
     pub cause: Cause<E>,
@@ -34,46 +34,45 @@ pub struct CallError<E> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Cause<E> {
-    /// The last attempt failed of this, and the rule allows no other.
+    /// The last attempt failed, and the rule allows no other.
     Failed(E),
-    /// The last attempt failed of this, and the rule takes that for a success: the dependency is well, nothing
-    /// is tried again, and there is no value to return.
+    /// The last attempt failed, and the rule accepts that as success: no retry, and no value to return.
     Accepted(E),
-    /// The last attempt returned a value that is a failure, and the rule allows no other.
+    /// The last attempt returned a value that counts as failure, and the rule allows no other.
     FaultFound,
-    /// The last attempt had no answer in time, and the rule allows no other.
+    /// The last attempt timed out, and the rule allows no other.
     TimedOut {
-        /// How long it could take.
+        /// Its time limit.
         limit: Duration,
     },
     /// The breaker is open.
     BreakerOpen {
-        /// When it may let a call through.
+        /// When it may admit a call.
         retry_after: Duration,
-        /// What an attempt of this very call had failed of before.
+        /// The error of an earlier attempt of this call.
         last: Option<E>,
     },
-    /// The dependency has asked everybody to wait.
+    /// The dependency asked callers to wait.
     AskedToWait {
         /// For how long.
         retry_after: Duration,
-        /// What an attempt of this very call had failed of before.
+        /// The error of an earlier attempt of this call.
         last: Option<E>,
     },
-    /// The call's deadline has passed, or would have before another attempt.
+    /// The deadline passed, or would pass before another attempt.
     Deadline {
-        /// What an attempt had failed of before.
+        /// The error of an earlier attempt.
         last: Option<E>,
     },
-    /// Too many of the calls to the dependency are retries already.
+    /// The retry budget of the dependency is spent.
     BudgetSpent {
-        /// What the last attempt failed of.
+        /// The error of the last attempt.
         last: Option<E>,
     },
 }
 
 impl<E> CallError<E> {
-    /// When it is worth trying again, where somebody has said so: an open breaker or the dependency itself.
+    /// When to try again, if the breaker or the dependency said so.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.cause {
@@ -102,7 +101,7 @@ impl<E> CallError<E> {
         }
     }
 
-    /// The same, to be kept.
+    /// The same, owned.
     #[must_use]
     pub fn into_last(self) -> Option<E> {
         match self.cause {
@@ -115,7 +114,7 @@ impl<E> CallError<E> {
         }
     }
 
-    /// Whether the call ended without an attempt, so that nothing has happened.
+    /// Whether no attempt was made, so that nothing has happened.
     #[must_use]
     pub const fn is_untried(&self) -> bool {
         self.attempts == 0
@@ -138,11 +137,11 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
             }
             Cause::AskedToWait { retry_after, .. } => {
                 let wait = show_duration(rounded(*retry_after));
-                write!(f, "{dependency}: asked for patience, try again in {wait}")?;
+                write!(f, "{dependency}: asked callers to wait, try again in {wait}")?;
             }
             Cause::Deadline { .. } => write!(f, "{dependency}: deadline exceeded after {in_all}")?,
             Cause::BudgetSpent { .. } => {
-                write!(f, "{dependency}: too many retries already, so no other follows {in_all}")?;
+                write!(f, "{dependency}: retry budget spent after {in_all}")?;
             }
         }
         match (self.last(), cause, failure) {
@@ -159,7 +158,7 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
     }
 }
 
-/// Nobody reads nanoseconds: as much as matters at that size.
+/// Rounds to what matters at that size.
 fn rounded(span: Duration) -> Duration {
     let grain = match span.as_millis() {
         0 => return span,

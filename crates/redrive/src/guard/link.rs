@@ -1,8 +1,7 @@
 //! Keeps the breaker of one dependency in step with the shared state.
 //!
-//! One task for each dependency that is shared. It goes by what [`redrive_core::policy::breaker::Record`] asks of those who
-//! publish: read, write what is newer on the condition that nobody wrote meanwhile, take over what others know.
-//! It ends with the dependency.
+//! One task per shared dependency: it reads, publishes a newer record by compare-and-set and takes over newer
+//! ones ([`redrive_core::policy::breaker::Record`]). It ends with the dependency.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,18 +11,17 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 
-use super::clock::Clock;
-use super::dependency::Dependency;
+use super::clock::GuardClock;
+use super::dependency::GuardedDependency;
 use crate::shared::{Away, SharedState, Swap};
 
-/// How long a probe waits for the shared state before it goes by what is known here.
+/// How long a probe waits for the shared state.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long an exchange in the background may take.
+/// Time limit of a background exchange.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
-/// How often one who was beaten tries again at once; later the interval does it.
+/// Immediate retries of a lost compare-and-set; later the interval does it.
 const ROUNDS_MAX: usize = 8;
 
-/// The way from one dependency to the shared state.
 pub(super) struct Link {
     state: Arc<dyn SharedState>,
     wake: Notify,
@@ -40,12 +38,12 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Links a dependency, once and for all: a second state for it is not heard.
+    /// Links a dependency once; a second shared state is ignored.
     pub(super) fn begin(
-        dependency: &Arc<Dependency>,
+        dependency: &Arc<GuardedDependency>,
         state: Arc<dyn SharedState>,
         every: Duration,
-        clock: Clock,
+        clock: GuardClock,
         runtime: &Handle,
     ) {
         let link = Arc::new(Self {
@@ -60,14 +58,19 @@ impl Link {
         }
     }
 
-    /// The breaker has changed: tell the others.
+    /// Publishes a change soon.
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Hears what the others know, unless that takes too long; whoever waits together is served by one exchange.
-    /// Of what is left to the caller it takes half at most, or there would be no time to probe.
-    pub(super) async fn refresh(&self, dependency: &Dependency, clock: &Clock, left: Option<Duration>) {
+    /// Reads the shared state within `PATIENCE` and half of the caller's remaining time; concurrent callers
+    /// share one exchange.
+    pub(super) async fn refresh(
+        &self,
+        dependency: &GuardedDependency,
+        clock: &GuardClock,
+        left: Option<Duration>,
+    ) {
         let patience = left.map_or(PATIENCE, |left| PATIENCE.min(left / 2));
         let before = self.exchanges.load(Ordering::Acquire);
         let exchange = async {
@@ -81,13 +84,13 @@ impl Link {
         }
     }
 
-    async fn exchange(&self, dependency: &Dependency, clock: &Clock) {
+    async fn exchange(&self, dependency: &GuardedDependency, clock: &GuardClock) {
         let outcome = self.try_exchange(dependency, clock).await;
         self.exchanges.fetch_add(1, Ordering::AcqRel);
         self.note(dependency, outcome.as_ref().map(|&()| ()));
     }
 
-    async fn try_exchange(&self, dependency: &Dependency, clock: &Clock) -> Result<(), Away> {
+    async fn try_exchange(&self, dependency: &GuardedDependency, clock: &GuardClock) -> Result<(), Away> {
         for _ in 0..ROUNDS_MAX {
             let stored = self.state.load(&dependency.name).await?;
             let Some(ours) = dependency.meet(stored.as_ref(), clock.now()) else { return Ok(()) };
@@ -98,21 +101,21 @@ impl Link {
         Ok(())
     }
 
-    /// Says once that the shared state is away, and once that it is back.
-    fn note(&self, dependency: &Dependency, outcome: Result<(), &Away>) {
+    /// Logs once that the shared state is unreachable, and once that it is back.
+    fn note(&self, dependency: &GuardedDependency, outcome: Result<(), &Away>) {
         let was_away = self.is_away.swap(outcome.is_err(), Ordering::AcqRel);
         let dependency = &dependency.name;
         match outcome {
             Err(error) if !was_away => {
-                tracing::warn!(%dependency, %error, "shared breaker state is away: the local breaker decides");
+                tracing::warn!(%dependency, %error, "shared breaker state unavailable, using the local breaker");
             }
-            Ok(()) if was_away => tracing::info!(%dependency, "shared breaker state is back"),
+            Ok(()) if was_away => tracing::info!(%dependency, "shared breaker state available again"),
             Err(_) | Ok(()) => {}
         }
     }
 }
 
-async fn run(dependency: Weak<Dependency>, link: Arc<Link>, every: Duration, clock: Clock) {
+async fn run(dependency: Weak<GuardedDependency>, link: Arc<Link>, every: Duration, clock: GuardClock) {
     loop {
         let Some(linked) = dependency.upgrade() else { return };
         let exchange = async {
@@ -123,7 +126,7 @@ async fn run(dependency: Weak<Dependency>, link: Arc<Link>, every: Duration, clo
             link.note(&linked, Err(&Away::because("no answer in time")));
         }
         drop(linked);
-        // Whichever comes first; an error only says that the interval is over.
+        // A timeout only means that the interval is over.
         let _ = timeout(every, link.wake.notified()).await;
     }
 }

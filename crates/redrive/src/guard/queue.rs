@@ -1,7 +1,7 @@
-//! Getting in: past the breaker, and into a place among those in flight at the dependency's pace.
+//! Admission of a call: past the breaker and into a free place at the dependency's rate.
 //!
-//! Who finds no room lines up. One at a time stands at the front and is woken when there is room or when the
-//! pace allows; whoever leaves the line, by getting in or by giving up, makes way for the next.
+//! Callers without room queue up. The head of the queue is woken when there is room or the rate allows;
+//! leaving the queue, admitted or not, wakes the next.
 
 use std::sync::Arc;
 
@@ -11,25 +11,22 @@ use redrive_core::time::Timestamp;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::book::Terms;
-use super::clock::Clock;
-use super::dependency::{Asker, Pass, Ticket};
+use super::clock::GuardClock;
+use super::dependency::{Asker, CallPass, CallTicket};
 
-/// What came of waiting to get in.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// The attempt may be made.
-    In(Ticket<Arc<Terms>>),
-    /// Not before then.
+    In(CallTicket<Arc<Terms>>),
+    /// Not before that time.
     Held(HoldCause, Timestamp),
-    /// The deadline has come first.
+    /// The deadline came first.
     TooLate,
 }
 
-/// Waits for room for an attempt.
 pub(super) async fn enter(
     terms: &Arc<Terms>,
     request: Request,
-    clock: &Clock,
+    clock: &GuardClock,
     deadline: Option<Instant>,
 ) -> Entry {
     let dependency = &terms.dependency;
@@ -50,22 +47,22 @@ pub(super) async fn enter(
     }
 }
 
-/// Until when the pace keeps it out; none if it waits for others to be done.
+/// When the rate admits it; `None` if it waits for calls in flight.
 struct NotYet(Option<Timestamp>);
 
-fn ask(terms: &Arc<Terms>, request: Request, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {
+fn ask(terms: &Arc<Terms>, request: Request, asker: Asker, clock: &GuardClock) -> Result<Entry, NotYet> {
     match terms.dependency.admit(&terms.rule, request, asker, clock.now()) {
-        Gate::Open(ticket) => Ok(Entry::In(Ticket::new(Arc::clone(terms), Pass::asked(ticket)))),
+        Gate::Open(ticket) => Ok(Entry::In(CallTicket::new(Arc::clone(terms), CallPass::asked(ticket)))),
         Gate::Held(cause, until) => Ok(Entry::Held(cause, until)),
         Gate::Paced(until) | Gate::OverBudget(until) => Err(NotYet(Some(until))),
         Gate::Busy => Err(NotYet(None)),
     }
 }
 
-async fn line_up(terms: &Arc<Terms>, request: Request, clock: &Clock) -> Entry {
+async fn line_up(terms: &Arc<Terms>, request: Request, clock: &GuardClock) -> Entry {
     let dependency = Arc::clone(&terms.dependency);
     let _waiting = dependency.wait();
-    let _turn = dependency.turn.acquire().await.expect("nobody closes it");
+    let _turn = dependency.turn.acquire().await.expect("the semaphore is never closed");
     loop {
         match ask(terms, request, Asker::First, clock) {
             Ok(entry) => return entry,

@@ -1,6 +1,6 @@
-//! Puts an answer in the words that rules are written in, and in one line for people.
+//! Converts an HTTP response into what rules look at, and into one line for people.
 //!
-//! Invariant: what is kept of an answer has a bound, and does no harm to a terminal or a store.
+//! Invariant: what is kept of a response is bounded and safe for terminals and stores.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,17 +9,17 @@ use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
 use redrive_core::policy::retry_after;
 use redrive_core::time::Timestamp;
 
-/// The part of an answer's body that is kept.
+/// Bytes of a response body that are kept.
 pub const BODY_KEPT_MAX: usize = 16 * 1024;
 
-/// How long the body of an answer that is no success is waited for: its status has said what matters.
+/// The longest wait for the body of an unsuccessful response; its status has said what matters.
 #[cfg(any(feature = "reqwest", feature = "hyper"))]
 pub(super) const BODY_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The part of an answer's body that its message tells.
+/// Bytes of the body that are quoted in the message.
 const BODY_TOLD_MAX: usize = 300;
 
-/// The answer as the core hears of it.
+/// The response in the core's terms.
 #[must_use]
 pub fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Reply {
     let body = text(body);
@@ -30,21 +30,19 @@ pub fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Reply {
     }
 }
 
-/// How long the other side asks us to wait; a date counts from our own clock.
+/// The wait asked for by `Retry-After`; a date is relative to our own clock.
 pub fn wait_asked_for(headers: &HeaderMap) -> Option<Duration> {
     let asked_for = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     retry_after::parse(asked_for, Timestamp::EPOCH + since_1970)
 }
 
-/// All headers as text; the head of an answer has a bound, and so have they.
 fn pairs(headers: &HeaderMap) -> HeaderPairs {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     HeaderPairs(headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect())
 }
 
-/// The bytes as text that any store and any terminal can bear: what is no UTF-8 and what is no character
-/// to be seen is replaced.
+/// The bytes as printable text: invalid UTF-8 and control characters are replaced.
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {
     let seen =
@@ -59,7 +57,7 @@ fn message(code: StatusCode, body: &str) -> String {
         None => code.as_u16().to_string(),
     };
     let line = body.split_whitespace().collect::<Vec<_>>().join(" ");
-    // A page for browsers says less than the status does.
+    // An HTML page says less than the status.
     if line.is_empty() || line.starts_with('<') || code.is_success() {
         return status;
     }

@@ -1,4 +1,4 @@
-//! What went wrong, found among the causes of an error: clients wrap what the system or hyper told them.
+//! Finds the cause of an error in its chain: clients wrap errors of the system and of hyper.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -7,11 +7,11 @@ use redrive_core::policy::answer::{CallPart, TransportError};
 
 use super::{causes, transport};
 
-/// The error and all its causes as one line of text, for people.
+/// The error and its causes as one line.
 pub(super) fn told(error: &(dyn Error + 'static)) -> String {
     let mut told: Vec<String> = Vec::new();
     for cause in causes(error).map(ToString::to_string) {
-        // Some tell their cause's words as their own.
+        // Some errors repeat the text of their cause.
         if !told.iter().any(|before| before.contains(&cause)) {
             told.push(cause);
         }
@@ -19,7 +19,6 @@ pub(super) fn told(error: &(dyn Error + 'static)) -> String {
     told.join(": ")
 }
 
-/// What an error of hyper means: by what it is, and else by what the system said.
 pub(super) fn of_hyper(error: &hyper::Error) -> TransportError {
     if error.is_parse() {
         return TransportError::Protocol;
@@ -38,7 +37,7 @@ pub(super) fn of_hyper(error: &hyper::Error) -> TransportError {
     }
 }
 
-/// What an error means that came after the connection was made.
+/// An error after the connection was made.
 pub(super) fn of_call(error: &(dyn Error + 'static)) -> TransportError {
     let of_cause = |cause: &(dyn Error + 'static)| {
         cause
@@ -49,8 +48,8 @@ pub(super) fn of_call(error: &(dyn Error + 'static)) -> TransportError {
     causes(error).find_map(of_cause).unwrap_or(TransportError::Protocol)
 }
 
-/// What an error means that came while the connection was made. What is neither of the system nor of names is
-/// of the handshake, for nothing else happens there; libraries for TLS hand it over as data that is invalid.
+/// An error while connecting. Errors that come neither from the system nor from name resolution are handshake
+/// errors; TLS libraries report them as invalid data.
 pub(super) fn of_connecting(error: &(dyn Error + 'static)) -> TransportError {
     if causes(error).any(|cause| cause.to_string() == "dns error") {
         return TransportError::Dns;
@@ -64,7 +63,7 @@ pub(super) fn of_connecting(error: &(dyn Error + 'static)) -> TransportError {
     io.filter_map(of_system).last().unwrap_or(TransportError::Tls)
 }
 
-/// Whether the address has a scheme that the client does not speak: only the book or the program can mend that.
+/// Whether the client does not support the address's scheme, which only the program or its book can fix.
 pub(super) fn is_of_scheme(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| cause.to_string().contains("scheme is not http"))
 }

@@ -1,6 +1,6 @@
-//! A call over HTTP that had no good answer.
+//! An HTTP call without a successful response.
 //!
-//! Invariant: it has all that a rule looks at, and the client's own error where there was one.
+//! Invariant: it has all that a rule looks at, and the client's own error if there was one.
 
 use std::error::Error;
 use std::fmt;
@@ -9,16 +9,16 @@ use redrive_core::policy::answer::{Answer, Reply, Seen};
 
 use crate::guard::Classify;
 
-/// A call over HTTP that had no good answer.
+/// An HTTP call without a successful response.
 #[derive(Debug)]
 pub enum HttpError<E> {
-    /// An answer came that is no success.
+    /// The response was unsuccessful.
     Refused(Box<Reply>),
-    /// No answer came, or not all of it.
+    /// No response, or only part of one.
     Unanswered {
         /// What was seen.
         seen: Box<Reply>,
-        /// The client's own error.
+        /// The client's error.
         error: E,
     },
 }
@@ -36,7 +36,7 @@ impl<E> HttpError<E> {
         }
     }
 
-    /// The status of the answer, if one came.
+    /// The status, if there was a response.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.seen().as_answer().what.status()

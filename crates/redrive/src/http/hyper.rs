@@ -1,4 +1,4 @@
-//! What hyper and the client of hyper-util report.
+//! Errors and responses of hyper and hyper-util.
 
 use std::error::Error;
 
@@ -44,7 +44,7 @@ impl From<legacy::Error> for HttpError<legacy::Error> {
     }
 }
 
-/// None for a request that nobody can send.
+/// `None` for a request that cannot be sent.
 fn of_client(error: &legacy::Error) -> Option<TransportError> {
     if chain::is_of_scheme(error) {
         None
@@ -55,7 +55,7 @@ fn of_client(error: &legacy::Error) -> Option<TransportError> {
     }
 }
 
-/// The answer if it is a success, and else what rules want to know of it; of its body that is the beginning.
+/// The response if successful, else an error with its status, headers and the beginning of its body.
 pub async fn check<B, E>(response: Response<B>) -> Result<Response<B>, HttpError<E>>
 where
     B: Body + Unpin,
@@ -65,7 +65,7 @@ where
     }
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
-    // The status has come, and a body that breaks off or hangs takes nothing back of it.
+    // The status counts even if the body breaks off or hangs.
     let _ = timeout(BODY_WAIT_MAX, async {
         while let (true, Some(Ok(frame))) = (bytes.len() < BODY_KEPT_MAX, body.frame().await) {
             let Ok(mut data) = frame.into_data() else { continue };
@@ -77,8 +77,8 @@ where
     Err(HttpError::Refused(Box::new(answer::reply(head.status, &head.headers, &bytes))))
 }
 
-/// What was seen of a result, or none where there is nothing to complain of: for `tower`, around any service
-/// that answers as HTTP does. The body is left for who gets the answer.
+/// What was seen of a result, or `None` for success: a judge for `tower` around any HTTP service. Leaves the
+/// body unread.
 pub fn judge<B, E: Error + 'static>(result: &Result<Response<B>, E>) -> Option<Reply> {
     match result {
         Ok(response) if response.status().is_success() => None,

@@ -1,4 +1,4 @@
-//! What reqwest reports.
+//! Errors and responses of reqwest.
 //!
 //! ```no_run
 //! use redrive::http::HttpError;
@@ -27,7 +27,7 @@ use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};
 use super::{HttpError, chain, in_words};
 use crate::guard::Classify;
 
-/// The status alone, where it is one; everything else that an answer says is lost by then: use [`check`].
+/// Has only the status; [`check`] keeps the rest of the response.
 impl Classify for Error {
     fn answer(&self) -> Answer<'_> {
         let (what, message) = match kind(self) {
@@ -44,20 +44,20 @@ impl Classify for Error {
 impl From<Error> for HttpError<Error> {
     fn from(error: Error) -> Self {
         let seen = seen(&error);
-        // An address may hold a password.
+        // An address may contain a password.
         let error = error.without_url();
         Self::unanswered(seen, chain::told(&error), error)
     }
 }
 
-/// The answer if it is a success, and else what rules want to know of it; of its body that is the beginning.
+/// The response if successful, else an error with its status, headers and the beginning of its body.
 pub async fn check(mut response: Response) -> Result<Response, HttpError<Error>> {
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
     let mut body = Vec::new();
-    // The status has come, and a body that breaks off or hangs takes nothing back of it.
+    // The status counts even if the body breaks off or hangs.
     let _ = timeout(BODY_WAIT_MAX, async {
         while let (true, Ok(Some(piece))) = (body.len() < BODY_KEPT_MAX, response.chunk().await) {
             body.extend_from_slice(&piece[..piece.len().min(BODY_KEPT_MAX - body.len())]);
@@ -67,8 +67,7 @@ pub async fn check(mut response: Response) -> Result<Response, HttpError<Error>>
     Err(HttpError::Refused(Box::new(answer::reply(status, response.headers(), &body))))
 }
 
-/// What was seen of a result, or none where there is nothing to complain of: for `tower`, since a client is a
-/// service there. The body is left for who gets the answer.
+/// What was seen of a result, or `None` for success: a judge for `tower`. Leaves the body unread.
 #[must_use]
 pub fn judge(result: &Result<Response, Error>) -> Option<Reply> {
     match result {
@@ -81,8 +80,8 @@ pub fn judge(result: &Result<Response, Error>) -> Option<Reply> {
     }
 }
 
-/// Copies requests whose bodies can be copied and gives all attempts of a call one `idempotency-key`, unless the
-/// request has one. A body that is read as it goes is sent once.
+/// Clones requests with cloneable bodies and gives all attempts of a call one `idempotency-key`, unless the
+/// request has one. A streaming body is sent once.
 #[cfg(feature = "tower")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TryCloned;
@@ -111,7 +110,7 @@ fn seen(error: &Error) -> Seen {
 enum Kind {
     Status(u16),
     Transport(TransportError),
-    /// The program has built a request that nobody can send, or that leads nowhere.
+    /// The request is invalid or leads nowhere.
     Unsendable,
 }
 

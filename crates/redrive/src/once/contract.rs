@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redrive_core::time::Timestamp;
 
-use super::store::{Begun, DedupStore, Held, Key, Token};
-use crate::stale::Clock;
+use super::store::{DedupStore, FencingToken, KeyState, OnceKey, Ownership};
+use crate::stale::ClockFn;
 
 /// The lease that marks are made with here.
 const LEASE: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ const ALMOST_TTL: Duration = Duration::from_millis(59_999);
 pub(crate) struct Hands(Arc<AtomicU64>);
 
 impl Hands {
-    pub(crate) fn clock(&self) -> Clock {
+    pub(crate) fn clock(&self) -> ClockFn {
         let hands = self.clone();
         // Some time after the epoch, so that there is a time before it begins.
         Arc::new(move || Timestamp::from_millis(1_000_000_000 + hands.0.load(Ordering::SeqCst)))
@@ -34,48 +34,48 @@ impl Hands {
 }
 
 /// One store, and the clock that it goes by.
-struct Desk<'a> {
+struct ContractBench<'a> {
     store: &'a dyn DedupStore,
     hands: &'a Hands,
 }
 
-impl Desk<'_> {
-    async fn begin(&self, name: &str) -> Begun {
+impl ContractBench<'_> {
+    async fn begin(&self, name: &str) -> KeyState {
         self.store.begin(&key(name), LEASE).await.expect("the store is there")
     }
 
     /// Begins work that nobody holds.
-    async fn take(&self, name: &str) -> Token {
+    async fn take(&self, name: &str) -> FencingToken {
         match self.begin(name).await {
-            Begun::Yours(token) => token,
+            KeyState::Yours(token) => token,
             other => panic!("{name} is free: {other:?}"),
         }
     }
 
-    async fn renew(&self, name: &str, token: Token) -> Held {
+    async fn renew(&self, name: &str, token: FencingToken) -> Ownership {
         self.store.renew(&key(name), token, LEASE).await.expect("the store is there")
     }
 
-    async fn finish(&self, name: &str, token: Token, result: &[u8]) -> Held {
+    async fn finish(&self, name: &str, token: FencingToken, result: &[u8]) -> Ownership {
         self.store.finish(&key(name), token, result, TTL).await.expect("the store is there")
     }
 }
 
-fn key(name: &str) -> Key {
-    Key::new(name).expect("a key")
+fn key(name: &str) -> OnceKey {
+    OnceKey::new(name).expect("a key")
 }
 
-fn done(result: &[u8]) -> Begun {
-    Begun::Done { result: result.to_vec() }
+fn done(result: &[u8]) -> KeyState {
+    KeyState::Done { result: result.to_vec() }
 }
 
-const fn in_progress(lease_left: Duration) -> Begun {
-    Begun::InProgress { lease_left }
+const fn in_progress(lease_left: Duration) -> KeyState {
+    KeyState::InProgress { lease_left }
 }
 
 /// Checks a store that is empty and goes by that clock.
 pub(crate) async fn keeps_the_contract(store: &dyn DedupStore, hands: &Hands) {
-    let desk = Desk { store, hands };
+    let desk = ContractBench { store, hands };
     a_key_has_one_holder_and_one_result(&desk).await;
     a_lease_ends_unless_it_is_renewed(&desk).await;
     who_was_overtaken_changes_nothing(&desk).await;
@@ -83,14 +83,14 @@ pub(crate) async fn keeps_the_contract(store: &dyn DedupStore, hands: &Hands) {
     a_result_is_dropped_on_demand_and_a_mark_is_not(&desk).await;
 }
 
-async fn a_key_has_one_holder_and_one_result(desk: &Desk<'_>) {
+async fn a_key_has_one_holder_and_one_result(desk: &ContractBench<'_>) {
     let token = desk.take("one").await;
     assert_eq!(desk.begin("one").await, in_progress(LEASE));
     assert_ne!(desk.take("another").await, token, "keys have nothing to do with each other");
-    assert_eq!(desk.finish("one", token, b"7").await, Held::Yes);
+    assert_eq!(desk.finish("one", token, b"7").await, Ownership::Yes);
     assert_eq!(desk.begin("one").await, done(b"7"));
-    assert_eq!(desk.finish("one", token, b"8").await, Held::No, "it is done");
-    assert_eq!(desk.renew("one", token).await, Held::No, "nothing is held any more");
+    assert_eq!(desk.finish("one", token, b"8").await, Ownership::No, "it is done");
+    assert_eq!(desk.renew("one", token).await, Ownership::No, "nothing is held any more");
     desk.store.release(&key("one"), token);
     desk.hands.forward(ALMOST_TTL);
     assert_eq!(desk.begin("one").await, done(b"7"), "to the last");
@@ -98,49 +98,49 @@ async fn a_key_has_one_holder_and_one_result(desk: &Desk<'_>) {
     assert!(desk.take("one").await > token, "and not longer; a later token is higher");
 }
 
-async fn a_lease_ends_unless_it_is_renewed(desk: &Desk<'_>) {
+async fn a_lease_ends_unless_it_is_renewed(desk: &ContractBench<'_>) {
     let token = desk.take("leased").await;
     desk.hands.forward(HALF_A_LEASE);
     assert_eq!(desk.begin("leased").await, in_progress(HALF_A_LEASE));
-    assert_eq!(desk.renew("leased", token).await, Held::Yes);
+    assert_eq!(desk.renew("leased", token).await, Ownership::Yes);
     assert_eq!(desk.begin("leased").await, in_progress(LEASE));
     desk.hands.forward(LEASE);
-    assert_eq!(desk.renew("leased", token).await, Held::Yes, "it has ended, and nobody has taken over");
+    assert_eq!(desk.renew("leased", token).await, Ownership::Yes, "it has ended, and nobody has taken over");
     desk.hands.forward(LEASE);
-    assert_eq!(desk.finish("leased", token, b"late").await, Held::Yes, "the same");
+    assert_eq!(desk.finish("leased", token, b"late").await, Ownership::Yes, "the same");
     assert_eq!(desk.begin("leased").await, done(b"late"));
 }
 
-async fn who_was_overtaken_changes_nothing(desk: &Desk<'_>) {
+async fn who_was_overtaken_changes_nothing(desk: &ContractBench<'_>) {
     let slow = desk.take("overtaken").await;
     desk.hands.forward(LEASE);
     let next = desk.take("overtaken").await;
     assert!(next > slow, "a later token is higher");
-    assert_eq!(desk.renew("overtaken", slow).await, Held::No);
-    assert_eq!(desk.finish("overtaken", slow, b"slow").await, Held::No);
+    assert_eq!(desk.renew("overtaken", slow).await, Ownership::No);
+    assert_eq!(desk.finish("overtaken", slow, b"slow").await, Ownership::No);
     desk.store.release(&key("overtaken"), slow);
     assert_eq!(desk.begin("overtaken").await, in_progress(LEASE), "the next still holds it");
-    assert_eq!(desk.finish("overtaken", next, b"next").await, Held::Yes);
-    assert_eq!(desk.finish("overtaken", slow, b"slow").await, Held::No);
+    assert_eq!(desk.finish("overtaken", next, b"next").await, Ownership::Yes);
+    assert_eq!(desk.finish("overtaken", slow, b"slow").await, Ownership::No);
     assert_eq!(desk.begin("overtaken").await, done(b"next"));
 }
 
-async fn a_mark_is_released_by_its_holder_only(desk: &Desk<'_>) {
+async fn a_mark_is_released_by_its_holder_only(desk: &ContractBench<'_>) {
     let token = desk.take("released").await;
-    desk.store.release(&key("released"), Token(token.0 + 1));
+    desk.store.release(&key("released"), FencingToken(token.0 + 1));
     assert_eq!(desk.begin("released").await, in_progress(LEASE));
     desk.store.release(&key("released"), token);
     let next = desk.take("released").await;
     assert!(next > token, "a later token is higher");
-    assert_eq!(desk.finish("released", token, b"x").await, Held::No);
+    assert_eq!(desk.finish("released", token, b"x").await, Ownership::No);
 }
 
-async fn a_result_is_dropped_on_demand_and_a_mark_is_not(desk: &Desk<'_>) {
+async fn a_result_is_dropped_on_demand_and_a_mark_is_not(desk: &ContractBench<'_>) {
     let token = desk.take("forgotten").await;
     let key = key("forgotten");
     desk.store.forget(&key).await.expect("the store is there");
     assert_eq!(desk.begin("forgotten").await, in_progress(LEASE));
-    assert_eq!(desk.finish("forgotten", token, b"7").await, Held::Yes);
+    assert_eq!(desk.finish("forgotten", token, b"7").await, Ownership::Yes);
     desk.store.forget(&key).await.expect("the store is there");
     desk.store.forget(&key).await.expect("there is nothing to forget");
     assert!(desk.take("forgotten").await > token, "a later token is higher");

@@ -1,70 +1,71 @@
-//! Why work for a key has no result that all can have.
+//! Errors of once-only work.
 //!
-//! Invariant: whoever did the work gets its value, also where it could not be written down.
+//! Invariant: the caller that did the work gets its value, even if it could not be recorded.
 
 use std::time::Duration;
 
 use redrive_core::text::show_duration;
 
 use super::RESULT_BYTES_MAX;
-use super::store::{InvalidKey, StoreError};
+use super::store::{DedupStoreError, InvalidKey};
 
-/// Why there is no result.
+/// No shared result.
 #[derive(Debug, thiserror::Error)]
 pub enum OnceError<T, E> {
-    /// The work itself failed. Nothing is kept of that: the next who comes does it again.
+    /// The work failed; the next caller does it again.
     #[error("{0}")]
     Failed(E),
-    /// Another does the work now.
-    #[error("the work is in progress, at most for {} unless it is renewed", show_duration(*.retry_after))]
+    /// Another caller does the work.
+    #[error("work in progress; its lease ends in {} unless renewed", show_duration(*.retry_after))]
     InProgress {
-        /// The lease of who does it ends then, if it is not renewed.
+        /// When its lease ends unless renewed.
         retry_after: Duration,
     },
-    /// The store went unheard for longer than the lease, and another has taken over; the work was stopped.
-    #[error("another has taken over the work")]
+    /// The store was unreachable for longer than the lease and another caller took over; the work was
+    /// stopped.
+    #[error("another caller took over the work")]
     Overtaken,
-    /// The work was done, and could not be written down: the next who comes may do it again.
-    #[error("the work was done, and its result could not be kept: {why}")]
+    /// The work was done but not recorded: the next caller may do it again.
+    #[error("work done, but its result was not recorded: {why}")]
     Unrecorded {
-        /// What came of it.
+        /// The result.
         value: T,
-        /// Why it could not be written down.
+        /// Why it was not recorded.
         why: Unrecorded,
     },
-    /// The work was done before, and what came of it is not of the type that is asked for.
-    #[error("what came of the work before is something else: {0}")]
+    /// The recorded result has another type.
+    #[error("recorded result has another type: {0}")]
     Unreadable(serde_json::Error),
-    /// The store could not say whether it was done before, so it was not done.
+    /// The store could not be asked, so the work was not done.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// It is no key.
+    Store(#[from] DedupStoreError),
+    /// The key is invalid.
     #[error(transparent)]
-    Key(#[from] InvalidKey),
+    OnceKey(#[from] InvalidKey),
 }
 
-/// Why what came of work could not be written down.
+/// A result could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum Unrecorded {
-    /// Another has taken over meanwhile, and its result is the one that counts.
-    #[error("another has taken over meanwhile")]
+    /// Another caller took over, and its result counts.
+    #[error("another caller took over")]
     Overtaken,
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
-    Store(StoreError),
-    /// It cannot be written as JSON.
-    #[error("it cannot be written as JSON: {0}")]
+    Store(DedupStoreError),
+    /// It is not serializable as JSON.
+    #[error("result is not serializable as JSON: {0}")]
     NotJson(serde_json::Error),
-    /// It is larger than what is kept.
-    #[error("it has {bytes} bytes, and at most {RESULT_BYTES_MAX} are kept")]
+    /// It is too large.
+    #[error("result has {bytes} bytes, the limit is {RESULT_BYTES_MAX}")]
     TooLarge {
-        /// How large it is.
+        /// Its size.
         bytes: usize,
     },
 }
 
 impl<T, E> OnceError<T, E> {
-    /// When it is worth coming again, where that is known.
+    /// When to try again, if known.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::InProgress { retry_after } => Some(*retry_after),
@@ -73,7 +74,7 @@ impl<T, E> OnceError<T, E> {
             | Self::Unrecorded { .. }
             | Self::Unreadable(_)
             | Self::Store(_)
-            | Self::Key(_) => None,
+            | Self::OnceKey(_) => None,
         }
     }
 }

@@ -1,7 +1,6 @@
-//! What was done, kept in memory: for one process, as long as it runs.
+//! An in-memory store for one process.
 //!
-//! Invariants: there are never more than `keys_max` keys; what is in progress is never dropped for want of
-//! room; and what has expired goes before anything else does.
+//! Invariants: at most `keys_max` keys; work in progress is never evicted; expired results go first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,103 +10,101 @@ use std::time::Duration;
 use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 
-use super::store::{Begun, DedupStore, Held, Key, StoreError, Token};
+use super::store::{DedupStore, DedupStoreError, FencingToken, KeyState, OnceKey, Ownership};
 use crate::BoxFuture;
 use crate::clock::wall_clock;
-use crate::stale::{Clock, timer_clock};
+use crate::stale::{ClockFn, timer_clock};
 
-/// What a store holds unless told otherwise.
 const KEYS_MAX: usize = 100_000;
-/// What has expired is swept in steps of so many, so that nobody waits for a long sweep.
+/// Expired entries removed per call.
 const SWEPT_AT_ONCE: usize = 16;
 
-/// What was done, in memory; clones are the same.
+/// An in-memory store; clones share it.
 #[derive(Clone)]
-pub struct Memory {
-    shared: Arc<Shared>,
+pub struct MemoryDedupStore {
+    shared: Arc<MemoryInner>,
 }
 
-/// How much a store in memory holds.
+/// The capacity of a store in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// The most keys.
+pub struct MemoryCapacity {
+    /// Maximum number of keys.
     pub keys_max: usize,
-    /// What happens when there are so many.
-    pub when_full: WhenFull,
+    /// What to do when it is reached.
+    pub when_full: WhenMemoryFull,
 }
 
-/// What happens to a new key when there is no room for it.
+/// What to do with a new key when the store is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
-    /// It is refused, and the work is not done: what was done is never done again within its time.
+pub enum WhenMemoryFull {
+    /// Refuse it, so that no work is repeated within its time.
     Refuse,
-    /// The result that would expire first is forgotten for it, so its work may be done again.
+    /// Forget the result that expires first; its work may then be repeated.
     ForgetOldest,
 }
 
-struct Shared {
-    room: Room,
-    clock: Clock,
-    state: Mutex<State>,
+struct MemoryInner {
+    room: MemoryCapacity,
+    clock: ClockFn,
+    state: Mutex<MemoryKeys>,
 }
 
 #[derive(Default)]
-struct State {
-    by_key: HashMap<Key, Entry>,
-    /// The results by when they expire.
-    by_end: BTreeMap<(Timestamp, Token), Key>,
-    last: Token,
+struct MemoryKeys {
+    by_key: HashMap<OnceKey, KeyEntry>,
+    by_end: BTreeMap<(Timestamp, FencingToken), OnceKey>,
+    last: FencingToken,
 }
 
-enum Entry {
+enum KeyEntry {
     InProgress {
-        token: Token,
+        token: FencingToken,
         lease_ends_at: Timestamp,
-        /// Closed when the mark goes.
+        /// Closed when the lease ends.
         ends: watch::Sender<()>,
     },
     Done {
-        token: Token,
+        token: FencingToken,
         result: Vec<u8>,
         expires_at: Timestamp,
     },
 }
 
-/// Holds 100,000 keys, and refuses more.
-impl Default for Memory {
+/// Holds 100,000 keys and refuses more.
+impl Default for MemoryDedupStore {
     fn default() -> Self {
-        Self::new(Room { keys_max: KEYS_MAX, when_full: WhenFull::Refuse })
+        Self::new(MemoryCapacity { keys_max: KEYS_MAX, when_full: WhenMemoryFull::Refuse })
     }
 }
 
-impl Memory {
-    /// An empty store with that much room.
+impl MemoryDedupStore {
+    /// An empty store.
     #[must_use]
-    pub fn new(room: Room) -> Self {
+    pub fn new(room: MemoryCapacity) -> Self {
         Self::with_clock(room, timer_clock())
     }
 
-    pub(super) fn with_clock(room: Room, clock: Clock) -> Self {
+    pub(super) fn with_clock(room: MemoryCapacity, clock: ClockFn) -> Self {
         assert!(room.keys_max > 0, "a store without room for a key would refuse everything");
-        // Whoever remembers the tokens of the process before this one must find those of this one higher.
-        let last = Token(wall_clock().as_nanos() / 1_000);
-        let state = State { last, ..State::default() };
-        Self { shared: Arc::new(Shared { room, clock, state: Mutex::new(state) }) }
+        // Tokens must be higher than those of an earlier process.
+        let last = FencingToken(wall_clock().as_nanos() / 1_000);
+        let state = MemoryKeys { last, ..MemoryKeys::default() };
+        Self { shared: Arc::new(MemoryInner { room, clock, state: Mutex::new(state) }) }
     }
 
-    /// How many keys it holds now, those that have just expired among them.
+    /// Number of keys, just expired ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().by_key.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryKeys> {
         self.shared.state.lock().expect("nothing panics while it holds the keys")
     }
 
@@ -115,26 +112,25 @@ impl Memory {
         (self.shared.clock)()
     }
 
-    fn begun(&self, key: &Key, lease: Duration) -> Result<Begun, StoreError> {
+    fn begun(&self, key: &OnceKey, lease: Duration) -> Result<KeyState, DedupStoreError> {
         let now = self.now();
         let mut state = self.lock();
         state.sweep(now);
         match state.by_key.get(key) {
-            Some(Entry::InProgress { lease_ends_at, .. }) if now < *lease_ends_at => {
-                return Ok(Begun::InProgress { lease_left: lease_ends_at.since(now) });
+            Some(KeyEntry::InProgress { lease_ends_at, .. }) if now < *lease_ends_at => {
+                return Ok(KeyState::InProgress { lease_left: lease_ends_at.since(now) });
             }
-            Some(Entry::Done { result, expires_at, .. }) if now < *expires_at => {
-                return Ok(Begun::Done { result: result.clone() });
+            Some(KeyEntry::Done { result, expires_at, .. }) if now < *expires_at => {
+                return Ok(KeyState::Done { result: result.clone() });
             }
-            Some(Entry::InProgress { .. } | Entry::Done { .. }) => state.remove(key),
+            Some(KeyEntry::InProgress { .. } | KeyEntry::Done { .. }) => state.remove(key),
             None => state.make_room(self.shared.room)?,
         }
-        Ok(Begun::Yours(state.mark(key, now + lease)))
+        Ok(KeyState::Yours(state.mark(key, now + lease)))
     }
 }
 
-impl State {
-    /// Drops a few of those that have expired, the oldest first.
+impl MemoryKeys {
     fn sweep(&mut self, now: Timestamp) {
         for _ in 0..SWEPT_AT_ONCE {
             match self.by_end.first_key_value() {
@@ -147,118 +143,122 @@ impl State {
         }
     }
 
-    /// A mark never goes, not even one whose lease has ended: here its holder is alive, or it would be gone.
-    fn make_room(&mut self, room: Room) -> Result<(), StoreError> {
-        let Room { keys_max, when_full } = room;
+    /// Work in progress stays even after its lease: in one process its holder is alive.
+    fn make_room(&mut self, room: MemoryCapacity) -> Result<(), DedupStoreError> {
+        let MemoryCapacity { keys_max, when_full } = room;
         if self.by_key.len() < keys_max {
             return Ok(());
         }
         let oldest = match when_full {
-            WhenFull::Refuse => None,
-            WhenFull::ForgetOldest => self.by_end.first_key_value().map(|(_, key)| key.clone()),
+            WhenMemoryFull::Refuse => None,
+            WhenMemoryFull::ForgetOldest => self.by_end.first_key_value().map(|(_, key)| key.clone()),
         };
-        self.remove(&oldest.ok_or(StoreError::Full { keys_max })?);
+        self.remove(&oldest.ok_or(DedupStoreError::Full { keys_max })?);
         Ok(())
     }
 
-    fn mark(&mut self, key: &Key, lease_ends_at: Timestamp) -> Token {
-        self.last = Token(self.last.0 + 1);
+    fn mark(&mut self, key: &OnceKey, lease_ends_at: Timestamp) -> FencingToken {
+        self.last = FencingToken(self.last.0 + 1);
         let token = self.last;
         let (ends, _) = watch::channel(());
-        self.by_key.insert(key.clone(), Entry::InProgress { token, lease_ends_at, ends });
+        self.by_key.insert(key.clone(), KeyEntry::InProgress { token, lease_ends_at, ends });
         token
     }
 
-    fn remove(&mut self, key: &Key) {
-        if let Some(Entry::Done { token, expires_at, .. }) = self.by_key.remove(key) {
+    fn remove(&mut self, key: &OnceKey) {
+        if let Some(KeyEntry::Done { token, expires_at, .. }) = self.by_key.remove(key) {
             self.by_end.remove(&(expires_at, token));
         }
     }
 
-    fn is_held(&self, key: &Key, by: Token) -> Held {
+    fn is_held(&self, key: &OnceKey, by: FencingToken) -> Ownership {
         match self.by_key.get(key) {
-            Some(Entry::InProgress { token, .. }) if *token == by => Held::Yes,
-            Some(Entry::InProgress { .. } | Entry::Done { .. }) | None => Held::No,
+            Some(KeyEntry::InProgress { token, .. }) if *token == by => Ownership::Yes,
+            Some(KeyEntry::InProgress { .. } | KeyEntry::Done { .. }) | None => Ownership::No,
         }
     }
 }
 
-impl DedupStore for Memory {
-    fn begin<'a>(&'a self, key: &'a Key, lease: Duration) -> BoxFuture<'a, Result<Begun, StoreError>> {
+impl DedupStore for MemoryDedupStore {
+    fn begin<'a>(
+        &'a self,
+        key: &'a OnceKey,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<KeyState, DedupStoreError>> {
         Box::pin(async move { self.begun(key, lease) })
     }
 
     fn renew<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         lease: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         Box::pin(async move {
             let ends_at = self.now() + lease;
             match self.lock().by_key.get_mut(key) {
-                Some(Entry::InProgress { token: holder, lease_ends_at, .. }) if *holder == token => {
+                Some(KeyEntry::InProgress { token: holder, lease_ends_at, .. }) if *holder == token => {
                     *lease_ends_at = ends_at;
-                    Ok(Held::Yes)
+                    Ok(Ownership::Yes)
                 }
-                Some(Entry::InProgress { .. } | Entry::Done { .. }) | None => Ok(Held::No),
+                Some(KeyEntry::InProgress { .. } | KeyEntry::Done { .. }) | None => Ok(Ownership::No),
             }
         })
     }
 
     fn finish<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         result: &'a [u8],
         ttl: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         Box::pin(async move {
             let expires_at = self.now() + ttl;
             let mut state = self.lock();
-            if state.is_held(key, token) == Held::No {
-                return Ok(Held::No);
+            if state.is_held(key, token) == Ownership::No {
+                return Ok(Ownership::No);
             }
-            // Who waits is woken by what goes here, and finds the result.
-            state.by_key.insert(key.clone(), Entry::Done { token, result: result.to_vec(), expires_at });
+            // Dropping the entry wakes the waiters, which then find the result.
+            state.by_key.insert(key.clone(), KeyEntry::Done { token, result: result.to_vec(), expires_at });
             state.by_end.insert((expires_at, token), key.clone());
-            Ok(Held::Yes)
+            Ok(Ownership::Yes)
         })
     }
 
-    fn release(&self, key: &Key, token: Token) {
+    fn release(&self, key: &OnceKey, token: FencingToken) {
         let mut state = self.lock();
-        if state.is_held(key, token) == Held::Yes {
+        if state.is_held(key, token) == Ownership::Yes {
             state.remove(key);
         }
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn forget<'a>(&'a self, key: &'a OnceKey) -> BoxFuture<'a, Result<(), DedupStoreError>> {
         Box::pin(async move {
             let mut state = self.lock();
-            if matches!(state.by_key.get(key), Some(Entry::Done { .. })) {
+            if matches!(state.by_key.get(key), Some(KeyEntry::Done { .. })) {
                 state.remove(key);
             }
             Ok(())
         })
     }
 
-    fn changed<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, ()> {
+    fn changed<'a>(&'a self, key: &'a OnceKey) -> BoxFuture<'a, ()> {
         let ended = match self.lock().by_key.get(key) {
-            Some(Entry::InProgress { ends, .. }) => Some(ends.subscribe()),
-            Some(Entry::Done { .. }) | None => None,
+            Some(KeyEntry::InProgress { ends, .. }) => Some(ends.subscribe()),
+            Some(KeyEntry::Done { .. }) | None => None,
         };
         Box::pin(async move {
             if let Some(mut ended) = ended {
-                // Nothing is ever sent: it ends with an error when the mark goes.
+                // Nothing is ever sent: it returns an error when the sender is dropped.
                 let _ = ended.changed().await;
             }
         })
     }
 }
 
-/// How much it holds, and nothing of what.
-impl fmt::Debug for Memory {
+/// Shows no contents.
+impl fmt::Debug for MemoryDedupStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("keys", &self.len()).finish_non_exhaustive()
     }

@@ -1,8 +1,7 @@
-//! Where it is kept which work is in progress and what came of what was done.
+//! Storage for work in progress and results.
 //!
-//! Invariants that every store keeps: of all who ask for a key one holds it at a time, and each holder has a
-//! higher token than the one before; a token that is not the holder's changes nothing; a result is there until
-//! its time is over, unless somebody has it forgotten.
+//! Invariants of every store: a key has one holder at a time, and each holder a higher token than the one
+//! before; a token other than the holder's changes nothing; a result stays until it expires or is forgotten.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,29 +10,28 @@ use std::time::Duration;
 
 use crate::BoxFuture;
 
-/// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 1_000;
 
-/// Says which work is the same.
+/// Identifies a piece of work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(Arc<str>);
+pub struct OnceKey(Arc<str>);
 
-/// The text is no key.
+/// The text is not a valid key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    /// Nothing there.
-    #[error("a key cannot be empty")]
+    /// Empty.
+    #[error("key is empty")]
     Empty,
     /// Too long.
-    #[error("a key has at most {KEY_BYTES_MAX} bytes, this one has {bytes}")]
+    #[error("key has {bytes} bytes, the limit is {KEY_BYTES_MAX}")]
     TooLong {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
 }
 
-impl Key {
-    /// Checks the text and makes it a key.
+impl OnceKey {
+    /// Checks the text.
     pub fn new(text: &str) -> Result<Self, InvalidKey> {
         match text.len() {
             0 => Err(InvalidKey::Empty),
@@ -42,142 +40,148 @@ impl Key {
         }
     }
 
-    /// The key as text.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl Borrow<str> for Key {
+impl Borrow<str> for OnceKey {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for OnceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Tells one holder of a key from all others that it ever had: the later has the higher, also after a restart
-/// that has lost what was in progress.
+/// A fencing token: later holders have higher ones, also after a restart that lost the work in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u64);
+pub struct FencingToken(pub u64);
 
-/// What there is of a key for who would begin its work.
+/// The state of a key when work is to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Begun {
-    /// Nothing: it is theirs now, with this token.
-    Yours(Token),
-    /// Another holds it.
+pub enum KeyState {
+    /// Free: the caller holds it now, with this token.
+    Yours(FencingToken),
+    /// Another caller holds it.
     InProgress {
-        /// Unless it is renewed, for so long.
+        /// Time until its lease ends.
         lease_left: Duration,
     },
-    /// It was done.
+    /// Done.
     Done {
-        /// What came of it.
+        /// The recorded result.
         result: Vec<u8>,
     },
 }
 
-/// Whether who asked still holds the key.
+/// Whether the caller still holds the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// It does, and what it asked for was done.
+pub enum Ownership {
+    /// Yes, and the change was made.
     Yes,
-    /// Another has it, or had it; nothing was changed.
+    /// No; nothing was changed.
     No,
 }
 
-/// Why a store could not do what it was asked.
+/// The store failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
+pub enum DedupStoreError {
     /// It could not be reached, read or written.
-    #[error("the store of what was done is away: {reason}")]
+    #[error("dedup store unavailable: {reason}")]
     Away {
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// It has no room for another key.
-    #[error("the store of what was done is full: it holds {keys_max} keys")]
+    #[error("dedup store full: it holds {keys_max} keys")]
     Full {
-        /// How many it holds.
+        /// Its capacity.
         keys_max: usize,
     },
 }
 
-/// Where it is kept which work was done.
+/// A store for once-only work.
 pub trait DedupStore: Send + Sync {
-    /// Marks a key as in progress for who asks, or says what there is.
-    fn begin<'a>(&'a self, key: &'a Key, lease: Duration) -> BoxFuture<'a, Result<Begun, StoreError>>;
+    /// Takes the key for the caller, or reports its state.
+    fn begin<'a>(
+        &'a self,
+        key: &'a OnceKey,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<KeyState, DedupStoreError>>;
 
-    /// Lets the lease of that holder run from now on again. One that has ended is renewed too, as long as
-    /// nobody has taken over.
+    /// Restarts the holder's lease, also one that has ended if no other caller took over.
     fn renew<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         lease: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>>;
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>>;
 
-    /// Writes down what came of the work of that holder, to be kept for as long as `ttl`.
+    /// Records the holder's result for `ttl`.
     fn finish<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         result: &'a [u8],
         ttl: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>>;
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>>;
 
-    /// Takes the mark of that holder away, so that the next may try. It waits for nothing, since it is called
-    /// where work was dropped; one that gets lost ends with its lease.
-    fn release(&self, key: &Key, token: Token);
+    /// Releases the holder's key without waiting, since it is called from `drop`; if it gets lost, the lease
+    /// ends by itself.
+    fn release(&self, key: &OnceKey, token: FencingToken);
 
-    /// Drops what came of a key's work; a mark stays.
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// Forgets a result; work in progress stays.
+    fn forget<'a>(&'a self, key: &'a OnceKey) -> BoxFuture<'a, Result<(), DedupStoreError>>;
 
-    /// Ends when a mark may have ended, where a store can tell that; it may end for nothing.
-    fn changed<'a>(&'a self, _key: &'a Key) -> BoxFuture<'a, ()> {
+    /// Resolves when a key may have been released, in stores that can signal it; may resolve without cause.
+    fn changed<'a>(&'a self, _key: &'a OnceKey) -> BoxFuture<'a, ()> {
         Box::pin(std::future::pending())
     }
 }
 
 impl<S: DedupStore + ?Sized> DedupStore for Arc<S> {
-    fn begin<'a>(&'a self, key: &'a Key, lease: Duration) -> BoxFuture<'a, Result<Begun, StoreError>> {
+    fn begin<'a>(
+        &'a self,
+        key: &'a OnceKey,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<KeyState, DedupStoreError>> {
         (**self).begin(key, lease)
     }
 
     fn renew<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         lease: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         (**self).renew(key, token, lease)
     }
 
     fn finish<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         result: &'a [u8],
         ttl: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         (**self).finish(key, token, result, ttl)
     }
 
-    fn release(&self, key: &Key, token: Token) {
+    fn release(&self, key: &OnceKey, token: FencingToken) {
         (**self).release(key, token);
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn forget<'a>(&'a self, key: &'a OnceKey) -> BoxFuture<'a, Result<(), DedupStoreError>> {
         (**self).forget(key)
     }
 
-    fn changed<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, ()> {
+    fn changed<'a>(&'a self, key: &'a OnceKey) -> BoxFuture<'a, ()> {
         (**self).changed(key)
     }
 }

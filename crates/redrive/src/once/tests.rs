@@ -14,7 +14,7 @@ use crate::BoxFuture;
 
 const TTL: Duration = Duration::from_hours(1);
 
-type Result7 = Result<Outcome<u32>, OnceError<u32, io::Error>>;
+type Result7 = Result<OnceOutcome<u32>, OnceError<u32, io::Error>>;
 
 /// Work that counts how often it is done.
 #[derive(Clone, Default)]
@@ -46,39 +46,39 @@ async fn settle() {
 #[tokio::test]
 async fn memory_keeps_the_contract() {
     let hands = Hands::default();
-    let room = Room { keys_max: 10, when_full: WhenFull::Refuse };
-    keeps_the_contract(&Memory::with_clock(room, hands.clock()), &hands).await;
+    let room = MemoryCapacity { keys_max: 10, when_full: WhenMemoryFull::Refuse };
+    keeps_the_contract(&MemoryDedupStore::with_clock(room, hands.clock()), &hands).await;
 }
 
 #[tokio::test]
 async fn tokens_after_a_restart_are_higher_than_those_before() {
-    let before = Token(crate::clock::wall_clock().as_nanos() / 1_000);
-    let key = Key::new("a").expect("a key");
-    match Memory::default().begin(&key, TTL).await {
-        Ok(Begun::Yours(token)) => assert!(token > before, "{token:?} after {before:?}"),
+    let before = FencingToken(crate::clock::wall_clock().as_nanos() / 1_000);
+    let key = OnceKey::new("a").expect("a key");
+    match MemoryDedupStore::default().begin(&key, TTL).await {
+        Ok(KeyState::Yours(token)) => assert!(token > before, "{token:?} after {before:?}"),
         other => panic!("it is free: {other:?}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_does_the_work_and_all_others_get_its_result() {
-    let (once, work) = (Once::new(Memory::default()), Work::default());
+    let (once, work) = (Once::new(MemoryDedupStore::default()), Work::default());
     let call = async |key: &str| {
         let work = work.clone();
         once.call(key, TTL, || work.run()).await.expect("it goes well")
     };
-    assert_eq!(call("a").await, Outcome::First(1));
-    assert_eq!(call("a").await, Outcome::Replayed(1));
-    assert_eq!(call("b").await, Outcome::First(2), "another key is other work");
+    assert_eq!(call("a").await, OnceOutcome::First(1));
+    assert_eq!(call("a").await, OnceOutcome::Replayed(1));
+    assert_eq!(call("b").await, OnceOutcome::First(2), "another key is other work");
     advance(TTL).await;
-    assert_eq!(call("a").await, Outcome::First(3), "its time was over");
+    assert_eq!(call("a").await, OnceOutcome::First(3), "its time was over");
     once.forget("a").await.expect("it is there");
-    assert_eq!(call("a").await, Outcome::First(4), "it was forgotten");
+    assert_eq!(call("a").await, OnceOutcome::First(4), "it was forgotten");
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_dropped_and_panicking_work_leaves_no_mark() {
-    let (once, work) = (Once::new(Memory::default()).meanwhile(Meanwhile::Tell), Work::default());
+    let (once, work) = (Once::new(MemoryDedupStore::default()).meanwhile(Meanwhile::Tell), Work::default());
     let failed = once.call("a", TTL, || work.clone().fail()).await;
     assert!(matches!(failed, Err(OnceError::Failed(error)) if error.to_string() == "no luck"));
 
@@ -107,12 +107,12 @@ async fn failed_dropped_and_panicking_work_leaves_no_mark() {
     });
     panicking.await.expect_err("it panicked");
     let done = once.call("a", TTL, || work.clone().run()).await.expect("the mark is gone");
-    assert_eq!(done, Outcome::First(2));
+    assert_eq!(done, OnceOutcome::First(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_meanwhile_waits_or_is_told() {
-    let once = Once::new(Memory::default()).lease(Duration::from_secs(9));
+    let once = Once::new(MemoryDedupStore::default()).lease(Duration::from_secs(9));
     let (go, gone) = oneshot::channel::<u32>();
     let first = tokio::spawn({
         let once = once.clone();
@@ -137,15 +137,15 @@ async fn who_comes_meanwhile_waits_or_is_told() {
     settle().await;
     let began = Instant::now();
     go.send(7).expect("it waits for that");
-    assert!(waiting.join_all().await.iter().all(|outcome| *outcome == Outcome::Replayed(7)));
+    assert!(waiting.join_all().await.iter().all(|outcome| *outcome == OnceOutcome::Replayed(7)));
     assert_eq!(began.elapsed(), Duration::ZERO, "they are woken");
-    assert_eq!(first.await.expect("it ends").expect("it goes well"), Outcome::First(7));
+    assert_eq!(first.await.expect("it ends").expect("it goes well"), OnceOutcome::First(7));
     assert_eq!(work.done(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn if_the_first_fails_one_of_those_who_wait_does_the_work() {
-    let (once, work) = (Once::new(Memory::default()), Work::default());
+    let (once, work) = (Once::new(MemoryDedupStore::default()), Work::default());
     let (go, gone) = oneshot::channel::<()>();
     let first = tokio::spawn({
         let once = once.clone();
@@ -172,7 +172,7 @@ async fn if_the_first_fails_one_of_those_who_wait_does_the_work() {
 /// A store that another holder can be let in to, and that can be cut off.
 #[derive(Clone, Default)]
 struct Frail {
-    memory: Memory,
+    memory: MemoryDedupStore,
     is_away: Arc<Mutex<bool>>,
 }
 
@@ -181,9 +181,9 @@ impl Frail {
         *self.is_away.lock().expect("nobody panics") = is_away == Away::Yes;
     }
 
-    fn reached(&self) -> Result<&Memory, StoreError> {
+    fn reached(&self) -> Result<&MemoryDedupStore, DedupStoreError> {
         let is_away = *self.is_away.lock().expect("nobody panics");
-        if is_away { Err(StoreError::Away { reason: "cut off".to_owned() }) } else { Ok(&self.memory) }
+        if is_away { Err(DedupStoreError::Away { reason: "cut off".to_owned() }) } else { Ok(&self.memory) }
     }
 }
 
@@ -194,36 +194,40 @@ enum Away {
 }
 
 impl DedupStore for Frail {
-    fn begin<'a>(&'a self, key: &'a Key, lease: Duration) -> BoxFuture<'a, Result<Begun, StoreError>> {
+    fn begin<'a>(
+        &'a self,
+        key: &'a OnceKey,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<KeyState, DedupStoreError>> {
         Box::pin(async move { self.reached()?.begin(key, lease).await })
     }
 
     fn renew<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         lease: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         Box::pin(async move { self.reached()?.renew(key, token, lease).await })
     }
 
     fn finish<'a>(
         &'a self,
-        key: &'a Key,
-        token: Token,
+        key: &'a OnceKey,
+        token: FencingToken,
         result: &'a [u8],
         ttl: Duration,
-    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+    ) -> BoxFuture<'a, Result<Ownership, DedupStoreError>> {
         Box::pin(async move { self.reached()?.finish(key, token, result, ttl).await })
     }
 
-    fn release(&self, key: &Key, token: Token) {
+    fn release(&self, key: &OnceKey, token: FencingToken) {
         if let Ok(memory) = self.reached() {
             memory.release(key, token);
         }
     }
 
-    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn forget<'a>(&'a self, key: &'a OnceKey) -> BoxFuture<'a, Result<(), DedupStoreError>> {
         Box::pin(async move { self.reached()?.forget(key).await })
     }
 }
@@ -240,17 +244,17 @@ async fn a_holder_that_is_cut_off_is_overtaken_and_its_result_goes_nowhere() {
     });
     settle().await;
     store.set_away(Away::Yes);
-    assert_eq!(other.call("a", TTL, || work.clone().run()).await.expect("in time"), Outcome::First(1));
+    assert_eq!(other.call("a", TTL, || work.clone().run()).await.expect("in time"), OnceOutcome::First(1));
     go.send(7).expect("it still works");
     match first.await.expect("it ends") {
-        Err(OnceError::Unrecorded { value: 7, why: Unrecorded::Store(StoreError::Away { .. }) }) => {}
+        Err(OnceError::Unrecorded { value: 7, why: Unrecorded::Store(DedupStoreError::Away { .. }) }) => {}
         other => panic!("it could not be written down: {other:?}"),
     }
     let refused = cut_off.call("b", TTL, || work.clone().run()).await;
     assert!(matches!(refused, Err(OnceError::Store(_))), "nobody knows, so nothing is done: {refused:?}");
     store.set_away(Away::No);
     let replayed = cut_off.call("a", TTL, || work.clone().run()).await.expect("it is back");
-    assert_eq!((replayed, work.done()), (Outcome::Replayed(1), 1));
+    assert_eq!((replayed, work.done()), (OnceOutcome::Replayed(1), 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,7 +283,7 @@ async fn a_holder_that_hears_that_it_was_overtaken_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_kept_is_given_to_who_did_it_and_may_be_done_again() {
-    let once = Once::new(Memory::default());
+    let once = Once::new(MemoryDedupStore::default());
     let large = "x".repeat(RESULT_BYTES_MAX);
     for _ in 0..2 {
         let done = once.call("a", TTL, || async { Ok::<_, io::Error>(large.clone()) }).await;
@@ -294,15 +298,15 @@ async fn what_cannot_be_kept_is_given_to_who_did_it_and_may_be_done_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_of_another_type_is_an_error_and_no_reason_to_work() {
-    let (once, work) = (Once::new(Memory::default()), Work::default());
+    let (once, work) = (Once::new(MemoryDedupStore::default()), Work::default());
     once.call("a", TTL, || async { Ok::<_, io::Error>("text".to_owned()) }).await.expect("it is kept");
     let other = once.call("a", TTL, || work.clone().run()).await;
     assert!(matches!(other, Err(OnceError::Unreadable(_))), "{other:?}");
     assert_eq!(work.done(), 0);
     #[rustfmt::skip]
     let cases = [
-        (String::new(),      "a key cannot be empty"),
-        ("k".repeat(1_001),  "a key has at most 1000 bytes, this one has 1001"),
+        (String::new(),      "key is empty"),
+        ("k".repeat(1_001),  "key has 1001 bytes, the limit is 1000"),
     ];
     for (key, expected) in cases {
         let refused = once.call(&key, TTL, || work.clone().run()).await.expect_err("it is no key");
@@ -315,28 +319,29 @@ async fn memory_is_bounded_and_never_drops_what_is_in_progress() {
     let done = async |once: &Once, key: &str, ttl| {
         once.call(key, ttl, || async { Ok::<_, io::Error>(()) }).await.map(|outcome| outcome.is_first())
     };
-    let refusing = Memory::new(Room { keys_max: 2, when_full: WhenFull::Refuse });
+    let refusing = MemoryDedupStore::new(MemoryCapacity { keys_max: 2, when_full: WhenMemoryFull::Refuse });
     let once = Once::new(refusing.clone());
     for key in ["a", "b"] {
         assert!(done(&once, key, TTL).await.expect("there is room"));
     }
     let full = done(&once, "c", TTL).await.expect_err("there is no room");
-    assert_eq!(full.to_string(), "the store of what was done is full: it holds 2 keys");
+    assert_eq!(full.to_string(), "dedup store full: it holds 2 keys");
     assert!(!done(&once, "a", TTL).await.expect("it is known"), "what was done is replayed all the same");
     advance(TTL).await;
     assert!(done(&once, "c", TTL).await.expect("the others have expired"));
     assert_eq!(refusing.len(), 1);
 
-    let forgetting = Memory::new(Room { keys_max: 2, when_full: WhenFull::ForgetOldest });
+    let forgetting =
+        MemoryDedupStore::new(MemoryCapacity { keys_max: 2, when_full: WhenMemoryFull::ForgetOldest });
     let once = Once::new(forgetting.clone());
-    let held = Key::new("held").expect("a key");
+    let held = OnceKey::new("held").expect("a key");
     forgetting.begin(&held, TTL * 9).await.expect("there is room");
     assert!(done(&once, "a", TTL).await.expect("there is room"));
     assert!(done(&once, "b", TTL).await.expect("`a` is forgotten for it"));
     assert!(!done(&once, "b", TTL).await.expect("it is known"));
     assert!(done(&once, "a", TTL).await.expect("`b` is forgotten for it"));
     let begun = forgetting.begin(&held, TTL).await;
-    assert!(matches!(begun, Ok(Begun::InProgress { .. })), "{begun:?}");
+    assert!(matches!(begun, Ok(KeyState::InProgress { .. })), "{begun:?}");
     assert_eq!(forgetting.len(), 2);
 }
 
@@ -344,7 +349,7 @@ async fn memory_is_bounded_and_never_drops_what_is_in_progress() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_threads_do_each_work_once() {
     const KEYS: usize = 40;
-    let once = Once::new(Memory::default());
+    let once = Once::new(MemoryDedupStore::default());
     let succeeded: Arc<Vec<AtomicU32>> = Arc::new((0..KEYS).map(|_| AtomicU32::new(0)).collect());
     let (under_way, firsts) = (Arc::clone(&succeeded), Arc::new(AtomicU32::new(0)));
     let gate = Arc::new(Semaphore::new(0));
@@ -382,7 +387,7 @@ async fn many_threads_do_each_work_once() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_as_long_as_it_takes_gets_the_result() {
     let for_ever = Meanwhile::Wait { at_most: Duration::MAX };
-    let once = Once::new(Memory::default()).meanwhile(for_ever).lease(Duration::MAX);
+    let once = Once::new(MemoryDedupStore::default()).meanwhile(for_ever).lease(Duration::MAX);
     let slow = async {
         sleep(Duration::from_hours(24)).await;
         Ok::<_, io::Error>(7)
@@ -390,8 +395,8 @@ async fn who_waits_for_as_long_as_it_takes_gets_the_result() {
     let first = once.call("a", Duration::MAX, || slow);
     let second = once.call("a", Duration::MAX, || async { Ok::<_, io::Error>(8) });
     let (first, second) = tokio::join!(first, second);
-    assert_eq!(first.expect("it goes well"), Outcome::First(7));
-    assert_eq!(second.expect("it goes well"), Outcome::Replayed(7));
+    assert_eq!(first.expect("it goes well"), OnceOutcome::First(7));
+    assert_eq!(second.expect("it goes well"), OnceOutcome::Replayed(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,7 +415,7 @@ async fn a_store_that_is_away_for_a_moment_is_told_the_result_after_it() {
     });
     settle().await;
     store.set_away(Away::No);
-    assert_eq!(first.await.expect("it ends").expect("it is kept"), Outcome::First(1));
+    assert_eq!(first.await.expect("it ends").expect("it is kept"), OnceOutcome::First(1));
     let again = once.call("a", TTL, || work.clone().run()).await.expect("it is there");
-    assert_eq!((again, work.done()), (Outcome::Replayed(1), 1));
+    assert_eq!((again, work.done()), (OnceOutcome::Replayed(1), 1));
 }

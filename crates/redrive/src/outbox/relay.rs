@@ -1,9 +1,8 @@
-//! Events that are written with the change that brings them about, and handed over after it.
+//! Events that are written with the change that causes them, and sent after its commit.
 //!
-//! Invariants: they are handed over in the order in which their transactions were committed, one after the
-//! other; one that could not be handed over holds up those after it; and it goes from the table only after it was
-//! handed over, so that whoever is killed in between leaves it to be handed over again, with the same id. Of
-//! several relays of one database one works at a time, and another takes over when its lease has ended.
+//! Invariants: events are sent one at a time in commit order; one that cannot be sent holds up the ones after
+//! it; and it is deleted only after it was sent, so a crash in between sends it again with the same id. Of
+//! several relays on one database one works at a time; another takes over when its lease ends.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,28 +19,26 @@ use tokio::time::sleep;
 use super::{create_tables, millis};
 use crate::clock::wall_clock;
 
-/// How long a relay that has died keeps others from working.
+/// How long a relay that died blocks the others.
 const LEASE: Duration = Duration::from_secs(30);
-/// A lease is renewed so many times before it would end.
+/// Renewals per lease.
 const RENEWALS_PER_LEASE: u32 = 3;
-/// How long one connection waits for another's lock.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked for new events.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// After a failure it is tried again after this, then ever later, up to `TRY_AGAIN_MAX`.
+/// First and longest delay after a failure.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(30);
 
-/// An event that is to be sent.
+/// An event to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Its id: the same however often it is handed over, so that who gets it can tell.
+    /// Its id, the same on every repetition.
     pub event_id: String,
-    /// What it says.
+    /// Its content.
     pub payload: Vec<u8>,
 }
 
-/// Writes down, inside the caller's transaction, that an event is to be sent once that is committed.
+/// Queues an event in the caller's transaction, to be sent after its commit.
 pub fn send_later(
     transaction: &Transaction<'_>,
     event_id: &str,
@@ -51,65 +48,65 @@ pub fn send_later(
     transaction.prepare_cached(sql)?.execute(params![event_id, payload]).map(drop)
 }
 
-/// Hands over what was written to be sent.
+/// Sends queued events.
 #[derive(Debug)]
 pub struct Relay {
     connection: Arc<Mutex<Connection>>,
-    /// Tells this relay from all others of the database.
+    /// Identifies this relay.
     holder: i64,
     lease: Duration,
 }
 
-/// What became of a pass.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
-    /// So many events were handed over, and none is left.
+pub enum RelayPass {
+    /// All queued events were sent.
     All {
         /// How many.
         sent: u64,
     },
-    /// Another relay works now.
+    /// Another relay is working.
     NotOurs,
 }
 
-/// Why a pass ended early.
+/// A pass ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError<E> {
-    /// An event could not be handed over; it is the first of the next pass.
-    #[error("the event {event_id} could not be sent: {error}")]
+    /// An event could not be sent; the next pass starts with it.
+    #[error("could not send event {event_id}: {error}")]
     NotSent {
         /// Its id.
         event_id: String,
-        /// Why.
+        /// The cause.
         error: E,
     },
-    /// The database says so.
+    /// The database failed.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// The work was broken off: the runtime is going away, or it panicked.
-    #[error("the database could not be asked")]
+    /// The task panicked, or its runtime shut down.
+    #[error("database task was interrupted")]
     BrokenOff,
 }
 
 impl Relay {
-    /// A relay of that database, on a connection of its own.
+    /// A relay on its own connection to that database.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, rusqlite::Error> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(BUSY_MAX)?;
         create_tables(&connection)?;
-        // Nobody has nought: that is who holds a new table.
+        // Zero marks a free lease.
         let holder = (RandomState::new().hash_one(std::process::id()) | 1).cast_signed();
         Ok(Self { connection: Arc::new(Mutex::new(connection)), holder, lease: LEASE })
     }
 
-    /// With a lease of that length instead of 30 seconds: how long it takes until another takes over from one
-    /// that has died. It is renewed while an event is sent.
+    /// Replaces the lease of 30 seconds, after which another relay takes over from one that died. It is
+    /// renewed while an event is sent.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
     }
 
-    /// Hands over events for as long as it is polled; failures are logged and tried again.
+    /// Sends events until dropped; failures are logged and retried.
     pub async fn run<E, F>(&self, mut send: impl FnMut(Outgoing) -> F) -> Infallible
     where
         E: std::fmt::Display,
@@ -123,7 +120,7 @@ impl Relay {
                     sleep(LOOK_EVERY).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "events wait to be sent");
+                    tracing::warn!(%error, "sending queued events failed, retrying");
                     sleep(pause).await;
                     pause = (pause * 2).min(TRY_AGAIN_MAX);
                 }
@@ -131,8 +128,8 @@ impl Relay {
         }
     }
 
-    /// Hands over what there is, up to the first that could not be.
-    pub async fn pass<E, F>(&self, mut send: impl FnMut(Outgoing) -> F) -> Result<Passed, RelayError<E>>
+    /// Sends queued events up to the first failure.
+    pub async fn pass<E, F>(&self, mut send: impl FnMut(Outgoing) -> F) -> Result<RelayPass, RelayError<E>>
     where
         F: Future<Output = Result<(), E>>,
     {
@@ -140,9 +137,9 @@ impl Relay {
         let mut count = 0;
         loop {
             let (place, event) = match self.next(done).await? {
-                Next::Event(place, event) => (place, event),
-                Next::None => return Ok(Passed::All { sent: count }),
-                Next::NotOurs => return Ok(Passed::NotOurs),
+                NextEvent::Event(place, event) => (place, event),
+                NextEvent::None => return Ok(RelayPass::All { sent: count }),
+                NextEvent::NotOurs => return Ok(RelayPass::NotOurs),
             };
             let event_id = event.event_id.clone();
             let outcome = tokio::select! {
@@ -155,7 +152,7 @@ impl Relay {
         }
     }
 
-    /// Renews the lease for as long as it is polled: sending an event may take longer than a lease.
+    /// Renews the lease while an event is being sent.
     async fn keep_lease(&self) -> Infallible {
         loop {
             sleep(self.lease / RENEWALS_PER_LEASE).await;
@@ -165,13 +162,13 @@ impl Relay {
                 renew(&connection, holder, lease, wall_clock())
             });
             if let Ok(Err(error)) = asked.await {
-                tracing::warn!(%error, "the lease of a relay could not be renewed");
+                tracing::warn!(%error, "relay lease renewal failed");
             }
         }
     }
 
-    /// Takes away what was sent and gives what comes next, in one transaction that renews the lease.
-    async fn next<E>(&self, sent: Option<i64>) -> Result<Next, RelayError<E>> {
+    /// Deletes the event just sent and returns the next, in one transaction that renews the lease.
+    async fn next<E>(&self, sent: Option<i64>) -> Result<NextEvent, RelayError<E>> {
         let (connection, holder, lease) = (Arc::clone(&self.connection), self.holder, self.lease);
         let asked = spawn_blocking(move || {
             let mut connection = connection.lock().expect("nothing panics while it holds the connection");
@@ -181,7 +178,6 @@ impl Relay {
     }
 }
 
-/// Lets the lease of that relay run from now on again, if it has it.
 fn renew(
     connection: &Connection,
     holder: i64,
@@ -193,7 +189,7 @@ fn renew(
     connection.prepare_cached(sql)?.execute(renewed).map(drop)
 }
 
-enum Next {
+enum NextEvent {
     Event(i64, Outgoing),
     None,
     NotOurs,
@@ -205,27 +201,27 @@ fn next(
     lease: Duration,
     sent: Option<i64>,
     now: Timestamp,
-) -> Result<Next, rusqlite::Error> {
+) -> Result<NextEvent, rusqlite::Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if let Some(place) = sent {
-        // It was sent, whoever works now.
+        // It was sent, whichever relay works now.
         transaction.prepare_cached("DELETE FROM redrive_outgoing WHERE place = ?1")?.execute([place])?;
     }
-    // A lease from later than now is one from before the clock was set back.
+    // A lease from the future dates from before the clock was set back.
     let sql = "UPDATE redrive_relay SET holder = ?1, since = ?2, lease_ends_at = ?3
         WHERE holder = ?1 OR lease_ends_at <= ?2 OR since > ?2";
     let claimed = params![holder, millis(now), millis(now + lease)];
     let is_ours = transaction.prepare_cached(sql)?.execute(claimed)? > 0;
-    let next = if is_ours { first(&transaction)? } else { Next::NotOurs };
+    let next = if is_ours { first(&transaction)? } else { NextEvent::NotOurs };
     transaction.commit()?;
     Ok(next)
 }
 
-fn first(transaction: &Transaction<'_>) -> Result<Next, rusqlite::Error> {
+fn first(transaction: &Transaction<'_>) -> Result<NextEvent, rusqlite::Error> {
     let sql = "SELECT place, event_id, payload FROM redrive_outgoing ORDER BY place LIMIT 1";
     let mut statement = transaction.prepare_cached(sql)?;
     let found = statement.query_row([], |row| {
-        Ok(Next::Event(row.get(0)?, Outgoing { event_id: row.get(1)?, payload: row.get(2)? }))
+        Ok(NextEvent::Event(row.get(0)?, Outgoing { event_id: row.get(1)?, payload: row.get(2)? }))
     });
-    Ok(found.optional()?.unwrap_or(Next::None))
+    Ok(found.optional()?.unwrap_or(NextEvent::None))
 }

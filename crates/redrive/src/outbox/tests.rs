@@ -19,12 +19,12 @@ enum Ends {
     TakenBack,
 }
 
-fn handle(connection: &mut Connection, event: DedupKey<'_>, ends: Ends) -> Seen {
+fn handle(connection: &mut Connection, event: DedupKey<'_>, ends: Ends) -> Occurrence {
     // It is going to write, and says so before it reads, as who shares a file with others should.
     let begun = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate);
     let transaction = begun.expect("it begins");
     let seen = first_time_from(&transaction, event).expect("it is written");
-    if seen == Seen::First {
+    if seen == Occurrence::First {
         transaction.execute("INSERT INTO entries VALUES (?1)", [event.event_id]).expect("it is SQL");
     }
     match ends {
@@ -48,12 +48,12 @@ fn an_event_changes_the_ledger_once_and_with_its_id_or_not_at_all() {
     let mut connection = ledger(&folder.path().join("ledger.db"));
     #[rustfmt::skip]
     let steps = [
-        ("taken back: as if it had not come", event("shop", "1"),   Ends::TakenBack, Seen::First,  0),
-        ("the first that is kept",            event("shop", "1"),   Ends::Committed, Seen::First,  1),
-        ("the same again",                    event("shop", "1"),   Ends::Committed, Seen::Before, 1),
-        ("the same id from elsewhere",        event("bank", "1"),   Ends::Committed, Seen::First,  2),
-        ("another",                           event("shop", "2"),   Ends::Committed, Seen::First,  3),
-        ("a shifted boundary",                event("shop2", ""),   Ends::Committed, Seen::First,  4),
+        ("taken back: as if it had not come", event("shop", "1"),   Ends::TakenBack, Occurrence::First,  0),
+        ("the first that is kept",            event("shop", "1"),   Ends::Committed, Occurrence::First,  1),
+        ("the same again",                    event("shop", "1"),   Ends::Committed, Occurrence::Before, 1),
+        ("the same id from elsewhere",        event("bank", "1"),   Ends::Committed, Occurrence::First,  2),
+        ("another",                           event("shop", "2"),   Ends::Committed, Occurrence::First,  3),
+        ("a shifted boundary",                event("shop2", ""),   Ends::Committed, Occurrence::First,  4),
     ];
     for (name, event, ends, expected, total) in steps {
         assert_eq!(handle(&mut connection, event, ends), expected, "{name}");
@@ -74,10 +74,10 @@ fn ids_are_dropped_when_they_are_old_a_few_at_a_time() {
     connection.execute(aged, [2 * 24 * 60 * 60 * 1_000_i64]).expect("it is SQL");
     assert_eq!(forget_older(&connection, day, 3).expect("it is SQL"), 3, "the oldest three");
     let seen = ["2", "3", "4"].map(|id| handle(&mut connection, event("shop", id), Ends::TakenBack));
-    assert_eq!(seen, [Seen::First, Seen::Before, Seen::Before]);
+    assert_eq!(seen, [Occurrence::First, Occurrence::Before, Occurrence::Before]);
     assert_eq!(forget_older(&connection, day, 3).expect("it is SQL"), 1);
     create_tables(&connection).expect("it is there already");
-    assert_eq!(handle(&mut connection, event("shop", "4"), Ends::Committed), Seen::Before);
+    assert_eq!(handle(&mut connection, event("shop", "4"), Ends::Committed), Occurrence::Before);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn of_many_who_handle_an_event_at_once_one_is_first() {
                 let mut connection = ledger(&path);
                 let ids = (0..25).map(|number| format!("event {number}"));
                 let mut seen = |id: String| handle(&mut connection, event("", &id), Ends::Committed);
-                ids.filter(|id| seen(id.clone()) == Seen::First).count()
+                ids.filter(|id| seen(id.clone()) == Occurrence::First).count()
             })
         });
         threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
@@ -128,7 +128,7 @@ async fn events_are_handed_over_in_order_and_one_that_fails_holds_up_the_rest() 
     };
     for _ in 0..2 {
         let error = relay.pass(&mut failing).await.expect_err("`b` fails");
-        assert_eq!(error.to_string(), "the event b could not be sent: no luck");
+        assert_eq!(error.to_string(), "could not send event b: no luck");
     }
     assert_eq!(sent, ["a", "b", "b"]);
     let mut sent = Vec::new();
@@ -136,11 +136,11 @@ async fn events_are_handed_over_in_order_and_one_that_fails_holds_up_the_rest() 
         sent.push(event);
         async { Ok::<_, std::convert::Infallible>(()) }
     });
-    assert_eq!(all.await.expect("all goes well"), Passed::All { sent: 2 });
+    assert_eq!(all.await.expect("all goes well"), RelayPass::All { sent: 2 });
     let ids: Vec<&str> = sent.iter().map(|event| event.event_id.as_str()).collect();
     assert_eq!((ids, sent[0].payload.as_slice()), (vec!["b", "c"], b"payload of b".as_slice()));
     let none = relay.pass(async |_| Ok::<_, std::convert::Infallible>(())).await.expect("nothing is left");
-    assert_eq!(none, Passed::All { sent: 0 });
+    assert_eq!(none, RelayPass::All { sent: 0 });
 }
 
 #[tokio::test]
@@ -151,15 +151,15 @@ async fn of_two_relays_one_works_and_the_other_takes_over_when_its_lease_has_end
     write_events(&mut connection, &["a"], Ends::Committed);
     let send = async |_| Ok::<_, std::convert::Infallible>(());
     let [one, other] = [(); 2].map(|()| Relay::open(&path).expect("it opens"));
-    assert_eq!(one.pass(send).await.expect("all goes well"), Passed::All { sent: 1 });
+    assert_eq!(one.pass(send).await.expect("all goes well"), RelayPass::All { sent: 1 });
     write_events(&mut connection, &["b"], Ends::Committed);
-    assert_eq!(other.pass(send).await.expect("all goes well"), Passed::NotOurs);
+    assert_eq!(other.pass(send).await.expect("all goes well"), RelayPass::NotOurs);
     connection.execute_batch("UPDATE redrive_relay SET lease_ends_at = since").expect("it is SQL");
-    assert_eq!(other.pass(send).await.expect("all goes well"), Passed::All { sent: 1 });
-    assert_eq!(one.pass(send).await.expect("all goes well"), Passed::NotOurs);
+    assert_eq!(other.pass(send).await.expect("all goes well"), RelayPass::All { sent: 1 });
+    assert_eq!(one.pass(send).await.expect("all goes well"), RelayPass::NotOurs);
     let later = "UPDATE redrive_relay SET since = since + 3600000, lease_ends_at = lease_ends_at + 3600000";
     connection.execute_batch(later).expect("it is SQL");
-    assert_eq!(one.pass(send).await.expect("the clock was set back"), Passed::All { sent: 0 });
+    assert_eq!(one.pass(send).await.expect("the clock was set back"), RelayPass::All { sent: 0 });
 }
 
 /// A guard may take minutes to send an event, and nobody else is to send it meanwhile.
@@ -191,5 +191,5 @@ async fn a_relay_keeps_its_lease_while_it_sends() {
     };
     let (watched, passed) = tokio::join!(biased; watch, pass);
     let () = watched;
-    assert_eq!(passed.expect("all goes well"), Passed::All { sent: 1 });
+    assert_eq!(passed.expect("all goes well"), RelayPass::All { sent: 1 });
 }

@@ -1,18 +1,17 @@
-//! What a worker does between its fork and its program: the only place of the workspace with `unsafe`.
+//! What a worker does between fork and exec: the only `unsafe` of the workspace.
 //!
-//! The closure runs in a copy of a process with many threads, of which only one is left: it may call the system
-//! and nothing else. It allocates nothing, locks nothing, and everything that it needs was made before.
+//! The closure runs in a copy of a process of which only one thread is left: it may only make system calls,
+//! and must not allocate or lock.
 //!
-//! Invariants: a worker leads a session and a process group of its own; it is killed when the thread that
-//! started it ends, which is why `spawner.rs` has one that never does; and it cannot outgrow the watch on its
-//! memory by more than one process may have.
+//! Invariants: a worker leads its own session and process group; it is killed when the thread that started it
+//! ends, which is why the threads of `spawner.rs` never end; and one process cannot outgrow the memory watch.
 
 use std::io;
 
 use rustix::process::{Pid, getpid, getppid, setsid};
 use tokio::process::Command;
 
-/// Has the command begin so, and with no more memory for data than that.
+/// Prepares the command, with a limit on the data segment.
 pub(super) fn prepare(command: &mut Command, data_bytes_max: Option<u64>) {
     let parent = getpid();
     let begin = move || begin(parent, data_bytes_max);
@@ -31,7 +30,7 @@ fn begin(parent: Pid, data_bytes_max: Option<u64>) -> io::Result<()> {
     setsid()?;
     #[cfg(target_os = "linux")]
     linux::begin(parent, data_bytes_max)?;
-    // Where the kernel does not tell of a parent's death, it may at least be seen that it is dead already.
+    // Where the kernel does not signal a parent's death, it is at least noticed here.
     if getppid() != Some(parent) {
         return Err(io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error()));
     }
@@ -49,20 +48,19 @@ mod linux {
     };
     use rustix::thread::disable_transparent_huge_pages;
 
-    /// When the machine runs out of memory, workers go before whoever looks after them.
+    /// Under memory pressure workers are killed before the server.
     const OOM_SCORE: &[u8] = b"500";
 
     pub(super) fn begin(_parent: Pid, data_bytes_max: Option<u64>) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Huge pages are off for us, which a program would inherit. A system that has no such setting has nothing
-        // to undo.
+        // Programs would inherit our setting for huge pages; systems without it have nothing to undo.
         let _ = disable_transparent_huge_pages(false);
         if let Some(bytes) = data_bytes_max {
             let Rlimit { maximum, .. } = getrlimit(Resource::Data);
             let most = maximum.map_or(bytes, |maximum| maximum.min(bytes));
             setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) })?;
         }
-        // A system that has no such file, or lets nobody write to it, runs workers all the same.
+        // A system without this file, or without write access to it, runs workers all the same.
         if let Ok(file) = open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
             let _ = rustix::io::write(&file, OOM_SCORE);
         }

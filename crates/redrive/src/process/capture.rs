@@ -1,9 +1,8 @@
-//! What a process prints, as much of it as is kept: the beginning and the end, with a word on what lies between.
+//! The output of a process within a bound: beginning and end, with a mark for the cut, and the last line,
+//! which may be the program's own report.
 //!
-//! The last line is kept beside them, whatever is left out: it may be a program's word on how it went.
-//!
-//! Invariant: a process is read for as long as it prints, however much that is, so that none waits for us; and
-//! what is kept has a bound.
+//! Invariant: output is read as long as the process writes, so that it never blocks, and what is kept is
+//! bounded.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,41 +10,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What is kept of a last line.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
-/// What was printed.
+/// The output of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct CapturedOutput {
     beginning: Vec<u8>,
     end: Vec<u8>,
     left_out: u64,
     last_line: Vec<u8>,
 }
 
-impl Output {
-    /// All of it, if nothing was left out.
+impl CapturedOutput {
+    /// All bytes, if nothing was cut.
     #[must_use]
     pub fn whole(&self) -> Option<&[u8]> {
         (self.left_out == 0).then_some(&self.beginning)
     }
 
-    /// How many bytes are missing between the beginning and the end.
+    /// Bytes missing between beginning and end.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Whether nothing was printed.
+    /// Whether there was no output.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.beginning.is_empty()
     }
 
-    /// As text; a cut is marked, and what is no UTF-8 is replaced.
+    /// As text; the cut is marked, invalid UTF-8 replaced.
     #[must_use]
     pub fn text(&self) -> String {
         let beginning = String::from_utf8_lossy(&self.beginning);
@@ -56,7 +53,7 @@ impl Output {
         format!("{beginning}\n[{} bytes left out]\n{end}", self.left_out)
     }
 
-    /// The last line that says something, as text.
+    /// The last line that is not blank.
     #[must_use]
     pub fn last_line(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.last_line);
@@ -64,26 +61,24 @@ impl Output {
     }
 }
 
-/// Keeps the beginning and the end of what comes, up to a bound.
 #[derive(Debug)]
-struct Keeper {
+struct BoundedBuffer {
     bytes_max: usize,
     beginning: Vec<u8>,
     end: VecDeque<u8>,
     left_out: u64,
-    lines: Lines,
+    lines: LineTracker,
 }
 
-/// Follows what comes line by line.
 #[derive(Debug, Default)]
-struct Lines {
-    /// The last that has ended and says something.
+struct LineTracker {
+    /// The last complete line that is not blank.
     last: Vec<u8>,
-    /// The one that has not ended yet.
+    /// The line that has not ended.
     current: Vec<u8>,
 }
 
-impl Lines {
+impl LineTracker {
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = LINE_BYTES_MAX - self.current.len();
@@ -97,19 +92,25 @@ impl Lines {
         }
     }
 
-    /// The last that says something; none if it was too long to be kept.
+    /// `None` if it was too long to keep.
     fn last(&self) -> Option<&[u8]> {
         let last = if self.current.trim_ascii().is_empty() { &self.last } else { &self.current };
         (last.len() < LINE_BYTES_MAX).then_some(last)
     }
 }
 
-impl Keeper {
+impl BoundedBuffer {
     fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, beginning: Vec::new(), end: VecDeque::new(), left_out: 0, lines: Lines::default() }
+        Self {
+            bytes_max,
+            beginning: Vec::new(),
+            end: VecDeque::new(),
+            left_out: 0,
+            lines: LineTracker::default(),
+        }
     }
 
-    /// While all of it fits it is kept whole; then the second half of it becomes what the end moves through.
+    /// Kept whole while it fits; then the second half becomes a ring for the end.
     fn take(&mut self, bytes: &[u8]) {
         self.lines.take(bytes);
         let room = self.bytes_max - self.beginning.len();
@@ -139,7 +140,7 @@ impl Keeper {
         self.end.extend(kept);
     }
 
-    fn output(&self) -> Output {
+    fn output(&self) -> CapturedOutput {
         let mut beginning = self.beginning.clone();
         let mut end: Vec<u8> = self.end.iter().copied().collect();
         if self.left_out == 0 {
@@ -147,7 +148,7 @@ impl Keeper {
         }
         let kept = if self.left_out == 0 { &beginning } else { &end };
         let last_line = self.lines.last().or_else(|| last_line_of(kept)).unwrap_or_default().to_vec();
-        Output { beginning, end, left_out: self.left_out, last_line }
+        CapturedOutput { beginning, end, left_out: self.left_out, last_line }
     }
 }
 
@@ -155,16 +156,15 @@ fn last_line_of(text: &[u8]) -> Option<&[u8]> {
     text.rsplit(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())
 }
 
-/// What a stream has brought so far, for whoever reads and whoever wants to know.
+/// Shared by the task that reads and callers.
 #[derive(Clone, Debug)]
-pub(super) struct Capture(Arc<Mutex<Keeper>>);
+pub(super) struct Capture(Arc<Mutex<BoundedBuffer>>);
 
 impl Capture {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self(Arc::new(Mutex::new(Keeper::new(bytes_max))))
+        Self(Arc::new(Mutex::new(BoundedBuffer::new(bytes_max))))
     }
 
-    /// Reads to the end of the stream.
     pub(super) async fn read(&self, mut stream: impl AsyncRead + Unpin) -> io::Result<()> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
@@ -175,11 +175,11 @@ impl Capture {
         }
     }
 
-    pub(super) fn output(&self) -> Output {
+    pub(super) fn output(&self) -> CapturedOutput {
         self.keeper().output()
     }
 
-    fn keeper(&self) -> MutexGuard<'_, Keeper> {
+    fn keeper(&self) -> MutexGuard<'_, BoundedBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -188,8 +188,8 @@ impl Capture {
 mod tests {
     use super::*;
 
-    fn kept(bytes_max: usize, pieces: &[&str]) -> Output {
-        let mut keeper = Keeper::new(bytes_max);
+    fn kept(bytes_max: usize, pieces: &[&str]) -> CapturedOutput {
+        let mut keeper = BoundedBuffer::new(bytes_max);
         for piece in pieces {
             keeper.take(piece.as_bytes());
         }

@@ -1,14 +1,13 @@
-//! What is to be run: a program with its arguments, its input, its environment and its folder.
+//! A program to run, with arguments, input, environment and folder.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::birth;
-use super::family::{MARK_VARIABLE, Mark};
+use super::family::{MARK_VARIABLE, RunMark};
 
-/// What a program inherits of our environment if nobody says more: where things are and how people write, and
-/// nothing that could be a secret.
+/// Variables that every program inherits: paths and locale, nothing that could be a secret.
 pub const INHERITED: &[&str] = &[
     "HOME",
     "LANG",
@@ -28,13 +27,13 @@ pub const INHERITED: &[&str] = &[
     "USER",
 ];
 
-/// One process of many may have more data than all are meant to have resident: much of it is never touched. But
-/// it cannot have so much that a watch which looks ten times a second would come too late.
+/// A process may reserve more memory than all of them may have resident, but not so much that a watch that
+/// looks ten times a second would come too late.
 const DATA_BYTES_BEYOND: u64 = 1024 * 1024 * 1024;
 
-/// A program to be run.
+/// A program to run.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct ProgramCommand {
     program: OsString,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
@@ -43,8 +42,8 @@ pub struct Command {
     input: Vec<u8>,
 }
 
-impl Command {
-    /// That program: a path, or a name that is looked up in `PATH`. No shell reads it.
+impl ProgramCommand {
+    /// A path, or a name looked up in `PATH`; no shell is involved.
     #[must_use]
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
@@ -57,55 +56,53 @@ impl Command {
         }
     }
 
-    /// With one more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
         self
     }
 
-    /// With these bytes on its standard input, which ends after them.
+    /// Sets the standard input, which ends after these bytes.
     #[must_use]
     pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
         self
     }
 
-    /// With that variable in its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// With that variable as we have it, beside those of [`INHERITED`].
+    /// Inherits a variable beside those of [`INHERITED`].
     #[must_use]
     pub fn inherit(mut self, name: impl AsRef<OsStr>) -> Self {
         self.inherited.push(name.as_ref().to_owned());
         self
     }
 
-    /// In that folder, not in ours.
+    /// Sets the working folder.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// The program as it was named.
+    /// The program as named.
     pub(super) fn name(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// The folder to run in, if it is not ours.
     pub(super) fn stated_folder(&self) -> Option<PathBuf> {
         self.folder.clone()
     }
 
-    /// What is to be started, and what to write to it.
     pub(super) fn prepare(
         self,
-        mark: &Mark,
+        mark: &RunMark,
         memory_bytes: Option<u64>,
     ) -> (tokio::process::Command, Vec<u8>) {
         let mut command = tokio::process::Command::new(&self.program);

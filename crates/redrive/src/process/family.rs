@@ -1,13 +1,13 @@
-//! Who belongs to a run: its leader, whoever is in its group or session, whoever carries its mark, and whoever
-//! descends from one of them, as far as that was ever seen.
+//! The processes of a run: its leader, its group and session, processes that carry its mark, and descendants
+//! of these, as far as they were seen.
 //!
-//! A process that leaves the group with a session of its own still has the mark in the environment that it was
-//! started with; one that clears its environment too is known if it was seen while its parent lived. Both are
-//! looked up in `/proc`, so on systems without it only the group is known.
+//! A process that starts its own session still has the mark in its environment; one that also clears its
+//! environment is known if it was seen while its parent lived. Both are found in `/proc`; without it only the
+//! group is known.
 //!
-//! Invariant: nobody is signalled by a number alone. A process is its id and the moment it started, and both are
-//! looked at again between getting hold of it and signalling it. A group is killed as a whole, since those who
-//! fork on and on have ended whenever they are looked at again: right after a look that nobody else has its number.
+//! Invariant: no process is signalled by its id alone. It is identified by id and start time, which are
+//! checked again between opening and signalling it. A group is killed as a whole, because processes that keep
+//! forking are gone when looked at again, right after a check that its number is still its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,26 +16,24 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The variable that carries the mark.
+/// Carries the mark.
 pub const MARK_VARIABLE: &str = "REDRIVE_RUN";
-/// What is looked at of an environment: systems let it be no larger.
+/// The largest environment that systems allow.
 const ENVIRONMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The memory of a page, where the system does not say; it says how many pages a process has.
+/// The page size, if the system does not report it.
 const PAGE_BYTES: u64 = 4_096;
 
-/// What tells the processes of one run from all others.
+/// Identifies the processes of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark(String);
+pub(super) struct RunMark(String);
 
-impl Mark {
-    /// One that no other run has.
+impl RunMark {
     pub(super) fn new() -> Self {
         use std::hash::{BuildHasher, RandomState};
         let draw = || RandomState::new().hash_one(std::time::SystemTime::now());
         Self(format!("{:016x}{:016x}", draw(), draw()))
     }
 
-    /// One that was written down.
     pub(super) fn read(text: &str) -> Option<Self> {
         let is_mark = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_mark.then(|| Self(text.to_owned()))
@@ -46,7 +44,7 @@ impl Mark {
     }
 }
 
-/// A process that cannot be mistaken for another: its id, and when it started, in ticks since the machine did.
+/// A process by id and start time, in clock ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process {
     pub(super) pid: i32,
@@ -54,18 +52,16 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// The process with that id, if there is one.
     pub(super) fn now(pid: i32) -> Option<Self> {
         Some(Stat::of(pid)?.process)
     }
 
-    /// Signals it, if it is still there.
     fn signal(self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
         #[cfg(target_os = "linux")]
         {
             use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-            // What is held by this cannot become another before it is signalled.
+            // A process held by its pidfd cannot be replaced by another.
             let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return };
             if Self::now(self.pid) == Some(self) {
                 let _ = pidfd_send_signal(&held, signal);
@@ -78,24 +74,23 @@ impl Process {
     }
 }
 
-/// What the system says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     process: Process,
     parent: i32,
     group: i32,
     session: i32,
-    /// It has ended, and nobody has asked how.
+    /// A zombie.
     is_over: bool,
 }
 
 impl Stat {
     fn of(pid: i32) -> Option<Self> {
-        // A name may be any bytes, and a longer one is cut short in the middle of a letter.
+        // A name may contain any bytes and be cut inside a character.
         Self::read(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
-    /// `7 (a name (with) anything) S 1 7 7 …`, with the start as the 22nd field.
+    /// `7 (a name (with) anything) S 1 7 7 …`; the start time is field 22.
     fn read(text: &str) -> Option<Self> {
         let pid = text.split(' ').next()?.parse().ok()?;
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
@@ -108,50 +103,47 @@ impl Stat {
     }
 }
 
-/// Everybody whom the system tells of.
 fn everybody() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(Stat::of).collect()
 }
 
-/// The mark that a process was started with; none of another user's.
-fn mark_of(pid: i32) -> Option<Mark> {
+/// `None` for processes of other users.
+fn mark_of(pid: i32) -> Option<RunMark> {
     let mut environment = Vec::new();
     let file = fs::File::open(format!("/proc/{pid}/environ")).ok()?;
     file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
     let value =
         variables.find_map(|variable| variable.strip_prefix(MARK_VARIABLE.as_bytes())?.strip_prefix(b"="))?;
-    Mark::read(std::str::from_utf8(value).ok()?)
+    RunMark::read(std::str::from_utf8(value).ok()?)
 }
 
-/// The processes of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Family {
-    mark: Mark,
-    /// Who leads the group and the session; none if that is not known.
+    mark: RunMark,
+    /// Leads group and session; `None` if unknown.
     leader: Option<Process>,
-    /// All that were ever seen and may still be there.
+    /// Every process seen that may still run.
     known: BTreeSet<Process>,
 }
 
 impl Family {
-    pub(super) fn new(mark: Mark, leader: Option<Process>) -> Self {
+    pub(super) fn new(mark: RunMark, leader: Option<Process>) -> Self {
         Self { mark, leader, known: leader.into_iter().collect() }
     }
 
-    /// What a record says of a run that nobody looks after any more: of whom its group was is not known for sure.
-    pub(super) fn left(mark: Mark, known: Vec<Process>) -> Self {
+    /// A run from a record; its group is not known for sure.
+    pub(super) fn left(mark: RunMark, known: Vec<Process>) -> Self {
         Self { mark, leader: None, known: known.into_iter().collect() }
     }
 
-    /// All that were seen and may still be there.
     pub(super) const fn known(&self) -> &BTreeSet<Process> {
         &self.known
     }
 
-    /// Learns of children, at little cost: only those are asked who are known.
+    /// Finds children of known processes, cheaply.
     pub(super) fn watch(&mut self) {
         self.known.retain(|process| Process::now(process.pid) == Some(*process));
         let mut to_ask: Vec<Process> = self.known.iter().copied().collect();
@@ -164,16 +156,15 @@ impl Family {
         }
     }
 
-    /// Everybody of the run who has not ended.
     pub(super) fn members(&mut self) -> Vec<Process> {
         self.look().0
     }
 
-    /// Everybody of the run who has not ended, and the number of its group, if that is known and still its own.
+    /// The running members, and the group's number if it is known and still its own.
     fn look(&mut self) -> (Vec<Process>, Option<i32>) {
         let everybody = everybody();
         let own = i32::try_from(std::process::id()).unwrap_or_default();
-        // As long as anybody is in the group, nobody else can have its number.
+        // A group with a member keeps its number.
         let is_reused = self.leader.is_some_and(|leader| {
             everybody
                 .iter()
@@ -206,8 +197,8 @@ impl Family {
         (everybody.iter().filter(is_alive).map(|stat| stat.process).collect(), group)
     }
 
-    /// Signals everybody of the run; says whether anybody is left.
-    pub(super) fn signal(&mut self, signal: Signal) -> Left {
+    /// Signals all members and returns whether any is left.
+    pub(super) fn signal(&mut self, signal: Signal) -> Survivors {
         let (members, group) = self.look();
         if signal == Signal::KILL {
             group.into_iter().for_each(kill_group);
@@ -215,15 +206,14 @@ impl Family {
         for process in &members {
             process.signal(signal);
         }
-        // Orphans are ours to bury if we are the first process of a machine or a container.
+        // As init of a machine or container we must reap orphans.
         for process in &self.known {
             bury(process.pid, self.leader);
         }
-        if members.is_empty() { Left::Nobody } else { Left::Some }
+        if members.is_empty() { Survivors::Nobody } else { Survivors::Some }
     }
 
-    /// The memory that everybody of the run has, in bytes, as far as they are known; what they share with each
-    /// other is counted once, if the system can tell.
+    /// Memory of all members in bytes; shared pages count once if the system reports them.
     pub(super) fn memory(&self, limit: u64) -> u64 {
         let resident: u64 = self.known.iter().map(|process| resident(process.pid)).sum();
         if resident <= limit {
@@ -236,33 +226,32 @@ impl Family {
     }
 }
 
-/// Whether anybody is left of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Survivors {
     Nobody,
     Some,
 }
 
-/// Ends the whole group of a leader: at once, so that nobody of it gets away by forking.
+/// Kills a group at once, so that no member escapes by forking.
 pub(super) fn kill_group(leader: i32) {
     if let Some(group) = Pid::from_raw(leader) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// The marks of all processes that carry one of these.
-pub(super) fn marked(marks: &BTreeSet<Mark>) -> BTreeSet<Mark> {
+/// The marks that running processes carry.
+pub(super) fn marked(marks: &BTreeSet<RunMark>) -> BTreeSet<RunMark> {
     let pids = everybody().into_iter().filter(|stat| !stat.is_over).map(|stat| stat.process.pid);
     pids.filter_map(mark_of).filter(|mark| marks.contains(mark)).collect()
 }
 
-/// How often the kernel has killed something for want of memory; none if it does not say.
+/// The kernel's count of out-of-memory kills; `None` if unavailable.
 pub(super) fn kills_for_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// A child of ours that somebody else left behind; the leader is waited for where it was started.
+/// Reaps an orphaned child; the leader is waited for elsewhere.
 fn bury(pid: i32, leader: Option<Process>) {
     let own = i32::try_from(std::process::id()).ok();
     let is_leader = leader.is_some_and(|leader| leader.pid == pid);
@@ -287,7 +276,7 @@ fn resident_of(process: Process) -> u64 {
     resident(process.pid)
 }
 
-/// The memory of its own that a process has: what is resident less what it shares with files.
+/// Resident memory without pages shared with files.
 fn resident(pid: i32) -> u64 {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
     let mut pages = text.split_ascii_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
@@ -295,7 +284,7 @@ fn resident(pid: i32) -> u64 {
     all.saturating_sub(shared) * page_bytes()
 }
 
-/// The same, with what is shared divided among those who share it.
+/// The same, with shared pages divided among their users.
 fn proportional(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let kib: u64 =
@@ -333,11 +322,11 @@ mod tests {
 
     #[test]
     fn marks_are_read_back_and_nothing_else_is_one() {
-        let mark = Mark::new();
-        assert_eq!(Mark::read(mark.as_str()), Some(mark.clone()));
-        assert_ne!(Mark::new(), mark);
+        let mark = RunMark::new();
+        assert_eq!(RunMark::read(mark.as_str()), Some(mark.clone()));
+        assert_ne!(RunMark::new(), mark);
         for wrong in ["", "abc", "../../../../../../etc/passwd-00000", "0123456789abcdef0123456789abcdeg"] {
-            assert_eq!(Mark::read(wrong), None, "{wrong}");
+            assert_eq!(RunMark::read(wrong), None, "{wrong}");
         }
     }
 
@@ -345,7 +334,7 @@ mod tests {
     fn a_process_is_known_by_its_start_too() {
         let own = i32::try_from(std::process::id()).expect("a small number");
         let real = Process::now(own).expect("we run");
-        // Somebody else had our number before us: the signal would end this test.
+        // Its number belonged to another process before: the signal would end this test.
         Process { started: real.started - 1, ..real }.signal(Signal::KILL);
         assert_eq!(Process::now(own), Some(real));
     }

@@ -1,8 +1,8 @@
-//! Starts processes, from threads that live as long as the program does.
+//! Starts processes from threads that never end.
 //!
-//! A worker is killed when the thread that forked it ends, and threads of a runtime come and go. There is one
-//! thread, until a start hangs, on a file system that does not answer, say, and keeps it: then there is another
-//! for the starts that wait, and one that comes free again helps.
+//! A worker is killed when the thread that forked it ends, and a runtime's threads come and go. There is one
+//! thread until a start hangs, for example on a file system that does not answer; then another is added for
+//! the starts that wait.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,32 +12,30 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::supervise::Newborn;
+use super::supervise::NewProcess;
 
-/// Threads that start; when starts hang on all of them, nothing is started until one comes free.
+/// If starts hang on all of them, further starts wait.
 const THREADS_MAX: usize = 17;
-/// Starts that may wait for a thread.
 const WAITING_MAX: usize = 1_024;
 
-/// Starts something; made by who wants it, called on a thread that starts.
-pub(super) type Start = Box<dyn FnOnce() -> io::Result<Newborn> + Send>;
+/// Runs on one of the threads.
+pub(super) type StartFn = Box<dyn FnOnce() -> io::Result<NewProcess> + Send>;
 
-struct Job {
-    start: Start,
-    reply: oneshot::Sender<io::Result<Newborn>>,
+struct SpawnJob {
+    start: StartFn,
+    reply: oneshot::Sender<io::Result<NewProcess>>,
 }
 
-/// The threads that start, and what waits for them.
 struct Spawner {
-    jobs: mpsc::SyncSender<Job>,
-    waiting: Mutex<mpsc::Receiver<Job>>,
+    jobs: mpsc::SyncSender<SpawnJob>,
+    waiting: Mutex<mpsc::Receiver<SpawnJob>>,
     threads: Mutex<Threads>,
 }
 
 #[derive(Default)]
 struct Threads {
     all: usize,
-    /// Those that start something at the moment.
+    /// Threads that are starting a process.
     busy: usize,
 }
 
@@ -46,31 +44,29 @@ static SPAWNER: LazyLock<Spawner> = LazyLock::new(|| {
     Spawner { jobs, waiting: Mutex::new(waiting), threads: Mutex::default() }
 });
 
-/// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotStarted {
+pub(super) enum SpawnError {
     #[error("{0}")]
     Refused(#[source] io::Error),
-    #[error("it did not start within {}", redrive_core::text::show_duration(*.0))]
+    #[error("no start within {}", redrive_core::text::show_duration(*.0))]
     TookTooLong(Duration),
 }
 
-/// Starts something within that time.
-pub(super) async fn spawn(start: Start, within: Duration) -> Result<Newborn, NotStarted> {
+pub(super) async fn spawn(start: StartFn, within: Duration) -> Result<NewProcess, SpawnError> {
     let (reply, started) = oneshot::channel();
     if SPAWNER.threads().all == 0 {
-        SPAWNER.add_thread().map_err(NotStarted::Refused)?;
+        SPAWNER.add_thread().map_err(SpawnError::Refused)?;
     }
-    let full = |_| NotStarted::Refused(io::Error::other("too many starts wait"));
-    SPAWNER.jobs.try_send(Job { start, reply }).map_err(full)?;
+    let full = |_| SpawnError::Refused(io::Error::other("too many starts wait"));
+    SPAWNER.jobs.try_send(SpawnJob { start, reply }).map_err(full)?;
     match tokio::time::timeout(within, started).await {
-        Ok(Ok(outcome)) => outcome.map_err(NotStarted::Refused),
-        Ok(Err(_)) => Err(NotStarted::Refused(io::Error::other("the start failed in an unforeseen way"))),
+        Ok(Ok(outcome)) => outcome.map_err(SpawnError::Refused),
+        Ok(Err(_)) => Err(SpawnError::Refused(io::Error::other("the start failed in an unforeseen way"))),
         Err(_) => {
             if let Err(error) = SPAWNER.add_thread() {
-                tracing::warn!(%error, "a start hangs, and there is no other thread for those that wait");
+                tracing::warn!(%error, "process start hangs and no other thread could be created");
             }
-            Err(NotStarted::TookTooLong(within))
+            Err(SpawnError::TookTooLong(within))
         }
     }
 }
@@ -80,7 +76,7 @@ impl Spawner {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more, if none is free.
+    /// Adds a thread if none is free.
     fn add_thread(&'static self) -> io::Result<()> {
         let mut threads = self.threads();
         if threads.busy < threads.all || threads.all >= THREADS_MAX {
@@ -91,10 +87,10 @@ impl Spawner {
         Ok(())
     }
 
-    /// Never ends, nor does a start that panics end it: those that were started from here die with this thread.
+    /// Never ends, even if a start panics: workers die with this thread.
     fn work(&self) {
         loop {
-            let Ok(Job { start, reply }) = self.next() else {
+            let Ok(SpawnJob { start, reply }) = self.next() else {
                 thread::park();
                 continue;
             };
@@ -104,14 +100,14 @@ impl Spawner {
             self.threads().busy += 1;
             let started = catch_unwind(AssertUnwindSafe(start));
             self.threads().busy -= 1;
-            // One that nobody waits for any more is dropped, and so ended.
+            // A process whose caller went away is dropped, and so ended.
             if let Ok(started) = started {
                 let _ = reply.send(started);
             }
         }
     }
 
-    fn next(&self) -> Result<Job, mpsc::RecvError> {
+    fn next(&self) -> Result<SpawnJob, mpsc::RecvError> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).recv()
     }
 }
@@ -120,23 +116,23 @@ impl Spawner {
 mod tests {
     use super::*;
 
-    /// Slow is not stuck: a server that starts programs for months has some slow starts.
+    /// Slow is not stuck: a long-running server has some slow starts.
     #[tokio::test]
     async fn starts_that_were_slow_keep_nobody_from_starting_ever_after() {
         for _ in 0..=THREADS_MAX {
             let (release, held) = mpsc::channel::<()>();
-            let slow: Start = Box::new(move || {
+            let slow: StartFn = Box::new(move || {
                 let _ = held.recv();
                 Err(io::Error::other("never mind"))
             });
             let error = spawn(slow, Duration::from_millis(1)).await.expect_err("it is slow");
-            assert!(matches!(error, NotStarted::TookTooLong(_)), "{error:?}");
+            assert!(matches!(error, SpawnError::TookTooLong(_)), "{error:?}");
             drop(release);
         }
-        let refused: Start = Box::new(|| Err(io::ErrorKind::NotFound.into()));
-        let error = spawn(refused, Duration::from_mins(1)).await.expect_err("there is no such thing");
+        let refused: StartFn = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+        let error = spawn(refused, Duration::from_mins(1)).await.expect_err("value does not exist");
         assert!(
-            matches!(&error, NotStarted::Refused(why) if why.kind() == io::ErrorKind::NotFound),
+            matches!(&error, SpawnError::Refused(why) if why.kind() == io::ErrorKind::NotFound),
             "{error:?}"
         );
     }
@@ -144,16 +140,16 @@ mod tests {
     #[tokio::test]
     async fn a_start_that_hangs_keeps_nobody_else_from_starting() {
         let (release, held) = mpsc::channel::<()>();
-        let hangs: Start = Box::new(move || {
+        let hangs: StartFn = Box::new(move || {
             let _ = held.recv();
             Err(io::Error::other("never mind"))
         });
         let short = Duration::from_millis(20);
         let error = spawn(hangs, short).await.expect_err("it hangs");
-        assert_eq!(error.to_string(), "it did not start within 20ms");
-        let refused: Start = Box::new(|| Err(io::ErrorKind::NotFound.into()));
-        let error = spawn(refused, Duration::from_mins(1)).await.expect_err("there is no such thing");
-        assert!(matches!(error, NotStarted::Refused(_)), "{error:?}");
+        assert_eq!(error.to_string(), "no start within 20ms");
+        let refused: StartFn = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+        let error = spawn(refused, Duration::from_mins(1)).await.expect_err("value does not exist");
+        assert!(matches!(error, SpawnError::Refused(_)), "{error:?}");
         drop(release);
     }
 }

@@ -1,4 +1,4 @@
-//! One run, from its start to when nobody of it is left.
+//! One run, from its start until no process of it is left.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -14,58 +14,63 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::capture::Capture;
-use super::family::{Family, Left, Mark, Process, kill_group, kills_for_memory};
-use super::ledger::{Record, end_now};
-use super::{Command, Limits, Output, Run, RunEnd, Supervisor, spawner};
+use super::family::{Family, Process, RunMark, Survivors, kill_group, kills_for_memory};
+use super::run_records::{RunRecord, end_now};
+use super::{CapturedOutput, ProgramCommand, ProgramRun, RunEnd, RunLimits, Supervisor, spawner};
 
-/// How often a run is looked at: who belongs to it, and how much memory they have.
+/// How often members and memory are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often it is looked whether those have ended who were asked to.
+/// How often it is checked whether they have ended.
 const ENDED_EVERY: Duration = Duration::from_millis(20);
-/// How long those may take to end whom a program left behind when it ended.
+/// Time for processes left behind by a program to end.
 const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(1);
-/// How long anybody may take to die of a signal that nobody can ignore.
+/// Time to die of KILL.
 const DIE_WITHIN: Duration = Duration::from_secs(10);
-/// How long to go on reading from a run of which nobody is left; only somebody unknown could hold it open.
+/// How long to read on when no member is left; only an unknown process could hold the pipe open.
 const READ_ON: Duration = Duration::from_secs(1);
-/// The part of the time for stopping that is kept for killing.
+/// The share of the stop time that is kept for killing.
 const KILL_PART: u32 = 4;
-/// But no more than this.
 const KILL_TIME_MAX: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(supervisor: &Supervisor, command: Command, limits: Limits) -> Run {
+pub(super) async fn run(supervisor: &Supervisor, command: ProgramCommand, limits: RunLimits) -> ProgramRun {
     let begun = Instant::now();
     let stop_by = supervisor.stop_by.subscribe();
     let (end, stdout, stderr) = if stop_by.borrow().is_some() {
-        (RunEnd::Stopped, Output::default(), Output::default())
+        (RunEnd::Stopped, CapturedOutput::default(), CapturedOutput::default())
     } else {
         match start(supervisor, command, &limits).await {
-            Ok(newborn) => UnderWay::new(newborn, stop_by, &limits).run_out(&limits, begun).await,
-            Err(reason) => (RunEnd::SpawnFailed { reason }, Output::default(), Output::default()),
+            Ok(newborn) => ActiveRun::new(newborn, stop_by, &limits).run_out(&limits, begun).await,
+            Err(reason) => {
+                (RunEnd::SpawnFailed { reason }, CapturedOutput::default(), CapturedOutput::default())
+            }
         }
     };
-    Run { end, stdout, stderr, took: begun.elapsed() }
+    ProgramRun { end, stdout, stderr, took: begun.elapsed() }
 }
 
-async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Result<Newborn, String> {
-    let mark = Mark::new();
+async fn start(
+    supervisor: &Supervisor,
+    command: ProgramCommand,
+    limits: &RunLimits,
+) -> Result<NewProcess, String> {
+    let mark = RunMark::new();
     let (program, folder) = (command.name(), command.stated_folder());
-    let record = supervisor.ledger.as_ref().map(|ledger| ledger.begin(&mark)).transpose();
+    let record = supervisor.run_records.as_ref().map(|run_records| run_records.begin(&mark)).transpose();
     let record = record.map_err(|error| format!("its start could not be put on record: {error}"))?;
     let kills_before = kills_for_memory();
     let (mut prepared, input) = command.prepare(&mark, limits.memory_bytes);
     let runtime = tokio::runtime::Handle::current();
-    let mut guard = Guard { leader: None, family: None, record };
+    let mut guard = RunGuard { leader: None, family: None, record };
     let start = Box::new(move || {
         let _inside = runtime.enter();
         let child = prepared.spawn().map_err(|error| why_not(error, folder.as_deref()))?;
         guard.watch_over(&child, mark);
-        Ok(Newborn { guard, child, input, kills_before })
+        Ok(NewProcess { guard, child, input, kills_before })
     });
     spawner::spawn(start, limits.spawn).await.map_err(|error| format!("{program}: {error}"))
 }
 
-/// The system says of a folder that is missing the same as of a program.
+/// The system reports a missing folder like a missing program.
 fn why_not(error: io::Error, folder: Option<&Path>) -> io::Error {
     match folder.filter(|folder| !folder.is_dir()) {
         Some(folder) => io::Error::other(format!("there is no folder {} to run it in", folder.display())),
@@ -73,59 +78,55 @@ fn why_not(error: io::Error, folder: Option<&Path>) -> io::Error {
     }
 }
 
-/// A run that has just started. Whoever was waiting for it may be gone: then it ends here.
+/// A run that has just started; it ends if its caller went away.
 #[derive(Debug)]
-pub(super) struct Newborn {
-    // Before the child: the group is ended while its number is still its own.
-    guard: Guard,
+pub(super) struct NewProcess {
+    // Dropped before the child: the group is killed while its number is its own.
+    guard: RunGuard,
     child: Child,
     input: Vec<u8>,
     kills_before: Option<u64>,
 }
 
-/// A run that has started.
-struct UnderWay {
-    // Before the child: the group is ended while its number is still its own.
-    guard: Guard,
+struct ActiveRun {
+    // Dropped before the child: the group is killed while its number is its own.
+    guard: RunGuard,
     child: Child,
     family: Family,
-    /// Whoever writes to it and reads from it; they end with the run.
     streams: JoinSet<()>,
     stdout: Capture,
     stderr: Capture,
     kills_before: Option<u64>,
-    /// When it must have ended, as soon as somebody says so.
     stop_by: watch::Receiver<Option<Instant>>,
 }
 
-/// What ends a run that nobody waits for any more.
+/// Ends a run whose caller went away.
 #[derive(Debug)]
-struct Guard {
-    // Without a family nothing has started, or nobody is left.
-    /// Until its end was asked for: from then on its number may be another's.
+struct RunGuard {
+    // `None` before the start and after the end.
+    /// `None` once its exit was collected: its number may then belong to another process.
     leader: Option<i32>,
     family: Option<Family>,
-    record: Option<Record>,
+    record: Option<RunRecord>,
 }
 
-/// What came first.
-enum First {
+enum FirstEnd {
     Exited(io::Result<ExitStatus>),
     TimeLimit,
     Memory(u64),
     Stop(Instant),
 }
 
-impl UnderWay {
-    fn new(newborn: Newborn, stop_by: watch::Receiver<Option<Instant>>, limits: &Limits) -> Self {
-        let Newborn { guard, mut child, input, kills_before } = newborn;
+impl ActiveRun {
+    fn new(newborn: NewProcess, stop_by: watch::Receiver<Option<Instant>>, limits: &RunLimits) -> Self {
+        let NewProcess { guard, mut child, input, kills_before } = newborn;
         let family = guard.family.clone().expect("it has started, and nobody has ended it");
         let (stdout, stderr) = (Capture::new(limits.output_bytes), Capture::new(limits.output_bytes));
         let mut streams = JoinSet::new();
         if let Some(stdin) = child.stdin.take() {
             streams.spawn(feed(stdin, input));
         }
-        // A stream that breaks has brought what it has brought.
+        // A broken stream leaves what it brought.
         if let Some(stream) = child.stdout.take() {
             let capture = stdout.clone();
             streams.spawn(async move { drop(capture.read(stream).await) });
@@ -143,62 +144,66 @@ impl UnderWay {
         if let Some(record) = &self.guard.record
             && let Err(error) = record.known(self.family.known())
         {
-            tracing::warn!(%error, "who belongs to a run could not be put on record");
+            tracing::warn!(%error, "could not record the processes of a run");
         }
     }
 
-    async fn run_out(mut self, limits: &Limits, begun: Instant) -> (RunEnd, Output, Output) {
+    async fn run_out(
+        mut self,
+        limits: &RunLimits,
+        begun: Instant,
+    ) -> (RunEnd, CapturedOutput, CapturedOutput) {
         let first = self.first_of(limits, begun).await;
         let end = match first {
-            First::Exited(Ok(status)) => {
+            FirstEnd::Exited(Ok(status)) => {
                 self.guard.leader = None;
                 let end = self.how_it_ended(status);
                 self.end_all(LEFT_BEHIND_GRACE).await;
                 end
             }
-            First::Exited(Err(error)) => {
+            FirstEnd::Exited(Err(error)) => {
                 self.end_all(Duration::ZERO).await;
                 RunEnd::SpawnFailed { reason: format!("how it ended is not known: {error}") }
             }
-            First::TimeLimit => {
+            FirstEnd::TimeLimit => {
                 self.end_all(limits.grace).await;
                 RunEnd::TimeLimit { limit: limits.time }
             }
-            First::Memory(used) => {
+            FirstEnd::Memory(used) => {
                 self.end_all(Duration::ZERO).await;
                 RunEnd::OutOfMemory { used: Some(used) }
             }
-            First::Stop(by) => {
+            FirstEnd::Stop(by) => {
                 self.end_all(grace_until(by)).await;
                 RunEnd::Stopped
             }
         };
-        // All writers are gone, so that this ends as soon as everything is read.
+        // All writers are gone, so this ends when everything is read.
         let read = async { while self.streams.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(READ_ON, read).await;
         (end, self.stdout.output(), self.stderr.output())
     }
 
-    async fn first_of(&mut self, limits: &Limits, begun: Instant) -> First {
+    async fn first_of(&mut self, limits: &RunLimits, begun: Instant) -> FirstEnd {
         let time_limit = tokio::time::sleep_until(begun + limits.time);
         tokio::pin!(time_limit);
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
                 biased;
-                status = self.child.wait() => return First::Exited(status),
-                by = told_to_stop(&mut self.stop_by) => return First::Stop(by),
-                () = &mut time_limit => return First::TimeLimit,
+                status = self.child.wait() => return FirstEnd::Exited(status),
+                by = told_to_stop(&mut self.stop_by) => return FirstEnd::Stop(by),
+                () = &mut time_limit => return FirstEnd::TimeLimit,
                 _ = look.tick() => {
                     if let Some(used) = self.look(limits.memory_bytes).await {
-                        return First::Memory(used);
+                        return FirstEnd::Memory(used);
                     }
                 }
             }
         }
     }
 
-    /// Learns who belongs to the run; says how much memory they have if that is more than they may.
+    /// Finds members and returns their memory if it exceeds the limit.
     async fn look(&mut self, memory_bytes: Option<u64>) -> Option<u64> {
         let before = self.family.known().clone();
         let used = self.ask(move |family| {
@@ -213,7 +218,7 @@ impl UnderWay {
         used.filter(|used| memory_bytes.is_some_and(|limit| *used > limit))
     }
 
-    /// Looks at processes on a thread that may wait for the system.
+    /// Runs on a blocking thread.
     async fn ask<T: Send + 'static>(&mut self, look: impl FnOnce(&mut Family) -> T + Send + 'static) -> T {
         let mut family = self.family.clone();
         let asked = tokio::task::spawn_blocking(move || {
@@ -242,12 +247,12 @@ impl UnderWay {
         }
     }
 
-    /// Asks everybody to end, kills whoever has not after that time, and waits until they are gone.
+    /// Sends TERM, then KILL after `grace`, and waits until all are gone.
     async fn end_all(&mut self, grace: Duration) {
         let mut signal = if grace.is_zero() { Signal::KILL } else { Signal::TERM };
         let mut kill_at = Instant::now() + grace;
         let mut is_asked = false;
-        // A run that we ended already is also to be gone when we stop.
+        // A run that is already being ended must also be gone when the supervisor stops.
         let mut is_told = false;
         loop {
             let now = Instant::now();
@@ -260,27 +265,31 @@ impl UnderWay {
                 signal = Signal::KILL;
                 is_asked = false;
             }
-            // Who is killed may have started another a moment before; who is asked is asked once.
+            // KILL is repeated, because a process may just have forked; TERM is sent once.
             let left = if is_asked && signal == Signal::TERM {
-                self.ask(|family| if family.members().is_empty() { Left::Nobody } else { Left::Some }).await
+                self.ask(
+                    |family| if family.members().is_empty() { Survivors::Nobody } else { Survivors::Some },
+                )
+                .await
             } else {
                 self.ask(move |family| family.signal(signal)).await
             };
             is_asked = true;
-            // Its end is asked for, or it would stay as one that has ended.
+            // Collects the exit status, or the leader would stay as a zombie.
             if !matches!(self.child.try_wait(), Ok(None)) {
                 self.guard.leader = None;
             }
-            if left == Left::Nobody && signal == Signal::KILL {
+            if left == Survivors::Nobody && signal == Signal::KILL {
                 break;
             }
-            if left == Left::Nobody {
-                // Those who fork on and on may not have been seen: the group is killed before it counts as empty.
+            if left == Survivors::Nobody {
+                // Processes that keep forking may not have been seen: the group is killed before it counts as
+                // empty.
                 (signal, kill_at, is_asked) = (Signal::KILL, now, false);
                 continue;
             }
             if now > kill_at + DIE_WITHIN {
-                tracing::error!("processes of a run do not end, though they were killed");
+                tracing::error!("processes survived KILL");
                 return;
             }
             tokio::time::sleep(ENDED_EVERY).await;
@@ -290,8 +299,8 @@ impl UnderWay {
     }
 }
 
-impl Guard {
-    fn watch_over(&mut self, child: &Child, mark: Mark) {
+impl RunGuard {
+    fn watch_over(&mut self, child: &Child, mark: RunMark) {
         self.leader = child.id().and_then(|id| i32::try_from(id).ok());
         self.family = Some(Family::new(mark, self.leader.and_then(Process::now)));
     }
@@ -299,46 +308,44 @@ impl Guard {
     fn is_over(&mut self) {
         self.leader = None;
         self.family = None;
-        self.record.take().into_iter().for_each(Record::over);
+        self.record.take().into_iter().for_each(RunRecord::over);
     }
 }
 
-/// Somebody stopped waiting for the run: it is ended, and those are who left its group.
-impl Drop for Guard {
+/// The caller went away: ends the run, and the members outside its group.
+impl Drop for RunGuard {
     fn drop(&mut self) {
         let Some(family) = self.family.take() else {
-            return self.record.take().into_iter().for_each(Record::over);
+            return self.record.take().into_iter().for_each(RunRecord::over);
         };
         if let Some(leader) = self.leader {
             kill_group(leader);
         }
         let record = self.record.take();
         let sweep = move || match end_now(family, DIE_WITHIN) {
-            Ok(()) => record.into_iter().for_each(Record::over),
-            Err(error) => tracing::error!(%error, "a run that was given up has left something behind"),
+            Ok(()) => record.into_iter().for_each(RunRecord::over),
+            Err(error) => tracing::error!(%error, "abandoned run left processes behind"),
         };
         // Without a thread the record stays, and the next start ends what is left.
         let _ = std::thread::Builder::new().name("redrive-sweep".to_owned()).spawn(sweep);
     }
 }
 
-/// How long a run has to end by itself that must be gone by then.
 fn grace_until(by: Instant) -> Duration {
     let left = by.saturating_duration_since(Instant::now());
     left.saturating_sub(KILL_TIME_MAX.min(left / KILL_PART))
 }
 
-/// When the run must have ended, as soon as somebody says so.
 async fn told_to_stop(stop_by: &mut watch::Receiver<Option<Instant>>) -> Instant {
     let told = stop_by.wait_for(Option::is_some).await.ok().and_then(|by| *by);
     match told {
         Some(by) => by,
-        // The supervisor is there as long as the run is, which is a call to it.
+        // The supervisor outlives its runs.
         None => std::future::pending().await,
     }
 }
 
-/// Writes all of it, and ends the stream. A program need not read what it does not want.
+/// Writes all input and closes the pipe. A program need not read it.
 async fn feed(mut stdin: ChildStdin, input: Vec<u8>) {
     let _ = stdin.write_all(&input).await;
     let _ = stdin.shutdown().await;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::family::{Mark, Process};
+use super::family::{Process, RunMark};
 use super::*;
 
 /// Long enough for any machine; a test that waits so long has failed.
@@ -12,24 +12,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// So long does a program run that is meant to outlive its run.
 const FOR_EVER: &str = "sleep 1000";
 
-fn sh(script: &str) -> Command {
-    Command::new("sh").argument("-c").argument(script)
+fn sh(script: &str) -> ProgramCommand {
+    ProgramCommand::new("sh").argument("-c").argument(script)
 }
 
-fn python(script: &str) -> Command {
-    Command::new("python3").argument("-c").argument(script)
+fn python(script: &str) -> ProgramCommand {
+    ProgramCommand::new("python3").argument("-c").argument(script)
 }
 
 /// Enough of everything.
-fn limits() -> Limits {
-    Limits { time: PATIENCE, grace: Duration::from_millis(300), ..Limits::default() }
+fn limits() -> RunLimits {
+    RunLimits { time: PATIENCE, grace: Duration::from_millis(300), ..RunLimits::default() }
 }
 
-fn within(time: Duration) -> Limits {
-    Limits { time, ..limits() }
+fn within(time: Duration) -> RunLimits {
+    RunLimits { time, ..limits() }
 }
 
-async fn run(command: Command, limits: Limits) -> Run {
+async fn run(command: ProgramCommand, limits: RunLimits) -> ProgramRun {
     let supervisor = Supervisor::new();
     tokio::time::timeout(PATIENCE, supervisor.run(command, limits)).await.expect("a run has limits")
 }
@@ -86,8 +86,8 @@ async fn a_run_ends_in_the_way_it_ends() {
         ("of many lines",         sh(r#"printf '{\n "status": "error",\n "error": "x"\n}\n'; exit 1"#), long, reported(1)),
         ("another word",          sh(r#"echo '{"status":"completed"}'"#), long, code(0)),
         ("past its time",         sh(FOR_EVER),                        limit, (RunEnd::TimeLimit { limit }, Some(Exit::TimeLimit))),
-        ("there is none",         Command::new("/nonexistent/program"), long, failed(missing)),
-        ("not a program",         Command::new("/etc"),                long,  failed("/etc: Permission denied (os error 13)")),
+        ("there is none",         ProgramCommand::new("/nonexistent/program"), long, failed(missing)),
+        ("not a program",         ProgramCommand::new("/etc"),                long,  failed("/etc: Permission denied (os error 13)")),
         ("no such folder",        sh("exit 0").folder("/nonexistent"), long,  failed("sh: there is no folder /nonexistent to run it in")),
     ];
     for (name, command, time, (end, exit)) in cases {
@@ -96,7 +96,7 @@ async fn a_run_ends_in_the_way_it_ends() {
     }
     // What is left out of a long output is never the report.
     let long_winded = sh(r#"seq 100000; printf '{"status":"error","error":"%01000d"}\n' 7"#);
-    let run_short = run(long_winded, Limits { output_bytes: 1_000, ..limits() }).await;
+    let run_short = run(long_winded, RunLimits { output_bytes: 1_000, ..limits() }).await;
     assert_eq!(run_short.exit(), Some(Exit::ReportedError), "{run_short:?}");
     let wordless = run(sh(r#"echo '{"status":"error","error":" "}'"#), limits()).await;
     assert_eq!(wordless.reported_error().as_deref(), Some("it does not say which"));
@@ -270,7 +270,7 @@ fn pid_files(folder: &Path) -> usize {
 #[tokio::test]
 async fn a_program_that_ends_when_it_is_asked_may_say_a_last_word() {
     let script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 0.05; done";
-    let limits = Limits { grace: PATIENCE, ..within(Duration::from_millis(500)) };
+    let limits = RunLimits { grace: PATIENCE, ..within(Duration::from_millis(500)) };
     let run = run(sh(script), limits).await;
     assert!(matches!(run.end, RunEnd::TimeLimit { .. }), "it did not do its work: {run:?}");
     assert_eq!(run.stdout.text(), "hello\nbye\n");
@@ -279,7 +279,7 @@ async fn a_program_that_ends_when_it_is_asked_may_say_a_last_word() {
 #[tokio::test]
 async fn memory_has_a_limit_over_all_processes_together() {
     const MIB: u64 = 1024 * 1024;
-    let limits = |mib: u64| Limits { memory_bytes: Some(mib * MIB), ..limits() };
+    let limits = |mib: u64| RunLimits { memory_bytes: Some(mib * MIB), ..limits() };
     let eat =
         "import time\nb=bytearray(200*1024*1024)\nfor i in range(0,len(b),4096): b[i]=1\ntime.sleep(1000)";
     let together = "import os,time\nos.fork();os.fork()\nb=bytearray(60*1024*1024)\nfor i in range(0,len(b),4096): b[i]=1\ntime.sleep(1000)";
@@ -349,9 +349,9 @@ async fn what_outlived_us_is_ended_and_nobody_else() {
         let silent = std::process::Stdio::null;
         command.stdin(silent()).stdout(silent()).stderr(silent()).spawn().expect("setsid is there")
     };
-    let mark = Mark::new();
+    let mark = RunMark::new();
     let (mut marked, mut known) = (start(mark.as_str()), start("none"));
-    let (mut other, mut reused) = (start(Mark::new().as_str()), start("none"));
+    let (mut other, mut reused) = (start(RunMark::new().as_str()), start("none"));
     let process = |child: &std::process::Child| {
         Process::now(i32::try_from(child.id()).expect("a small number")).expect("it runs")
     };
@@ -359,7 +359,8 @@ async fn what_outlived_us_is_ended_and_nobody_else() {
     // One run is known by its mark alone: we went down between its start and the record of it.
     fs::write(folder.path().join(mark.as_str()), "").expect("written");
     let write = |pid: i32, started: u64| {
-        fs::write(folder.path().join(Mark::new().as_str()), format!("{pid} {started}\n")).expect("written");
+        fs::write(folder.path().join(RunMark::new().as_str()), format!("{pid} {started}\n"))
+            .expect("written");
     };
     write(of_known.pid, of_known.started);
     write(of_reused.pid, of_reused.started - 1);
@@ -414,7 +415,7 @@ async fn stopping_cuts_short_the_time_that_a_run_past_its_limit_has_to_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let supervisor = Supervisor::new();
     let rude = sh("trap 'echo $$ >asked.pid' TERM; while :; do sleep 0.05; done").folder(folder.path());
-    let limits = Limits { grace: 10 * PATIENCE, ..within(Duration::from_millis(500)) };
+    let limits = RunLimits { grace: 10 * PATIENCE, ..within(Duration::from_millis(500)) };
     let running = tokio::spawn({
         let supervisor = supervisor.clone();
         async move { supervisor.run(rude, limits).await }

@@ -48,12 +48,12 @@ async fn stored(state: &impl SharedState) -> Option<(Phase, u64)> {
 
 #[tokio::test]
 async fn memory_keeps_the_contract() {
-    contract::holds(&Memory::new()).await;
+    contract::holds(&MemorySharedState::new()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_one_has_learnt_the_others_know() {
-    let state = Arc::new(Memory::new());
+    let state = Arc::new(MemorySharedState::new());
     let [one, two, three] = [(), (), ()].map(|()| process(&state));
     fail(&one).await;
     a_moment().await;
@@ -79,7 +79,7 @@ async fn what_one_has_learnt_the_others_know() {
 
 #[tokio::test(start_paused = true)]
 async fn one_who_is_about_to_probe_hears_the_others_first() {
-    let state = Arc::new(Memory::new());
+    let state = Arc::new(MemorySharedState::new());
     let one = process(&state);
     fail(&one).await;
     fail(&one).await;
@@ -101,7 +101,7 @@ async fn one_who_is_about_to_probe_hears_the_others_first() {
 /// A shared state that may be away.
 #[derive(Default)]
 struct Fickle {
-    memory: Memory,
+    memory: MemorySharedState,
     is_away: AtomicBool,
 }
 
@@ -152,7 +152,7 @@ async fn while_the_shared_state_is_away_each_decides_by_itself() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_who_trip_at_once_one_generation_wins() {
-    let state = Arc::new(Memory::new());
+    let state = Arc::new(MemorySharedState::new());
     let guards: Vec<Guard> = (0..16).map(|_| process(&state)).collect();
     let callers: Vec<_> = guards
         .iter()
@@ -192,7 +192,7 @@ async fn of_many_who_trip_at_once_one_generation_wins() {
 fn a_guard_of_a_shared_book_is_made_wherever_it_is_needed() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
-    let state = Arc::new(Memory::new());
+    let state = Arc::new(MemorySharedState::new());
     let shared = Arc::clone(&state) as Arc<dyn SharedState>;
     let book = runtime.block_on(async { Book::parse(BOOK).expect("a sound book").shared(shared) });
     let guard = book.guard("d").expect("the book has it");
@@ -234,7 +234,7 @@ async fn a_row_without_a_breaker_keeps_nobody_from_sharing() {
         "{BOOK}services:\n  s:\n    target: {{ http: \"http://127.0.0.1:9\" }}\n    depends_on: d\n    \
          events: [{{ type: a.b, breaker: none }}]\n"
     );
-    let state = Arc::new(Memory::new());
+    let state = Arc::new(MemorySharedState::new());
     let book = Book::parse(&text).expect("a sound book").shared(Arc::clone(&state) as Arc<dyn SharedState>);
     let (with, _without) = (book.guard("d"), book.guard_for("s", None, "a.b"));
     let with = with.expect("the book has it");

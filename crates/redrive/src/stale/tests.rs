@@ -18,14 +18,14 @@ const LIFETIMES: Lifetimes = Lifetimes {
 /// Counts how often it is asked, and answers with that number.
 #[derive(Default)]
 struct Provider {
-    asked: AtomicU32,
+    look_up: AtomicU32,
     is_down: AtomicBool,
     takes: Mutex<Duration>,
 }
 
 impl Provider {
-    fn asked(&self) -> u32 {
-        self.asked.load(Ordering::SeqCst)
+    fn look_up(&self) -> u32 {
+        self.look_up.load(Ordering::SeqCst)
     }
 
     fn set_down(&self, is_down: Down) {
@@ -41,11 +41,11 @@ enum Down {
 
 fn cache_of(provider: &Arc<Provider>) -> StaleCache<u32, String> {
     let provider = Arc::clone(provider);
-    let plan = Plan { lifetimes: LIFETIMES, limit: LIMIT, clock: timer_clock() };
+    let plan = StalePlan { lifetimes: LIFETIMES, limit: LIMIT, clock: timer_clock() };
     StaleCache::new(plan, move || {
         let provider = Arc::clone(&provider);
         async move {
-            let number = provider.asked.fetch_add(1, Ordering::SeqCst) + 1;
+            let number = provider.look_up.fetch_add(1, Ordering::SeqCst) + 1;
             let takes = *provider.takes.lock().expect("nobody panics");
             sleep(takes).await;
             if provider.is_down.load(Ordering::SeqCst) { Err(format!("down {number}")) } else { Ok(number) }
@@ -54,10 +54,10 @@ fn cache_of(provider: &Arc<Provider>) -> StaleCache<u32, String> {
 }
 
 /// What came, in one line: the number and how old it is, or why nothing.
-fn told(result: Result<Found<u32, String>, Missing<String>>) -> String {
+fn served(result: Result<Cached<u32, String>, Missing<String>>) -> String {
     match result {
-        Ok(Found { value, age, failure: None, .. }) => format!("{value} of {}", show_duration(age)),
-        Ok(Found { value, age, failure: Some(why), .. }) => {
+        Ok(Cached { value, age, failure: None, .. }) => format!("{value} of {}", show_duration(age)),
+        Ok(Cached { value, age, failure: Some(why), .. }) => {
             format!("{value} of {}, {why}", show_duration(age))
         }
         Err(Missing { failure, age: None }) => format!("nothing, {failure}"),
@@ -90,12 +90,12 @@ async fn an_outage_is_bridged_as_long_as_it_may_be_and_healing_shows_at_once() {
         ("who has nothing waits for the next try",  4,     Down::Yes, "nothing for 30m4s, down 5",  5),
         ("it is well again",                        5,     Down::No,  "6 of 0s",                    6),
     ];
-    for (name, seconds, is_down, expected, asked) in steps {
+    for (name, seconds, is_down, expected, look_up) in steps {
         provider.set_down(is_down);
         advance(Duration::from_secs(seconds)).await;
-        assert_eq!(told(cache.get().await), expected, "{name}");
+        assert_eq!(served(cache.get().await), expected, "{name}");
         settle().await;
-        assert_eq!(provider.asked(), asked, "{name}");
+        assert_eq!(provider.look_up(), look_up, "{name}");
     }
 }
 
@@ -106,7 +106,7 @@ async fn a_first_failure_is_remembered_for_a_while() {
     let cache = cache_of(&provider);
     for (seconds, expected) in [(0, "nothing, down 1"), (4, "nothing, down 1"), (1, "nothing, down 2")] {
         advance(Duration::from_secs(seconds)).await;
-        assert_eq!(told(cache.get().await), expected);
+        assert_eq!(served(cache.get().await), expected);
     }
     assert!(cache.known().is_none());
 }
@@ -118,18 +118,18 @@ async fn a_hundred_who_ask_at_once_make_one_fetch_whoever_leaves() {
     let cache = cache_of(&provider);
     let leaver = {
         let cache = cache.clone();
-        tokio::spawn(async move { told(cache.get().await) })
+        tokio::spawn(async move { served(cache.get().await) })
     };
     settle().await;
-    assert_eq!(provider.asked(), 1, "the fetch of who leaves");
+    assert_eq!(provider.look_up(), 1, "the fetch of who leaves");
     leaver.abort();
     let mut askers = tokio::task::JoinSet::new();
     for _ in 0..100 {
         let cache = cache.clone();
-        askers.spawn(async move { told(cache.get().await) });
+        askers.spawn(async move { served(cache.get().await) });
     }
-    assert!(askers.join_all().await.iter().all(|told| told == "1 of 0s"));
-    assert_eq!(provider.asked(), 1);
+    assert!(askers.join_all().await.iter().all(|served| served == "1 of 0s"));
+    assert_eq!(provider.look_up(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,14 +141,14 @@ async fn who_has_something_old_never_waits() {
     advance(Duration::from_mins(6)).await;
     let began = Instant::now();
     for _ in 0..3 {
-        assert_eq!(told(cache.get().await), "1 of 6m");
+        assert_eq!(served(cache.get().await), "1 of 6m");
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
     settle().await;
-    assert_eq!(provider.asked(), 2, "one fetch for all three");
+    assert_eq!(provider.look_up(), 2, "one fetch for all three");
     advance(Duration::from_secs(9)).await;
     settle().await;
-    assert_eq!(told(cache.get().await), "2 of 0s");
+    assert_eq!(served(cache.get().await), "2 of 0s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,23 +157,23 @@ async fn a_fetch_ends_within_its_limit() {
     *provider.takes.lock().expect("nobody panics") = Duration::from_hours(1);
     let cache = cache_of(&provider);
     let began = Instant::now();
-    assert_eq!(told(cache.get().await), "nothing, nothing came within 10s");
+    assert_eq!(served(cache.get().await), "nothing, no result within 10s");
     assert_eq!(began.elapsed(), LIMIT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fetch_that_panics_has_failed() {
-    let plan = Plan { lifetimes: LIFETIMES, limit: LIMIT, clock: timer_clock() };
-    let asked = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&asked);
+    let plan = StalePlan { lifetimes: LIFETIMES, limit: LIMIT, clock: timer_clock() };
+    let look_up = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&look_up);
     let cache: StaleCache<u32, String> = StaleCache::new(plan, move || {
         count.fetch_add(1, Ordering::SeqCst);
         async { panic!("a bug of whoever fetches") }
     });
     for _ in 0..3 {
-        assert_eq!(told(cache.get().await), "nothing, fetching it broke off");
+        assert_eq!(served(cache.get().await), "nothing, fetch was interrupted");
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "it is remembered like any failure");
+    assert_eq!(look_up.load(Ordering::SeqCst), 1, "it is remembered like any failure");
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,9 +193,9 @@ async fn renewing_fetches_what_is_still_fresh_and_not_twice_in_a_row() {
     for (name, seconds, is_down, expected) in steps {
         provider.set_down(is_down);
         advance(Duration::from_secs(seconds)).await;
-        assert_eq!(told(cache.renewed(often).await), expected, "{name}");
+        assert_eq!(served(cache.renewed(often).await), expected, "{name}");
     }
-    assert_eq!(told(cache.renewed(Duration::ZERO).await), "5 of 0s", "whoever insists");
+    assert_eq!(served(cache.renewed(Duration::ZERO).await), "5 of 0s", "whoever insists");
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,9 +207,9 @@ async fn lifetimes_can_change_and_nothing_lives_so_short_that_nobody_gets_it() {
     let zero = Duration::ZERO;
     cache.change(Lifetimes { fresh: zero, kept: zero, failure: zero });
     assert!(cache.known().is_none());
-    assert_eq!(told(cache.get().await), "2 of 0s", "whoever waited for it has it");
+    assert_eq!(served(cache.get().await), "2 of 0s", "whoever waited for it has it");
     cache.change(LIFETIMES);
-    assert_eq!(told(cache.get().await), "2 of 0s");
+    assert_eq!(served(cache.get().await), "2 of 0s");
 }
 
 /// Many threads, real time: whoever asks while a fetch is under way waits for that one.
@@ -218,7 +218,7 @@ async fn no_two_fetches_are_under_way_at_once() {
     let (under_way, doubles): (Arc<AtomicU32>, Arc<AtomicU32>) = Default::default();
     let gate = Arc::new(Semaphore::new(0));
     let zero = Duration::ZERO;
-    let plan = Plan {
+    let plan = StalePlan {
         lifetimes: Lifetimes { fresh: zero, kept: zero, failure: zero },
         limit: LIMIT,
         clock: timer_clock(),
@@ -262,7 +262,7 @@ fn who_asks_outside_of_a_runtime_that_runs_hears_so() {
     let there = cache.clone();
     std::thread::spawn(move || {
         let within = ended.enter();
-        let after_its_end = poll_once(there.get()).map(told);
+        let after_its_end = poll_once(there.get()).map(served);
         drop(within);
         let without = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             poll_once(there.renewed(Duration::ZERO))
@@ -272,7 +272,7 @@ fn who_asks_outside_of_a_runtime_that_runs_hears_so() {
     });
     let (after_its_end, panics_without) =
         told_there.recv_timeout(Duration::from_secs(60)).expect("nobody hangs");
-    assert_eq!(after_its_end, Some("nothing, fetching it broke off".to_owned()));
+    assert_eq!(after_its_end, Some("nothing, fetch was interrupted".to_owned()));
     assert!(panics_without, "as every use of the timers does");
     let later = runtime().block_on(cache.renewed(Duration::ZERO));
     assert_eq!(later.map(|found| *found.value).ok(), Some(1));

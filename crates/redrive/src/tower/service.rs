@@ -1,4 +1,4 @@
-//! The service that a layer makes: each call of it is a guarded call of the one within.
+//! The service that the layer makes: each of its calls is a guarded call of the inner service.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -7,41 +7,40 @@ use std::task::{Context, Poll};
 use redrive_core::policy::answer::{Answer, Reply};
 use tower_service::Service;
 
-use super::{ByError, Cloned, Fault, Judge, RequestPolicy, ServiceError};
+use super::{ByError, CloneRequests, FailedResult, Judge, RequestPolicy, ServiceError};
 use crate::BoxFuture;
 use crate::guard::{Attempt, Cause, Guard};
 
 /// A service behind a guard.
 #[derive(Clone)]
-pub struct GuardService<S, J = ByError, P = Cloned> {
+pub struct GuardService<S, J = ByError, P = CloneRequests> {
     inner: S,
     guard: Guard,
     judge: J,
     requests: P,
-    readiness: Readiness,
+    readiness: InnerReadiness,
 }
 
-/// Whether the inner service has said that it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Readiness {
-    /// It has, for one call.
+enum InnerReadiness {
+    /// For one call.
     Ready,
-    /// It has not, or could not get ready: it is asked within the call.
+    /// Not ready, or failed to become ready: the call asks again.
     Unknown,
 }
 
 impl<S, J, P> GuardService<S, J, P> {
     pub(super) const fn new(inner: S, guard: Guard, judge: J, requests: P) -> Self {
-        Self { inner, guard, judge, requests, readiness: Readiness::Unknown }
+        Self { inner, guard, judge, requests, readiness: InnerReadiness::Unknown }
     }
 
-    /// The service behind the guard.
+    /// The inner service.
     #[must_use]
     pub const fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service without its guard.
+    /// Removes the guard.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -67,21 +66,21 @@ where
     type Error = ServiceError<S::Response, S::Error>;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    /// Waits for the inner service. That it could not get ready is told by the call, which asks it once more:
-    /// here there is no attempt yet that could fail.
+    /// Waits for the inner service. If it fails to become ready, the call asks once more and reports it:
+    /// there is no attempt yet that could fail.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context).map(|ready| {
-            self.readiness = if ready.is_ok() { Readiness::Ready } else { Readiness::Unknown };
+            self.readiness = if ready.is_ok() { InnerReadiness::Ready } else { InnerReadiness::Unknown };
             Ok(())
         })
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
         let spare = self.inner.clone();
-        let ready = match std::mem::replace(&mut self.readiness, Readiness::Unknown) {
-            // The one that was asked is ready, and its clone need not be.
-            Readiness::Ready => Some(std::mem::replace(&mut self.inner, spare.clone())),
-            Readiness::Unknown => None,
+        let ready = match std::mem::replace(&mut self.readiness, InnerReadiness::Unknown) {
+            // The polled service is ready; its clone need not be.
+            InnerReadiness::Ready => Some(std::mem::replace(&mut self.inner, spare.clone())),
+            InnerReadiness::Unknown => None,
         };
         let (judge, requests) = (self.judge.clone(), self.requests.clone());
         let first = requests.copy(&request);
@@ -94,7 +93,8 @@ where
             let (mut ready, mut first) = (ready, Some(first));
             let judge = &judge;
             let work = move |attempt: Attempt| {
-                let service = ready.take().map_or_else(|| Called::Asked(spare.clone()), Called::Ready);
+                let service =
+                    ready.take().map_or_else(|| InnerService::Asked(spare.clone()), InnerService::Ready);
                 let mut request = first.take().unwrap_or_else(|| {
                     let copy = kept.as_ref().and_then(|kept| requests.copy(kept));
                     copy.expect(
@@ -107,8 +107,8 @@ where
             match guard.call_judged(|result| answer_of(judge, result), work).await {
                 Ok(response) => Ok(response),
                 Err(mut error) => match error.cause {
-                    // The rule takes the answer for a success, and here it is.
-                    Cause::Accepted(Fault { result: Ok(response), .. }) => Ok(response),
+                    // The rule accepts this response as success.
+                    Cause::Accepted(FailedResult { result: Ok(response), .. }) => Ok(response),
                     cause => {
                         error.cause = cause;
                         Err(error)
@@ -119,15 +119,13 @@ where
     }
 }
 
-/// The inner service of one attempt.
-enum Called<S> {
-    /// It has said that it is ready.
+enum InnerService<S> {
     Ready(S),
-    /// It is asked first.
+    /// Polled first.
     Asked(S),
 }
 
-impl<S> Called<S> {
+impl<S> InnerService<S> {
     async fn call<Req>(self, request: Req) -> Result<S::Response, S::Error>
     where
         S: Service<Req>,
@@ -143,17 +141,16 @@ impl<S> Called<S> {
     }
 }
 
-/// Parts the good results from those that are failures.
-fn judged<Res, E>(judge: &impl Judge<Res, E>, result: Result<Res, E>) -> Result<Res, Fault<Res, E>> {
+fn judged<Res, E>(judge: &impl Judge<Res, E>, result: Result<Res, E>) -> Result<Res, FailedResult<Res, E>> {
     match (judge.look(&result).map(Box::new), result) {
         (None, Ok(response)) => Ok(response),
-        (seen, result) => Err(Fault { result, seen }),
+        (seen, result) => Err(FailedResult { result, seen }),
     }
 }
 
 fn answer_of<'a, Res, E>(
     judge: &impl Judge<Res, E>,
-    result: &'a Result<Res, Fault<Res, E>>,
+    result: &'a Result<Res, FailedResult<Res, E>>,
 ) -> Option<Answer<'a>> {
     let fault = result.as_ref().err()?;
     let seen = fault.seen.as_deref().map(Reply::as_answer);

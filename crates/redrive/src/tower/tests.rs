@@ -59,11 +59,11 @@ impl Shop {
     }
 
     fn calls(&self) -> Vec<String> {
-        self.calls.lock().expect("nobody panics with it").clone()
+        self.calls.lock().expect("no code panics under this lock").clone()
     }
 
     fn next(&self) -> Act {
-        self.acts.lock().expect("nobody panics with it").pop_front().expect("an act is left")
+        self.acts.lock().expect("no code panics under this lock").pop_front().expect("an act is left")
     }
 }
 
@@ -77,7 +77,7 @@ impl Service<String> for Shop {
     type Future = Ready<Result<u16, io::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
-        let mut acts = self.acts.lock().expect("nobody panics with it");
+        let mut acts = self.acts.lock().expect("no code panics under this lock");
         if matches!(acts.front(), Some(Act::NotReady)) {
             acts.pop_front();
             return Poll::Ready(Err(refused()));
@@ -89,7 +89,7 @@ impl Service<String> for Shop {
     fn call(&mut self, request: String) -> Self::Future {
         assert!(self.is_ready.0, "it was not asked whether it is ready");
         self.is_ready = Fresh(false);
-        self.calls.lock().expect("nobody panics with it").push(request);
+        self.calls.lock().expect("no code panics under this lock").push(request);
         ready(match self.next() {
             Act::Answer(status) => Ok(status),
             Act::Refuse => Err(refused()),
@@ -122,7 +122,7 @@ async fn errors_and_bad_answers_are_tried_again_and_told_in_the_end() {
     let cases: [Row<'_>; 7] = [
         ("a success",                       &[Answer(200)],                           Ok(200), 1, 0),
         ("an error that heals",             &[Refuse, Answer(200)],                   Ok(200), 2, 1),
-        ("an answer that is a failure",     &[Answer(503), Answer(200)],              Ok(200), 2, 1),
+        ("response counts as failure",     &[Answer(503), Answer(200)],              Ok(200), 2, 1),
         ("one that is not",                 &[Answer(404)],                           Ok(404), 1, 0),
         ("not ready, and then it is",       &[NotReady, Answer(200)],                 Ok(200), 1, 0),
         ("never ready",                     &[NotReady, NotReady, NotReady, NotReady], Err("the connection was refused"), 0, 3),
@@ -156,7 +156,7 @@ async fn the_last_answer_and_the_services_own_error_are_in_the_error() {
     let mut guarded = GuardLayer::new(guard(BOOK)).judged(by_status).layer(shop);
     let error = send(&mut guarded, String::new()).await.expect_err("it fails to the end");
     assert_eq!((error.attempts, error.category), (3, Category::Transient));
-    assert!(matches!(&error.cause, Cause::Failed(Fault { result: Ok(503), .. })), "{error:?}");
+    assert!(matches!(&error.cause, Cause::Failed(FailedResult { result: Ok(503), .. })), "{error:?}");
 
     let shop = Shop::doing(&[Act::Refuse; 3]);
     let mut guarded = GuardLayer::new(guard(BOOK)).layer(shop);
@@ -203,7 +203,7 @@ async fn requests_are_prepared_for_each_attempt_and_what_cannot_be_copied_is_sen
     let error = send(&mut guarded, "stream".to_owned()).await.expect_err("it cannot be sent again");
     assert_eq!((error.attempts, error.category), (1, Category::Transient));
     assert_eq!(error.code.as_str(), "CONNECTION_REFUSED", "the failure's own code, for that alone ended it");
-    let mut once = GuardLayer::new(guard(BOOK)).requests(SentOnce).layer(shop);
+    let mut once = GuardLayer::new(guard(BOOK)).requests(SendOnce).layer(shop);
     assert_eq!(send(&mut once, "a book".to_owned()).await.expect_err("once").attempts, 1);
 }
 

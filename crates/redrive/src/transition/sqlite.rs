@@ -1,13 +1,13 @@
-//! Conditional transitions of a row in the caller's own SQLite database.
+//! Conditional transitions of a row in the caller's SQLite database.
 //!
 //! ```
-//! use redrive::transition::sqlite::{Column, StateName};
+//! use redrive::transition::sqlite::{StateColumn, StateText};
 //! use redrive::transition::{Applied, Transitions};
 //!
 //! #[derive(Clone, Copy, Debug, PartialEq)]
 //! enum Status { Queued, Completed }
 //!
-//! impl StateName for Status {
+//! impl StateText for Status {
 //!     fn name(&self) -> &str {
 //!         match self { Self::Queued => "queued", Self::Completed => "completed" }
 //!     }
@@ -20,64 +20,64 @@
 //!     INSERT INTO messages VALUES ('m-1', 'queued');
 //! ")?;
 //! let table = Transitions::new(&[(Status::Queued, &[Status::Completed])])?;
-//! let status = Column { table: "messages", key: "message_id", state: "status" };
+//! let status = StateColumn { table: "messages", key: "message_id", state: "status" };
 //! assert_eq!(table.apply_at(&database, status, "m-1", Status::Completed)?, Applied::Changed);
 //! assert_eq!(table.apply_at(&database, status, "m-2", Status::Completed)?, Applied::Missing);
 //! # Ok(()) }
 //! ```
 //!
-//! Invariants: the condition is part of the statement that writes, so of two who come at once one changes the
-//! row and the other finds it changed; and within a transaction of the caller's the transition is part of that.
+//! Invariants: the condition is part of the statement that writes, so of two concurrent callers one changes the row and
+//! the other finds it changed; and in a transaction of the caller the transition is part of it.
 
 use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
 
 use super::{Applied, Transitions};
 
-/// How a state is written in a database.
-pub trait StateName {
-    /// Its name there.
+/// The name of a state in a database.
+pub trait StateText {
+    /// The name.
     fn name(&self) -> &str;
 }
 
-/// Where the state of a thing is.
+/// The location of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column<'a> {
+pub struct StateColumn<'a> {
     /// The table.
     pub table: &'a str,
-    /// The column by which a row is found; it should be unique.
+    /// The column that identifies a row; it should be unique.
     pub key: &'a str,
     /// The column of the state, as text.
     pub state: &'a str,
 }
 
-/// Why a transition could not be tried.
+/// The transition could not be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// The database says so.
+    /// The database failed.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// The row has a state that the table does not name.
-    #[error("the row's state is {name:?}, which no transition names")]
+    /// The row's state is not in the table of transitions.
+    #[error("state {name:?} is not in the table of transitions")]
     UnknownState {
-        /// What stands there.
+        /// The state found.
         name: String,
     },
 }
 
-impl<S: Copy + PartialEq + StateName> Transitions<S> {
-    /// Gives the row of that key its new state if the table allows it, within the caller's transaction if one
-    /// is open and else in one of its own.
+impl<S: Copy + PartialEq + StateText> Transitions<S> {
+    /// Changes the state of the row with that key if the table allows it, in the caller's open transaction or
+    /// one of its own.
     pub fn apply_at(
         &self,
         connection: &Connection,
-        column: Column<'_>,
+        column: StateColumn<'_>,
         key: impl ToSql,
         to: S,
     ) -> Result<Applied<S>, ApplyError> {
         if !connection.is_autocommit() {
             return self.apply_within(connection, column, &key, to);
         }
-        // What is read when nothing was changed must be what kept it from being changed.
+        // The state that is read afterwards must be the one that prevented the change.
         let transaction = connection.unchecked_transaction()?;
         let applied = self.apply_within(&transaction, column, &key, to)?;
         transaction.commit()?;
@@ -87,7 +87,7 @@ impl<S: Copy + PartialEq + StateName> Transitions<S> {
     fn apply_within(
         &self,
         connection: &Connection,
-        column: Column<'_>,
+        column: StateColumn<'_>,
         key: &dyn ToSql,
         to: S,
     ) -> Result<Applied<S>, ApplyError> {
@@ -96,7 +96,7 @@ impl<S: Copy + PartialEq + StateName> Transitions<S> {
         let places = vec!["?"; expected.len()].join(", ");
         let sql = format!("UPDATE {table} SET {state} = ? WHERE {key_column} = ? AND {state} IN ({places})");
         let to_name = to.name();
-        let names: Vec<&str> = expected.iter().map(StateName::name).collect();
+        let names: Vec<&str> = expected.iter().map(StateText::name).collect();
         let given: Vec<&dyn ToSql> = [&to_name as &dyn ToSql, key]
             .into_iter()
             .chain(names.iter().map(|name| name as &dyn ToSql))
@@ -112,7 +112,7 @@ impl<S: Copy + PartialEq + StateName> Transitions<S> {
     }
 }
 
-/// A name as SQL takes it, whatever it is made of.
+/// Quotes an SQL identifier.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -50,9 +50,9 @@ fn a_table_that_cannot_be_meant_is_refused() {
     type Rows<'a> = &'a [(Status, &'a [Status])];
     #[rustfmt::skip]
     let cases: [(Rows<'_>, &str); 5] = [
-        (&[],                                         "a table of transitions needs at least one"),
+        (&[],                                         "the table of transitions is empty"),
         (&[(Created, &[Queued]), (Created, &[Failed])], "Created has two rows"),
-        (&[(Created, &[Queued]), (Queued, &[])],      "Queued leads nowhere: leave out what nothing follows"),
+        (&[(Created, &[Queued]), (Queued, &[])],      "Queued has no successors: leave final states out"),
         (&[(Created, &[Queued, Created])],            "Created leads to itself"),
         (&[(Created, &[Queued, Failed, Queued])],     "Created leads to Queued twice"),
     ];
@@ -66,10 +66,10 @@ fn a_table_that_cannot_be_meant_is_refused() {
 mod in_sqlite {
     use rusqlite::Connection;
 
-    use super::super::sqlite::{ApplyError, Column, StateName};
+    use super::super::sqlite::{ApplyError, StateColumn, StateText};
     use super::*;
 
-    impl StateName for Status {
+    impl StateText for Status {
         fn name(&self) -> &str {
             match self {
                 Created => "created",
@@ -82,7 +82,8 @@ mod in_sqlite {
     }
 
     /// Names that need their quotes.
-    const COLUMN: Column<'_> = Column { table: "the \"messages\"", key: "message id", state: "status" };
+    const COLUMN: StateColumn<'_> =
+        StateColumn { table: "the \"messages\"", key: "message id", state: "status" };
 
     fn database(status: Option<&str>) -> Connection {
         let connection = Connection::open_in_memory().expect("it opens");
@@ -103,11 +104,11 @@ mod in_sqlite {
     fn a_row_moves_as_what_is_in_memory_does() {
         let table = message();
         for (name, from, to, expected) in CASES {
-            let connection = database(from.as_ref().map(StateName::name));
+            let connection = database(from.as_ref().map(StateText::name));
             let applied = table.apply_at(&connection, COLUMN, "m-1", to).expect("it is tried");
             assert_eq!(applied, expected, "{name}");
             let left = if expected == Applied::Changed { Some(to) } else { from };
-            assert_eq!(status(&connection).as_deref(), left.as_ref().map(StateName::name), "{name}");
+            assert_eq!(status(&connection).as_deref(), left.as_ref().map(StateText::name), "{name}");
             assert!(connection.is_autocommit(), "{name}: nothing is left open");
         }
     }
@@ -144,7 +145,7 @@ mod in_sqlite {
             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)
             INSERT INTO messages SELECT i, 'queued' FROM n";
         open().execute_batch(made).expect("it is SQL");
-        let column = Column { table: "messages", key: "id", state: "status" };
+        let column = StateColumn { table: "messages", key: "id", state: "status" };
         let changed: usize = std::thread::scope(|scope| {
             let threads = [Completed, Failed, Completed, Failed].map(|to| {
                 let open = &open;

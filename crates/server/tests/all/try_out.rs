@@ -138,7 +138,7 @@ fn the_story_of_a_process_that_hangs() {
     assert_snapshot!(run.stdout, @r"
     report.wanted → report-svc  row `report.wanted`, book.yaml:10
 
-    attempt 1  at 0s  the process ran past its time limit
+    attempt 1  at 0s  process exceeded its time limit
       took      30s, the whole timeout (book.yaml:5)
       category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
       rule      on transient: retry by standard  (book.yaml:7)
@@ -150,7 +150,7 @@ fn the_story_of_a_process_that_hangs() {
       held      59.29s of 90s of `hold_max`
       verdict   held until 90s
 
-    attempt 2  at 90s  the process ran past its time limit
+    attempt 2  at 90s  process exceeded its time limit
       took      30s, the whole timeout (book.yaml:5)
       category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
       rule      on transient: retry by standard  (book.yaml:7)

@@ -60,12 +60,12 @@ fn results_and_lives_of_workers_reach_whoever_wants_them() {
     let cases: [(&str, &str, &str, Words, Words, &str, &str); 5] = [
         ("a success",    r#"cat >/dev/null; echo '{"sum":42}'"#, "", &["completed"], &["started", "succeeded"], "delivered", ""),
         ("a crash",      "echo out of luck >&2; exit 3", "", &["failed", "failed"], &["started", "failed", "started", "failed"], "dead",
-            "Process crashed: it ended with status 3: out of luck"),
+            "Process crashed: exit status 3: out of luck"),
         ("its own word", r#"echo '{"status":"error","error":"ValueError: no id"}'; exit 1"#, "", &["error", "error"], &["started", "failed", "started", "failed"], "dead",
             "ValueError: no id"),
         ("past its time", "sleep 1000", ", time_limit: 300ms, grace: 100ms", &["failed"], &["started", "timed out"], "dead",
-            "the process ran past its time limit of 300ms"),
-        ("no such program", "", "", &["failed"], &["started", "failed"], "dead", "the process could not be started"),
+            "process exceeded its time limit of 300ms"),
+        ("no such program", "", "", &["failed"], &["started", "failed"], "dead", "process could not be started"),
     ];
     for (name, script, target, results, life, state, error) in cases {
         let mut text = book(&worker(script, target, "")).replace("retries: 3", "retries: 1");

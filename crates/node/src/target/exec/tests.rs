@@ -42,11 +42,11 @@ async fn what_a_run_came_to_is_told_in_its_own_words() {
     #[rustfmt::skip]
     let cases = [
         ("well",       "exit 0",                                    "60s",   Exit::Code(0),       "the process did its work"),
-        ("a status",   "echo no disk >&2; exit 3",                  "60s",   Exit::Code(3),       "Process crashed: it ended with status 3: no disk"),
-        ("in silence", "exit 3",                                    "60s",   Exit::Code(3),       "Process crashed: it ended with status 3"),
-        ("a signal",   "kill -SEGV $$",                             "60s",   Exit::Signal(11),    "Process crashed: it was ended by signal 11"),
+        ("a status",   "echo no disk >&2; exit 3",                  "60s",   Exit::Code(3),       "Process crashed: exit status 3: no disk"),
+        ("in silence", "exit 3",                                    "60s",   Exit::Code(3),       "Process crashed: exit status 3"),
+        ("a signal",   "kill -SEGV $$",                             "60s",   Exit::Signal(11),    "Process crashed: signal 11"),
         ("a report",   r#"echo '{"status":"error","error":"ValueError: no id"}'; exit 1"#, "60s", Exit::ReportedError, "ValueError: no id"),
-        ("too long",   "sleep 1000",                                "300ms", Exit::TimeLimit,     "the process ran past its time limit of 300ms"),
+        ("too long",   "sleep 1000",                                "300ms", Exit::TimeLimit,     "process exceeded its time limit of 300ms"),
     ];
     for (name, script, limit, exit, message) in cases {
         let (seen, said, _) = ran(&sh(script, "grace: 100ms"), limit, order(7, "e-1")).await;
@@ -55,7 +55,7 @@ async fn what_a_run_came_to_is_told_in_its_own_words() {
     let (exit, message, _) =
         ran(&target(&["/nonexistent/worker"], "grace: 1s"), "60s", order(7, "e-1")).await;
     let expected =
-        "the process could not be started: /nonexistent/worker: No such file or directory (os error 2)";
+        "process could not be started: /nonexistent/worker: No such file or directory (os error 2)";
     assert_eq!((exit, message.as_str()), (Exit::SpawnFailed, expected));
 }
 
@@ -112,13 +112,13 @@ async fn what_runs_elsewhere_is_cancelled_when_time_is_over() {
     let seen = folder.path().join("cancelled");
     let read = |file: &Path| std::fs::read_to_string(file).unwrap_or_default();
     let cancel = json!(["sh", "-c", format!("echo $REDRIVE_EVENT_ID >{}", seen.display())]);
-    let over = "the process ran past its time limit of 300ms";
+    let over = "process exceeded its time limit of 300ms";
     let keys = format!("grace: 100ms, on_timeout: {cancel}");
     let (_, message, _) = ran(&sh("sleep 1000", &keys), "300ms", order(7, "e-1")).await;
     assert_eq!((message, read(&seen).as_str()), (format!("{over}; `on_timeout` has cancelled it"), "e-1\n"));
     let keys = "grace: 100ms, on_timeout: [sh, -c, 'echo gone >&2; exit 4']";
     let (_, message, _) = ran(&sh("sleep 1000", keys), "300ms", order(7, "e-1")).await;
-    let failed = "`on_timeout` failed: Process crashed: it ended with status 4: gone";
+    let failed = "`on_timeout` failed: Process crashed: exit status 4: gone";
     assert_eq!(message, format!("{over}; {failed}"));
 
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");

@@ -127,7 +127,7 @@ async fn one_who_is_asked_to_wait_speaks_for_all() {
     let error = other.expect_err("the dependency is held");
     assert_eq!(error.retry_after(), Some(Duration::from_secs(20)));
     assert_eq!((error.code.as_str(), error.category), ("RATE_LIMITED", Category::RateLimited));
-    assert_eq!(error.to_string(), "d: asked for patience, try again in 20s");
+    assert_eq!(error.to_string(), "d: asked callers to wait, try again in 20s");
 }
 
 #[tokio::test(start_paused = true)]

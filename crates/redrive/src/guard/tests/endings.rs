@@ -117,7 +117,7 @@ async fn retries_beyond_the_budget_end_the_call() {
     assert!(matches!(error.cause, Cause::BudgetSpent { last: Some(Oops::Refused) }));
     assert_eq!(
         error.to_string(),
-        "d: too many retries already, so no other follows 2 attempts in 1s; last failure: Refused"
+        "d: retry budget spent after 2 attempts in 1s; last failure: Refused"
     );
     assert_eq!(down().await.expect_err("it is down").attempts, 1, "the budget is everybody's");
     advance(Duration::from_secs(12)).await;

@@ -9,7 +9,7 @@ use redrive_core::policy::breaker::{CallEnd, Observation};
 use redrive_core::time::Timestamp;
 
 use super::super::book::Terms;
-use super::super::dependency::{Asker, Pass};
+use super::super::dependency::{Asker, CallPass};
 use super::Book;
 
 const START: Timestamp = Timestamp::from_millis(1_000_000_000);
@@ -23,7 +23,7 @@ enum Act {
     Fail(usize),
     GiveUp(usize),
     Throttled(Option<u64>),
-    Pass(u64),
+    CallPass(u64),
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
@@ -33,7 +33,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         3 => (0_usize..8).prop_map(Act::Fail),
         1 => (0_usize..8).prop_map(Act::GiveUp),
         1 => prop::option::of(0_u64..3).prop_map(Act::Throttled),
-        5 => prop_oneof![0_u64..60, 0_u64..2_000].prop_map(Act::Pass),
+        5 => prop_oneof![0_u64..60, 0_u64..2_000].prop_map(Act::CallPass),
     ]
 }
 
@@ -79,12 +79,12 @@ fn answer(gate: Gate) -> (Answer, Option<Ticket>) {
     }
 }
 
-fn start(terms: &Terms, now: Timestamp) -> (Answer, Option<Pass>) {
+fn start(terms: &Terms, now: Timestamp) -> (Answer, Option<CallPass>) {
     if let Some(pass) = terms.dependency.start(terms.wants, now) {
         return (Answer::In, Some(pass));
     }
     let (answer, ticket) = answer(terms.dependency.admit(&terms.rule, REQUEST, Asker::Newcomer, now));
-    (answer, ticket.map(Pass::asked))
+    (answer, ticket.map(CallPass::asked))
 }
 
 fn play(terms: &[std::sync::Arc<Terms>; 2], acts: &[Act]) -> Result<u32, TestCaseError> {
@@ -98,7 +98,7 @@ fn play(terms: &[std::sync::Arc<Terms>; 2], acts: &[Act]) -> Result<u32, TestCas
                 let (expected, theirs) = answer(model.admit(&terms[by].rule, REQUEST, now).0);
                 let (given, ours) = start(&terms[by], now);
                 prop_assert_eq!(given, expected);
-                quick += u32::from(ours.as_ref().is_some_and(Pass::is_quick));
+                quick += u32::from(ours.as_ref().is_some_and(CallPass::is_quick));
                 out.extend(ours.zip(theirs).map(|(ours, theirs)| (by, ours, theirs)));
             }
             Act::EndWell(at) | Act::Fail(at) | Act::GiveUp(at) if at < out.len() => {
@@ -126,7 +126,7 @@ fn play(terms: &[std::sync::Arc<Terms>; 2], acts: &[Act]) -> Result<u32, TestCas
                 dependency.throttled(retry_after, now);
                 model.throttled(retry_after, now);
             }
-            Act::Pass(ms) => now = now + Duration::from_millis(ms),
+            Act::CallPass(ms) => now = now + Duration::from_millis(ms),
         }
         // Looking asks the breaker, so it is done now and then: else nobody would ever pass by the word.
         if now.as_millis().is_multiple_of(7) {
@@ -156,7 +156,7 @@ fn most_calls_pass_by_the_word() {
     for trip in ["consecutive: 3", "failures: 3, within: 2s", "failure_rate: 50%, of_at_least: 4, within: 3s"]
     {
         let acts: Vec<Act> =
-            (0..1_000).flat_map(|_| [Act::Start(0), Act::EndWell(0), Act::Pass(1)]).collect();
+            (0..1_000).flat_map(|_| [Act::Start(0), Act::EndWell(0), Act::CallPass(1)]).collect();
         let quick = play(&terms([trip; 2], 4), &acts).expect("all alike");
         assert!(quick > 800, "{trip}: {quick} of 1000");
     }

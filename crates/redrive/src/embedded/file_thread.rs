@@ -1,11 +1,10 @@
-//! The thread that reads and writes the file for all of this process, so that no async thread waits for a disk.
+//! The thread that reads and writes the file, so that no async thread waits for the disk.
 //!
-//! What waits is done together: whatever has come while the last batch was written shares one transaction, and
-//! so one wait for the disk. A batch waits for it only if something in it must survive the machine; the rest
-//! survives the process, since the system has it by then.
+//! Tasks that arrive while a batch is written share the next transaction, and so one sync. A batch is synced
+//! only if one of its tasks must survive the machine; the others only need to survive the process.
 //!
-//! Invariants: nobody hears that something was done before its transaction is committed; a transaction that
-//! fails was done for nobody; and who has asked and gone stops nothing.
+//! Invariants: no caller gets a result before its transaction is committed; a failed transaction failed for
+//! all of its tasks; and a caller that went away stops nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,47 +15,44 @@ use redrive_core::time::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{breakers, marks, schema};
-use crate::once::{Key, Token};
-use crate::stale::Clock;
+use super::{breakers, leases, schema};
+use crate::once::{FencingToken, OnceKey};
+use crate::stale::ClockFn;
 
-/// The most that wait for the thread; who comes then waits for a place.
+/// Capacity of the queue; further callers wait.
 const WAITING_MAX: usize = 1_024;
-/// The most that share a transaction.
+/// Maximum number of tasks per transaction.
 const BATCH_MAX: usize = 256;
-/// How often it is looked for what has expired.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// The most that is swept at once, so that nobody waits for a long sweep.
+/// Rows deleted per sweep.
 const SWEPT_AT_ONCE: usize = 100;
 
-/// Why something was not done, in words.
-pub(super) struct NotDone(pub(super) String);
+/// Why a task failed.
+pub(super) struct TaskFailed(pub(super) String);
 
-/// What something must survive.
+/// What a task must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Durability {
-    /// This process.
+    /// A crash of this process.
     Process,
-    /// The machine.
+    /// A crash of the machine.
     Disk,
 }
 
-type Look<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<Option<T>, rusqlite::Error> + Send>;
-type Work<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send>;
+type ReadFn<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<Option<T>, rusqlite::Error> + Send>;
+type WriteFn<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send>;
 
-/// Something to do with the file.
-pub(super) struct Task<T> {
-    /// What may answer by reading alone, for which nobody needs to wait for who writes.
-    look: Option<Look<T>>,
-    /// What is done within a transaction if there was no such answer.
-    work: Option<Work<T>>,
+pub(super) struct FileTask<T> {
+    /// Tried first: a read that makes the write unnecessary.
+    look: Option<ReadFn<T>>,
+    /// Runs in a transaction if `look` had no result.
+    work: Option<WriteFn<T>>,
     durability: Durability,
-    /// What becomes of an answer that nobody has heard.
+    /// Called with a result that no caller received.
     unheard: Option<Box<dyn FnOnce(T) + Send>>,
 }
 
-impl<T: 'static> Task<T> {
-    /// Something to read.
+impl<T: 'static> FileTask<T> {
     pub(super) fn reading(
         look: impl Fn(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Clone + Send + 'static,
     ) -> Self {
@@ -64,7 +60,6 @@ impl<T: 'static> Task<T> {
         Self::looking(move |connection, now| look(connection, now).map(Some), again)
     }
 
-    /// Something to write.
     pub(super) fn writing(
         durability: Durability,
         work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
@@ -72,7 +67,7 @@ impl<T: 'static> Task<T> {
         Self { look: None, work: Some(Box::new(work)), durability, unheard: None }
     }
 
-    /// Something to write, that must survive the process, unless a look shows that there is no need.
+    /// A write that survives the process, skipped if `look` returns a result.
     pub(super) fn looking(
         look: impl FnOnce(&Connection, Timestamp) -> Result<Option<T>, rusqlite::Error> + Send + 'static,
         work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
@@ -80,25 +75,25 @@ impl<T: 'static> Task<T> {
         Self { look: Some(Box::new(look)), ..Self::writing(Durability::Process, work) }
     }
 
-    /// The same, where an answer that nobody has heard is to be undone.
+    /// Undoes a result that no caller received.
     pub(super) fn unless_heard(self, undo: impl FnOnce(T) + Send + 'static) -> Self {
         Self { unheard: Some(Box::new(undo)), ..self }
     }
 }
 
-/// An answer on its way: whoever asked may be gone when it arrives.
-struct Answer<T> {
+/// A result on its way to a caller that may have gone.
+struct PendingReply<T> {
     came: Option<T>,
     unheard: Option<Box<dyn FnOnce(T) + Send>>,
 }
 
-impl<T> Answer<T> {
+impl<T> PendingReply<T> {
     fn heard(mut self) -> T {
-        self.came.take().expect("it is heard once")
+        self.came.take().expect("each reply is taken once")
     }
 }
 
-impl<T> Drop for Answer<T> {
+impl<T> Drop for PendingReply<T> {
     fn drop(&mut self) {
         if let (Some(came), Some(unheard)) = (self.came.take(), self.unheard.take()) {
             unheard(came);
@@ -106,72 +101,70 @@ impl<T> Drop for Answer<T> {
     }
 }
 
-/// A task of whatever type, and who waits for it.
-trait Order: Send {
-    /// What it must survive.
+/// A task of any type with its caller.
+trait QueuedTask: Send {
     fn durability(&self) -> Durability;
-    /// Tries to do it by reading alone.
-    fn look(&mut self, connection: &Connection, now: Timestamp) -> Result<Looked, rusqlite::Error>;
-    /// Does it within a transaction.
+    /// Tries to finish by reading alone.
+    fn look(&mut self, connection: &Connection, now: Timestamp) -> Result<ReadOutcome, rusqlite::Error>;
     fn work(&mut self, connection: &Connection, now: Timestamp) -> Result<(), rusqlite::Error>;
-    /// Says what came of it.
+    /// Sends the result or the error to the caller.
     fn tell(self: Box<Self>, why_not: Option<&str>);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looked {
+enum ReadOutcome {
     Done,
     NeedsWork,
 }
 
-struct Waiting<T> {
-    task: Task<T>,
+struct TypedTask<T> {
+    task: FileTask<T>,
     came: Option<T>,
-    answer: oneshot::Sender<Result<Answer<T>, NotDone>>,
+    answer: oneshot::Sender<Result<PendingReply<T>, TaskFailed>>,
 }
 
-impl<T: Send> Order for Waiting<T> {
+impl<T: Send> QueuedTask for TypedTask<T> {
     fn durability(&self) -> Durability {
         self.task.durability
     }
 
-    fn look(&mut self, connection: &Connection, now: Timestamp) -> Result<Looked, rusqlite::Error> {
-        let Some(look) = self.task.look.take() else { return Ok(Looked::NeedsWork) };
+    fn look(&mut self, connection: &Connection, now: Timestamp) -> Result<ReadOutcome, rusqlite::Error> {
+        let Some(look) = self.task.look.take() else { return Ok(ReadOutcome::NeedsWork) };
         self.came = look(connection, now)?;
-        Ok(if self.came.is_some() { Looked::Done } else { Looked::NeedsWork })
+        Ok(if self.came.is_some() { ReadOutcome::Done } else { ReadOutcome::NeedsWork })
     }
 
     fn work(&mut self, connection: &Connection, now: Timestamp) -> Result<(), rusqlite::Error> {
-        let work = self.task.work.take().expect("each is done once");
+        let work = self.task.work.take().expect("each task runs once");
         self.came = Some(work(connection, now)?);
         Ok(())
     }
 
     fn tell(self: Box<Self>, why_not: Option<&str>) {
         let told = match (self.came, why_not) {
-            (Some(came), None) => Ok(Answer { came: Some(came), unheard: self.task.unheard }),
-            (_, Some(why)) => Err(NotDone(why.to_owned())),
+            (Some(came), None) => Ok(PendingReply { came: Some(came), unheard: self.task.unheard }),
+            (_, Some(why)) => Err(TaskFailed(why.to_owned())),
             (None, None) => unreachable!("what was done without an error has come to something"),
         };
-        // Who has gone hears nothing, and what is to be undone then is.
+        // If the caller has gone, dropping the result undoes it.
         let _ = self.answer.send(told);
     }
 }
 
-/// Takes tasks for the thread; the thread ends with it.
-pub(super) struct Desk {
-    orders: mpsc::Sender<Option<Box<dyn Order>>>,
-    released: Arc<Mutex<Vec<(Key, Token)>>>,
+/// Queues tasks for the thread; the thread ends when it is dropped.
+pub(super) struct FileThread {
+    orders: mpsc::Sender<Option<Box<dyn QueuedTask>>>,
+    released: Arc<Mutex<Vec<(OnceKey, FencingToken)>>>,
 }
 
-impl Desk {
-    pub(super) fn start(connection: Connection, path: &Path, clock: Clock) -> io::Result<Self> {
+impl FileThread {
+    pub(super) fn start(connection: Connection, path: &Path, clock: ClockFn) -> io::Result<Self> {
         let (orders, waiting) = mpsc::channel(WAITING_MAX);
-        let released: Arc<Mutex<Vec<(Key, Token)>>> = Arc::default();
+        let released: Arc<Mutex<Vec<(OnceKey, FencingToken)>>> = Arc::default();
         let path = std::path::absolute(path)?;
-        let clerk = Clerk {
+        let clerk = FileWorker {
             connection,
-            identity: Identity::of(&path),
+            identity: FileIdentity::of(&path),
             path,
             clock,
             released: Arc::clone(&released),
@@ -182,36 +175,34 @@ impl Desk {
         Ok(Self { orders, released })
     }
 
-    pub(super) async fn ask<T: Send + 'static>(&self, task: Task<T>) -> Result<T, NotDone> {
-        let gone = || NotDone("the thread that reads and writes it has ended".to_owned());
+    pub(super) async fn ask<T: Send + 'static>(&self, task: FileTask<T>) -> Result<T, TaskFailed> {
+        let gone = || TaskFailed("the thread of the file has ended".to_owned());
         let (answer, answered) = oneshot::channel();
-        let order = Box::new(Waiting { task, came: None, answer });
+        let order = Box::new(TypedTask { task, came: None, answer });
         self.orders.send(Some(order)).await.map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone())).map(Answer::heard)
+        answered.await.unwrap_or_else(|_| Err(gone())).map(PendingReply::heard)
     }
 
-    /// Has a mark taken away soon. There are as many of these as there was work, so they need no bound.
-    pub(super) fn release(&self, key: Key, token: Token) {
-        self.released.lock().expect("nobody panics with it").push((key, token));
-        // If there is no place, the thread is busy, and will see it then.
+    /// Queues the release of a key. Bounded by the number of keys held.
+    pub(super) fn release(&self, key: OnceKey, token: FencingToken) {
+        self.released.lock().expect("no code panics under this lock").push((key, token));
+        // A full queue means that the thread is busy and will see the release anyway.
         let _ = self.orders.try_send(None);
     }
 }
 
-/// Tells one file from another that has its name.
+/// Distinguishes a file from another of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Identity {
-    /// Its device and its number there.
+enum FileIdentity {
+    /// Device and inode.
     #[cfg(unix)]
     Known(u64, u64),
-    /// There is none.
     #[cfg(unix)]
     Missing,
-    /// The system does not say.
     Unknown,
 }
 
-impl Identity {
+impl FileIdentity {
     #[cfg(unix)]
     fn of(path: &Path) -> Self {
         use std::os::unix::fs::MetadataExt;
@@ -222,28 +213,27 @@ impl Identity {
         }
     }
 
-    /// Elsewhere nobody can remove a file that is open.
+    /// Other systems do not allow removing an open file.
     #[cfg(not(unix))]
     fn of(_path: &Path) -> Self {
         Self::Unknown
     }
 }
 
-/// Does what is asked for, on the thread.
-struct Clerk {
+struct FileWorker {
     connection: Connection,
     path: PathBuf,
-    /// Which file the connection has.
-    identity: Identity,
-    clock: Clock,
-    released: Arc<Mutex<Vec<(Key, Token)>>>,
-    /// What SQLite was last told about waiting for the disk.
+    /// The file that `connection` has open.
+    identity: FileIdentity,
+    clock: ClockFn,
+    released: Arc<Mutex<Vec<(OnceKey, FencingToken)>>>,
+    /// The current `synchronous` setting of the connection.
     synchronous: Option<Durability>,
     sweep_at: Timestamp,
 }
 
-impl Clerk {
-    fn run(mut self, mut waiting: mpsc::Receiver<Option<Box<dyn Order>>>) {
+impl FileWorker {
+    fn run(mut self, mut waiting: mpsc::Receiver<Option<Box<dyn QueuedTask>>>) {
         while let Some(first) = waiting.blocking_recv() {
             let mut batch: Vec<_> = first.into_iter().collect();
             while batch.len() < BATCH_MAX
@@ -258,42 +248,46 @@ impl Clerk {
                 continue;
             }
             let now = (self.clock)();
-            let released = std::mem::take(&mut *self.released.lock().expect("nobody panics with it"));
-            // What was released must show to who asks next, so then nobody is answered by a look before.
+            let released = std::mem::take(&mut *self.released.lock().expect("no code panics under this lock"));
+            // The next caller must see releases, so nothing is answered by a read before they are written.
             let rest = if released.is_empty() { self.look(batch, now) } else { batch };
             self.write(rest, released, now);
             self.sweep(now);
         }
     }
 
-    /// Opens the file anew if it was removed or replaced: whoever else opens it finds the new one, and what is
-    /// written into the old one is written for nobody.
+    /// Reopens the file if it was removed or replaced, since other processes use the new one.
     fn follow_file(&mut self) -> Result<(), String> {
-        let found = Identity::of(&self.path);
-        if found == self.identity || found == Identity::Unknown {
+        let found = FileIdentity::of(&self.path);
+        if found == self.identity || found == FileIdentity::Unknown {
             return Ok(());
         }
         self.connection = schema::open(&self.path).map_err(|error| error.to_string())?;
         self.synchronous = None;
-        self.identity = Identity::of(&self.path);
-        tracing::error!(path = %self.path.display(), "the file was removed: what it knew is lost, and it is made anew");
+        self.identity = FileIdentity::of(&self.path);
+        tracing::error!(path = %self.path.display(), "shared state file was removed; its contents are lost, creating a new one");
         Ok(())
     }
 
-    /// Answers those for whom a look is enough, and gives the others.
-    fn look(&self, batch: Vec<Box<dyn Order>>, now: Timestamp) -> Vec<Box<dyn Order>> {
+    /// Finishes tasks that only need a read and returns the others.
+    fn look(&self, batch: Vec<Box<dyn QueuedTask>>, now: Timestamp) -> Vec<Box<dyn QueuedTask>> {
         let mut rest = Vec::new();
         for mut order in batch {
             match order.look(&self.connection, now) {
-                Ok(Looked::NeedsWork) => rest.push(order),
-                Ok(Looked::Done) => order.tell(None),
+                Ok(ReadOutcome::NeedsWork) => rest.push(order),
+                Ok(ReadOutcome::Done) => order.tell(None),
                 Err(error) => order.tell(Some(&error.to_string())),
             }
         }
         rest
     }
 
-    fn write(&mut self, mut batch: Vec<Box<dyn Order>>, released: Vec<(Key, Token)>, now: Timestamp) {
+    fn write(
+        &mut self,
+        mut batch: Vec<Box<dyn QueuedTask>>,
+        released: Vec<(OnceKey, FencingToken)>,
+        now: Timestamp,
+    ) {
         let Some(durability) = batch
             .iter()
             .map(|order| order.durability())
@@ -305,7 +299,7 @@ impl Clerk {
         let why_not =
             self.commit(&mut batch, &released, durability, now).err().map(|error| error.to_string());
         if why_not.is_some() {
-            self.released.lock().expect("nobody panics with it").extend(released);
+            self.released.lock().expect("no code panics under this lock").extend(released);
         }
         for order in batch {
             order.tell(why_not.as_deref());
@@ -314,15 +308,15 @@ impl Clerk {
 
     fn commit(
         &mut self,
-        batch: &mut [Box<dyn Order>],
-        released: &[(Key, Token)],
+        batch: &mut [Box<dyn QueuedTask>],
+        released: &[(OnceKey, FencingToken)],
         durability: Durability,
         now: Timestamp,
     ) -> Result<(), rusqlite::Error> {
         self.synchronise(durability)?;
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for (key, token) in released {
-            marks::release(&transaction, key, *token)?;
+            leases::release(&transaction, key, *token)?;
         }
         for order in batch {
             order.work(&transaction, now)?;
@@ -330,7 +324,6 @@ impl Clerk {
         transaction.commit()
     }
 
-    /// Has SQLite wait for the disk with each commit, or not.
     fn synchronise(&mut self, durability: Durability) -> Result<(), rusqlite::Error> {
         if self.synchronous == Some(durability) {
             return Ok(());
@@ -344,7 +337,6 @@ impl Clerk {
         Ok(())
     }
 
-    /// Drops a little of what has expired, if it is time to.
     fn sweep(&mut self, now: Timestamp) {
         if now < self.sweep_at {
             return;
@@ -353,16 +345,16 @@ impl Clerk {
             Ok(swept) if swept >= SWEPT_AT_ONCE => now,
             Ok(_) => now + SWEEP_EVERY,
             Err(error) => {
-                tracing::warn!(%error, "what has expired could not be swept");
+                tracing::warn!(%error, "could not delete expired rows");
                 now + SWEEP_EVERY
             }
         };
     }
-    /// How many rows have gone.
+    /// The number of rows deleted.
     fn swept(&mut self, now: Timestamp) -> Result<usize, rusqlite::Error> {
         self.synchronise(Durability::Process)?;
-        let marks = marks::sweep(&self.connection, SWEPT_AT_ONCE, now)?;
+        let leases = leases::sweep(&self.connection, SWEPT_AT_ONCE, now)?;
         let breakers = breakers::sweep(&self.connection, SWEPT_AT_ONCE, now)?;
-        Ok(marks.max(breakers))
+        Ok(leases.max(breakers))
     }
 }
