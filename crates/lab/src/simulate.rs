@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::quantiles::Quantiles;
-pub(crate) use self::quantiles::Times;
+pub(crate) use self::quantiles::LatencySketch;
 pub use self::report::Report;
 use self::world::World;
 pub(crate) use self::world::target_of;

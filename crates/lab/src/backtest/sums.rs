@@ -63,8 +63,8 @@ struct Cases {
 struct Both {
     deliveries: u64,
     sum: (Duration, Duration),
-    before: simulate::Times,
-    after: simulate::Times,
+    before: simulate::LatencySketch,
+    after: simulate::LatencySketch,
 }
 
 impl Both {
@@ -80,8 +80,8 @@ impl Both {
         Times {
             deliveries: self.deliveries,
             sum_ms: Pair { before: millis(self.sum.0), after: millis(self.sum.1) },
-            before: self.before.told(),
-            after: self.after.told(),
+            before: self.before.quantiles().unwrap_or_default(),
+            after: self.after.quantiles().unwrap_or_default(),
         }
     }
 }

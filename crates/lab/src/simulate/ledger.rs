@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::quantiles::Times;
+use super::quantiles::LatencySketch;
 use super::report::{
     AttemptCount, Cause, Change, DependencyReport, DependencySeries, Paused, QueueReport, Report, ratio,
     rounded,
@@ -30,7 +30,7 @@ pub(super) struct Ledger {
     report: Report,
     open: u64,
     ended: u64,
-    latency: Times,
+    latency: LatencySketch,
     attempts: BTreeMap<u32, AttemptCount>,
     attempts_of_all: u64,
     causes: BTreeMap<CauseKey, u64>,
@@ -43,7 +43,7 @@ type CauseKey = (usize, usize, Category, String, String);
 #[derive(Debug, Default)]
 struct QueueLedger {
     report: QueueReport,
-    latency: Times,
+    latency: LatencySketch,
     waiting: Level,
 }
 
@@ -66,7 +66,7 @@ struct DependencyLedger {
     first_before: u64,
     calls_in_second: InSecond,
     retries_in_second: InSecond,
-    latency: Times,
+    latency: LatencySketch,
     /// Since when the breaker of each node has not been closed.
     not_closed_since: Vec<Option<u64>>,
     not_closed_nanos: u64,
@@ -342,7 +342,7 @@ impl Ledger {
             waiting: sum(|queue| queue.waiting.now()),
             attempts,
             amplification: rounded(ratio(attempts, first)),
-            latency: self.latency.told_of_any(),
+            latency: self.latency.quantiles(),
             attempts_per_delivery: self.attempts.into_values().collect(),
             dead_letters,
             queues: self.queues.into_iter().map(|queue| queue.told(&face)).collect(),
@@ -385,7 +385,7 @@ pub(super) fn millis(span: Duration) -> u64 {
 
 impl QueueLedger {
     fn told(self, face: &Clockface) -> QueueReport {
-        QueueReport { latency: self.latency.told_of_any(), waiting: self.waiting.told(face), ..self.report }
+        QueueReport { latency: self.latency.quantiles(), waiting: self.waiting.told(face), ..self.report }
     }
 }
 
@@ -422,7 +422,7 @@ impl DependencyLedger {
             amplification: rounded(ratio(self.attempts + self.within, self.first + self.first_before)),
             call_rate_max: self.calls_in_second.most as f64,
             retry_rate_max: self.retries_in_second.most as f64,
-            call_latency: self.latency.told(),
+            call_latency: self.latency.quantiles().unwrap_or_default(),
             breaker_not_closed_ms: (self.not_closed_nanos + lasting) / 1_000_000,
             troubles: self.troubles.told(self.waiting.now()),
             series: DependencySeries {
