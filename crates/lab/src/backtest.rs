@@ -30,12 +30,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use self::books::{Books, FOREIGN, Limits, rule_of};
-use self::evidence::{Evidence, took};
-pub use self::report::Report;
-use self::sums::{Compared, Sums};
+use self::books::{Books, FOREIGN, CallLimits, rule_of};
+use self::evidence::{AnswerEvidence, took};
+pub use self::report::BacktestReport;
+use self::sums::{ComparedDelivery, BacktestSums};
 use self::timeline::Timeline;
-use self::walk::{Walk, Walked};
+use self::walk::{RuleWalk, WalkResult};
 use crate::simulate::target_of;
 use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
@@ -49,7 +49,7 @@ use redrive_core::time::Timestamp;
 
 /// What to hold the record against.
 #[derive(Clone, Debug)]
-pub struct Plan<'a> {
+pub struct BacktestPlan<'a> {
     /// The new rules.
     pub book: &'a RuleBook,
     /// The store's own seed.
@@ -62,7 +62,7 @@ pub struct Plan<'a> {
 
 /// A delivery as it is on record.
 #[derive(Clone, Copy, Debug)]
-pub struct Recorded<'a> {
+pub struct RecordedDelivery<'a> {
     /// Which.
     pub id: DeliveryId,
     /// Whose it was when it was accepted.
@@ -70,20 +70,20 @@ pub struct Recorded<'a> {
     /// The type of its event.
     pub event_type: &'a str,
     /// Whether others may wait behind it.
-    pub order: Ordered,
+    pub order: SessionMembership,
     /// When it was accepted.
     pub accepted_at: Timestamp,
     /// What it is.
     pub state: RecordedState,
     /// Whether it was sent again after it had died.
-    pub replays: Replays,
+    pub replays: ReplayHistory,
     /// Its attempts, the first one first.
     pub stories: &'a [Story],
 }
 
 /// Whether others may wait behind a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ordered {
+pub enum SessionMembership {
     /// It belongs to no session.
     Alone,
     /// It belongs to one.
@@ -103,7 +103,7 @@ pub enum RecordedState {
 
 /// Whether a delivery was sent again after it had died, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replays {
+pub enum ReplayHistory {
     /// It was not.
     None,
     /// To whom it was sent before.
@@ -149,7 +149,7 @@ pub enum Finish {
 /// Why something cannot be told from the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Doubt {
+pub enum BacktestDoubt {
     /// Nobody called at about that time.
     NothingNear,
     /// The answers at that time were mixed.
@@ -192,10 +192,10 @@ pub enum Doubt {
 
 /// The first reading: how every dependency was over time.
 #[derive(Debug)]
-pub struct Survey<'a> {
-    plan: Plan<'a>,
+pub struct BacktestSurvey<'a> {
+    plan: BacktestPlan<'a>,
     known: Knowledge,
-    counts: Seen,
+    counts: EventCounts,
 }
 
 /// What was gathered for the second reading.
@@ -212,25 +212,25 @@ struct Knowledge {
     /// When something first failed there, and when it last did.
     failed: BTreeMap<DependencyName, (Timestamp, Timestamp)>,
     /// What dependencies of the record are called by the new book, and the other way round.
-    renamed: BTreeSet<Renamed>,
+    renamed: BTreeSet<RenamedDependency>,
 }
 
 /// A dependency as it was called, and as the new book calls it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Renamed {
+struct RenamedDependency {
     then: DependencyName,
     now: DependencyName,
 }
 
 /// How often events of each type came, by who took them.
 #[derive(Debug, Default)]
-struct Seen {
+struct EventCounts {
     by_type: BTreeMap<String, BTreeMap<QueueName, u64>>,
     unrouted: BTreeMap<String, u64>,
 }
 
-impl Seen {
-    fn add(&mut self, recorded: &Recorded<'_>) {
+impl EventCounts {
+    fn add(&mut self, recorded: &RecordedDelivery<'_>) {
         let has_room = self.by_type.len() < limits::BACKTEST_TYPES_MAX;
         if has_room || self.by_type.contains_key(recorded.event_type) {
             let queues = self.by_type.entry(recorded.event_type.to_owned()).or_default();
@@ -239,16 +239,16 @@ impl Seen {
     }
 }
 
-impl<'a> Survey<'a> {
+impl<'a> BacktestSurvey<'a> {
     /// Nothing read yet.
     #[must_use]
-    pub fn new(plan: Plan<'a>) -> Self {
-        Self { plan, known: Knowledge::default(), counts: Seen::default() }
+    pub fn new(plan: BacktestPlan<'a>) -> Self {
+        Self { plan, known: Knowledge::default(), counts: EventCounts::default() }
     }
 
     /// The hash of a book that an attempt was judged by and that nobody has handed over yet.
     #[must_use]
-    pub fn wants_book(&self, recorded: &Recorded<'_>) -> Option<u64> {
+    pub fn wants_book(&self, recorded: &RecordedDelivery<'_>) -> Option<u64> {
         self.known.books.wanted(recorded.stories)
     }
 
@@ -272,7 +272,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Reads a delivery for the first time.
-    pub fn look(&mut self, recorded: &Recorded<'_>) {
+    pub fn look(&mut self, recorded: &RecordedDelivery<'_>) {
         if !self.plan.covers(recorded.accepted_at) {
             return;
         }
@@ -280,8 +280,8 @@ impl<'a> Survey<'a> {
             self.counts.add(recorded);
         }
         let stories = match recorded.replays {
-            Replays::None | Replays::Here(_) => self.plan.cut(recorded.stories),
-            Replays::Elsewhere(_) => self.plan.cut(recorded.first_life().stories()),
+            ReplayHistory::None | ReplayHistory::Here(_) => self.plan.cut(recorded.stories),
+            ReplayHistory::Elsewhere(_) => self.plan.cut(recorded.first_life().stories()),
         };
         if stories.is_empty() {
             return;
@@ -289,7 +289,7 @@ impl<'a> Survey<'a> {
         let dependency = self.known.dependency(&self.plan, recorded);
         if let (Some(then), Some(now)) = (self.known.first_rule(recorded), self.plan.rule(recorded)) {
             let (then, now) = (then.dependency.clone(), now.dependency.clone());
-            self.known.renamed.insert(Renamed { then, now });
+            self.known.renamed.insert(RenamedDependency { then, now });
         }
         if self.known.differences(&self.plan, recorded).is_some_and(Differences::any) {
             self.known.guarded_otherwise.insert(dependency.clone());
@@ -302,7 +302,7 @@ impl<'a> Survey<'a> {
         for story in stories.iter().filter(|story| story.book != FOREIGN) {
             self.known.books.judged(story);
             let then = self.known.books.rule_then(recorded, story);
-            if let Some(evidence) = Evidence::of(story, then.map(|rule| &**rule)) {
+            if let Some(evidence) = AnswerEvidence::of(story, then.map(|rule| &**rule)) {
                 let timeline = self.known.timelines.entry(dependency.clone()).or_default();
                 timeline.add(story.started_at, recorded.id, evidence, took(story));
             }
@@ -312,7 +312,7 @@ impl<'a> Survey<'a> {
 
     /// A service that pauses itself holds all that comes after: only the record itself can say when, since how
     /// dependencies were is not known before everything is read.
-    fn look_for_pause(&mut self, recorded: &Recorded<'_>) {
+    fn look_for_pause(&mut self, recorded: &RecordedDelivery<'_>) {
         let Some(rule) = self.plan.rule(recorded).filter(|rule| rule.reactions.may_pause()) else { return };
         let life = self.plan.cut(recorded.first_life().stories());
         let walked = self.known.walked(&self.plan, recorded, rule, life, None);
@@ -331,22 +331,22 @@ impl<'a> Survey<'a> {
         for spans in known.open.values_mut() {
             spans.sort_unstable();
         }
-        Weighing { plan, known, counts, sums: Sums::default() }
+        Weighing { plan, known, counts, sums: BacktestSums::default() }
     }
 }
 
 /// The second reading: every delivery by the new rules.
 #[derive(Debug)]
 pub struct Weighing<'a> {
-    plan: Plan<'a>,
+    plan: BacktestPlan<'a>,
     known: Knowledge,
-    counts: Seen,
-    sums: Sums,
+    counts: EventCounts,
+    sums: BacktestSums,
 }
 
 impl Weighing<'_> {
     /// Reads a delivery for the second time.
-    pub fn weigh(&mut self, recorded: &Recorded<'_>) {
+    pub fn weigh(&mut self, recorded: &RecordedDelivery<'_>) {
         if !self.plan.covers(recorded.accepted_at) {
             return;
         }
@@ -354,27 +354,27 @@ impl Weighing<'_> {
         let told = self.plan.cut(life.stories());
         let before = self.finish_on_record(recorded, life);
         let mut walked = match (life, self.plan.rule(recorded)) {
-            (Life::Foreign, _) => Walked::without_calls(before.clone(), Certainty::Certain),
-            (Life::Untold | Life::Told(_), None) => {
-                Walked::without_calls(Finish::NotSent, Certainty::Certain)
+            (FirstLife::Foreign, _) => WalkResult::without_calls(before.clone(), Certainty::Certain),
+            (FirstLife::Untold | FirstLife::Told(_), None) => {
+                WalkResult::without_calls(Finish::NotSent, Certainty::Certain)
             }
-            (Life::Told(_), Some(rule)) if !told.is_empty() => {
+            (FirstLife::Told(_), Some(rule)) if !told.is_empty() => {
                 let timeline = self.known.timelines.get(&rule.dependency);
                 self.known.walked(&self.plan, recorded, rule, told, timeline)
             }
-            (Life::Untold | Life::Told(_), Some(_)) => {
+            (FirstLife::Untold | FirstLife::Told(_), Some(_)) => {
                 let is_alike = self.known.books.all_start_alike(recorded, self.plan.book);
                 let certainty = if is_alike { Certainty::Certain } else { Certainty::Unknown };
-                Walked::without_calls(before.clone(), certainty)
+                WalkResult::without_calls(before.clone(), certainty)
             }
         };
         self.add_doubts(recorded, &before, &mut walked);
         let paused_at = self.known.paused.get(&recorded.queue.service);
         if paused_at.is_some_and(|at| told.iter().any(|story| story.started_at > *at)) {
-            walked.doubts.push(Doubt::Paused);
+            walked.doubts.push(BacktestDoubt::Paused);
             walked.certainty = Certainty::Unknown;
         }
-        self.sums.add(&Compared {
+        self.sums.add(&ComparedDelivery {
             id: recorded.id,
             queue: recorded.queue,
             dependency: &self.known.dependency(&self.plan, recorded),
@@ -386,11 +386,11 @@ impl Weighing<'_> {
     }
 
     /// How it ended in its first life; what nobody tried is as the store says.
-    fn finish_on_record(&self, recorded: &Recorded<'_>, life: Life<'_>) -> Finish {
+    fn finish_on_record(&self, recorded: &RecordedDelivery<'_>, life: FirstLife<'_>) -> Finish {
         let died = |at: Timestamp| Finish::Dead { at, code: Code::of(""), failure: None };
         let last = match life {
-            Life::Told(stories) => self.plan.cut(stories).last(),
-            Life::Untold | Life::Foreign => return died(recorded.accepted_at),
+            FirstLife::Told(stories) => self.plan.cut(stories).last(),
+            FirstLife::Untold | FirstLife::Foreign => return died(recorded.accepted_at),
         };
         let Some(last) = last else {
             return match recorded.state {
@@ -418,32 +418,32 @@ impl Weighing<'_> {
         }
     }
 
-    fn add_doubts(&self, recorded: &Recorded<'_>, before: &Finish, walked: &mut Walked) {
+    fn add_doubts(&self, recorded: &RecordedDelivery<'_>, before: &Finish, walked: &mut WalkResult) {
         let life = recorded.first_life();
-        if life == Life::Foreign {
-            return walked.doubts.push(Doubt::Imported);
+        if life == FirstLife::Foreign {
+            return walked.doubts.push(BacktestDoubt::Imported);
         }
-        if recorded.replays != Replays::None {
-            walked.doubts.push(Doubt::Replayed);
+        if recorded.replays != ReplayHistory::None {
+            walked.doubts.push(BacktestDoubt::Replayed);
         }
         let has_moved = *before != walked.finish;
-        if has_moved && recorded.order == Ordered::InSession {
-            walked.doubts.push(Doubt::Session);
+        if has_moved && recorded.order == SessionMembership::InSession {
+            walked.doubts.push(BacktestDoubt::Session);
         }
         if walked.finish == Finish::NotSent {
             return;
         }
         let Some(first) = self.plan.cut(life.stories()).first() else {
             let is_dead = matches!(before, Finish::Dead { .. });
-            return walked.doubts.push(if is_dead { Doubt::NeverTried } else { Doubt::NotYetTried });
+            return walked.doubts.push(if is_dead { BacktestDoubt::NeverTried } else { BacktestDoubt::NotYetTried });
         };
         let Some(book) = self.known.books.get(first.book) else { return };
         if self.plan.until.since(recorded.accepted_at) > book.sections().keep_delivered().value {
-            walked.doubts.push(Doubt::Retention);
+            walked.doubts.push(BacktestDoubt::Retention);
         }
         let target = target_of(book, recorded.queue);
         if target.is_some() && target != target_of(self.plan.book, recorded.queue) {
-            walked.doubts.push(Doubt::Target);
+            walked.doubts.push(BacktestDoubt::Target);
             walked.certainty = walked.certainty.max(Certainty::Likely);
         }
         if let (Some(then), Some(rule)) = (rule_of(book, recorded), self.plan.rule(recorded)) {
@@ -461,10 +461,10 @@ impl Weighing<'_> {
     /// others that share its dependency.
     fn doubts_of_rules(
         &self,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDelivery<'_>,
         (book, then): (&RuleBook, &Rule),
         rule: &Rule,
-    ) -> Vec<(Doubt, Certainty)> {
+    ) -> Vec<(BacktestDoubt, Certainty)> {
         let differs = self.known.differences(&self.plan, recorded).unwrap_or_default();
         let failed = self.known.failed.get(&self.known.dependency(&self.plan, recorded));
         let has_failed = has_failed(recorded.stories);
@@ -472,15 +472,15 @@ impl Weighing<'_> {
         let by_failing = if has_failed { Certainty::Unknown } else { Certainty::Likely };
         let mut doubts = Vec::new();
         if (differs.breaker || self.known.is_regrouped(then, rule)) && failed.is_some() {
-            doubts.push((Doubt::Breaker, by_failing));
+            doubts.push((BacktestDoubt::Breaker, by_failing));
         }
         if differs.holds && failed.is_some() {
-            doubts.push((Doubt::Holds, Certainty::Likely));
+            doubts.push((BacktestDoubt::Holds, Certainty::Likely));
         }
         if differs.limits {
             let was_turned_away = recorded.stories.iter().any(was_turned_away);
             let certainty = if was_turned_away { Certainty::Unknown } else { Certainty::Likely };
-            doubts.push((Doubt::Limits, certainty));
+            doubts.push((BacktestDoubt::Limits, certainty));
         }
         let was_there = |(first, last): &(Timestamp, Timestamp)| {
             let ended_at = recorded.stories.last().map(|story| story.started_at + took(story));
@@ -488,25 +488,25 @@ impl Weighing<'_> {
         };
         let is_shared = self.known.guarded_otherwise.contains(&self.known.dependency(&self.plan, recorded));
         if doubts.is_empty() && is_shared && failed.is_some_and(was_there) {
-            doubts.push((Doubt::Shared, by_failing));
+            doubts.push((BacktestDoubt::Shared, by_failing));
         }
         let has_other_ramp = book.ramp(&then.dependency) != self.plan.book.ramp(&rule.dependency);
         let was_away = !self.known.open_for(recorded, rule).is_empty();
         if has_other_ramp && was_away {
-            doubts.push((Doubt::Ramp, Certainty::Likely));
+            doubts.push((BacktestDoubt::Ramp, Certainty::Likely));
         }
         doubts
     }
 
     /// All of it together.
     #[must_use]
-    pub fn told(self) -> Report {
+    pub fn told(self) -> BacktestReport {
         let Self { plan, counts, sums, .. } = self;
         sums.told(&plan, &counts)
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> BacktestPlan<'a> {
     fn covers(&self, accepted_at: Timestamp) -> bool {
         self.since.is_none_or(|since| accepted_at >= since) && accepted_at <= self.until
     }
@@ -517,7 +517,7 @@ impl<'a> Plan<'a> {
         &stories[..stories.iter().take_while(ended).count()]
     }
 
-    fn rule(&self, recorded: &Recorded<'_>) -> Option<&'a Arc<Rule>> {
+    fn rule(&self, recorded: &RecordedDelivery<'_>) -> Option<&'a Arc<Rule>> {
         rule_of(self.book, recorded)
     }
 }
@@ -526,20 +526,20 @@ impl Knowledge {
     /// Where a rule leads, by how the dependency was as far as that is known.
     fn walked(
         &self,
-        plan: &Plan<'_>,
-        recorded: &Recorded<'_>,
+        plan: &BacktestPlan<'_>,
+        recorded: &RecordedDelivery<'_>,
         rule: &Rule,
         life: &[Story],
         timeline: Option<&Timeline>,
-    ) -> Walked {
+    ) -> WalkResult {
         let stories = match recorded.replays {
-            Replays::None | Replays::Here(_) => plan.cut(recorded.stories),
-            Replays::Elsewhere(_) => life,
+            ReplayHistory::None | ReplayHistory::Here(_) => plan.cut(recorded.stories),
+            ReplayHistory::Elsewhere(_) => life,
         };
         let then: Vec<Option<&Rule>> =
             stories.iter().map(|story| self.books.rule_then(recorded, story).map(|rule| &**rule)).collect();
         let open = self.open_for(recorded, rule);
-        let walk = Walk {
+        let walk = RuleWalk {
             delivery: recorded.id,
             seed: plan.seed,
             rule,
@@ -555,12 +555,12 @@ impl Knowledge {
     }
 
     /// The rule that judged its first attempt, as far as it is known.
-    fn first_rule(&self, recorded: &Recorded<'_>) -> Option<&Arc<Rule>> {
+    fn first_rule(&self, recorded: &RecordedDelivery<'_>) -> Option<&Arc<Rule>> {
         self.books.rule_then(recorded, recorded.first_life().stories().first()?)
     }
 
     /// The dependency as the new book names it, or else as the old one did.
-    fn dependency(&self, plan: &Plan<'_>, recorded: &Recorded<'_>) -> DependencyName {
+    fn dependency(&self, plan: &BacktestPlan<'_>, recorded: &RecordedDelivery<'_>) -> DependencyName {
         match plan.rule(recorded).or_else(|| self.first_rule(recorded)) {
             Some(rule) => rule.dependency.clone(),
             None => Name::like(&recorded.queue.service),
@@ -568,34 +568,34 @@ impl Knowledge {
     }
 
     /// When the breaker in front of it was not closed, whatever its dependency is called now.
-    fn open_for(&self, recorded: &Recorded<'_>, rule: &Rule) -> &[(Timestamp, Timestamp)] {
+    fn open_for(&self, recorded: &RecordedDelivery<'_>, rule: &Rule) -> &[(Timestamp, Timestamp)] {
         let then = self.first_rule(recorded).map_or(&rule.dependency, |then| &then.dependency);
         self.open.get(then.as_str()).map_or(&[], Vec::as_slice)
     }
 
     /// In what the new book stands between it and its dependency otherwise than the book that judged it first.
-    fn differences(&self, plan: &Plan<'_>, recorded: &Recorded<'_>) -> Option<Differences> {
+    fn differences(&self, plan: &BacktestPlan<'_>, recorded: &RecordedDelivery<'_>) -> Option<Differences> {
         let first = recorded.first_life().stories().first()?;
         let book = self.books.get(first.book)?;
         let (then, now) = (rule_of(book, recorded)?, plan.rule(recorded)?);
         Some(Differences {
             breaker: then.breaker != now.breaker,
             holds: (then.hold_max, then.when_open) != (now.hold_max, now.when_open),
-            limits: Limits::of(book, then) != Limits::of(plan.book, now),
+            limits: CallLimits::of(book, then) != CallLimits::of(plan.book, now),
         })
     }
 
     /// Whether its dependency is one with others now, or is several.
     fn is_regrouped(&self, then: &Rule, now: &Rule) -> bool {
         let is_other =
-            |renamed: &Renamed| (renamed.then == then.dependency) != (renamed.now == now.dependency);
+            |renamed: &RenamedDependency| (renamed.then == then.dependency) != (renamed.now == now.dependency);
         self.renamed.iter().any(is_other)
     }
 }
 
 /// What is on record of a delivery until it first died: what came after was somebody's will.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Life<'a> {
+enum FirstLife<'a> {
     /// Its attempts.
     Told(&'a [Story]),
     /// Nothing: it died without an attempt, and was replayed.
@@ -604,7 +604,7 @@ enum Life<'a> {
     Foreign,
 }
 
-impl<'a> Life<'a> {
+impl<'a> FirstLife<'a> {
     const fn stories(self) -> &'a [Story] {
         match self {
             Self::Told(stories) => stories,
@@ -613,25 +613,25 @@ impl<'a> Life<'a> {
     }
 }
 
-impl<'a> Recorded<'a> {
+impl<'a> RecordedDelivery<'a> {
     /// Whether its event came in and was routed: letters from elsewhere and notices of alerts were not, and no other
     /// book would have sent them to anybody else.
     fn was_routed(&self) -> bool {
-        self.first_life() != Life::Foreign && !is_own(self.queue.service.as_str())
+        self.first_life() != FirstLife::Foreign && !is_own(self.queue.service.as_str())
     }
 
-    fn first_life(&self) -> Life<'a> {
+    fn first_life(&self) -> FirstLife<'a> {
         let is_death = |story: &Story| matches!(story.verdict, Told::Dead { .. });
         if self.stories.first().is_some_and(|story| story.book == FOREIGN) {
-            return Life::Foreign;
+            return FirstLife::Foreign;
         }
         // Every replay follows a death; one that has no story had no attempt.
         let deaths = self.stories.iter().filter(|story| is_death(story)).count();
         match self.replays {
-            Replays::Here(count) | Replays::Elsewhere(count) if deaths < count as usize => Life::Untold,
-            Replays::None | Replays::Here(_) | Replays::Elsewhere(_) => {
+            ReplayHistory::Here(count) | ReplayHistory::Elsewhere(count) if deaths < count as usize => FirstLife::Untold,
+            ReplayHistory::None | ReplayHistory::Here(_) | ReplayHistory::Elsewhere(_) => {
                 let died = self.stories.iter().position(is_death);
-                Life::Told(died.map_or(self.stories, |place| &self.stories[..=place]))
+                FirstLife::Told(died.map_or(self.stories, |place| &self.stories[..=place]))
             }
         }
     }

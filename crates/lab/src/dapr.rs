@@ -22,8 +22,8 @@ mod write;
 
 use std::collections::BTreeMap;
 
-pub use self::export::{Exported, Matching, export};
-pub use self::import::{Imported, import};
+pub use self::export::{DaprExport, Matching, export};
+pub use self::import::{DaprImport, import};
 
 /// Something that does not carry over, or that was decided on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,12 +26,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use self::evidence::{Chart, Member, Ward};
+use self::evidence::{EvidenceChart, RowEvidence, DependencyEvidence};
 pub use self::evidence::{
-    DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
+    DependencyState, DoctorEvidence, HeldLetter, LetterKind, QueueState, ExaminedDelivery, ExaminedState, BreakerTurn, Unrouted,
 };
-pub use self::proof::Gain;
-use self::proof::{Proposed, Prover, Weighed};
+pub use self::proof::ProofGain;
+use self::proof::{ProposedChange, Prover, ProofResult};
 use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
@@ -98,25 +98,25 @@ pub struct Diagnosis {
     /// The least that it must have seen, in words.
     pub needs: &'static str,
     /// How it looks.
-    look: Look,
+    look: DiagnosisCheck,
 }
 
 /// What a diagnosis looks at.
 #[derive(Clone, Copy, Debug)]
-enum Look {
+enum DiagnosisCheck {
     /// The deliveries of one row of a service or a channel.
-    Row(fn(&Chart<'_>, &Member<'_>) -> Option<Sign>),
+    Row(fn(&EvidenceChart<'_>, &RowEvidence<'_>) -> Option<DiagnosisSign>),
     /// One dependency, with all the rows that lead to it.
-    Dependency(fn(&Chart<'_>, &Ward<'_>) -> Option<Sign>),
+    Dependency(fn(&EvidenceChart<'_>, &DependencyEvidence<'_>) -> Option<DiagnosisSign>),
     /// What waits for one service or channel, and what died there.
-    Queue(fn(&Chart<'_>, &QueueState) -> Option<Sign>),
+    Queue(fn(&EvidenceChart<'_>, &QueueState) -> Option<DiagnosisSign>),
     /// Everything.
-    Whole(fn(&Chart<'_>) -> Option<Sign>),
+    Whole(fn(&EvidenceChart<'_>) -> Option<DiagnosisSign>),
 }
 
 /// What a diagnosis saw.
 #[derive(Clone, Debug, Default)]
-struct Sign {
+struct DiagnosisSign {
     /// What is wrong, in a line.
     title: String,
     /// How many deliveries, attempts or letters are touched.
@@ -126,7 +126,7 @@ struct Sign {
     /// What to do.
     advice: String,
     /// The part of the rule book that may do it, if one does.
-    change: Option<Proposed>,
+    change: Option<ProposedChange>,
     /// The line of the book that it is about.
     line: Option<u32>,
     /// How much harm it does, where that is not what it usually does.
@@ -136,7 +136,7 @@ struct Sign {
 /// Something that ails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorFinding))]
-pub struct Finding {
+pub struct DoctorFinding {
     /// The diagnosis: `redrive doctor --explain` tells more of it.
     pub code: Cow<'static, str>,
     pub harm: Harm,
@@ -156,7 +156,7 @@ pub struct Finding {
     pub change: Option<String>,
     /// What the change gains when what was seen is simulated with it, and with the changes of findings before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gain: Option<Gain>,
+    pub gain: Option<ProofGain>,
     /// The line of the rule book that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
@@ -167,21 +167,21 @@ pub struct Finding {
 /// What ails, and what was looked at to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorReport))]
-pub struct Examined {
-    pub looked_at: LookedAt,
+pub struct DoctorReport {
+    pub looked_at: ExaminedScope,
     /// The worst first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DoctorFinding>,
     /// All changes in one: YAML to be put into the book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
     /// Rows that have seen too little to be judged.
-    pub too_little: Vec<TooLittle>,
+    pub too_little: Vec<SparseRow>,
 }
 
 /// What there was to look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorLookedAt))]
-pub struct LookedAt {
+pub struct ExaminedScope {
     pub deliveries: u64,
     pub attempts: u64,
     /// When the oldest of them was accepted.
@@ -192,7 +192,7 @@ pub struct LookedAt {
 /// A row that has seen too little to be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorTooLittle))]
-pub struct TooLittle {
+pub struct SparseRow {
     /// The service, or service/channel.
     pub service: String,
     /// The patterns of its rows.
@@ -213,13 +213,13 @@ pub fn find(code: &str) -> Option<&'static Diagnosis> {
 
 /// Holds all that is known against every diagnosis. No two findings say something of the same key of the book.
 #[must_use]
-pub fn examine(evidence: &Evidence) -> Examined {
+pub fn examine(evidence: &DoctorEvidence) -> DoctorReport {
     examine_within(evidence, proof::LOOKS_MAX)
 }
 
 /// Plays no more changes than fit into so many looks of their runs.
-fn examine_within(evidence: &Evidence, looks_max: u64) -> Examined {
-    let chart = Chart::of(evidence);
+fn examine_within(evidence: &DoctorEvidence, looks_max: u64) -> DoctorReport {
+    let chart = EvidenceChart::of(evidence);
     let mut found = Vec::new();
     for diagnosis in all() {
         look(diagnosis, &chart, &mut found);
@@ -228,30 +228,30 @@ fn examine_within(evidence: &Evidence, looks_max: u64) -> Examined {
     let (mut findings, change) = proven(&chart, found, looks_max);
     findings.sort_by_key(rank);
     let change = (!change.is_empty()).then(|| change.to_string());
-    Examined { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
+    DoctorReport { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
 }
 
 /// The worst comes first; of equals a cause before what follows from it.
-fn rank(finding: &Finding) -> (Harm, bool, Reverse<u64>) {
+fn rank(finding: &DoctorFinding) -> (Harm, bool, Reverse<u64>) {
     (finding.harm, !rules::is_cause(&finding.code), Reverse(finding.touched))
 }
 
 /// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
 fn proven(
-    chart: &Chart<'_>,
-    found: Vec<(Finding, Option<Proposed>)>,
+    chart: &EvidenceChart<'_>,
+    found: Vec<(DoctorFinding, Option<ProposedChange>)>,
     looks_max: u64,
-) -> (Vec<Finding>, Patch) {
+) -> (Vec<DoctorFinding>, Patch) {
     let mut prover = Prover::new(chart, looks_max);
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut findings: Vec<DoctorFinding> = Vec::new();
     let mut changes: Vec<(usize, Patch)> = Vec::new();
     for (mut finding, proposed) in found {
         let weighed = proposed.map(|proposed| prover.weigh(finding.dependency.as_deref(), &proposed));
         match weighed {
-            None | Some(Weighed::Unknown) => {}
-            Some(Weighed::Helps { change, advice, gain }) => {
+            None | Some(ProofResult::Unknown) => {}
+            Some(ProofResult::Helps { change, advice, gain }) => {
                 finding.advice = advice.unwrap_or(finding.advice);
-                if gain.as_ref().is_some_and(Gain::is_little) {
+                if gain.as_ref().is_some_and(ProofGain::is_little) {
                     finding.harm = finding.harm.without_a_cure();
                 }
                 finding.gain = gain;
@@ -265,19 +265,19 @@ fn proven(
                     None => changes.push((findings.len(), change)),
                 }
             }
-            Some(Weighed::HelpedAlready) => {
+            Some(ProofResult::HelpedAlready) => {
                 add(&mut finding.advice, "simulated, the changes that are proposed above help here too");
             }
-            Some(Weighed::Taken(key)) => {
+            Some(ProofResult::Taken(key)) => {
                 let later = format!("make the other change of `{key}` first, and look again");
                 add(&mut finding.advice, &later);
             }
-            Some(Weighed::OutOfBudget) => {
+            Some(ProofResult::OutOfBudget) => {
                 let why = "not simulated, so no change is proposed: the budget of simulations is spent; make \
                            the other changes first, or look at one service";
                 add(&mut finding.advice, why);
             }
-            Some(Weighed::HardlyHelps(gain)) => {
+            Some(ProofResult::HardlyHelps(gain)) => {
                 let why =
                     format!("not proposed as a change, since simulated it hardly helps: {}", gain.words);
                 add(&mut finding.advice, &why);
@@ -298,9 +298,9 @@ fn add(advice: &mut String, more: &str) {
     advice.push(')');
 }
 
-fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<(Finding, Option<Proposed>)>) {
-    let finding = |sign: Sign, service: Option<String>, dependency: Option<String>| {
-        let finding = Finding {
+fn look(diagnosis: &'static Diagnosis, chart: &EvidenceChart<'_>, findings: &mut Vec<(DoctorFinding, Option<ProposedChange>)>) {
+    let finding = |sign: DiagnosisSign, service: Option<String>, dependency: Option<String>| {
+        let finding = DoctorFinding {
             code: Cow::Borrowed(diagnosis.code),
             harm: sign.harm.unwrap_or(diagnosis.harm),
             title: sign.title,
@@ -316,38 +316,38 @@ fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<(Fi
         (finding, sign.change)
     };
     match diagnosis.look {
-        Look::Row(run) => findings.extend(chart.members().filter_map(|member| {
+        DiagnosisCheck::Row(run) => findings.extend(chart.members().filter_map(|member| {
             let dependency = member.rule.dependency.value.to_string();
             Some(finding(run(chart, member)?, Some(member.queue.to_string()), Some(dependency)))
         })),
-        Look::Dependency(run) => findings.extend(
+        DiagnosisCheck::Dependency(run) => findings.extend(
             chart
                 .wards()
                 .filter_map(|ward| Some(finding(run(chart, ward)?, None, Some(ward.name.to_string())))),
         ),
-        Look::Queue(run) => {
+        DiagnosisCheck::Queue(run) => {
             let queues = chart.evidence.queues.iter();
             let look =
                 |queue| run(chart, queue).map(|sign| finding(sign, Some(queue.name.to_string()), None));
             findings.extend(queues.filter_map(look));
         }
-        Look::Whole(run) => findings.extend(run(chart).map(|sign| finding(sign, None, None))),
+        DiagnosisCheck::Whole(run) => findings.extend(run(chart).map(|sign| finding(sign, None, None))),
     }
 }
 
-fn looked_at(evidence: &Evidence) -> LookedAt {
+fn looked_at(evidence: &DoctorEvidence) -> ExaminedScope {
     let deliveries = &evidence.deliveries;
     let attempts = deliveries.iter().map(|delivery| delivery.attempts().count() as u64);
-    LookedAt {
+    ExaminedScope {
         deliveries: deliveries.len() as u64,
         attempts: attempts.sum(),
         since: deliveries.iter().map(|delivery| delivery.accepted_at).min(),
     }
 }
 
-fn too_little(chart: &Chart<'_>) -> Vec<TooLittle> {
+fn too_little(chart: &EvidenceChart<'_>) -> Vec<SparseRow> {
     let few = chart.members().filter(|member| member.attempts_made() < ATTEMPTS_MIN);
-    let told = few.map(|member| TooLittle {
+    let told = few.map(|member| SparseRow {
         service: member.queue.to_string(),
         events: member.patterns.iter().copied().collect::<Vec<_>>().join(", "),
         attempts: member.attempts_made(),

@@ -50,15 +50,15 @@ use std::time::Duration;
 
 pub use self::quantiles::Quantiles;
 pub(crate) use self::quantiles::LatencySketch;
-pub use self::report::Report;
-use self::world::World;
+pub use self::report::SimulationReport;
+use self::world::SimulatedWorld;
 pub(crate) use self::world::target_of;
 use crate::scenario::Scenario;
 use redrive_core::book::RuleBook;
 
 /// What to play.
 #[derive(Clone, Debug)]
-pub struct Plan<'a> {
+pub struct SimulationPlan<'a> {
     /// The scenario; it fits the book.
     pub scenario: &'a Scenario,
     /// The rules.
@@ -69,7 +69,7 @@ pub struct Plan<'a> {
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct SimulationProgress {
     /// In virtual time.
     pub at: Duration,
     /// For how long events arrive.
@@ -97,7 +97,7 @@ pub enum Go {
 pub struct Cancelled;
 
 /// Plays a scenario; `watch` is told now and then how far it is, and may stop it.
-pub fn run(plan: &Plan<'_>, watch: &mut dyn FnMut(Progress) -> Go) -> Result<Report, Cancelled> {
+pub fn run(plan: &SimulationPlan<'_>, watch: &mut dyn FnMut(SimulationProgress) -> Go) -> Result<SimulationReport, Cancelled> {
     let scenario = plan.scenario.clone().completed_by(&plan.book);
-    World::new(plan, &scenario).play(watch)
+    SimulatedWorld::new(plan, &scenario).play(watch)
 }

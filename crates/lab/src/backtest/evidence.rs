@@ -19,7 +19,7 @@ use redrive_core::policy::rule::{HeaderMatch, Override, Rule};
 
 /// An answer that is on record.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Evidence {
+pub(super) enum AnswerEvidence {
     /// The event was taken as a part of a batch, whatever the batch was answered with.
     Taken,
     /// An answer that can be judged anew.
@@ -34,7 +34,7 @@ pub(super) enum Evidence {
 
 /// What a rule makes of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judged {
+pub(super) struct JudgedAnswer {
     pub outcome: Outcome,
     /// How long it took; no longer than the rule waits.
     pub took: Duration,
@@ -54,7 +54,7 @@ pub(super) enum Sureness {
     OnlyJudged,
 }
 
-impl Evidence {
+impl AnswerEvidence {
     /// What a story tells of an attempt; none if there was none. `then` is the rule that it was judged by.
     pub(super) fn of(story: &Story, then: Option<&Rule>) -> Option<Self> {
         let row = story.classified_at.and_then(|place| row_at(then?, place));
@@ -103,20 +103,20 @@ impl Evidence {
         attempt: Attempt,
         took: Duration,
         waited_for: Option<Duration>,
-    ) -> Judged {
+    ) -> JudgedAnswer {
         let limit = rule.timeouts.whole.limit(attempt);
         let waits_less = waited_for.is_none_or(|waited| limit < waited);
         if took > limit && waits_less && !self.is_about_time() {
-            return Judged { outcome: timed_out(self, rule), took: limit, sureness: Sureness::Sure };
+            return JudgedAnswer { outcome: timed_out(self, rule), took: limit, sureness: Sureness::Sure };
         }
         let waits_longer = waited_for.is_some_and(|waited| limit > waited) && limit > took;
         // A call is given up a little after its limit; that was so then, and would have been so again.
         let took = if self.is_about_time() && waits_less { took.min(limit) } else { took };
         match self {
             Self::Taken => {
-                Judged { outcome: Outcome::Delivered { matched: None }, took, sureness: Sureness::Sure }
+                JudgedAnswer { outcome: Outcome::Delivered { matched: None }, took, sureness: Sureness::Sure }
             }
-            Self::AsJudged(failure) => Judged {
+            Self::AsJudged(failure) => JudgedAnswer {
                 outcome: Outcome::Failed((**failure).clone()),
                 took,
                 sureness: if failure.code.as_str() == codes::INTERRUPTED {
@@ -134,7 +134,7 @@ impl Evidence {
                 } else {
                     Sureness::Sure
                 };
-                Judged { outcome, took, sureness }
+                JudgedAnswer { outcome, took, sureness }
             }
         }
     }
@@ -152,15 +152,15 @@ impl Evidence {
     }
 
     /// What tells it from answers of another kind: a status, or a code.
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> AnswerKind {
         match self {
-            Self::Taken => Kind { status: None, code: Code::of("") },
-            Self::AsJudged(failure) => Kind { status: failure.status, code: failure.code.clone() },
+            Self::Taken => AnswerKind { status: None, code: Code::of("") },
+            Self::AsJudged(failure) => AnswerKind { status: failure.status, code: failure.code.clone() },
             Self::Answer { reply, .. } => match classify(&reply.as_answer(), &[], Category::Transient) {
                 Outcome::Delivered { .. } => {
-                    Kind { status: reply.as_answer().what.status(), code: Code::of("") }
+                    AnswerKind { status: reply.as_answer().what.status(), code: Code::of("") }
                 }
-                Outcome::Failed(failure) => Kind { status: failure.status, code: failure.code },
+                Outcome::Failed(failure) => AnswerKind { status: failure.status, code: failure.code },
             },
         }
     }
@@ -180,7 +180,7 @@ impl Evidence {
 
 /// A kind of answer: a status, or a code where there is none. A success has no code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
+pub(super) struct AnswerKind {
     pub status: Option<u16>,
     pub code: Code,
 }
@@ -222,12 +222,12 @@ fn might_have_headers(reply: &Reply, lacking: &[HeaderMatch], rule: &Rule) -> bo
         })
 }
 
-fn timed_out(evidence: &Evidence, rule: &Rule) -> Outcome {
+fn timed_out(evidence: &AnswerEvidence, rule: &Rule) -> Outcome {
     let seen = match evidence {
-        Evidence::Answer { reply: Reply { seen: Seen::Process(_), .. }, .. } => {
+        AnswerEvidence::Answer { reply: Reply { seen: Seen::Process(_), .. }, .. } => {
             Seen::Process(Exit::TimeLimit)
         }
-        Evidence::Taken | Evidence::Answer { .. } | Evidence::AsJudged(_) => {
+        AnswerEvidence::Taken | AnswerEvidence::Answer { .. } | AnswerEvidence::AsJudged(_) => {
             Seen::Transport(TransportError::Timeout(CallPart::Whole))
         }
     };
@@ -424,7 +424,7 @@ mod tests {
             let (rule, lasting) = (rule(rows), Duration::from_millis(lasting));
             for reply in replies() {
                 let (story, outcome) = story(&rule, &reply, lasting);
-                let evidence = Evidence::of(&story, Some(&rule)).expect("it was an attempt");
+                let evidence = AnswerEvidence::of(&story, Some(&rule)).expect("it was an attempt");
                 let judged =
                     evidence.judged(&rule, Attempt::FIRST, took(&story), Some(Duration::from_secs(5)));
                 assert_eq!(
@@ -455,7 +455,7 @@ mod tests {
         ];
         for (name, then, reply, known, now, waited_for, expected) in cases {
             let (story, _) = story(then, reply, Duration::from_secs(1));
-            let evidence = Evidence::of(&story, known).expect("it was an attempt");
+            let evidence = AnswerEvidence::of(&story, known).expect("it was an attempt");
             assert_eq!(
                 evidence.judged(now, Attempt::FIRST, took(&story), waited_for).sureness,
                 expected,

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::{Certainty, Doubt};
+use super::{Certainty, BacktestDoubt};
 use crate::simulate::Quantiles;
 use redrive_core::time::Timestamp;
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Report {
+pub struct BacktestReport {
     /// From when on deliveries were looked at, if that was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -28,23 +28,23 @@ pub struct Report {
     /// Deliveries that would have ended otherwise.
     pub changed: u64,
     /// The same by what would have become of them, the most frequent first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<OutcomeChange>,
     /// Rows that were left off.
     pub changes_left_off: u64,
     /// Deliveries of which nobody knows how they would have ended, by what became of them.
-    pub unknown: Vec<Change>,
+    pub unknown: Vec<OutcomeChange>,
     /// Calls to each dependency.
-    pub dependencies: Vec<Load>,
+    pub dependencies: Vec<DependencyLoad>,
     /// Retries of deliveries that died all the same.
     pub futile_retries: Pair,
     /// How long it took until deliveries arrived, of those that arrive either way.
-    pub until_delivered: Times,
+    pub until_delivered: DurationComparison,
     /// How long it took until they were given up, of those that are given up either way.
-    pub until_dead: Times,
+    pub until_dead: DurationComparison,
     /// Events that services of the new book would take and that they did not get.
     pub newly_routed: Vec<NewRoute>,
     /// What the record cannot tell, and whom that concerns.
-    pub untold: Vec<Untold>,
+    pub untold: Vec<UnknownItem>,
     /// An answer so long before or after is taken for the answer of a moment.
     pub near_ms: u64,
 }
@@ -95,7 +95,7 @@ pub enum EndName {
 
 /// Deliveries of a service to which the same would have happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct OutcomeChange {
     /// How they ended.
     pub from: EndName,
     /// How they would have.
@@ -125,7 +125,7 @@ pub struct Pair {
 
 /// Calls to a dependency.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Load {
+pub struct DependencyLoad {
     /// The dependency.
     pub name: String,
     /// Calls.
@@ -138,7 +138,7 @@ pub struct Load {
 
 /// How long something took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Times {
+pub struct DurationComparison {
     /// How many were compared.
     pub deliveries: u64,
     /// All of them together, in milliseconds.
@@ -162,9 +162,9 @@ pub struct NewRoute {
 
 /// Something that cannot be told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Untold {
+pub struct UnknownItem {
     /// What it is.
-    pub doubt: UntoldKind,
+    pub doubt: UnknownKind,
     /// How many deliveries, or events, it concerns.
     pub count: u64,
     /// The same in words.
@@ -174,17 +174,17 @@ pub struct Untold {
 /// What cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case", untagged)]
-pub enum UntoldKind {
+pub enum UnknownKind {
     /// Something about single deliveries.
-    Delivery(Doubt),
+    Delivery(BacktestDoubt),
     /// Something about all of them.
-    Whole(Whole),
+    Whole(UnknownWhole),
 }
 
 /// What concerns all deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Whole {
+pub enum UnknownWhole {
     /// How dependencies would have borne more or fewer calls.
     Load,
     /// What becomes of events that were never sent.

@@ -11,12 +11,12 @@ pub(super) struct GoDuration {
     /// How long; a negative one is none, as it is to Dapr.
     pub(super) span: Duration,
     /// Whether it had a unit.
-    pub(super) unit: Unit,
+    pub(super) unit: DurationUnit,
 }
 
 /// Whether a duration had a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum DurationUnit {
     /// It had.
     Given,
     /// It had not, and Dapr takes milliseconds.
@@ -38,7 +38,7 @@ const UNITS: [(&str, i128); 8] = [
 pub(super) fn parse(text: &str) -> Option<GoDuration> {
     if let Ok(millis) = text.parse::<i64>() {
         let nanos = i128::from(millis).checked_mul(1_000_000)?;
-        let unit = if millis == 0 { Unit::Given } else { Unit::Missing };
+        let unit = if millis == 0 { DurationUnit::Given } else { DurationUnit::Missing };
         return Some(GoDuration { span: span(nanos)?, unit });
     }
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -57,7 +57,7 @@ pub(super) fn parse(text: &str) -> Option<GoDuration> {
         total = total.checked_add(nanos(number, unit_nanos)?)?;
         rest = tail;
     }
-    Some(GoDuration { span: span(sign * total)?, unit: Unit::Given })
+    Some(GoDuration { span: span(sign * total)?, unit: DurationUnit::Given })
 }
 
 /// A decimal number of units, what is below a nanosecond cut off.
@@ -119,19 +119,19 @@ mod tests {
         let secs = Duration::from_secs;
         #[rustfmt::skip]
         let cases = [
-            ("seconds",                "5s",        Some((secs(5), Unit::Given))),
-            ("a sum",                  "1h30m",     Some((secs(5_400), Unit::Given))),
-            ("a unit twice",           "5s5s",      Some((secs(10), Unit::Given))),
-            ("a fraction",             "1.5s",      Some((Duration::from_millis(1_500), Unit::Given))),
-            ("no digit before",        ".5s",       Some((Duration::from_millis(500), Unit::Given))),
-            ("no digit after",         "5.s",       Some((secs(5), Unit::Given))),
-            ("microseconds",           "7µs",       Some((ns(7_000), Unit::Given))),
-            ("the other mu",           "7μs",       Some((ns(7_000), Unit::Given))),
-            ("a nanosecond",           "1ns",       Some((ns(1), Unit::Given))),
-            ("a bare number",          "250",       Some((Duration::from_millis(250), Unit::Missing))),
-            ("nothing",                "0",         Some((Duration::ZERO, Unit::Given))),
-            ("less than nothing",      "-5s",       Some((Duration::ZERO, Unit::Given))),
-            ("a plus",                 "+5s",       Some((secs(5), Unit::Given))),
+            ("seconds",                "5s",        Some((secs(5), DurationUnit::Given))),
+            ("a sum",                  "1h30m",     Some((secs(5_400), DurationUnit::Given))),
+            ("a unit twice",           "5s5s",      Some((secs(10), DurationUnit::Given))),
+            ("a fraction",             "1.5s",      Some((Duration::from_millis(1_500), DurationUnit::Given))),
+            ("no digit before",        ".5s",       Some((Duration::from_millis(500), DurationUnit::Given))),
+            ("no digit after",         "5.s",       Some((secs(5), DurationUnit::Given))),
+            ("microseconds",           "7µs",       Some((ns(7_000), DurationUnit::Given))),
+            ("the other mu",           "7μs",       Some((ns(7_000), DurationUnit::Given))),
+            ("a nanosecond",           "1ns",       Some((ns(1), DurationUnit::Given))),
+            ("a bare number",          "250",       Some((Duration::from_millis(250), DurationUnit::Missing))),
+            ("nothing",                "0",         Some((Duration::ZERO, DurationUnit::Given))),
+            ("less than nothing",      "-5s",       Some((Duration::ZERO, DurationUnit::Given))),
+            ("a plus",                 "+5s",       Some((secs(5), DurationUnit::Given))),
             ("days",                   "1d",        None),
             ("no unit in a fraction",  "1.5",       None),
             ("a space",                "5 s",       None),
@@ -172,7 +172,7 @@ mod tests {
         fn what_is_shown_is_read_back_by_both(nanos in 0..2_000_000_000_000_000_u64) {
             let span = Duration::from_nanos(nanos);
             let shown = show(span);
-            prop_assert_eq!(parse(&shown).map(|go| (go.span, go.unit)), Some((span, Unit::Given)));
+            prop_assert_eq!(parse(&shown).map(|go| (go.span, go.unit)), Some((span, DurationUnit::Given)));
             prop_assert_eq!(text::parse_duration(&shown), Ok(span));
         }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::losses;
-use super::model::{Guards, Resiliency, Retry};
+use super::model::{TargetPolicies, Resiliency, Retry};
 use super::read::is_reserved;
 use super::{Remark, Remarks, matching, write};
 use redrive_core::book::RuleBook;
@@ -31,7 +31,7 @@ use redrive_core::policy::rule::{FailureMatch, Reaction, StatusRange};
 
 /// A Dapr file made of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exported {
+pub struct DaprExport {
     /// The file's text.
     pub yaml: String,
     /// What of the book is not in it, and what Dapr does instead.
@@ -49,13 +49,13 @@ pub enum Matching {
 
 /// Makes a Dapr file of a book.
 #[must_use]
-pub fn export(book: &RuleBook, matching: Matching) -> Exported {
+pub fn export(book: &RuleBook, matching: Matching) -> DaprExport {
     let sections = book.sections();
-    let mut exporter = Exporter {
+    let mut exporter = DaprExporter {
         sections,
         matching,
         losses: Remarks::default(),
-        names: Given::default(),
+        names: UsedNames::default(),
         variants: BTreeMap::new(),
         resiliency: Resiliency {
             name: sections.dapr.name.clone(),
@@ -67,14 +67,14 @@ pub fn export(book: &RuleBook, matching: Matching) -> Exported {
     exporter.policies();
     exporter.targets();
     losses::of_book(sections, &mut exporter.losses);
-    Exported { yaml: write::write(&exporter.resiliency), losses: exporter.losses.into_list() }
+    DaprExport { yaml: write::write(&exporter.resiliency), losses: exporter.losses.into_list() }
 }
 
-struct Exporter<'a> {
+struct DaprExporter<'a> {
     sections: &'a Sections,
     matching: Matching,
     losses: Remarks,
-    names: Given,
+    names: UsedNames,
     /// For each retry policy of the book, its forms in the file by the failures they retry.
     variants: BTreeMap<PolicyName, Vec<Variant>>,
     resiliency: Resiliency,
@@ -87,13 +87,13 @@ struct Variant {
 
 /// The names in the file that policies of each kind have got so far.
 #[derive(Default)]
-struct Given {
+struct UsedNames {
     retries: BTreeSet<String>,
     breakers: BTreeSet<String>,
     timeouts: BTreeSet<String>,
 }
 
-impl Exporter<'_> {
+impl DaprExporter<'_> {
     fn targets(&mut self) {
         let mut entries: Vec<&DependencyEntry> = self.sections.dependencies.values().collect();
         entries.sort_by_key(|entry| entry.span);
@@ -131,7 +131,7 @@ impl Exporter<'_> {
         }
     }
 
-    fn target(&mut self, entry: &DependencyEntry, label: &str) -> Guards {
+    fn target(&mut self, entry: &DependencyEntry, label: &str) -> TargetPolicies {
         let service = probe(entry);
         let row = Arc::clone(&service.rows[0]);
         let resolved = self.sections.resolve(&service, None, &row);
@@ -151,7 +151,7 @@ impl Exporter<'_> {
             let why = "each Dapr sidecar counts for itself, for apps by method, and forgets when it stops";
             self.losses.add("breakers shared by all callers", why);
         }
-        Guards { timeout: self.timeout_of(entry, &resolved), retry, breaker }
+        TargetPolicies { timeout: self.timeout_of(entry, &resolved), retry, breaker }
     }
 
     /// The file's name of the policy for this target.
@@ -187,7 +187,7 @@ impl Exporter<'_> {
     }
 
     /// A name for a policy of the book, with a remark if it is another than the book's.
-    fn give_name(&mut self, name: &str, given: fn(&mut Given) -> &mut BTreeSet<String>) -> String {
+    fn give_name(&mut self, name: &str, given: fn(&mut UsedNames) -> &mut BTreeSet<String>) -> String {
         if is_reserved(name) {
             let why = "Dapr gives the name a meaning of its own and applies it to targets that name no policy; rename it in the book if that is not meant";
             self.losses.add(format!("the name {name}"), why);

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::duration::show;
 use super::model::{
-    CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn, UNLIMITED,
+    CircuitBreaker, FACTOR, FOR_EVER, TargetPolicies, INITIAL, NO_LIMIT, RetryPace, Resiliency, Retry, TripOn, UNLIMITED,
 };
-use super::read::{self, Reading};
-use super::write::Lines;
+use super::read::{self, DaprResource};
+use super::write::YamlLines;
 use super::{Remark, Remarks, matching};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::patch::scalar;
@@ -26,7 +26,7 @@ use redrive_core::policy::rule::StatusRange;
 
 /// A book made of a Dapr file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct DaprImport {
     /// The book's text.
     pub book: String,
     /// What Dapr does without saying so, and what does not carry over.
@@ -34,32 +34,32 @@ pub struct Imported {
 }
 
 /// Makes a rule book of the bytes of a Dapr file, which may be anything at all.
-pub fn import(bytes: &[u8]) -> Result<Imported, Vec<Problem>> {
+pub fn import(bytes: &[u8]) -> Result<DaprImport, Vec<Problem>> {
     let mut problems = Problems::default();
     let Some(text) = text_of(bytes, &mut problems) else { return Err(problems.into_sorted()) };
-    let Reading { resiliency, notes } = read::read(text)?;
-    let mut writer = Writer { lines: Lines::default(), names: Names::default(), notes };
+    let DaprResource { resiliency, notes } = read::read(text)?;
+    let mut writer = BookWriter { lines: YamlLines::default(), names: BookNames::default(), notes };
     writer.names = writer.choose_names(&resiliency);
     writer.book(&resiliency);
-    Ok(Imported { book: writer.lines.0, notes: writer.notes.into_list() })
+    Ok(DaprImport { book: writer.lines.0, notes: writer.notes.into_list() })
 }
 
-struct Writer {
-    lines: Lines,
-    names: Names,
+struct BookWriter {
+    lines: YamlLines,
+    names: BookNames,
     notes: Remarks,
 }
 
 /// What Dapr's names became.
 #[derive(Default)]
-struct Names {
+struct BookNames {
     retries: BTreeMap<String, String>,
     breakers: BTreeMap<String, String>,
     timeouts: BTreeMap<String, String>,
 }
 
-impl Writer {
-    fn choose_names(&mut self, resiliency: &Resiliency) -> Names {
+impl BookWriter {
+    fn choose_names(&mut self, resiliency: &Resiliency) -> BookNames {
         let is_act = |name: &str| ACTS.contains(&name) || name == "none";
         // A book reads what begins with a digit as a duration.
         let is_taken = |name: &str| name == UNLIMITED || name.starts_with(|c: char| c.is_ascii_digit());
@@ -67,7 +67,7 @@ impl Writer {
             resiliency.timeouts.iter().cloned().partition(|(_, limit)| limit.is_zero());
         let mut timeouts = self.adapted(&limits, "timeouts", is_taken);
         timeouts.extend(endless.into_iter().map(|(name, _)| (name, UNLIMITED.to_owned())));
-        Names {
+        BookNames {
             retries: self.adapted(&resiliency.retries, "retries", is_act),
             breakers: self.adapted(&resiliency.breakers, "circuitBreakers", |name| name == "none"),
             timeouts,
@@ -81,7 +81,7 @@ impl Writer {
         is_taken: impl Fn(&str) -> bool,
     ) -> BTreeMap<String, String> {
         let mut unique =
-            Unique { used: entries.iter().map(|(name, _)| name.clone()).collect(), ..Unique::default() };
+            UniqueNames { used: entries.iter().map(|(name, _)| name.clone()).collect(), ..UniqueNames::default() };
         let mut adapted = BTreeMap::new();
         for (name, _) in entries {
             let is_fine = DependencyName::new(name).is_ok() && !is_taken(name);
@@ -174,7 +174,7 @@ impl Writer {
         self.heading("dependencies:");
         let retries: BTreeMap<&str, &Retry> =
             resiliency.retries.iter().map(|(name, retry)| (name.as_str(), retry)).collect();
-        let mut unique = Unique::default();
+        let mut unique = UniqueNames::default();
         for (target, guards) in &resiliency.targets {
             let name = unique.choose(&as_name(&dependency_name(target)));
             self.lines.put(1, &format!("{}:", scalar(&name)));
@@ -202,7 +202,7 @@ impl Writer {
         }
     }
 
-    fn guards(&mut self, guards: &Guards, retry: Option<(&str, &Retry)>, path: &str) {
+    fn guards(&mut self, guards: &TargetPolicies, retry: Option<(&str, &Retry)>, path: &str) {
         let named = |names: &BTreeMap<String, String>, name: &Option<String>| {
             names.get(name.as_ref()?).map(|name| scalar(name))
         };
@@ -245,13 +245,13 @@ impl Writer {
     }
 }
 
-fn write_retry(retry: &Retry, lines: &mut Lines) {
+fn write_retry(retry: &Retry, lines: &mut YamlLines) {
     match retry.pace {
-        Pace::Constant(delay) => {
+        RetryPace::Constant(delay) => {
             lines.put(2, &format!("delays: [{}]", show(delay)));
             lines.put(2, "jitter: none");
         }
-        Pace::Exponential { max } => {
+        RetryPace::Exponential { max } => {
             if max < INITIAL {
                 // Dapr caps every delay but the first.
                 lines.put(2, &format!("delays: [{}, {}]", show(INITIAL), show(max)));
@@ -267,12 +267,12 @@ fn write_retry(retry: &Retry, lines: &mut Lines) {
         Some(retries) => lines.put(2, &format!("retries: {retries}")),
         None => lines.put(2, "retries: unlimited"),
     }
-    if matches!(retry.pace, Pace::Exponential { .. }) {
+    if matches!(retry.pace, RetryPace::Exponential { .. }) {
         lines.put(2, "window: 15m");
     }
 }
 
-fn write_breaker(breaker: &CircuitBreaker, lines: &mut Lines) {
+fn write_breaker(breaker: &CircuitBreaker, lines: &mut YamlLines) {
     let CircuitBreaker { max_requests, interval, timeout, trip } = breaker;
     let within = |interval: Option<Duration>| show(interval.unwrap_or(FOR_EVER));
     let (trip, reset) = match *trip {
@@ -368,14 +368,14 @@ fn as_name(text: &str) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// Names that have been given away, and the next number for each that was wanted again.
+/// BookNames that have been given away, and the next number for each that was wanted again.
 #[derive(Default)]
-struct Unique {
+struct UniqueNames {
     used: BTreeSet<String>,
     next: BTreeMap<String, u64>,
 }
 
-impl Unique {
+impl UniqueNames {
     fn choose(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         let next = self.next.entry(name.clone()).or_insert(2);

@@ -15,13 +15,13 @@ pub(super) struct Resiliency {
     pub(super) timeouts: Vec<(String, Duration)>,
     pub(super) retries: Vec<(String, Retry)>,
     pub(super) breakers: Vec<(String, CircuitBreaker)>,
-    pub(super) targets: Vec<(DaprTarget, Guards)>,
+    pub(super) targets: Vec<(DaprTarget, TargetPolicies)>,
 }
 
 /// A retry policy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Retry {
-    pub(super) pace: Pace,
+    pub(super) pace: RetryPace,
     /// Retries after the first attempt; none is without end.
     pub(super) retries: Option<u32>,
     /// The HTTP failures that are retried, in order and apart; none is all of them.
@@ -30,7 +30,7 @@ pub(super) struct Retry {
 
 /// How delays follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum RetryPace {
     /// Always the same, without jitter.
     Constant(Duration),
     /// From [`INITIAL`], [`FACTOR`] times as long each time, up to `max`, spread by half.
@@ -77,7 +77,7 @@ pub(super) enum TripOn {
 
 /// What a target names; what it does not name, it does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Guards {
+pub(super) struct TargetPolicies {
     pub(super) timeout: Option<String>,
     pub(super) retry: Option<String>,
     pub(super) breaker: Option<String>,

@@ -15,13 +15,13 @@ use redrive_core::book::yaml::{self, Node, Value};
 
 /// A file that was read without a problem.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct DaprResource {
     pub(super) resiliency: Resiliency,
     pub(super) notes: Remarks,
 }
 
 /// Reads a file.
-pub(super) fn read(text: &str) -> Result<Reading, Vec<Problem>> {
+pub(super) fn read(text: &str) -> Result<DaprResource, Vec<Problem>> {
     let mut problems = Problems::default();
     let root = yaml::read(text, &mut problems);
     if let Some(root) = &root {
@@ -34,12 +34,12 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Problem>> {
         }
         return Err(problems.into_sorted().into_iter().map(in_words_of_import).collect());
     };
-    let mut reader = Reader { problems, notes: Remarks::default() };
+    let mut reader = DaprReader { problems, notes: Remarks::default() };
     let resiliency = reader.resource(&root);
     if reader.problems.has_errors() {
         return Err(reader.problems.into_sorted());
     }
-    Ok(Reading { resiliency, notes: reader.notes })
+    Ok(DaprResource { resiliency, notes: reader.notes })
 }
 
 /// The YAML reader speaks of rule books, and of what they are not made of.
@@ -58,12 +58,12 @@ fn in_words_of_import(problem: Problem) -> Problem {
     Problem { message, help: help.to_owned(), ..problem }
 }
 
-struct Reader {
+struct DaprReader {
     problems: Problems,
     notes: Remarks,
 }
 
-impl Reader {
+impl DaprReader {
     fn resource(&mut self, root: &Node) -> Resiliency {
         let word = |key| root.get(key).and_then(Node::text).unwrap_or_default();
         if word("kind") != "Resiliency" || !word("apiVersion").starts_with("dapr.io/") {

@@ -70,14 +70,14 @@ impl InvalidTrip {
 
 /// What an expression means to a breaker, and whether that is all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meaning {
+pub(super) struct TripMeaning {
     pub(super) trip: TripOn,
-    pub(super) share: Share,
+    pub(super) share: ShareBound,
 }
 
 /// Whether a share counts from where it is reached or from where it is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+pub(super) enum ShareBound {
     /// As ours does, or there is none.
     Reached,
     /// Ours opens a little earlier.
@@ -88,9 +88,9 @@ pub(super) enum Share {
 const CONSECUTIVE_MAX: u32 = 1_000_000;
 
 /// Reads an expression.
-pub(super) fn read(text: &str) -> Result<Meaning, InvalidTrip> {
+pub(super) fn read(text: &str) -> Result<TripMeaning, InvalidTrip> {
     let expression = Expression::parse(text)?;
-    if expression.type_of()? != parse::Type::Bool {
+    if expression.type_of()? != parse::ValueType::Bool {
         return Err(InvalidTrip::NotBool);
     }
     let meaning = weigh::weigh(&expression)?;
@@ -164,9 +164,9 @@ mod tests {
             ("any failure in all is more", "totalFailures >= 3 || consecutiveFailures >= 5",        Failures(3)),
         ];
         for (name, text, expected) in cases {
-            assert_eq!(read(text), Ok(Meaning { trip: expected, share: Share::Reached }), "{name}");
+            assert_eq!(read(text), Ok(TripMeaning { trip: expected, share: ShareBound::Reached }), "{name}");
         }
-        let exceeded = Meaning { trip: rate(50, 20), share: Share::Exceeded };
+        let exceeded = TripMeaning { trip: rate(50, 20), share: ShareBound::Exceeded };
         assert_eq!(read("requests >= 20 && totalFailures * 100 > requests * 50"), Ok(exceeded));
     }
 
@@ -218,7 +218,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_shown_is_read_back(trip in trips()) {
-            prop_assert_eq!(read(&show(trip)), Ok(Meaning { trip, share: Share::Reached }));
+            prop_assert_eq!(read(&show(trip)), Ok(TripMeaning { trip, share: ShareBound::Reached }));
         }
 
         #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::evidence::Evidence;
+use super::evidence::DoctorEvidence;
 use redrive_core::book::model::{At, BreakerEntry, Layer, ReactionName, Sections};
 pub(super) use redrive_core::book::patch::{Patch, Step, keys, scalar};
 use redrive_core::book::resolve::{Level, Resolved};
@@ -32,7 +32,7 @@ pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Vec<Step> {
 
 /// Gives a dependency a value, whether the book declares it or not.
 pub(super) fn of_dependency(
-    evidence: &Evidence,
+    evidence: &DoctorEvidence,
     rule: &Resolved<'_>,
     key: &str,
     value: impl Display,
@@ -55,7 +55,7 @@ pub(super) fn of_dependency(
 /// Changes the policy that a row retries by: in place if it is the book's own, else as a new one of the
 /// service that extends it.
 pub(super) fn of_policy(
-    evidence: &Evidence,
+    evidence: &DoctorEvidence,
     rule: &Resolved<'_>,
     policy: &NamedPolicy,
     values: &[(&str, String)],
@@ -85,7 +85,7 @@ pub(super) fn of_policy(
 
 /// Changes the breaker of a row's dependency: in place if it is the book's own and nobody else's, else as
 /// a new one that differs by these.
-pub(super) fn of_breaker(evidence: &Evidence, rule: &Resolved<'_>, values: &[(&str, String)]) -> Patch {
+pub(super) fn of_breaker(evidence: &DoctorEvidence, rule: &Resolved<'_>, values: &[(&str, String)]) -> Patch {
     if let Some((name, _)) = sole_breaker(evidence, rule) {
         return set_all(Patch::new(), &keys(&["breakers", name.as_str()]), values);
     }
@@ -120,7 +120,7 @@ fn set_all(patch: Patch, place: &[Step], values: &[(&str, String)]) -> Patch {
 
 /// The line that a change to the breaker of a row's dependency is about: where the breaker stands if it is
 /// changed in place, else where it is named.
-pub(super) fn breaker_line(evidence: &Evidence, rule: &Resolved<'_>) -> Option<u32> {
+pub(super) fn breaker_line(evidence: &DoctorEvidence, rule: &Resolved<'_>) -> Option<u32> {
     match sole_breaker(evidence, rule) {
         Some((_, entry)) => Some(entry.span.position.line),
         None => rule.breaker_origin.position().map(|position| position.line),
@@ -129,7 +129,7 @@ pub(super) fn breaker_line(evidence: &Evidence, rule: &Resolved<'_>) -> Option<u
 
 /// The breaker of a row's dependency, if it is one of the book that no other dependency goes by.
 fn sole_breaker<'a>(
-    evidence: &'a Evidence,
+    evidence: &'a DoctorEvidence,
     rule: &Resolved<'_>,
 ) -> Option<(&'a BreakerName, &'a At<BreakerEntry>)> {
     let sections = evidence.book.sections();
@@ -184,7 +184,7 @@ fn fit(name: &DependencyName) -> String {
 }
 
 /// Whether the value at that place of the text stands under that key.
-fn is_written_as(evidence: &Evidence, start: u32, key: &str) -> bool {
+fn is_written_as(evidence: &DoctorEvidence, start: u32, key: &str) -> bool {
     let before = evidence.text.as_deref().and_then(|text| text.get(..start as usize));
     before.is_none_or(|before| {
         let before = before.trim_end_matches([' ', '"', '\'']);

@@ -22,7 +22,7 @@ use redrive_core::time::Timestamp;
 
 /// All that is known.
 #[derive(Clone, Debug)]
-pub struct Evidence {
+pub struct DoctorEvidence {
     /// When it was gathered.
     pub now: Timestamp,
     /// The rule book that holds.
@@ -36,7 +36,7 @@ pub struct Evidence {
     /// Dependencies that were met.
     pub dependencies: Vec<DependencyState>,
     /// The latest deliveries.
-    pub deliveries: Vec<SeenDelivery>,
+    pub deliveries: Vec<ExaminedDelivery>,
     /// Dead letters that agree in all that is counted.
     pub letters: Vec<LetterKind>,
     /// Dead letters that hold their sessions.
@@ -72,12 +72,12 @@ pub struct DependencyState {
     /// Calls in flight.
     pub in_flight: u32,
     /// What its breaker did, the oldest first.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<BreakerTurn>,
 }
 
 /// A breaker changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct BreakerTurn {
     /// When.
     pub at: Timestamp,
     /// From what.
@@ -88,7 +88,7 @@ pub struct Turn {
 
 /// A delivery and all its attempts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenDelivery {
+pub struct ExaminedDelivery {
     /// Where it waits or waited.
     pub queue: QueueName,
     /// The event's type.
@@ -96,14 +96,14 @@ pub struct SeenDelivery {
     /// When it was accepted.
     pub accepted_at: Timestamp,
     /// What it is.
-    pub state: SeenState,
+    pub state: ExaminedState,
     /// Its attempts, the first one first.
     pub stories: Vec<Story>,
 }
 
 /// What a delivery is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SeenState {
+pub enum ExaminedState {
     /// It has not ended.
     Waiting,
     /// Delivered.
@@ -163,7 +163,7 @@ pub struct Unrouted {
     pub count: u64,
 }
 
-impl SeenDelivery {
+impl ExaminedDelivery {
     /// Its attempts, without what could not start.
     pub(super) fn attempts(&self) -> impl Iterator<Item = &Story> {
         self.stories.iter().filter(|story| story.is_attempt())
@@ -172,29 +172,29 @@ impl SeenDelivery {
     /// When it failed for good, and why.
     pub(super) const fn death(&self) -> Option<(Timestamp, &Code)> {
         match &self.state {
-            SeenState::Dead { at, code } => Some((*at, code)),
-            SeenState::Waiting | SeenState::Delivered | SeenState::Closed => None,
+            ExaminedState::Dead { at, code } => Some((*at, code)),
+            ExaminedState::Waiting | ExaminedState::Delivered | ExaminedState::Closed => None,
         }
     }
 
     /// Whether it arrived.
     pub(super) fn arrived(&self) -> bool {
-        self.state == SeenState::Delivered
+        self.state == ExaminedState::Delivered
     }
 }
 
-/// Evidence put together.
+/// DoctorEvidence put together.
 #[derive(Debug)]
-pub(super) struct Chart<'a> {
+pub(super) struct EvidenceChart<'a> {
     /// What it is made of.
-    pub(super) evidence: &'a Evidence,
-    members: Vec<Member<'a>>,
-    wards: BTreeMap<DependencyName, Ward<'a>>,
+    pub(super) evidence: &'a DoctorEvidence,
+    members: Vec<RowEvidence<'a>>,
+    wards: BTreeMap<DependencyName, DependencyEvidence<'a>>,
 }
 
 /// A row of the book and what became of its deliveries; rows that say nothing of their own are one.
 #[derive(Debug)]
-pub(super) struct Member<'a> {
+pub(super) struct RowEvidence<'a> {
     /// The service or channel.
     pub(super) queue: &'a QueueName,
     /// What holds for the row, or for the first of several.
@@ -202,15 +202,15 @@ pub(super) struct Member<'a> {
     /// The patterns of the rows.
     pub(super) patterns: BTreeSet<&'a str>,
     /// Its deliveries.
-    pub(super) deliveries: Vec<&'a SeenDelivery>,
+    pub(super) deliveries: Vec<&'a ExaminedDelivery>,
 }
 
 /// A dependency and the rows that lead to it.
 #[derive(Debug)]
-pub(super) struct Ward<'a> {
+pub(super) struct DependencyEvidence<'a> {
     /// The dependency.
     pub(super) name: DependencyName,
-    /// The places of its rows among [`Chart::members`]; at least one.
+    /// The places of its rows among [`EvidenceChart::members`]; at least one.
     members: Vec<usize>,
     /// How it is.
     pub(super) state: Option<&'a DependencyState>,
@@ -218,10 +218,10 @@ pub(super) struct Ward<'a> {
     pub(super) figures: Option<&'a DependencyFigures>,
 }
 
-impl<'a> Chart<'a> {
+impl<'a> EvidenceChart<'a> {
     /// Puts evidence together.
-    pub(super) fn of(evidence: &'a Evidence) -> Self {
-        let mut members: Vec<Member<'a>> = Vec::new();
+    pub(super) fn of(evidence: &'a DoctorEvidence) -> Self {
+        let mut members: Vec<RowEvidence<'a>> = Vec::new();
         // Many deliveries share a row, and a row is resolved once.
         let mut places: BTreeMap<(&QueueName, &str), Option<usize>> = BTreeMap::new();
         for delivery in &evidence.deliveries {
@@ -232,7 +232,7 @@ impl<'a> Chart<'a> {
                 let pattern = rule.row.pattern.value.as_str();
                 let known = members.iter().position(|m| m.queue == queue && is_alike(m.rule.row, rule.row));
                 let place = known.unwrap_or_else(|| {
-                    members.push(Member { queue, rule, patterns: BTreeSet::new(), deliveries: Vec::new() });
+                    members.push(RowEvidence { queue, rule, patterns: BTreeSet::new(), deliveries: Vec::new() });
                     members.len() - 1
                 });
                 members[place].patterns.insert(pattern);
@@ -247,22 +247,22 @@ impl<'a> Chart<'a> {
     }
 
     /// The rows that have deliveries.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Member<'a>> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &RowEvidence<'a>> {
         self.members.iter()
     }
 
     /// The dependencies that have deliveries.
-    pub(super) fn wards(&self) -> impl Iterator<Item = &Ward<'a>> {
+    pub(super) fn wards(&self) -> impl Iterator<Item = &DependencyEvidence<'a>> {
         self.wards.values()
     }
 
     /// The rows that lead to a dependency.
-    pub(super) fn rows_of(&self, ward: &Ward<'a>) -> impl Iterator<Item = &Member<'a>> {
+    pub(super) fn rows_of(&self, ward: &DependencyEvidence<'a>) -> impl Iterator<Item = &RowEvidence<'a>> {
         ward.members.iter().map(|place| &self.members[*place])
     }
 
     /// A row that leads to a dependency: what it says of it holds for all.
-    pub(super) fn row_of(&self, ward: &Ward<'a>) -> &Member<'a> {
+    pub(super) fn row_of(&self, ward: &DependencyEvidence<'a>) -> &RowEvidence<'a> {
         &self.members[ward.members[0]]
     }
 
@@ -292,11 +292,11 @@ fn is_alike(one: &EventRow, other: &EventRow) -> bool {
     one.span == other.span || is_plain(one) && is_plain(other)
 }
 
-fn wards<'a>(evidence: &'a Evidence, members: &[Member<'a>]) -> BTreeMap<DependencyName, Ward<'a>> {
-    let mut wards: BTreeMap<DependencyName, Ward<'a>> = BTreeMap::new();
+fn wards<'a>(evidence: &'a DoctorEvidence, members: &[RowEvidence<'a>]) -> BTreeMap<DependencyName, DependencyEvidence<'a>> {
+    let mut wards: BTreeMap<DependencyName, DependencyEvidence<'a>> = BTreeMap::new();
     for (place, member) in members.iter().enumerate() {
         let name = &member.rule.dependency.value;
-        let ward = wards.entry(name.clone()).or_insert_with(|| Ward {
+        let ward = wards.entry(name.clone()).or_insert_with(|| DependencyEvidence {
             name: name.clone(),
             members: Vec::new(),
             state: evidence.dependencies.iter().find(|state| state.name == *name),
@@ -307,7 +307,7 @@ fn wards<'a>(evidence: &'a Evidence, members: &[Member<'a>]) -> BTreeMap<Depende
     wards
 }
 
-impl<'a> Member<'a> {
+impl<'a> RowEvidence<'a> {
     /// Every attempt.
     pub(super) fn attempts(&self) -> impl Iterator<Item = &'a Story> {
         self.deliveries.iter().flat_map(|delivery| delivery.attempts())
@@ -330,17 +330,17 @@ impl<'a> Member<'a> {
     }
 
     /// How long attempts took that arrived, the shortest first.
-    pub(super) fn successes(&self) -> Times {
+    pub(super) fn successes(&self) -> SortedTimes {
         let arrived = self.attempts().filter(|story| matches!(story.end, End::Delivered { .. }));
-        Times::of(arrived.map(|story| Duration::from_nanos(story.took_nanos)))
+        SortedTimes::of(arrived.map(|story| Duration::from_nanos(story.took_nanos)))
     }
 }
 
-/// Times, the shortest first.
+/// SortedTimes, the shortest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Times(Vec<Duration>);
+pub(super) struct SortedTimes(Vec<Duration>);
 
-impl Times {
+impl SortedTimes {
     /// Sorts them.
     pub(super) fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut times: Vec<Duration> = times.collect();

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use self::sketch::Sketch;
-use super::{Examined, Finding, Harm, all, examine};
+use super::{DoctorReport, DoctorFinding, Harm, all, examine};
 use crate::lint::check;
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Severity;
@@ -27,11 +27,11 @@ struct Sick {
     name: &'static str,
     code: &'static str,
     book: String,
-    examined: Examined,
+    examined: DoctorReport,
 }
 
 /// What was found of a case by a diagnosis.
-fn found(name: &str, code: &str) -> &'static Finding {
+fn found(name: &str, code: &str) -> &'static DoctorFinding {
     let sick = SICK.iter().find(|sick| sick.name == name).expect("a case of that name");
     sick.examined.findings.iter().find(|finding| finding.code == code).expect("it is found")
 }
@@ -40,7 +40,7 @@ fn found(name: &str, code: &str) -> &'static Finding {
 fn every_diagnosis_finds_its_sickness_and_leaves_the_healthy_alone() {
     let mut wrong = Vec::new();
     for (sick, (name, code, _, healthy)) in SICK.iter().zip(cases::cases()) {
-        let codes = |examined: &Examined| -> Vec<String> {
+        let codes = |examined: &DoctorReport| -> Vec<String> {
             examined.findings.iter().map(|finding| finding.code.to_string()).collect()
         };
         let (sick, healthy) = (codes(&sick.examined), codes(&examine(&healthy.evidence())));

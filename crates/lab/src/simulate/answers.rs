@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use super::agenda::Said;
+use super::agenda::SimulatedAnswer;
 use redrive_core::book::connectors::Speech;
 use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
 
 /// What a connector that speaks so reports.
-pub(super) fn reply(speech: Speech, said: Said) -> Reply {
+pub(super) fn reply(speech: Speech, said: SimulatedAnswer) -> Reply {
     let retry_after = match said {
-        Said::TooMany(wait) => wait,
-        Said::Done | Said::Status(_) | Said::Refused | Said::Nothing => None,
+        SimulatedAnswer::TooMany(wait) => wait,
+        SimulatedAnswer::Done | SimulatedAnswer::Status(_) | SimulatedAnswer::Refused | SimulatedAnswer::Nothing => None,
     };
     let seen = match speech {
         Speech::Http | Speech::HttpApi => http(said),
@@ -27,45 +27,45 @@ pub(super) fn partly() -> Reply {
     Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }
 }
 
-fn message(said: Said) -> String {
+fn message(said: SimulatedAnswer) -> String {
     match said {
-        Said::Done => String::new(),
-        Said::Status(status) => format!("target answered {status}"),
-        Said::TooMany(_) => "target answered 429".to_owned(),
-        Said::Refused => "connection refused".to_owned(),
-        Said::Nothing => "no answer in time".to_owned(),
+        SimulatedAnswer::Done => String::new(),
+        SimulatedAnswer::Status(status) => format!("target answered {status}"),
+        SimulatedAnswer::TooMany(_) => "target answered 429".to_owned(),
+        SimulatedAnswer::Refused => "connection refused".to_owned(),
+        SimulatedAnswer::Nothing => "no answer in time".to_owned(),
     }
 }
 
-fn http(said: Said) -> Seen {
+fn http(said: SimulatedAnswer) -> Seen {
     let status = match said {
-        Said::Done => 200,
-        Said::Status(status) => status,
-        Said::TooMany(_) => 429,
-        Said::Refused => return Seen::Transport(TransportError::Refused),
-        Said::Nothing => return Seen::Transport(TransportError::Timeout(CallPart::Whole)),
+        SimulatedAnswer::Done => 200,
+        SimulatedAnswer::Status(status) => status,
+        SimulatedAnswer::TooMany(_) => 429,
+        SimulatedAnswer::Refused => return Seen::Transport(TransportError::Refused),
+        SimulatedAnswer::Nothing => return Seen::Transport(TransportError::Timeout(CallPart::Whole)),
     };
     Seen::Http { status, headers: HeaderPairs::default(), body: String::new() }
 }
 
-const fn broker(said: Said) -> Seen {
+const fn broker(said: SimulatedAnswer) -> Seen {
     Seen::Broker(match said {
-        Said::Done => return Seen::Taken,
-        Said::Status(401 | 403) => BrokerError::Unauthorized,
-        Said::Status(404) => BrokerError::QueueNotFound,
-        Said::Status(413) => BrokerError::MessageTooLarge,
-        Said::Status(429) | Said::TooMany(_) => BrokerError::QuotaExceeded,
-        Said::Status(500..) | Said::Refused => BrokerError::Unavailable,
-        Said::Status(_) => BrokerError::Refused,
-        Said::Nothing => BrokerError::TimedOut,
+        SimulatedAnswer::Done => return Seen::Taken,
+        SimulatedAnswer::Status(401 | 403) => BrokerError::Unauthorized,
+        SimulatedAnswer::Status(404) => BrokerError::QueueNotFound,
+        SimulatedAnswer::Status(413) => BrokerError::MessageTooLarge,
+        SimulatedAnswer::Status(429) | SimulatedAnswer::TooMany(_) => BrokerError::QuotaExceeded,
+        SimulatedAnswer::Status(500..) | SimulatedAnswer::Refused => BrokerError::Unavailable,
+        SimulatedAnswer::Status(_) => BrokerError::Refused,
+        SimulatedAnswer::Nothing => BrokerError::TimedOut,
     })
 }
 
-const fn process(said: Said) -> Seen {
+const fn process(said: SimulatedAnswer) -> Seen {
     Seen::Process(match said {
-        Said::Done => Exit::Code(0),
-        Said::Status(_) | Said::TooMany(_) => Exit::Code(1),
-        Said::Refused => Exit::SpawnFailed,
-        Said::Nothing => Exit::TimeLimit,
+        SimulatedAnswer::Done => Exit::Code(0),
+        SimulatedAnswer::Status(_) | SimulatedAnswer::TooMany(_) => Exit::Code(1),
+        SimulatedAnswer::Refused => Exit::SpawnFailed,
+        SimulatedAnswer::Nothing => Exit::TimeLimit,
     })
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::agenda::Happening;
+use super::agenda::AgendaEvent;
 use super::chance::{below, unit};
-use super::ledger::Belongs;
-use super::store::New;
-use super::world::{Health, Taker, World};
+use super::ledger::DeliveryRoute;
+use super::store::SubmittedDelivery;
+use super::world::{NodeCondition, QueueSubscriber, SimulatedWorld};
 use redrive_core::book::model::Order;
 use redrive_core::engine::{Input, Settlement, Waiting};
 use redrive_core::event::Event;
@@ -15,7 +15,7 @@ use redrive_core::event::attribute::{EventId, EventSource, EventType, SessionKey
 use redrive_core::hash::stable_64_of;
 
 /// An event on its way to one who wants it.
-struct Sent {
+struct SentEvent {
     event: Arc<Event>,
     session: Option<u32>,
     /// Tells it from all others.
@@ -24,11 +24,11 @@ struct Sent {
     is_poison: bool,
 }
 
-impl World<'_> {
+impl SimulatedWorld<'_> {
     /// Events of a stream are sent to whoever wants them.
     pub(super) fn arrive(&mut self, stream: usize) {
         match self.streams[stream].next(Some(self.now)) {
-            Some(at) => self.agenda.plan(at, Happening::Arrive { stream }),
+            Some(at) => self.agenda.plan(at, AgendaEvent::Arrive { stream }),
             None => self.streams_open -= 1,
         }
         let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
@@ -52,27 +52,27 @@ impl World<'_> {
             Arc::clone(event.or_insert_with(|| Arc::new(event_of(&arrival.event_type.value, session))));
         let content = self.content.draw(number);
         for taker in 0..self.takers[stream].len() {
-            let sent = Sent { event: Arc::clone(&event), session, number, content, is_poison };
+            let sent = SentEvent { event: Arc::clone(&event), session, number, content, is_poison };
             self.hand_over(self.takers[stream][taker], sent, accepted);
         }
     }
 
     /// One who wants an event gets it.
-    fn hand_over(&mut self, taker: Taker, sent: Sent, accepted: &mut [Vec<Waiting>]) {
-        let Taker { belongs, key, order } = taker;
-        let Sent { event, session, number, content, is_poison } = sent;
+    fn hand_over(&mut self, taker: QueueSubscriber, sent: SentEvent, accepted: &mut [Vec<Waiting>]) {
+        let QueueSubscriber { belongs, key, order } = taker;
+        let SentEvent { event, session, number, content, is_poison } = sent;
         let session = session.filter(|_| order != Order::None);
         let share = stable_64_of(key, session.map_or(number, |session| u64::from(session) << 32));
         let node = usize::try_from(below(stable_64_of(share, 7), self.nodes.len() as u64)).expect("a node");
         let clock = self.clock();
-        let Belongs { queue, dependency } = belongs;
+        let DeliveryRoute { queue, dependency } = belongs;
         let content = stable_64_of(content, key);
-        let new = New { queue, dependency, session, event, content, sent_at: clock, is_poison };
+        let new = SubmittedDelivery { queue, dependency, session, event, content, sent_at: clock, is_poison };
         self.ledger.sent(belongs);
         let node_at = &mut self.nodes[node];
         match node_at.health {
-            Health::Well => accepted[node].extend(node_at.store.accept(new, clock)),
-            Health::Down { .. } | Health::Stalled { .. } => node_at.door.push(new),
+            NodeCondition::Well => accepted[node].extend(node_at.store.accept(new, clock)),
+            NodeCondition::Down { .. } | NodeCondition::Stalled { .. } => node_at.door.push(new),
         }
     }
 
@@ -96,7 +96,7 @@ impl World<'_> {
                 let (event, content) = (Arc::clone(event), number);
                 self.hand_over(
                     taker,
-                    Sent { event, session, number, content, is_poison: false },
+                    SentEvent { event, session, number, content, is_poison: false },
                     &mut accepted,
                 );
             }

@@ -8,7 +8,7 @@ use redrive_core::book::patch::{self, Patch};
 use redrive_core::policy::catalog::{self, Kind};
 
 /// A key and its value.
-type Beside = (&'static str, String);
+type KeyValue = (&'static str, String);
 
 /// The book with a change; none if that makes no book.
 pub(crate) fn changed(book: &RuleBook, text: &str, change: &Patch) -> Option<Arc<RuleBook>> {
@@ -17,7 +17,7 @@ pub(crate) fn changed(book: &RuleBook, text: &str, change: &Patch) -> Option<Arc
 }
 
 /// The key that goes before a change of something with that name, such as `from: standard`.
-pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<Beside> {
+pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<KeyValue> {
     beside_change_of(book, section, name, || {
         let mut rows = book.sections().resolved();
         rows.find(|resolved| resolved.dependency.value.as_str() == name).map(|caller| caller.kind)
@@ -30,7 +30,7 @@ pub(super) fn beside_change_of(
     section: &str,
     name: &str,
     kind: impl FnOnce() -> Option<Kind>,
-) -> Option<Beside> {
+) -> Option<KeyValue> {
     let sections = book.sections();
     match section {
         "retry_policies" => {

@@ -10,30 +10,30 @@ use redrive_core::ids::Seq;
 
 /// What was seen of all sessions.
 #[derive(Debug, Default)]
-pub(super) struct Checker {
-    sessions: Map<Lane, Session>,
+pub(super) struct OrderChecker {
+    sessions: Map<Lane, CheckedSession>,
     violations: u64,
 }
 
 #[derive(Debug)]
-struct Session {
+struct CheckedSession {
     /// The last in its order that was called.
     furthest: Seq,
     /// The one that is being called, by that caller.
-    calling: Option<(Seq, Caller)>,
+    calling: Option<(Seq, NodeRun)>,
 }
 
 /// A run of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caller {
+pub(super) struct NodeRun {
     pub node: usize,
     pub run: u32,
 }
 
-impl Checker {
+impl OrderChecker {
     /// A call begins for that place in a session.
-    pub(super) fn begins(&mut self, lane: Lane, place: Seq, caller: Caller) {
-        let first = || Session { furthest: place, calling: None };
+    pub(super) fn begins(&mut self, lane: Lane, place: Seq, caller: NodeRun) {
+        let first = || CheckedSession { furthest: place, calling: None };
         let session = self.sessions.entry(lane).or_insert_with(first);
         let is_beside = session.calling.is_some_and(|(other, by)| other != place && by == caller);
         if place < session.furthest || is_beside {
@@ -84,10 +84,10 @@ mod tests {
             ("back to one that was passed",  &[Begins(1, 1), Ends(1), Begins(2, 1), Ends(2), Begins(1, 2)], 1),
         ];
         for (name, acts, expected) in cases {
-            let mut checker = Checker::default();
+            let mut checker = OrderChecker::default();
             for act in acts {
                 match *act {
-                    Begins(place, run) => checker.begins(LANE, Seq::new(place), Caller { node: 0, run }),
+                    Begins(place, run) => checker.begins(LANE, Seq::new(place), NodeRun { node: 0, run }),
                     Ends(place) => checker.ends(LANE, Seq::new(place)),
                 }
             }

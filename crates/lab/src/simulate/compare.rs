@@ -13,23 +13,23 @@ mod words;
 
 use serde::Serialize;
 
-pub use self::beside::{Beside, beside};
+pub use self::beside::{DependencyCurves, beside};
 pub(super) use self::words::listed;
-use super::figures::{Key, Measured, Spread};
-use super::report::{Cause, Report};
+use super::figures::{FigureKey, RunFigures, FigureSpread};
+use super::report::{DeadLetterCause, SimulationReport};
 use crate::scenario::expectation::{Better, Metric, Value};
 
 /// One of the two books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Side {
+pub enum BookSide {
     /// The first.
     A,
     /// The second.
     B,
 }
 
-impl Side {
+impl BookSide {
     /// Both.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
@@ -45,37 +45,37 @@ impl Side {
 
 /// What two books came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct BookComparison {
     /// How many runs each.
     pub runs: usize,
     /// Their seeds, from the first to the last.
     pub seeds: (u64, u64),
     /// Figures of all, then of each dependency.
-    pub figures: Vec<Compared>,
+    pub figures: Vec<FigureComparison>,
     /// Why deliveries failed for good.
-    pub dead_letters: Vec<ComparedCause>,
+    pub dead_letters: Vec<CauseComparison>,
     /// What one of them is better at, the weightiest first.
     pub advantages: Vec<Advantage>,
     /// What was expected, and how often it came so.
-    pub expectations: Vec<ComparedExpectation>,
+    pub expectations: Vec<ExpectationComparison>,
 }
 
 /// A figure of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
+pub struct FigureComparison {
     /// Which.
     pub metric: &'static str,
     /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// By the first book; none if it does not know the dependency.
-    pub a: Option<Spread>,
+    pub a: Option<FigureSpread>,
     /// By the second.
-    pub b: Option<Spread>,
+    pub b: Option<FigureSpread>,
     /// How much larger that of the second is, over pairs of runs; none where one never came to an end.
-    pub difference: Option<Spread>,
+    pub difference: Option<FigureSpread>,
     /// Which is better at it.
-    pub better: Option<Side>,
+    pub better: Option<BookSide>,
     /// In how many runs the first was better, and the second.
     pub better_in: [usize; 2],
     /// In how many runs it would be better by the number alone, with a book that delivers less.
@@ -87,7 +87,7 @@ pub struct Compared {
 
 /// Why deliveries failed for good, and how many by each book.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ComparedCause {
+pub struct CauseComparison {
     /// The service or channel.
     pub queue: String,
     /// Why they were given up.
@@ -95,16 +95,16 @@ pub struct ComparedCause {
     /// The last failure's own code.
     pub failure_code: String,
     /// How many by the first book.
-    pub a: Spread,
+    pub a: FigureSpread,
     /// How many by the second.
-    pub b: Spread,
+    pub b: FigureSpread,
 }
 
 /// Something that one book is better at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advantage {
     /// Which book.
-    pub side: Side,
+    pub side: BookSide,
     /// At what.
     pub metric: &'static str,
     /// Of which dependency, if not of all.
@@ -118,7 +118,7 @@ pub struct Advantage {
 
 /// An expectation, and in how many runs of each book it came so.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ComparedExpectation {
+pub struct ExpectationComparison {
     /// As it was written.
     pub expectation: String,
     /// In so many runs of the first book.
@@ -131,17 +131,17 @@ pub struct ComparedExpectation {
 
 /// Two runs of one scenario with one seed.
 #[must_use]
-pub fn compare(a: &Report, b: &Report) -> Comparison {
-    compare_runs(&[[Measured::of(a), Measured::of(b)]])
+pub fn compare(a: &SimulationReport, b: &SimulationReport) -> BookComparison {
+    compare_runs(&[[RunFigures::of(a), RunFigures::of(b)]])
 }
 
 /// Pairs of runs, each of one seed, of which there is one at least.
 #[must_use]
-pub fn compare_runs(pairs: &[[Measured; 2]]) -> Comparison {
+pub fn compare_runs(pairs: &[[RunFigures; 2]]) -> BookComparison {
     let (first, last) = (&pairs[0][0], &pairs[pairs.len() - 1][0]);
-    let figures: Vec<(Key, Compared)> = keys(&pairs[0]).map(|key| compared(key, pairs)).collect();
+    let figures: Vec<(FigureKey, FigureComparison)> = keys(&pairs[0]).map(|key| compared(key, pairs)).collect();
     let advantages = words::advantages(&figures, pairs);
-    Comparison {
+    BookComparison {
         runs: pairs.len(),
         seeds: (first.seed, last.seed),
         figures: figures.into_iter().map(|(_, compared)| compared).collect(),
@@ -152,24 +152,24 @@ pub fn compare_runs(pairs: &[[Measured; 2]]) -> Comparison {
 }
 
 /// Of all, then of each dependency that one of them knows.
-fn keys(pair: &[Measured; 2]) -> impl Iterator<Item = Key> {
+fn keys(pair: &[RunFigures; 2]) -> impl Iterator<Item = FigureKey> {
     let [a, b] = pair;
     let more = b.figures.keys().filter(|key| a.value(key).is_none());
     a.figures.keys().chain(more).cloned()
 }
 
-fn compared(key: Key, pairs: &[[Measured; 2]]) -> (Key, Compared) {
-    let of = |side: Side| {
+fn compared(key: FigureKey, pairs: &[[RunFigures; 2]]) -> (FigureKey, FigureComparison) {
+    let of = |side: BookSide| {
         let values: Vec<Value> = pairs.iter().filter_map(|pair| pair[side as usize].value(&key)).collect();
-        (!values.is_empty()).then(|| Spread::of(values))
+        (!values.is_empty()).then(|| FigureSpread::of(values))
     };
-    let better_in = Side::BOTH.map(|side| gains(&key, side, pairs).count());
-    let better = Side::BOTH.into_iter().find(|side| is_most(better_in[*side as usize], pairs.len()));
-    let compared = Compared {
+    let better_in = BookSide::BOTH.map(|side| gains(&key, side, pairs).count());
+    let better = BookSide::BOTH.into_iter().find(|side| is_most(better_in[*side as usize], pairs.len()));
+    let compared = FigureComparison {
         metric: key.metric.as_str(),
         of: key.of.clone(),
-        a: of(Side::A),
-        b: of(Side::B),
+        a: of(BookSide::A),
+        b: of(BookSide::B),
         difference: difference(&key, pairs),
         better,
         better_in,
@@ -186,9 +186,9 @@ const fn is_most(part: usize, whole: usize) -> bool {
 
 /// The pairs in which that side is better at it: its own value, and that of the other.
 fn gains<'a>(
-    key: &'a Key,
-    side: Side,
-    pairs: &'a [[Measured; 2]],
+    key: &'a FigureKey,
+    side: BookSide,
+    pairs: &'a [[RunFigures; 2]],
 ) -> impl Iterator<Item = (Value, Value)> + 'a {
     let ordered = pairs.iter().map(move |pair| (&pair[side as usize], &pair[side.other() as usize]));
     let may_be =
@@ -198,9 +198,9 @@ fn gains<'a>(
 }
 
 /// Whether one of a pair has the better number, and may not be called better.
-fn is_not_compared(key: &Key, [a, b]: &[Measured; 2]) -> bool {
+fn is_not_compared(key: &FigureKey, [a, b]: &[RunFigures; 2]) -> bool {
     let (Some(of_a), Some(of_b)) = (a.value(key), b.value(key)) else { return false };
-    let [by_a, by_b] = [a, b].map(Measured::delivered);
+    let [by_a, by_b] = [a, b].map(RunFigures::delivered);
     (is_better(key.metric, of_a, of_b) && !may_be_better(key.metric, by_a, by_b))
         || (is_better(key.metric, of_b, of_a) && !may_be_better(key.metric, by_b, by_a))
 }
@@ -223,8 +223,8 @@ pub(super) fn is_better(metric: Metric, own: Value, others: Value) -> bool {
     is_ahead && info.apart.is_between(own, others)
 }
 
-fn difference(key: &Key, pairs: &[[Measured; 2]]) -> Option<Spread> {
-    let apart = |[a, b]: &[Measured; 2]| {
+fn difference(key: &FigureKey, pairs: &[[RunFigures; 2]]) -> Option<FigureSpread> {
+    let apart = |[a, b]: &[RunFigures; 2]| {
         let (a, b) = (a.value(key)?, b.value(key)?);
         (a.as_f64().is_finite() && b.as_f64().is_finite()).then_some((a, b))
     };
@@ -233,7 +233,7 @@ fn difference(key: &Key, pairs: &[[Measured; 2]]) -> Option<Spread> {
     let at = |place: usize| both[place];
     let (min, median, max) = (at(0), at((both.len() - 1) / 2), at(both.len() - 1));
     let shown = |(a, b)| words::signed(a, b);
-    Some(Spread {
+    Some(FigureSpread {
         min: Some(apart_by(min)),
         median: Some(apart_by(median)),
         max: Some(apart_by(max)),
@@ -245,55 +245,55 @@ fn apart_by((a, b): (Value, Value)) -> f64 {
     super::report::rounded(b.as_f64() - a.as_f64())
 }
 
-fn causes(pairs: &[[Measured; 2]]) -> Vec<ComparedCause> {
-    let mut known: Vec<&Cause> = Vec::new();
+fn causes(pairs: &[[RunFigures; 2]]) -> Vec<CauseComparison> {
+    let mut known: Vec<&DeadLetterCause> = Vec::new();
     for cause in pairs.iter().flatten().flat_map(|run| &run.causes) {
         if !known.iter().any(|it| is_same(it, cause)) {
             known.push(cause);
         }
     }
-    let count = |run: &Measured, cause: &Cause| {
+    let count = |run: &RunFigures, cause: &DeadLetterCause| {
         let same = run.causes.iter().filter(|it| is_same(it, cause));
         Value::Count(same.map(|it| it.count).sum())
     };
     let told = known.iter().map(|cause| {
         let of =
-            |side: Side| Spread::of(pairs.iter().map(|pair| count(&pair[side as usize], cause)).collect());
-        ComparedCause {
+            |side: BookSide| FigureSpread::of(pairs.iter().map(|pair| count(&pair[side as usize], cause)).collect());
+        CauseComparison {
             queue: cause.queue.clone(),
             code: cause.code.clone(),
             failure_code: cause.failure_code.clone(),
-            a: of(Side::A),
-            b: of(Side::B),
+            a: of(BookSide::A),
+            b: of(BookSide::B),
         }
     });
     told.collect()
 }
 
-fn is_same(one: &Cause, other: &Cause) -> bool {
+fn is_same(one: &DeadLetterCause, other: &DeadLetterCause) -> bool {
     (&one.queue, &one.code, &one.failure_code) == (&other.queue, &other.code, &other.failure_code)
 }
 
-fn expectations(pairs: &[[Measured; 2]]) -> Vec<ComparedExpectation> {
-    let met = |side: Side, place: usize| {
+fn expectations(pairs: &[[RunFigures; 2]]) -> Vec<ExpectationComparison> {
+    let met = |side: BookSide, place: usize| {
         let runs = pairs.iter().map(|pair| &pair[side as usize]);
         runs.filter(|run| run.expectations.get(place).is_some_and(|expected| expected.met)).count()
     };
     let middle = &pairs[(pairs.len() - 1) / 2];
-    let shown = |side: Side, place: usize| {
+    let shown = |side: BookSide, place: usize| {
         let expected = middle[side as usize].expectations.get(place);
         expected.map(|expected| expected.value.to_string()).unwrap_or_default()
     };
-    let told = pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ComparedExpectation {
+    let told = pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ExpectationComparison {
         expectation: expected.expectation.clone(),
-        a: met(Side::A, place),
-        b: met(Side::B, place),
-        shown: Side::BOTH.map(|side| shown(side, place)),
+        a: met(BookSide::A, place),
+        b: met(BookSide::B, place),
+        shown: BookSide::BOTH.map(|side| shown(side, place)),
     });
     told.collect()
 }
 
-impl Comparison {
+impl BookComparison {
     /// Whether all came as expected, by either book in every run.
     #[must_use]
     pub fn is_as_expected(&self) -> bool {

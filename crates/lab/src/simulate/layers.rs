@@ -15,22 +15,22 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::agenda::{CallEnd, Happening, Said};
-use super::ledger::How;
-use super::target::{Effect, Knock};
-use super::world::World;
+use super::agenda::{FinishedCall, AgendaEvent, SimulatedAnswer};
+use super::ledger::CallResult;
+use super::target::{TargetEffect, SimulatedCall};
+use super::world::SimulatedWorld;
 use redrive_core::hash::{Map, stable_64_of};
 use redrive_core::policy::backoff::nanos;
 
 /// Keeps the luck of inner calls apart from that of others.
 const INNER: u64 = 0x1a7e_0000_0000_0000;
 
-/// How often something took effect, wherever it is remembered.
-pub(super) type Taken = Rc<Cell<u32>>;
+/// CallResult often something took effect, wherever it is remembered.
+pub(super) type EffectCount = Rc<Cell<u32>>;
 
 /// A dependency's call to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inner {
+pub(super) struct LayerCall {
     pub dependency: usize,
     pub attempts: u32,
     pub wait: Duration,
@@ -41,7 +41,7 @@ pub(super) struct Inner {
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     /// What each dependency calls, in order.
-    calls: Vec<Vec<Inner>>,
+    calls: Vec<Vec<LayerCall>>,
     /// All that a call to each may lead to, itself not included, each once.
     beneath: Vec<Vec<usize>>,
     visits: Map<u64, Visit>,
@@ -54,33 +54,33 @@ struct Visit {
     dependency: usize,
     began_at: u64,
     /// Who waits for its end; none once they have given up.
-    caller: Option<Caller>,
+    caller: Option<VisitCaller>,
     draw: u64,
     /// Which of its own calls comes next, and how often that was tried.
     place: usize,
     tried: u32,
     /// What takes effect if it ends well.
-    carries: Vec<Taken>,
+    carries: Vec<EffectCount>,
     /// It has no end of its own.
     hangs: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Caller {
-    Rule(CallEnd),
+enum VisitCaller {
+    Rule(FinishedCall),
     Visit(u64),
 }
 
 /// A call that a rule makes.
 #[derive(Debug)]
-pub(super) struct ByRule {
-    pub end: CallEnd,
-    pub knock: Knock,
-    pub carries: Vec<Taken>,
+pub(super) struct RuleCall {
+    pub end: FinishedCall,
+    pub knock: SimulatedCall,
+    pub carries: Vec<EffectCount>,
 }
 
 impl Layers {
-    pub(super) fn new(calls: Vec<Vec<Inner>>) -> Self {
+    pub(super) fn new(calls: Vec<Vec<LayerCall>>) -> Self {
         let beneath = (0..calls.len()).map(|dependency| all_beneath(&calls, dependency)).collect();
         Self { calls, beneath, visits: Map::default(), last: 0 }
     }
@@ -107,7 +107,7 @@ impl Layers {
     }
 }
 
-fn all_beneath(calls: &[Vec<Inner>], dependency: usize) -> Vec<usize> {
+fn all_beneath(calls: &[Vec<LayerCall>], dependency: usize) -> Vec<usize> {
     let mut found: BTreeSet<usize> = BTreeSet::new();
     let mut open = vec![dependency];
     while let Some(next) = open.pop() {
@@ -116,27 +116,27 @@ fn all_beneath(calls: &[Vec<Inner>], dependency: usize) -> Vec<usize> {
     found.into_iter().collect()
 }
 
-impl World<'_> {
+impl SimulatedWorld<'_> {
     /// A rule calls a dependency that calls others.
-    pub(super) fn visit_by_rule(&mut self, by: ByRule) {
-        let ByRule { end, knock, carries } = by;
-        self.visit(end.dependency, knock, Caller::Rule(end), carries);
+    pub(super) fn visit_by_rule(&mut self, by: RuleCall) {
+        let RuleCall { end, knock, carries } = by;
+        self.visit(end.dependency, knock, VisitCaller::Rule(end), carries);
     }
 
-    fn visit(&mut self, dependency: usize, knock: Knock, caller: Caller, carries: Vec<Taken>) {
+    fn visit(&mut self, dependency: usize, knock: SimulatedCall, caller: VisitCaller, carries: Vec<EffectCount>) {
         let (now, draw) = (knock.at_nanos, knock.draw);
         // Whoever gives up does so by itself; the work takes as long as it takes.
-        let outcome = self.targets[dependency].call(Knock { limit: Duration::MAX, ..knock });
-        let hangs = outcome.said == Said::Nothing;
+        let outcome = self.targets[dependency].call(SimulatedCall { limit: Duration::MAX, ..knock });
+        let hangs = outcome.said == SimulatedAnswer::Nothing;
         let caller = Some(caller);
         let visit = Visit { dependency, began_at: now, caller, draw, place: 0, tried: 0, carries, hangs };
         let visit = self.layers.begin(visit);
-        self.agenda.plan(now.saturating_add(nanos(knock.limit)), Happening::GivenUp { visit });
+        self.agenda.plan(now.saturating_add(nanos(knock.limit)), AgendaEvent::GivenUp { visit });
         let at = now.saturating_add(nanos(outcome.took));
-        if outcome.effect == Effect::Taken && self.layers.is_before_others(dependency) {
-            self.agenda.plan(at, Happening::CallsOn { visit });
+        if outcome.effect == TargetEffect::Taken && self.layers.is_before_others(dependency) {
+            self.agenda.plan(at, AgendaEvent::CallsOn { visit });
         } else if !hangs {
-            self.agenda.plan(at, Happening::VisitEnds { visit, said: outcome.said });
+            self.agenda.plan(at, AgendaEvent::VisitEnds { visit, said: outcome.said });
         }
     }
 
@@ -145,20 +145,20 @@ impl World<'_> {
         let Some(visit) = self.layers.visits.get(&id) else { return };
         let inner = self.layers.calls[visit.dependency][visit.place];
         let turn = ((visit.place as u64) << 32) | u64::from(visit.tried);
-        let knock = Knock {
+        let knock = SimulatedCall {
             at_nanos: self.now,
             limit: inner.timeout,
             draw: stable_64_of(visit.draw, turn ^ INNER),
             is_poison: false,
         };
         self.ledger.called_within(inner.dependency);
-        self.visit(inner.dependency, knock, Caller::Visit(id), Vec::new());
+        self.visit(inner.dependency, knock, VisitCaller::Visit(id), Vec::new());
     }
 
     /// A dependency has an answer, whether or not somebody waits for it.
-    pub(super) fn visit_ends(&mut self, id: u64, said: Said) {
+    pub(super) fn visit_ends(&mut self, id: u64, said: SimulatedAnswer) {
         let Some(visit) = self.layers.visits.remove(&id) else { return };
-        if said == Said::Done {
+        if said == SimulatedAnswer::Done {
             for taken in &visit.carries {
                 taken.set(taken.get() + 1);
                 if taken.get() > 1 {
@@ -181,15 +181,15 @@ impl World<'_> {
         }
         let took = Duration::from_nanos(self.now - began_at);
         if let Some(caller) = caller {
-            self.hears(dependency, caller, took, Said::Nothing);
+            self.hears(dependency, caller, took, SimulatedAnswer::Nothing);
         }
     }
 
-    fn hears(&mut self, dependency: usize, caller: Caller, took: Duration, said: Said) {
-        let how = if said == Said::Done { How::Well } else { How::Badly };
+    fn hears(&mut self, dependency: usize, caller: VisitCaller, took: Duration, said: SimulatedAnswer) {
+        let how = if said == SimulatedAnswer::Done { CallResult::Well } else { CallResult::Badly };
         match caller {
-            Caller::Rule(end) => self.call_ends(CallEnd { took, said, ..end }),
-            Caller::Visit(id) => {
+            VisitCaller::Rule(end) => self.call_ends(FinishedCall { took, said, ..end }),
+            VisitCaller::Visit(id) => {
                 self.ledger.answered(dependency, took, how);
                 self.tries_on(id, said);
             }
@@ -197,14 +197,14 @@ impl World<'_> {
     }
 
     /// A dependency hears from one of its own: it goes on to the next, tries again, or gives up.
-    fn tries_on(&mut self, id: u64, said: Said) {
+    fn tries_on(&mut self, id: u64, said: SimulatedAnswer) {
         let visit = self.layers.visits.get_mut(&id).expect("it waits for what it called");
         let calls = &self.layers.calls[visit.dependency];
         let inner = calls[visit.place];
-        if said == Said::Done {
+        if said == SimulatedAnswer::Done {
             (visit.place, visit.tried) = (visit.place + 1, 0);
             if visit.place == calls.len() {
-                return self.visit_ends(id, Said::Done);
+                return self.visit_ends(id, SimulatedAnswer::Done);
             }
             return self.calls_on(id);
         }
@@ -212,9 +212,9 @@ impl World<'_> {
         if visit.tried < inner.attempts {
             return self
                 .agenda
-                .plan(self.now.saturating_add(nanos(inner.wait)), Happening::CallsOn { visit: id });
+                .plan(self.now.saturating_add(nanos(inner.wait)), AgendaEvent::CallsOn { visit: id });
         }
-        let status = if said == Said::Nothing { 504 } else { 502 };
-        self.visit_ends(id, Said::Status(status));
+        let status = if said == SimulatedAnswer::Nothing { 504 } else { 502 };
+        self.visit_ends(id, SimulatedAnswer::Status(status));
     }
 }

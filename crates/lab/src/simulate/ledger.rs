@@ -1,4 +1,4 @@
-//! Counts what happens in a simulation, and tells it as a [`Report`].
+//! Counts what happens in a simulation, and tells it as a [`SimulationReport`].
 //!
 //! Invariants: what was sent is what was delivered, what is dead and what waits; every attempt is that of a delivery.
 
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::quantiles::LatencySketch;
 use super::report::{
-    AttemptCount, Cause, Change, DependencyReport, DependencySeries, Paused, QueueReport, Report, ratio,
+    AttemptCount, DeadLetterCause, BreakerChange, DependencyReport, DependencySeries, PausedService, QueueReport, SimulationReport, ratio,
     rounded,
 };
-use super::series::{Clockface, Level, Sums, Turn};
-use super::trouble::Troubles;
+use super::series::{StepClock, StepPeaks, StepSums, StepChange};
+use super::trouble::IncidentTracker;
 use redrive_core::engine::Death;
 use redrive_core::ids::ServiceName;
 use redrive_core::limits;
@@ -23,11 +23,11 @@ const ATTEMPTS_TOLD_MAX: u32 = 32;
 
 /// Everything that was counted.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct SimulationLedger {
     now: u64,
-    face: Clockface,
+    face: StepClock,
     /// What can be counted in it; the rest is written when the run is over.
-    report: Report,
+    report: SimulationReport,
     open: u64,
     ended: u64,
     latency: LatencySketch,
@@ -44,44 +44,44 @@ type CauseKey = (usize, usize, Category, String, String);
 struct QueueLedger {
     report: QueueReport,
     latency: LatencySketch,
-    waiting: Level,
+    waiting: StepPeaks,
 }
 
 #[derive(Debug, Default)]
 struct DependencyLedger {
     report: DependencyReport,
-    calls: Sums,
-    first_attempts: Sums,
-    failed: Sums,
-    ended: Sums,
-    took_micros: Sums,
-    in_flight: Level,
-    waiting: Level,
-    not_closed: Level,
+    calls: StepSums,
+    first_attempts: StepSums,
+    failed: StepSums,
+    ended: StepSums,
+    took_micros: StepSums,
+    in_flight: StepPeaks,
+    waiting: StepPeaks,
+    not_closed: StepPeaks,
     attempts: u64,
     /// Calls of other dependencies.
     within: u64,
     /// First attempts by rules that call it, and by those that call something before it.
     first: u64,
     first_before: u64,
-    calls_in_second: InSecond,
-    retries_in_second: InSecond,
+    calls_in_second: SecondPeak,
+    retries_in_second: SecondPeak,
     latency: LatencySketch,
     /// Since when the breaker of each node has not been closed.
     not_closed_since: Vec<Option<u64>>,
     not_closed_nanos: u64,
-    troubles: Troubles,
+    troubles: IncidentTracker,
 }
 
-/// How many there are in the second that it is, and the most in any.
+/// CallResult many there are in the second that it is, and the most in any.
 #[derive(Clone, Copy, Debug, Default)]
-struct InSecond {
+struct SecondPeak {
     second: u64,
     count: u64,
     most: u64,
 }
 
-impl InSecond {
+impl SecondPeak {
     fn add(&mut self, now: u64, count: u64) {
         let second = now / 1_000_000_000;
         let before = if self.second == second { self.count } else { 0 };
@@ -92,7 +92,7 @@ impl InSecond {
 
 /// A dependency as the ledger first hears of it.
 #[derive(Clone, Debug)]
-pub(super) struct Opened {
+pub(super) struct TrackedDependency {
     pub name: String,
     pub per_second: Option<f64>,
     /// Those that call it.
@@ -101,13 +101,13 @@ pub(super) struct Opened {
 
 /// What a call carries, in deliveries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Carried {
+pub(super) struct CallLoad {
     pub deliveries: u64,
     /// For so many of them it is the first attempt.
     pub first: u64,
 }
 
-impl Carried {
+impl CallLoad {
     /// A call is a call, however much it carries: one, if nothing in it was tried before.
     fn first_calls(self) -> u64 {
         u64::from(self.first == self.deliveries)
@@ -116,18 +116,18 @@ impl Carried {
 
 /// Where a delivery belongs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Belongs {
+pub(super) struct DeliveryRoute {
     pub queue: usize,
     pub dependency: usize,
 }
 
-impl Ledger {
-    pub(super) fn new(queues: Vec<String>, dependencies: Vec<Opened>, nodes: usize) -> Self {
+impl SimulationLedger {
+    pub(super) fn new(queues: Vec<String>, dependencies: Vec<TrackedDependency>, nodes: usize) -> Self {
         let queue = |name| QueueLedger {
             report: QueueReport { name, ..QueueReport::default() },
             ..QueueLedger::default()
         };
-        let dependency = |opened: Opened| DependencyLedger {
+        let dependency = |opened: TrackedDependency| DependencyLedger {
             report: DependencyReport {
                 name: opened.name,
                 behind: opened.behind,
@@ -148,7 +148,7 @@ impl Ledger {
     pub(super) fn advance(&mut self, now: u64) {
         self.now = now;
         let turn = self.face.advance(now);
-        if turn != Turn::Same {
+        if turn != StepChange::Same {
             for queue in &mut self.queues {
                 queue.waiting.turn(&self.face, turn);
             }
@@ -163,13 +163,13 @@ impl Ledger {
     }
 
     /// A delivery was sent.
-    pub(super) fn sent(&mut self, belongs: Belongs) {
+    pub(super) fn sent(&mut self, belongs: DeliveryRoute) {
         self.queues[belongs.queue].report.deliveries += 1;
         self.open += 1;
         self.waiting(belongs, |waiting| waiting + 1);
     }
 
-    fn waiting(&mut self, belongs: Belongs, change: fn(u64) -> u64) {
+    fn waiting(&mut self, belongs: DeliveryRoute, change: fn(u64) -> u64) {
         let level = &mut self.queues[belongs.queue].waiting;
         level.set(&self.face, change(level.now()));
         let dependency = &mut self.dependencies[belongs.dependency];
@@ -179,17 +179,17 @@ impl Ledger {
         dependency.troubles.waiting(self.now, waiting);
     }
 
-    /// How many have not ended.
+    /// CallResult many have not ended.
     pub(super) const fn open(&self) -> u64 {
         self.open
     }
 
-    /// How many have ended.
+    /// CallResult many have ended.
     pub(super) const fn ended_count(&self) -> u64 {
         self.ended
     }
 
-    pub(super) fn delivered(&mut self, belongs: Belongs, took: Duration, attempts: u32) {
+    pub(super) fn delivered(&mut self, belongs: DeliveryRoute, took: Duration, attempts: u32) {
         let queue = &mut self.queues[belongs.queue];
         queue.report.delivered += 1;
         queue.latency.add(took);
@@ -197,7 +197,7 @@ impl Ledger {
         self.ended(belongs, attempts);
     }
 
-    pub(super) fn died(&mut self, belongs: Belongs, death: &Death, attempts: u32) {
+    pub(super) fn died(&mut self, belongs: DeliveryRoute, death: &Death, attempts: u32) {
         self.queues[belongs.queue].report.dead += 1;
         self.dependencies[belongs.dependency].report.dead += 1;
         let (code, failure_code) = (death.code.as_str().to_owned(), death.failure_code.as_str().to_owned());
@@ -206,7 +206,7 @@ impl Ledger {
         self.ended(belongs, attempts);
     }
 
-    fn ended(&mut self, belongs: Belongs, attempts: u32) {
+    fn ended(&mut self, belongs: DeliveryRoute, attempts: u32) {
         self.open -= 1;
         self.ended += 1;
         self.attempted(attempts);
@@ -229,7 +229,7 @@ impl Ledger {
     }
 
     /// A call begins.
-    pub(super) fn called(&mut self, dependency: usize, carried: Carried) {
+    pub(super) fn called(&mut self, dependency: usize, carried: CallLoad) {
         let face = &self.face;
         let dependency = &mut self.dependencies[dependency];
         dependency.first_attempts.add(face, carried.first_calls());
@@ -240,7 +240,7 @@ impl Ledger {
     }
 
     /// A call begins at something that stands before that dependency.
-    pub(super) fn called_before(&mut self, dependency: usize, carried: Carried) {
+    pub(super) fn called_before(&mut self, dependency: usize, carried: CallLoad) {
         let dependency = &mut self.dependencies[dependency];
         dependency.first_attempts.add(&self.face, carried.first_calls());
         dependency.first_before += carried.first;
@@ -254,16 +254,16 @@ impl Ledger {
     }
 
     /// The caller learns the end of a call.
-    pub(super) fn answered(&mut self, dependency: usize, took: Duration, how: How) {
+    pub(super) fn answered(&mut self, dependency: usize, took: Duration, how: CallResult) {
         let dependency = &mut self.dependencies[dependency];
         dependency.in_flight.set(&self.face, dependency.in_flight.now() - 1);
         dependency.latency.add(took);
         dependency.ended.add(&self.face, 1);
         dependency.took_micros.add(&self.face, u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 20));
         match how {
-            How::Well => {}
-            How::Partly => dependency.report.calls_failed_partly += 1,
-            How::Badly => dependency.failed.add(&self.face, 1),
+            CallResult::Well => {}
+            CallResult::Partly => dependency.report.calls_failed_partly += 1,
+            CallResult::Badly => dependency.failed.add(&self.face, 1),
         }
     }
 
@@ -283,7 +283,7 @@ impl Ledger {
     }
 
     pub(super) fn paused(&mut self, service: &ServiceName) {
-        self.report.paused.push(Paused { service: service.to_string(), at_ms: self.now / 1_000_000 });
+        self.report.paused.push(PausedService { service: service.to_string(), at_ms: self.now / 1_000_000 });
     }
 
     pub(super) fn trouble_begins(&mut self, dependency: usize) {
@@ -314,7 +314,7 @@ impl Ledger {
         let not_closed = dependency.not_closed_since.iter().flatten().count() as u64;
         dependency.not_closed.set(&self.face, not_closed);
         if dependency.report.transitions.len() < limits::SIMULATION_TRANSITIONS_MAX {
-            dependency.report.transitions.push(Change {
+            dependency.report.transitions.push(BreakerChange {
                 at_ms: now / 1_000_000,
                 node: u32::try_from(node + 1).unwrap_or(u32::MAX),
                 from: transition.from,
@@ -324,8 +324,8 @@ impl Ledger {
     }
 
     /// All of it but what only the scenario and the nodes know.
-    pub(super) fn told(self) -> Report {
-        let mut dead_letters: Vec<Cause> =
+    pub(super) fn told(self) -> SimulationReport {
+        let mut dead_letters: Vec<DeadLetterCause> =
             self.causes.iter().map(|(key, count)| self.cause(key, *count)).collect();
         dead_letters.sort_by_key(|cause| std::cmp::Reverse(cause.count));
         let (face, now) = (self.face, self.now);
@@ -333,7 +333,7 @@ impl Ledger {
         assert_eq!(attempts, self.attempts_of_all, "every attempt is that of a delivery");
         let first: u64 = self.dependencies.iter().map(|it| it.first).sum();
         let sum = |figure: fn(&QueueLedger) -> u64| self.queues.iter().map(figure).sum::<u64>();
-        let report = Report {
+        let report = SimulationReport {
             ended_at_ms: now / 1_000_000,
             step_ms: millis(face.step()),
             deliveries: sum(|queue| queue.report.deliveries),
@@ -358,8 +358,8 @@ impl Ledger {
         report
     }
 
-    fn cause(&self, (queue, dependency, category, code, failure_code): &CauseKey, count: u64) -> Cause {
-        Cause {
+    fn cause(&self, (queue, dependency, category, code, failure_code): &CauseKey, count: u64) -> DeadLetterCause {
+        DeadLetterCause {
             queue: self.queues[*queue].report.name.clone(),
             dependency: self.dependencies[*dependency].report.name.clone(),
             category: *category,
@@ -370,9 +370,9 @@ impl Ledger {
     }
 }
 
-/// How a call ended.
+/// CallResult a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum CallResult {
     Well,
     /// For some of what it carried, and not for the rest.
     Partly,
@@ -384,19 +384,19 @@ pub(super) fn millis(span: Duration) -> u64 {
 }
 
 impl QueueLedger {
-    fn told(self, face: &Clockface) -> QueueReport {
+    fn told(self, face: &StepClock) -> QueueReport {
         QueueReport { latency: self.latency.quantiles(), waiting: self.waiting.told(face), ..self.report }
     }
 }
 
 impl DependencyLedger {
-    fn called(&mut self, face: &Clockface, now: u64) {
+    fn called(&mut self, face: &StepClock, now: u64) {
         self.calls_in_second.add(now, 1);
         self.calls.add(face, 1);
         self.in_flight.set(face, self.in_flight.now() + 1);
     }
 
-    fn turn(&mut self, face: &Clockface, turn: Turn) {
+    fn turn(&mut self, face: &StepClock, turn: StepChange) {
         for sums in [
             &mut self.calls,
             &mut self.first_attempts,
@@ -411,7 +411,7 @@ impl DependencyLedger {
         }
     }
 
-    fn told(self, face: &Clockface, now: u64) -> DependencyReport {
+    fn told(self, face: &StepClock, now: u64) -> DependencyReport {
         let (calls, ended, failed) = (self.calls.told(face), self.ended.told(face), self.failed.told(face));
         let took = self.took_micros.told(face);
         let latency_ms = took.iter().zip(&ended).map(|(sum, count)| sum.div_ceil(1_000 * count.max(&1)));

@@ -12,7 +12,7 @@ use redrive_core::policy::category::Category;
 /// What a simulation came to. Times are milliseconds since its start, and every series has one figure for each
 /// step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Report {
+pub struct SimulationReport {
     /// What the scenario is about.
     pub about: Option<String>,
     /// The seed.
@@ -52,15 +52,15 @@ pub struct Report {
     /// How many deliveries had how many attempts.
     pub attempts_per_delivery: Vec<AttemptCount>,
     /// Why deliveries failed for good, the most frequent cause first.
-    pub dead_letters: Vec<Cause>,
+    pub dead_letters: Vec<DeadLetterCause>,
     /// Services that were paused by their rule, and when.
-    pub paused: Vec<Paused>,
+    pub paused: Vec<PausedService>,
     /// Services and channels.
     pub queues: Vec<QueueReport>,
     /// What they call.
     pub dependencies: Vec<DependencyReport>,
     /// What was expected, and whether it came so.
-    pub expectations: Vec<Expected>,
+    pub expectations: Vec<ExpectationResult>,
 }
 
 /// How many deliveries had so many attempts.
@@ -76,7 +76,7 @@ pub struct AttemptCount {
 
 /// Deliveries that failed for good for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
+pub struct DeadLetterCause {
     /// The service or channel.
     pub queue: String,
     /// The dependency.
@@ -93,7 +93,7 @@ pub struct Cause {
 
 /// A service that was paused by its rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Paused {
+pub struct PausedService {
     /// Which.
     pub service: String,
     /// When.
@@ -152,16 +152,16 @@ pub struct DependencyReport {
     /// For how long they were not closed, over all nodes.
     pub breaker_not_closed_ms: u64,
     /// Its troubles, and how soon they were over.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<Incident>,
     /// The changes of its breakers; of very many, the first.
-    pub transitions: Vec<Change>,
+    pub transitions: Vec<BreakerChange>,
     /// Its figures over time.
     pub series: DependencySeries,
 }
 
 /// A time in which a dependency, or Redrive before it, was not well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct Incident {
     /// When it began.
     pub began_at_ms: u64,
     /// When it was over; none if it lasted longer than the run.
@@ -176,7 +176,7 @@ pub struct Trouble {
     pub drain_ms: Option<u64>,
 }
 
-impl Trouble {
+impl Incident {
     /// How long it took to drain; none of one that lasts, as long as no more waits than before it.
     fn drain(&self) -> Option<Value> {
         match (self.ended_at_ms, self.drain_ms) {
@@ -189,7 +189,7 @@ impl Trouble {
 
 /// A change of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct BreakerChange {
     /// When.
     pub at_ms: u64,
     /// On which node, from 1.
@@ -223,7 +223,7 @@ pub struct DependencySeries {
 
 /// An expectation and what came.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Expected {
+pub struct ExpectationResult {
     /// As it was written.
     pub expectation: String,
     /// Whether it came so.
@@ -234,7 +234,7 @@ pub struct Expected {
     pub shown: String,
 }
 
-impl Report {
+impl SimulationReport {
     /// A figure, of one dependency or of the worst.
     #[must_use]
     pub fn value(&self, metric: Metric, of: Option<&str>) -> Value {
@@ -266,7 +266,7 @@ impl Report {
             Metric::Amplification => Value::Number(largest(|dependency| dependency.amplification)),
             Metric::Drain => {
                 let troubles = named.flat_map(|dependency| &dependency.troubles);
-                troubles.filter_map(Trouble::drain).fold(millis(0), later)
+                troubles.filter_map(Incident::drain).fold(millis(0), later)
             }
             Metric::QueueDepth => most(|dependency| dependency.waiting_max),
             Metric::BreakerOpened => sum(|dependency| dependency.breaker_opened),
@@ -277,9 +277,9 @@ impl Report {
 
     /// Holds an expectation against it.
     #[must_use]
-    pub fn expected(&self, expectation: &Expectation) -> Expected {
+    pub fn expected(&self, expectation: &Expectation) -> ExpectationResult {
         let value = self.value(expectation.metric, expectation.of.as_deref());
-        Expected {
+        ExpectationResult {
             expectation: expectation.to_string(),
             met: expectation.is_met_by(value),
             value,

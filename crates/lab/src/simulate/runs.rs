@@ -2,26 +2,26 @@
 
 use serde::Serialize;
 
-use super::figures::{Key, Measured, Spread};
-use super::report::Expected;
+use super::figures::{FigureKey, RunFigures, FigureSpread};
+use super::report::ExpectationResult;
 use crate::scenario::expectation::Value;
 
 /// What many runs came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Ranges {
+pub struct RunRanges {
     /// How many runs.
     pub runs: usize,
     /// Their seeds, from the first to the last.
     pub seeds: (u64, u64),
     /// Figures, each over all runs.
-    pub figures: Vec<Range>,
+    pub figures: Vec<FigureRange>,
     /// What was expected, and how often it came so.
-    pub expectations: Vec<Often>,
+    pub expectations: Vec<ExpectationCount>,
 }
 
 /// A figure over all runs; shares are from 0 to 1, times in seconds, and what never came is none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Range {
+pub struct FigureRange {
     /// Which.
     pub metric: &'static str,
     /// Of which dependency, if not of all.
@@ -41,22 +41,22 @@ pub struct Range {
 
 /// How often an expectation was met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Often {
+pub struct ExpectationCount {
     /// As it was written.
     pub expectation: String,
     /// In so many runs.
     pub met: usize,
 }
 
-impl Ranges {
+impl RunRanges {
     /// Over these runs of one scenario, in the order of their seeds; there is one at least.
     #[must_use]
-    pub fn of(runs: &[Measured]) -> Self {
+    pub fn of(runs: &[RunFigures]) -> Self {
         let figures = runs[0].figures.keys().map(|key| {
             let values = runs.iter().filter_map(|run| run.value(key)).collect();
             range(key, values)
         });
-        let often = |(place, told): (usize, &Expected)| Often {
+        let often = |(place, told): (usize, &ExpectationResult)| ExpectationCount {
             expectation: told.expectation.clone(),
             met: runs.iter().filter(|run| run.expectations[place].met).count(),
         };
@@ -69,13 +69,13 @@ impl Ranges {
     }
 }
 
-fn range(key: &Key, values: Vec<Value>) -> Range {
+fn range(key: &FigureKey, values: Vec<Value>) -> FigureRange {
     let mut numbers: Vec<f64> = values.iter().map(|value| value.as_f64()).collect();
     numbers.sort_by(f64::total_cmp);
     let p95 = numbers[(numbers.len() * 19).div_ceil(20) - 1];
-    let Spread { min, median, max, shown } = Spread::of(values);
+    let FigureSpread { min, median, max, shown } = FigureSpread::of(values);
     let p95 = Some(p95).filter(|number| number.is_finite());
-    Range { metric: key.metric.as_str(), of: key.of.clone(), min, median, p95, max, shown }
+    FigureRange { metric: key.metric.as_str(), of: key.of.clone(), min, median, p95, max, shown }
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_range_has_its_ends_and_its_middle() {
-        let drain = Key { metric: Metric::Drain, of: None };
+        let drain = FigureKey { metric: Metric::Drain, of: None };
         let seconds = |count: u64| Value::Duration(Duration::from_secs(count));
         let values: Vec<Value> = (1..=20).rev().map(seconds).collect();
         let told = range(&drain, values);

@@ -11,14 +11,14 @@ const FIRST_STEP_NANOS: u64 = 1_000_000_000;
 
 /// The steps that all series share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clockface {
+pub(super) struct StepClock {
     step_nanos: u64,
     now: usize,
 }
 
 /// What has changed when time went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum StepChange {
     /// It is the same step.
     Same,
     /// Another step has begun.
@@ -27,13 +27,13 @@ pub(super) enum Turn {
     Folded(u32),
 }
 
-impl Default for Clockface {
+impl Default for StepClock {
     fn default() -> Self {
         Self { step_nanos: FIRST_STEP_NANOS, now: 0 }
     }
 }
 
-impl Clockface {
+impl StepClock {
     pub(super) const fn step(&self) -> Duration {
         Duration::from_nanos(self.step_nanos)
     }
@@ -43,7 +43,7 @@ impl Clockface {
         self.now + 1
     }
 
-    pub(super) fn advance(&mut self, nanos: u64) -> Turn {
+    pub(super) fn advance(&mut self, nanos: u64) -> StepChange {
         let mut folds = 0;
         while nanos / self.step_nanos >= STEPS_MAX as u64 {
             self.step_nanos *= 2;
@@ -51,9 +51,9 @@ impl Clockface {
         }
         let now = usize::try_from(nanos / self.step_nanos).expect("less than the most");
         let turn = match (folds, now == self.now) {
-            (0, true) => Turn::Same,
-            (0, false) => Turn::Next,
-            (folds, _) => Turn::Folded(folds),
+            (0, true) => StepChange::Same,
+            (0, false) => StepChange::Next,
+            (folds, _) => StepChange::Folded(folds),
         };
         self.now = now;
         turn
@@ -62,50 +62,50 @@ impl Clockface {
 
 /// How much of something there was in each step.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sums(Vec<u64>);
+pub(super) struct StepSums(Vec<u64>);
 
-impl Sums {
-    pub(super) fn add(&mut self, face: &Clockface, count: u64) {
+impl StepSums {
+    pub(super) fn add(&mut self, face: &StepClock, count: u64) {
         *at(&mut self.0, face.now) += count;
     }
 
-    pub(super) fn turn(&mut self, turn: Turn) {
-        if let Turn::Folded(times) = turn {
+    pub(super) fn turn(&mut self, turn: StepChange) {
+        if let StepChange::Folded(times) = turn {
             (0..times).for_each(|_| fold(&mut self.0, |first, second| first + second));
         }
     }
 
-    pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
+    pub(super) fn told(&self, face: &StepClock) -> Vec<u64> {
         told(&self.0, face)
     }
 }
 
 /// How high something stood in each step, at its highest.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Level {
+pub(super) struct StepPeaks {
     now: u64,
     peaks: Vec<u64>,
     /// The step that was written last.
     last: usize,
 }
 
-impl Level {
+impl StepPeaks {
     pub(super) const fn now(&self) -> u64 {
         self.now
     }
 
-    pub(super) fn set(&mut self, face: &Clockface, level: u64) {
+    pub(super) fn set(&mut self, face: &StepClock, level: u64) {
         self.now = level;
         let peak = at(&mut self.peaks, face.now);
         *peak = (*peak).max(level);
     }
 
-    pub(super) fn turn(&mut self, face: &Clockface, turn: Turn) {
-        if let Turn::Folded(times) = turn {
+    pub(super) fn turn(&mut self, face: &StepClock, turn: StepChange) {
+        if let StepChange::Folded(times) = turn {
             (0..times).for_each(|_| fold(&mut self.peaks, u64::max));
             self.last >>= times;
         }
-        if turn != Turn::Same {
+        if turn != StepChange::Same {
             // It stood as it stood while nothing changed.
             for step in self.last..=face.now {
                 let peak = at(&mut self.peaks, step);
@@ -115,7 +115,7 @@ impl Level {
         }
     }
 
-    pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
+    pub(super) fn told(&self, face: &StepClock) -> Vec<u64> {
         told(&self.peaks, face)
     }
 }
@@ -128,7 +128,7 @@ fn at(steps: &mut Vec<u64>, place: usize) -> &mut u64 {
     &mut steps[place]
 }
 
-fn told(steps: &[u64], face: &Clockface) -> Vec<u64> {
+fn told(steps: &[u64], face: &StepClock) -> Vec<u64> {
     steps.iter().copied().chain(std::iter::repeat(0)).take(face.begun()).collect()
 }
 
@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn steps_fold_and_nothing_is_lost() {
-        let mut face = Clockface::default();
-        let (mut sums, mut level) = (Sums::default(), Level::default());
+        let mut face = StepClock::default();
+        let (mut sums, mut level) = (StepSums::default(), StepPeaks::default());
         for second in 0..1_000_u64 {
             let turn = face.advance(second * 1_000_000_000);
             sums.turn(turn);

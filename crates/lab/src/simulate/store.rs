@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::layers::Taken;
+use super::layers::EffectCount;
 use redrive_core::engine::{Fate, QueueName, Settlement, Waiting};
 use redrive_core::event::Event;
 use redrive_core::hash::Map;
@@ -18,15 +18,15 @@ use redrive_core::time::Timestamp;
 
 /// All that is durable on one node.
 #[derive(Debug)]
-pub(super) struct Store {
-    pub model: Model<Row>,
+pub(super) struct SimulatedStore {
+    pub model: Model<SimulatedDelivery>,
     names: Vec<Arc<QueueName>>,
     places: Map<Arc<QueueName>, usize>,
 }
 
 /// A delivery to be stored.
 #[derive(Clone, Debug)]
-pub(super) struct New {
+pub(super) struct SubmittedDelivery {
     pub queue: usize,
     pub dependency: usize,
     pub session: Option<u32>,
@@ -39,7 +39,7 @@ pub(super) struct New {
 
 /// What a simulation knows of a delivery.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct SimulatedDelivery {
     pub lane: Option<Lane>,
     pub queue: usize,
     pub dependency: usize,
@@ -50,37 +50,37 @@ pub(super) struct Row {
     /// How often it took effect at its target.
     pub taken: u32,
     /// The same for a target that calls others: that may be after the row is gone.
-    pub taken_within: Option<Taken>,
+    pub taken_within: Option<EffectCount>,
 }
 
 /// What became of a settlement.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct SettleResult {
     pub fate: Fate,
     /// The next of its session.
     pub promoted: Option<Box<Waiting>>,
     /// The delivery, if it has ended.
-    pub ended: Option<Row>,
+    pub ended: Option<SimulatedDelivery>,
 }
 
-impl Store {
+impl SimulatedStore {
     pub(super) fn new(queues: &[Arc<QueueName>]) -> Self {
         let places = queues.iter().enumerate().map(|(place, name)| (Arc::clone(name), place));
         Self { model: Model::default(), names: queues.to_vec(), places: places.collect() }
     }
 
     /// Takes a delivery; hands it back if it may start.
-    pub(super) fn accept(&mut self, new: New, now: Timestamp) -> Option<Waiting> {
-        let New { queue, dependency, session, event, content, sent_at, is_poison } = new;
+    pub(super) fn accept(&mut self, new: SubmittedDelivery, now: Timestamp) -> Option<Waiting> {
+        let SubmittedDelivery { queue, dependency, session, event, content, sent_at, is_poison } = new;
         let lane = session.map(|session| Lane((queue as u64) << 32 | u64::from(session)));
         let extra =
-            Row { lane, queue, dependency, sent_at, is_poison, calls: 0, taken: 0, taken_within: None };
+            SimulatedDelivery { lane, queue, dependency, sent_at, is_poison, calls: 0, taken: 0, taken_within: None };
         let id = DeliveryId::new(self.model.last().next(), content);
         self.model.add(NewRow { id, queue: Arc::clone(&self.names[queue]), event, lane, extra }, now)
     }
 
     /// The delivery at that place.
-    pub(super) fn row(&mut self, id: DeliveryId) -> &mut Row {
+    pub(super) fn row(&mut self, id: DeliveryId) -> &mut SimulatedDelivery {
         self.model.extra(id.seq())
     }
 
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Writes what became of a delivery.
-    pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Settled {
+    pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> SettleResult {
         let seq = settlement.delivery.seq();
         let settled = self.model.settle(settlement, now);
         let row = self.model.row(seq).filter(|row| settled.fate == Fate::Written && !row.state.is_open());
@@ -116,6 +116,6 @@ impl Store {
             Some(_) => self.model.forget(seq).map(|row| row.extra),
             None => None,
         };
-        Settled { fate: settled.fate, promoted: settled.promoted, ended }
+        SettleResult { fate: settled.fate, promoted: settled.promoted, ended }
     }
 }

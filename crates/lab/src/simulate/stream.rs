@@ -70,7 +70,7 @@ impl<'a> Stream<'a> {
             }
             Flow::Wave { low, high, every, spacing } => {
                 let wave =
-                    Wave { low: low.as_per_second(), high: high.as_per_second(), every: nanos(*every) };
+                    RateWave { low: low.as_per_second(), high: high.as_per_second(), every: nanos(*every) };
                 let share = match spacing {
                     Spacing::Random => gap_nanos(self.chance.draw(moment), 1.0) as f64 * 1e-9,
                     Spacing::Even => 1.0,
@@ -93,13 +93,13 @@ impl<'a> Stream<'a> {
 
 /// A rate that rises evenly and falls back; in a second, and how long a wave is in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Wave {
+struct RateWave {
     low: f64,
     high: f64,
     every: u64,
 }
 
-impl Wave {
+impl RateWave {
     /// How long it takes from `start` on until so many have come. The rate of the moment would not do: where it is
     /// low, it is higher long before the next one comes.
     fn seconds_until(self, start: u64, count: f64) -> f64 {

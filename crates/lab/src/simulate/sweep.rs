@@ -10,7 +10,7 @@ mod tests;
 
 use std::str::FromStr;
 
-pub use self::outcome::{Column, Row, Swept, swept};
+pub use self::outcome::{SweepColumn, SweepRow, SweepResult, swept};
 use super::change::beside_change;
 use redrive_core::book::RuleBook;
 use redrive_core::book::patch::{Patch, Step};
@@ -56,10 +56,10 @@ impl FromStr for Sweep {
     type Err = InvalidSweep;
 
     fn from_str(text: &str) -> Result<Self, InvalidSweep> {
-        let [path, values] = parts(text, '=', Limit::Two)?.try_into().map_err(|_| InvalidSweep::Form)?;
+        let [path, values] = parts(text, '=', PartsLimit::Two)?.try_into().map_err(|_| InvalidSweep::Form)?;
         let unquoted = |part: &String| part.trim_matches('"').to_owned();
-        let mut keys: Vec<String> = parts(&path, '.', Limit::None)?.iter().map(unquoted).collect();
-        let mut values: Vec<String> = parts(&values, ',', Limit::None)?;
+        let mut keys: Vec<String> = parts(&path, '.', PartsLimit::None)?.iter().map(unquoted).collect();
+        let mut values: Vec<String> = parts(&values, ',', PartsLimit::None)?;
         values.retain(|value| !value.is_empty());
         if keys.iter().any(String::is_empty) || keys.len() < 2 {
             return Err(InvalidSweep::Path { path });
@@ -78,13 +78,13 @@ impl FromStr for Sweep {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum PartsLimit {
     Two,
     None,
 }
 
 /// What stands between marks that are within no bracket and no quote.
-fn parts(text: &str, mark: char, limit: Limit) -> Result<Vec<String>, InvalidSweep> {
+fn parts(text: &str, mark: char, limit: PartsLimit) -> Result<Vec<String>, InvalidSweep> {
     let mut parts = vec![String::new()];
     let (mut depth, mut quote) = (0_usize, None);
     for letter in text.chars() {
@@ -95,7 +95,7 @@ fn parts(text: &str, mark: char, limit: Limit) -> Result<Vec<String>, InvalidSwe
             (']' | '}', None) => depth = depth.saturating_sub(1),
             (_, Some(_) | None) => {}
         }
-        let is_full = limit == Limit::Two && parts.len() == 2;
+        let is_full = limit == PartsLimit::Two && parts.len() == 2;
         if letter == mark && depth == 0 && quote.is_none() && !is_full {
             parts.push(String::new());
         } else if let Some(last) = parts.last_mut() {

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::agenda::Said;
+use super::agenda::SimulatedAnswer;
 use super::chance::{Curve, nanos_in, unit};
 use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
 use redrive_core::hash::stable_64_of;
@@ -23,12 +23,12 @@ const TURNED_AWAY_AFTER: Duration = Duration::from_millis(2);
 
 /// One dependency.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct SimulatedTarget {
     curve: Curve,
-    moods: Vec<(u64, u64, State)>,
+    moods: Vec<(u64, u64, MoodState)>,
     /// The first mood that is not over.
     next_mood: usize,
-    inside: Inside,
+    inside: WorkQueue,
     /// What else limits its calls, in shapes that no scenario can tell: says whom it turns away, and how.
     #[cfg(test)]
     pub limiter: Option<Limiter>,
@@ -36,7 +36,7 @@ pub(super) struct Target {
 
 /// Says whether a call is turned away that comes at that many nanoseconds.
 #[cfg(test)]
-pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<Said>>);
+pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<SimulatedAnswer>>);
 
 #[cfg(test)]
 impl std::fmt::Debug for Limiter {
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Limiter {
 
 /// A mood with what is worked out once.
 #[derive(Debug)]
-enum State {
+enum MoodState {
     Down,
     Hanging,
     Slow(Curve),
@@ -58,18 +58,18 @@ enum State {
 
 /// What a call comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct CallOutcome {
     /// What the caller is told.
-    pub said: Said,
+    pub said: SimulatedAnswer,
     /// After how long.
     pub took: Duration,
     /// What happens at the dependency, whatever the caller is told.
-    pub effect: Effect,
+    pub effect: TargetEffect,
 }
 
 /// What happens at the dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum TargetEffect {
     /// It takes what was sent.
     Taken,
     /// It does not.
@@ -78,7 +78,7 @@ pub(super) enum Effect {
 
 /// A call that is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Knock {
+pub(super) struct SimulatedCall {
     pub at_nanos: u64,
     /// How long the caller waits.
     pub limit: Duration,
@@ -88,23 +88,23 @@ pub(super) struct Knock {
     pub is_poison: bool,
 }
 
-impl Target {
+impl SimulatedTarget {
     pub(super) fn new(behaviour: &Behaviour) -> Self {
         let state = |phase: &Phase| {
             let state = match &phase.mood {
-                Mood::Down => State::Down,
-                Mood::Hanging => State::Hanging,
-                Mood::Slow(latency) => State::Slow(Curve::new(*latency)),
+                Mood::Down => MoodState::Down,
+                Mood::Hanging => MoodState::Hanging,
+                Mood::Slow(latency) => MoodState::Slow(Curve::new(*latency)),
                 Mood::Failing(shares) => {
-                    State::Failing(shares.iter().map(|(status, share)| (*status, share.get())).collect())
+                    MoodState::Failing(shares.iter().map(|(status, share)| (*status, share.get())).collect())
                 }
-                Mood::Throttled { rate, retry_after } => State::Throttled {
+                Mood::Throttled { rate, retry_after } => MoodState::Throttled {
                     per_call_nanos: nanos_in(1.0 / rate.as_per_second()),
                     retry_after: *retry_after,
                     next_at: 0,
                 },
                 Mood::Mixed(shares) => {
-                    State::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
+                    MoodState::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
                 }
             };
             (nanos(phase.at), nanos(phase.until()), state)
@@ -113,7 +113,7 @@ impl Target {
             curve: Curve::new(behaviour.latency.unwrap_or(Latency::USUAL)),
             moods: behaviour.phases.iter().map(state).collect(),
             next_mood: 0,
-            inside: Inside::new(behaviour.capacity.unwrap_or_default()),
+            inside: WorkQueue::new(behaviour.capacity.unwrap_or_default()),
             #[cfg(test)]
             limiter: None,
         }
@@ -131,7 +131,7 @@ impl Target {
     }
 
     /// Somebody calls; time never goes back.
-    pub(super) fn call(&mut self, knock: Knock) -> Outcome {
+    pub(super) fn call(&mut self, knock: SimulatedCall) -> CallOutcome {
         let now = knock.at_nanos;
         #[cfg(test)]
         if let Some(said) = self.limiter.as_mut().and_then(|limiter| limiter.0(now)) {
@@ -141,51 +141,51 @@ impl Target {
             self.next_mood += 1;
         }
         let mood = self.moods.get_mut(self.next_mood).filter(|(from, ..)| *from <= now);
-        let (mut curve, mut said) = (self.curve, Said::Done);
+        let (mut curve, mut said) = (self.curve, SimulatedAnswer::Done);
         match mood.map(|(.., state)| state) {
             None => {}
-            Some(State::Down) => return turned_away(Said::Refused, REFUSED_AFTER, knock.limit),
-            Some(State::Hanging) => {
-                return Outcome { said: Said::Nothing, took: knock.limit, effect: Effect::None };
+            Some(MoodState::Down) => return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit),
+            Some(MoodState::Hanging) => {
+                return CallOutcome { said: SimulatedAnswer::Nothing, took: knock.limit, effect: TargetEffect::None };
             }
-            Some(State::Slow(slow)) => curve = *slow,
-            Some(State::Failing(shares)) => {
-                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2))).map_or(said, Said::Status);
+            Some(MoodState::Slow(slow)) => curve = *slow,
+            Some(MoodState::Failing(shares)) => {
+                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2))).map_or(said, SimulatedAnswer::Status);
             }
-            Some(State::Throttled { per_call_nanos, retry_after, next_at }) => {
+            Some(MoodState::Throttled { per_call_nanos, retry_after, next_at }) => {
                 if now < *next_at {
-                    return turned_away(Said::TooMany(*retry_after), TURNED_AWAY_AFTER, knock.limit);
+                    return turned_away(SimulatedAnswer::TooMany(*retry_after), TURNED_AWAY_AFTER, knock.limit);
                 }
                 *next_at = now.saturating_add(*per_call_nanos);
             }
-            Some(State::Mixed(shares)) => match fallen_on(shares, unit(stable_64_of(knock.draw, 2))) {
-                Some(Met::Refused) => return turned_away(Said::Refused, REFUSED_AFTER, knock.limit),
+            Some(MoodState::Mixed(shares)) => match fallen_on(shares, unit(stable_64_of(knock.draw, 2))) {
+                Some(Met::Refused) => return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit),
                 Some(Met::Nothing) => {
-                    return Outcome { said: Said::Nothing, took: knock.limit, effect: Effect::None };
+                    return CallOutcome { said: SimulatedAnswer::Nothing, took: knock.limit, effect: TargetEffect::None };
                 }
                 Some(Met::Status(429)) => {
-                    return turned_away(Said::TooMany(None), TURNED_AWAY_AFTER, knock.limit);
+                    return turned_away(SimulatedAnswer::TooMany(None), TURNED_AWAY_AFTER, knock.limit);
                 }
-                Some(Met::Status(status)) => said = Said::Status(status),
+                Some(Met::Status(status)) => said = SimulatedAnswer::Status(status),
                 None => {}
             },
         }
-        if knock.is_poison && said == Said::Done {
-            said = Said::Status(422);
+        if knock.is_poison && said == SimulatedAnswer::Done {
+            said = SimulatedAnswer::Status(422);
         }
         let Some(took) = self.inside.work(now, curve.at(knock.draw)) else {
-            return turned_away(Said::Status(503), TURNED_AWAY_AFTER, knock.limit);
+            return turned_away(SimulatedAnswer::Status(503), TURNED_AWAY_AFTER, knock.limit);
         };
-        let effect = if said == Said::Done { Effect::Taken } else { Effect::None };
+        let effect = if said == SimulatedAnswer::Done { TargetEffect::Taken } else { TargetEffect::None };
         if took >= knock.limit {
-            return Outcome { said: Said::Nothing, took: knock.limit, effect };
+            return CallOutcome { said: SimulatedAnswer::Nothing, took: knock.limit, effect };
         }
-        Outcome { said, took, effect }
+        CallOutcome { said, took, effect }
     }
 }
 
-fn turned_away(said: Said, after: Duration, limit: Duration) -> Outcome {
-    Outcome { said, took: after.min(limit), effect: Effect::None }
+fn turned_away(said: SimulatedAnswer, after: Duration, limit: Duration) -> CallOutcome {
+    CallOutcome { said, took: after.min(limit), effect: TargetEffect::None }
 }
 
 /// The failure that a draw falls on.
@@ -199,7 +199,7 @@ fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
 
 /// What is inside a dependency.
 #[derive(Debug)]
-struct Inside {
+struct WorkQueue {
     per_call_nanos: Option<u64>,
     concurrent: Option<u32>,
     queue_max: usize,
@@ -213,7 +213,7 @@ struct Inside {
     waiting: VecDeque<u64>,
 }
 
-impl Inside {
+impl WorkQueue {
     fn new(capacity: Capacity) -> Self {
         Self {
             per_call_nanos: capacity.rate.map(|rate| nanos_in(1.0 / rate.as_per_second()).max(1)),
@@ -275,9 +275,9 @@ mod tests {
 
     const ALWAYS_TEN: Latency = Latency { p50: ms(10), p99: ms(10) };
 
-    fn target(capacity: Option<Capacity>, mood: Option<Mood>) -> Target {
+    fn target(capacity: Option<Capacity>, mood: Option<Mood>) -> SimulatedTarget {
         let phases = mood.map(|mood| Phase { at: ms(0), lasting: ms(60_000), mood });
-        Target::new(&Behaviour {
+        SimulatedTarget::new(&Behaviour {
             latency: Some(ALWAYS_TEN),
             capacity,
             phases: phases.into_iter().collect(),
@@ -285,8 +285,8 @@ mod tests {
         })
     }
 
-    fn knock(at: u64) -> Knock {
-        Knock { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
+    fn knock(at: u64) -> SimulatedCall {
+        SimulatedCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
     }
 
     #[test]
@@ -294,24 +294,24 @@ mod tests {
         let rate = Rate::per_second(1.0).expect("a rate");
         let throttled = Mood::Throttled { rate, retry_after: Some(ms(5_000)) };
         let slow = |millis| Mood::Slow(Latency { p50: ms(millis), p99: ms(millis) });
-        let done = (Said::Done, Effect::Taken);
+        let done = (SimulatedAnswer::Done, TargetEffect::Taken);
         #[rustfmt::skip]
         let cases = [
             ("all is well",                 None,                                    10,    done),
-            ("nobody listens",              Some(Mood::Down),                        1,     (Said::Refused, Effect::None)),
-            ("it never answers",            Some(Mood::Hanging),                     1_000, (Said::Nothing, Effect::None)),
+            ("nobody listens",              Some(Mood::Down),                        1,     (SimulatedAnswer::Refused, TargetEffect::None)),
+            ("it never answers",            Some(Mood::Hanging),                     1_000, (SimulatedAnswer::Nothing, TargetEffect::None)),
             ("it is slow",                  Some(slow(500)),                         500,   done),
-            ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (Said::Nothing, Effect::Taken)),
-            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (Said::Status(503), Effect::None)),
+            ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (SimulatedAnswer::Nothing, TargetEffect::Taken)),
+            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (SimulatedAnswer::Status(503), TargetEffect::None)),
             ("it never fails",              Some(Mood::Failing(vec![(503, Share::NONE)])), 10, done),
             ("the first of many",           Some(throttled),                         10,    done),
         ];
         for (name, mood, took, (said, effect)) in cases {
             let outcome = target(None, mood).call(knock(0));
-            assert_eq!(outcome, Outcome { said, took: ms(took), effect }, "{name}");
+            assert_eq!(outcome, CallOutcome { said, took: ms(took), effect }, "{name}");
         }
-        let poisoned = target(None, None).call(Knock { is_poison: true, ..knock(0) });
-        assert_eq!((poisoned.said, poisoned.effect), (Said::Status(422), Effect::None));
+        let poisoned = target(None, None).call(SimulatedCall { is_poison: true, ..knock(0) });
+        assert_eq!((poisoned.said, poisoned.effect), (SimulatedAnswer::Status(422), TargetEffect::None));
     }
 
     #[test]
@@ -319,12 +319,12 @@ mod tests {
         let rate = Rate::per_second(2.0).expect("a rate");
         let mut target = target(None, Some(Mood::Throttled { rate, retry_after: Some(ms(5_000)) }));
         let told = [0, 100, 499, 500, 600, 1_200].map(|at| target.call(knock(at)).said);
-        let too_many = Said::TooMany(Some(ms(5_000)));
-        assert_eq!(told, [Said::Done, too_many, too_many, Said::Done, too_many, Said::Done]);
+        let too_many = SimulatedAnswer::TooMany(Some(ms(5_000)));
+        assert_eq!(told, [SimulatedAnswer::Done, too_many, too_many, SimulatedAnswer::Done, too_many, SimulatedAnswer::Done]);
         let hardly_any = Rate::per_second(1e-30).expect("a rate");
         let mut target = self::target(None, Some(Mood::Throttled { rate: hardly_any, retry_after: None }));
         let told = [5, 6, 50_000].map(|at| target.call(knock(at)).said);
-        assert_eq!(told, [Said::Done, Said::TooMany(None), Said::TooMany(None)]);
+        assert_eq!(told, [SimulatedAnswer::Done, SimulatedAnswer::TooMany(None), SimulatedAnswer::TooMany(None)]);
     }
 
     #[test]
@@ -333,9 +333,9 @@ mod tests {
         let mut target = target(None, Some(Mood::Failing(vec![(503, share(30.0)), (500, share(5.0))])));
         let (mut unavailable, mut broken) = (0, 0);
         for draw in 0..10_000 {
-            match target.call(Knock { draw: stable_64_of(draw, 1), ..knock(1) }).said {
-                Said::Status(503) => unavailable += 1,
-                Said::Status(500) => broken += 1,
+            match target.call(SimulatedCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
+                SimulatedAnswer::Status(503) => unavailable += 1,
+                SimulatedAnswer::Status(500) => broken += 1,
                 _ => {}
             }
         }
@@ -361,13 +361,13 @@ mod tests {
         for (name, capacity, expected) in cases {
             let mut target = target(Some(capacity), None);
             let told = expected.map(|_| match target.call(knock(0)) {
-                Outcome { said: Said::Done, took, .. } => u64::try_from(took.as_millis()).expect("short"),
+                CallOutcome { said: SimulatedAnswer::Done, took, .. } => u64::try_from(took.as_millis()).expect("short"),
                 _ => 0,
             });
             assert_eq!(told, expected, "{name}");
         }
         let mut target = target(Some(collapsing), None);
-        let took = |target: &mut Target| (0..100).map(|_| target.call(knock(0)).took).last().expect("some");
+        let took = |target: &mut SimulatedTarget| (0..100).map(|_| target.call(knock(0)).took).last().expect("some");
         assert!(
             took(&mut target) > ms(700),
             "each that waits makes the work on others longer: {:?}",
@@ -379,14 +379,14 @@ mod tests {
     fn a_caller_who_gives_up_takes_nothing_back() {
         let capacity = Capacity { rate: Rate::per_second(1.0), ..Capacity::default() };
         let mut target = target(Some(capacity), None);
-        let told: Vec<Said> = (0..5).map(|_| target.call(knock(0)).said).collect();
-        assert_eq!(told[0], Said::Done);
+        let told: Vec<SimulatedAnswer> = (0..5).map(|_| target.call(knock(0)).said).collect();
+        assert_eq!(told[0], SimulatedAnswer::Done);
         assert_eq!(
             told[1..],
-            [Said::Nothing; 4],
+            [SimulatedAnswer::Nothing; 4],
             "the second begins after a second, and nobody waits for it"
         );
-        assert_eq!(target.call(knock(4_500)).said, Said::Done, "all of them have been worked on by then");
+        assert_eq!(target.call(knock(4_500)).said, SimulatedAnswer::Done, "all of them have been worked on by then");
         assert_eq!(target.per_second(), Some(1.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Troubles of a dependency, and how soon after them no more waits than before.
+//! IncidentTracker of a dependency, and how soon after them no more waits than before.
 //!
 //! "Before" is the most that waited within the last calm minute before the trouble: what an earlier one left is no
 //! calm until it is drained. A trouble that begins before another
@@ -7,31 +7,31 @@
 
 use std::collections::VecDeque;
 
-use super::report::Trouble;
+use super::report::Incident;
 use redrive_core::limits;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// How a dependency fares.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
-    calm: Calm,
+pub(super) struct IncidentTracker {
+    calm: CalmPeaks,
     /// How many troubles last.
     lasting: u32,
-    open: Option<Open>,
-    over: Vec<Trouble>,
+    open: Option<OpenIncident>,
+    over: Vec<Incident>,
 }
 
 /// A trouble that has not been drained.
 #[derive(Debug)]
-struct Open {
+struct OpenIncident {
     began_at: u64,
     ended_at: Option<u64>,
     level: u64,
     peak: u64,
 }
 
-impl Troubles {
+impl IncidentTracker {
     /// So many wait from now on.
     pub(super) fn waiting(&mut self, now: u64, waiting: u64) {
         if self.open.is_none() {
@@ -52,7 +52,7 @@ impl Troubles {
         } else {
             self.calm.waiting(now, waiting);
             let level = self.calm.peak();
-            self.open = Some(Open { began_at: now, ended_at: None, level, peak: waiting });
+            self.open = Some(OpenIncident { began_at: now, ended_at: None, level, peak: waiting });
         }
     }
 
@@ -66,10 +66,10 @@ impl Troubles {
 
     /// Nothing more is to be told of it; `at` is when it was drained.
     fn drained(&mut self, at: Option<u64>, waiting: u64) {
-        let Some(Open { began_at, ended_at, level, peak }) = self.open.take() else { return };
+        let Some(OpenIncident { began_at, ended_at, level, peak }) = self.open.take() else { return };
         let millis = |nanos: u64| nanos / 1_000_000;
         let drain = at.zip(ended_at).map(|(at, ended_at)| at.saturating_sub(ended_at));
-        self.over.push(Trouble {
+        self.over.push(Incident {
             began_at_ms: millis(began_at),
             ended_at_ms: ended_at.map(millis),
             waiting_before: level,
@@ -80,7 +80,7 @@ impl Troubles {
     }
 
     /// The run is over, and so many still wait.
-    pub(super) fn told(mut self, waiting: u64) -> Vec<Trouble> {
+    pub(super) fn told(mut self, waiting: u64) -> Vec<Incident> {
         self.drained(None, waiting);
         self.over
     }
@@ -88,13 +88,13 @@ impl Troubles {
 
 /// The most that waited in each of the last seconds.
 #[derive(Debug, Default)]
-struct Calm {
+struct CalmPeaks {
     second: u64,
     waiting: u64,
     peaks: VecDeque<u64>,
 }
 
-impl Calm {
+impl CalmPeaks {
     fn waiting(&mut self, now: u64, waiting: u64) {
         let second = now / SECOND;
         let passed = (second - self.second.min(second)).min(limits::SIMULATION_CALM_SECONDS as u64);
@@ -135,7 +135,7 @@ mod tests {
     type Told = (u64, Option<u64>, u64, u64, Option<u64>);
 
     fn told(acts: &[(u64, Act)]) -> Vec<Told> {
-        let mut troubles = Troubles::default();
+        let mut troubles = IncidentTracker::default();
         let mut waiting = 0;
         for (second, act) in acts {
             let now = second * SECOND;

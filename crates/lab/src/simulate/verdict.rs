@@ -15,23 +15,23 @@ use std::time::Duration;
 use serde::Serialize;
 
 use self::candidates::Callers;
-pub(super) use self::candidates::{Candidate, Gain};
-use self::together::{Said, names, together};
-use super::advice::Proven;
-use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
+pub(super) use self::candidates::{Candidate, CandidateGain};
+use self::together::{DependencyFinding, names, together};
+use super::advice::ProvenChange;
+use super::report::{DeadLetterCause, DependencyReport, SimulationReport, Incident, ratio};
 use redrive_core::book::RuleBook;
 use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
 
 /// Something that a simulation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SimulatedFinding))]
-pub struct Finding {
+pub struct SimulationFinding {
     pub code: &'static str,
     #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^(bad|fair|good)$"))]
     pub weight: Weight,
     pub text: String,
     /// Changes to the rule book with which the scenario was played again with several seeds, and came out better with each.
-    pub advice: Vec<Proven>,
+    pub advice: Vec<ProvenChange>,
     /// Changes to the rule book that may help.
     #[serde(skip)]
     pub(super) candidates: Vec<Candidate>,
@@ -51,12 +51,12 @@ pub enum Weight {
 
 /// What is judged.
 #[derive(Clone, Copy)]
-struct Case<'a> {
-    report: &'a Report,
+struct VerdictInput<'a> {
+    report: &'a SimulationReport,
     callers: &'a Callers<'a>,
 }
 
-const FINDINGS: [fn(&Case<'_>) -> Vec<Finding>; 11] = [
+const FINDINGS: [fn(&VerdictInput<'_>) -> Vec<SimulationFinding>; 11] = [
     out_of_order,
     dead_letters,
     still_waiting,
@@ -72,15 +72,15 @@ const FINDINGS: [fn(&Case<'_>) -> Vec<Finding>; 11] = [
 
 /// What a report shows, the worst first.
 #[must_use]
-pub fn verdict(report: &Report, book: &RuleBook) -> Vec<Finding> {
-    let case = Case { report, callers: &Callers::of(book) };
-    let mut findings: Vec<Finding> = FINDINGS.iter().flat_map(|find| find(&case)).collect();
+pub fn verdict(report: &SimulationReport, book: &RuleBook) -> Vec<SimulationFinding> {
+    let case = VerdictInput { report, callers: &Callers::of(book) };
+    let mut findings: Vec<SimulationFinding> = FINDINGS.iter().flat_map(|find| find(&case)).collect();
     findings.sort_by_key(|finding| finding.weight);
     findings
 }
 
-fn finding(code: &'static str, weight: Weight, text: String, candidates: Vec<Candidate>) -> Finding {
-    Finding { code, weight, text, advice: Vec::new(), candidates }
+fn finding(code: &'static str, weight: Weight, text: String, candidates: Vec<Candidate>) -> SimulationFinding {
+    SimulationFinding { code, weight, text, advice: Vec::new(), candidates }
 }
 
 fn span(millis: u64) -> String {
@@ -96,7 +96,7 @@ fn percent(part: u64, whole: u64) -> String {
     if percent < 0.1 { "less than 0.1%".to_owned() } else { format!("{percent:.1}%") }
 }
 
-fn out_of_order(case: &Case<'_>) -> Vec<Finding> {
+fn out_of_order(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let violations = case.report.order_violations;
     let text = format!(
         "out of the order of their session, which must never happen: {}",
@@ -106,10 +106,10 @@ fn out_of_order(case: &Case<'_>) -> Vec<Finding> {
 }
 
 /// One for each reason: what helps against the one does not help against another.
-fn dead_letters(case: &Case<'_>) -> Vec<Finding> {
+fn dead_letters(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let causes = &case.report.dead_letters;
     let is_same =
-        |one: &Cause, other: &Cause| (&one.code, &one.failure_code) == (&other.code, &other.failure_code);
+        |one: &DeadLetterCause, other: &DeadLetterCause| (&one.code, &one.failure_code) == (&other.code, &other.failure_code);
     let is_first = |place: usize| !causes[..place].iter().any(|known| is_same(known, &causes[place]));
     let firsts = causes.iter().enumerate().filter(|(place, _)| is_first(*place));
     let found = firsts.map(|(_, cause)| {
@@ -138,7 +138,7 @@ fn dead_letters(case: &Case<'_>) -> Vec<Finding> {
     found.collect()
 }
 
-fn still_waiting(case: &Case<'_>) -> Vec<Finding> {
+fn still_waiting(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let report = case.report;
     if report.waiting == 0 {
         return Vec::new();
@@ -172,7 +172,7 @@ fn is_of(queue: &str, service: &str) -> bool {
     queue.split('/').next() == Some(service)
 }
 
-fn troubles<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a DependencyReport, &'a Trouble)> {
+fn troubles<'a>(case: &VerdictInput<'a>) -> impl Iterator<Item = (&'a DependencyReport, &'a Incident)> {
     let dependencies = case.report.dependencies.iter().filter(|dependency| dependency.calls > 0);
     dependencies.flat_map(|dependency| dependency.troubles.iter().map(move |trouble| (dependency, trouble)))
 }
@@ -182,8 +182,8 @@ const BACKLOG_MIN: u64 = 10;
 /// But what takes so long to drain is one however few wait: the figure `drain` is of it, too.
 const DRAIN_TOLD_FROM_MS: u64 = 1_000;
 
-fn not_drained(case: &Case<'_>) -> Vec<Finding> {
-    let is_backlog = |trouble: &Trouble| {
+fn not_drained(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
+    let is_backlog = |trouble: &Incident| {
         let is_large = trouble.waiting_max > 2 * trouble.waiting_before + BACKLOG_MIN;
         is_large || trouble.drain_ms.is_none_or(|drain| drain >= DRAIN_TOLD_FROM_MS)
     };
@@ -201,12 +201,12 @@ fn not_drained(case: &Case<'_>) -> Vec<Finding> {
                 "well again at {well_at}, and yet more wait to the end than before (up to {waiting})"
             );
             let size = most as f64;
-            return Said { code: "never-drained", weight: Weight::Bad, of: dependency, text, size };
+            return DependencyFinding { code: "never-drained", weight: Weight::Bad, of: dependency, text, size };
         };
         let text =
             format!("drained {} after it is well again; up to {} waited", span(drain), deliveries(most));
         let weight = if drain > lasted { Weight::Fair } else { Weight::Good };
-        Said { code: "drained", weight, of: dependency, text, size: drain as f64 }
+        DependencyFinding { code: "drained", weight, of: dependency, text, size: drain as f64 }
     });
     together(found, |said| match said.code {
         "never-drained" => candidates::against_storms(case.callers, said.of),
@@ -220,7 +220,7 @@ const GROWING_MIN: f64 = 100.0;
 const GROWING_BY: f64 = 1.1;
 
 /// A backlog that grows for as long as events arrive, though calls end well: more comes than goes.
-fn growing(case: &Case<'_>) -> Vec<Finding> {
+fn growing(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let report = case.report;
     let steps = usize::try_from(report.duration_ms / report.step_ms.max(1)).unwrap_or(usize::MAX);
     let found = report.dependencies.iter().filter_map(|dependency| {
@@ -240,7 +240,7 @@ fn growing(case: &Case<'_>) -> Vec<Finding> {
                 "the backlog grows for as long as events arrive: about {last_shown} wait at the end, {half_shown} \
                  after half the time"
             );
-            Said { code: "growing-backlog", weight: Weight::Bad, of: dependency, text, size: last }
+            DependencyFinding { code: "growing-backlog", weight: Weight::Bad, of: dependency, text, size: last }
         })
     });
     together(found, |said| candidates::against_backlogs(case.callers, case.report, said.of))
@@ -265,7 +265,7 @@ fn multiplied(times: f64) -> String {
     }
 }
 
-fn stampedes(case: &Case<'_>) -> Vec<Finding> {
+fn stampedes(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let step = |at_ms: u64| usize::try_from(at_ms / case.report.step_ms.max(1)).unwrap_or(usize::MAX);
     let found = case.report.dependencies.iter().filter(|dependency| dependency.calls > 0);
     let found = found.flat_map(|dependency| {
@@ -281,10 +281,10 @@ fn stampedes(case: &Case<'_>) -> Vec<Finding> {
 
 /// Whether more is called after a trouble that lasted from one step to another.
 fn stampede<'a>(
-    case: &Case<'_>,
+    case: &VerdictInput<'_>,
     dependency: &'a DependencyReport,
     (began, ended): (usize, usize),
-) -> Option<Said<'a>> {
+) -> Option<DependencyFinding<'a>> {
     let step_ms = case.report.step_ms.max(1);
     let calls = &dependency.series.calls;
     let before = calls.get(..began).filter(|steps| !steps.is_empty())?;
@@ -317,7 +317,7 @@ fn stampede<'a>(
         span(high.len() as u64 * step_ms),
         show_per_second(per_second)
     );
-    Some(Said { code: "stampede", weight, of: dependency, text, size: times })
+    Some(DependencyFinding { code: "stampede", weight, of: dependency, text, size: times })
 }
 
 /// More attempts for each delivery than this are worth a word.
@@ -325,13 +325,13 @@ const AMPLIFIED_FROM: f64 = 1.5;
 /// More than this hurt.
 const AMPLIFIED_BADLY_FROM: f64 = 3.0;
 
-fn amplified(case: &Case<'_>) -> Vec<Finding> {
+fn amplified(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let found = case.report.dependencies.iter().filter(|it| it.amplification >= AMPLIFIED_FROM);
     let found = found.map(|dependency| {
         let times = dependency.amplification;
         let weight = if times >= AMPLIFIED_BADLY_FROM { Weight::Bad } else { Weight::Fair };
         let text = format!("each delivery costs {times:.1} attempts, where one would do while all is well");
-        Said { code: "amplified", weight, of: dependency, text, size: times }
+        DependencyFinding { code: "amplified", weight, of: dependency, text, size: times }
     });
     together(found, |said| candidates::against_calls(case.callers, said.of))
 }
@@ -345,7 +345,7 @@ const AROUND_MS: u64 = 16_000;
 /// And if there are retries worth speaking of.
 const RETRIED_FROM: f64 = 1.2;
 
-fn waves(case: &Case<'_>) -> Vec<Finding> {
+fn waves(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let against = |dependency: &DependencyReport| candidates::against_waves(case.callers, dependency);
     let found = case.report.dependencies.iter().filter_map(|dependency| {
         let around = busiest_rate(&dependency.series.calls, case.report.step_ms);
@@ -354,7 +354,7 @@ fn waves(case: &Case<'_>) -> Vec<Finding> {
         (is_wave && !against(dependency).is_empty()).then(|| {
             let rate = show_per_second(most);
             let text = format!("retries have no jitter and come in waves: up to {rate} within one second");
-            Said { code: "no-jitter", weight: Weight::Fair, of: dependency, text, size: most }
+            DependencyFinding { code: "no-jitter", weight: Weight::Fair, of: dependency, text, size: most }
         })
     });
     together(found, |said| against(said.of))
@@ -372,7 +372,7 @@ const FLAPS_FROM: u64 = 6;
 /// So many calls that fail as breakers count it, and as large a part of all, should open one.
 const FAILED_MIN: u64 = 50;
 
-fn breakers(case: &Case<'_>) -> Vec<Finding> {
+fn breakers(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     // What only others call has no breaker of ours.
     let is_called = |it: &&DependencyReport| case.callers.call(&it.name);
     let dependencies = || case.report.dependencies.iter().filter(is_called);
@@ -380,7 +380,7 @@ fn breakers(case: &Case<'_>) -> Vec<Finding> {
         let times = show_count(it.breaker_opened);
         let text = format!("the breaker opens {times} times: it lets go and takes hold again");
         let size = it.breaker_opened as f64;
-        Said { code: "breaker-flaps", weight: Weight::Fair, of: it, text, size }
+        DependencyFinding { code: "breaker-flaps", weight: Weight::Fair, of: it, text, size }
     });
     // What is refused for good says nothing about the dependency, and no breaker would hold it back.
     let is_bare = |it: &&DependencyReport| {
@@ -395,14 +395,14 @@ fn breakers(case: &Case<'_>) -> Vec<Finding> {
         let way = in_what_way(it);
         let text = format!("no breaker holds back anything, though {failed} of {all} calls fail{way}");
         let size = it.calls_failed_counted as f64;
-        Said { code: "breaker-never-opens", weight: Weight::Fair, of: it, text, size }
+        DependencyFinding { code: "breaker-never-opens", weight: Weight::Fair, of: it, text, size }
     });
     let mut found = together(flaps, |_| Vec::new());
     found.extend(together(bare, |said| candidates::against_calls(case.callers, said.of)));
     found
 }
 
-fn duplicates(case: &Case<'_>) -> Vec<Finding> {
+fn duplicates(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let report = case.report;
     if report.duplicates == 0 {
         return Vec::new();
@@ -417,7 +417,7 @@ fn duplicates(case: &Case<'_>) -> Vec<Finding> {
     vec![finding("duplicates", Weight::Fair, text, candidate.into_iter().collect())]
 }
 
-fn well(case: &Case<'_>) -> Vec<Finding> {
+fn well(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let report = case.report;
     let Some(latency) = report.latency.filter(|_| report.delivered == report.deliveries) else {
         return Vec::new();

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Exporter, Variant, is_never, named_policies, unique};
+use super::{DaprExporter, Variant, is_never, named_policies, unique};
 use crate::dapr::duration::show;
 use crate::dapr::losses::layers;
 use crate::dapr::model::{
-    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Pace, Retry, SPREAD, TripOn, UNLIMITED,
+    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, RetryPace, Retry, SPREAD, TripOn, UNLIMITED,
 };
 use redrive_core::book::model::{At, BreakerEntry, DependencyEntry, PolicyEntry, TimeoutParts};
 use redrive_core::book::problem::Span;
@@ -25,7 +25,7 @@ const DEFAULT_POLICY: &str = "standard";
 /// The limit of a call that nobody states.
 const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
-impl Exporter<'_> {
+impl DaprExporter<'_> {
     /// Everything that the book uses or defines, the catalog's first and then in the book's order.
     pub(super) fn policies(&mut self) {
         self.all_retries();
@@ -67,7 +67,7 @@ impl Exporter<'_> {
         let mut lose = |key: &str, why: &str| self.losses.add(name, format!("`{key}`: {why}"));
         let pace = pace(backoff);
         match pace {
-            Pace::Constant(_) => {
+            RetryPace::Constant(_) => {
                 if backoff.jitter() != Jitter::None {
                     lose(
                         "jitter",
@@ -78,8 +78,8 @@ impl Exporter<'_> {
                     lose("window", "Dapr ends constant retries by their number only");
                 }
             }
-            Pace::Exponential { .. } if is_daprs_own(backoff) => {}
-            Pace::Exponential { .. } => {
+            RetryPace::Exponential { .. } if is_daprs_own(backoff) => {}
+            RetryPace::Exponential { .. } => {
                 if backoff.listed().is_some() {
                     lose("delays", "Dapr takes no list: exponential delays up to the longest come nearest");
                 } else {
@@ -98,7 +98,7 @@ impl Exporter<'_> {
                 }
             }
         }
-        if matches!(pace, Pace::Exponential { .. }) && backoff.window() != Some(ELAPSED_MAX) {
+        if matches!(pace, RetryPace::Exponential { .. }) && backoff.window() != Some(ELAPSED_MAX) {
             if backoff.window().is_some() {
                 lose("window", "Dapr has none: exponential retries end by their number or after 15 minutes");
             } else if backoff.is_unlimited() || backoff.wait_max_total() >= ELAPSED_MAX {
@@ -274,10 +274,10 @@ fn states_no_retry(entry: &DependencyEntry) -> bool {
 }
 
 /// The form in Dapr that comes nearest.
-fn pace(backoff: &Backoff) -> Pace {
+fn pace(backoff: &Backoff) -> RetryPace {
     if is_daprs_own(backoff) {
         let listed = backoff.listed().and_then(|delays| delays.last().copied());
-        return Pace::Exponential { max: listed.unwrap_or_else(|| backoff.max()) };
+        return RetryPace::Exponential { max: listed.unwrap_or_else(|| backoff.max()) };
     }
     let last = backoff.retries().saturating_sub(1);
     let first = backoff.initial();
@@ -289,11 +289,11 @@ fn pace(backoff: &Backoff) -> Pace {
         None => backoff.nominal(last) == first,
     };
     if is_steady && backoff.jitter() != Jitter::Decorrelated {
-        return Pace::Constant(first);
+        return RetryPace::Constant(first);
     }
     // Without a `max` of its own a policy ends by its number of retries.
     let max = if backoff.max() == limits::DURATION_MAX { backoff.nominal(last) } else { backoff.max() };
-    Pace::Exponential { max }
+    RetryPace::Exponential { max }
 }
 
 fn is_daprs_jitter(jitter: Jitter) -> bool {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::Reader;
-use crate::dapr::duration::{self, Unit};
+use super::DaprReader;
+use crate::dapr::duration::{self, DurationUnit};
 use redrive_core::book::problem::nearest;
 use redrive_core::book::yaml::{Node, Quoted, Value};
 use redrive_core::limits;
 
-impl Reader {
+impl DaprReader {
     /// The map under a key; nothing if there is none.
     pub(super) fn section<'a>(&mut self, node: &'a Node, key: &str) -> Option<&'a Node> {
         let section = node.get(key)?;
@@ -86,7 +86,7 @@ impl Reader {
             self.problems.error("bad-duration", value.span, message, help);
             return None;
         };
-        if go.unit == Unit::Missing {
+        if go.unit == DurationUnit::Missing {
             let why = format!("it has no unit, so Dapr takes milliseconds: {}", duration::show(go.span));
             self.notes.add(path, why);
         }

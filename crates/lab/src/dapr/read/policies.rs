@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::Reader;
+use super::DaprReader;
 use crate::dapr::duration::show;
 use crate::dapr::model::{
-    CONSTANT_DEFAULT, CircuitBreaker, MAX_INTERVAL_DEFAULT, OPEN_DEFAULT, Pace, Resiliency, Retry, TripOn,
+    CONSTANT_DEFAULT, CircuitBreaker, MAX_INTERVAL_DEFAULT, OPEN_DEFAULT, RetryPace, Resiliency, Retry, TripOn,
     UNLIMITED,
 };
 use crate::dapr::{matching, trip};
@@ -26,7 +26,7 @@ pub(in crate::dapr) fn is_reserved(name: &str) -> bool {
     name.starts_with(BUILT_IN) || name.starts_with(DEFAULT) && name.ends_with("Policy")
 }
 
-impl Reader {
+impl DaprReader {
     pub(super) fn policies(&mut self, policies: &Node, resiliency: &mut Resiliency) {
         self.known_keys(policies, "policies", &["timeouts", "retries", "circuitBreakers"]);
         if let Some(timeouts) = self.section(policies, "timeouts") {
@@ -99,22 +99,22 @@ impl Reader {
         };
         let retries = self.bounded_retries(retries, name, path);
         match (retries, pace) {
-            (None, Pace::Constant(_)) => {
+            (None, RetryPace::Constant(_)) => {
                 let why = "a delivery that always fails is retried for ever and never becomes a dead letter";
                 self.notes.add(path, why);
             }
-            (_, Pace::Exponential { .. }) => {
+            (_, RetryPace::Exponential { .. }) => {
                 let why = "Dapr's exponential delays are fixed: from 500ms, 1.5 times as long each time, spread by 50 %";
                 self.notes.add(path, why);
                 let why = "Dapr ends exponential retries after 15 minutes whatever `maxRetries` says, so the book says `window: 15m`";
                 self.notes.add(path, why);
             }
-            (Some(_), Pace::Constant(_)) => {}
+            (Some(_), RetryPace::Constant(_)) => {}
         }
         Some(Retry { pace, retries, statuses: self.statuses(node, path) })
     }
 
-    fn pace(&mut self, node: &Node, path: &str) -> Option<Pace> {
+    fn pace(&mut self, node: &Node, path: &str) -> Option<RetryPace> {
         let policy = self.text(node, "policy").unwrap_or_else(|| {
             self.notes.add(path, "no `policy`: Dapr takes `constant`");
             "constant"
@@ -132,7 +132,7 @@ impl Reader {
                     .add(path, format!("no `duration`: Dapr waits {} each time", show(CONSTANT_DEFAULT)));
                 CONSTANT_DEFAULT
             });
-            return Some(Pace::Constant(delay));
+            return Some(RetryPace::Constant(delay));
         }
         if policy.eq_ignore_ascii_case("exponential") {
             if given("duration") {
@@ -145,7 +145,7 @@ impl Reader {
                 self.notes.add(path, format!("no `maxInterval`: Dapr takes {}", show(MAX_INTERVAL_DEFAULT)));
                 MAX_INTERVAL_DEFAULT
             });
-            return Some(Pace::Exponential { max });
+            return Some(RetryPace::Exponential { max });
         }
         let span = node.get("policy").map_or(node.span, |value| value.span);
         let message = "Dapr knows the policies `constant` and `exponential` only, and refuses the resource";
@@ -277,7 +277,7 @@ impl Reader {
         };
         let path = format!("{path}.trip");
         match trip::read(text) {
-            Ok(trip::Meaning { trip, share }) => {
+            Ok(trip::TripMeaning { trip, share }) => {
                 if text.contains("consecutiveSuccesses") {
                     let why = "`consecutiveSuccesses` is 0 whenever Dapr looks, which is when a call has failed: the book does without it";
                     self.notes.add(&path, why);
@@ -292,7 +292,7 @@ impl Reader {
                     );
                     self.notes.add(&path, why);
                 }
-                if share == trip::Share::Exceeded {
+                if share == trip::ShareBound::Exceeded {
                     self.notes.add(
                         &path,
                         "the book's breaker opens when the share is reached, Dapr's when it is exceeded",

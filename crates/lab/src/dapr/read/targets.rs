@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::Reader;
-use crate::dapr::model::{Guards, Resiliency};
+use super::DaprReader;
+use crate::dapr::model::{TargetPolicies, Resiliency};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::yaml::{Node, Value};
 
-impl Reader {
+impl DaprReader {
     pub(super) fn targets(&mut self, targets: &Node, resiliency: &mut Resiliency) {
-        let defined = Defined::by(resiliency);
+        let defined = DefinedPolicies::by(resiliency);
         self.known_keys(targets, "targets", &["apps", "actors", "components"]);
         for (name, node) in self.named_maps(targets, "components") {
             self.component(name, node, &defined, resiliency);
@@ -26,7 +26,7 @@ impl Reader {
         }
     }
 
-    fn component(&mut self, name: &str, node: &Node, defined: &Defined, resiliency: &mut Resiliency) {
+    fn component(&mut self, name: &str, node: &Node, defined: &DefinedPolicies, resiliency: &mut Resiliency) {
         let path = format!("components.{name}");
         for (key, _) in node.entries() {
             if let Some(key) = key.text().filter(|key| ["timeout", "retry", "circuitBreaker"].contains(key)) {
@@ -61,7 +61,7 @@ impl Reader {
         }
     }
 
-    fn actor(&mut self, name: &str, node: &Node, defined: &Defined, resiliency: &mut Resiliency) {
+    fn actor(&mut self, name: &str, node: &Node, defined: &DefinedPolicies, resiliency: &mut Resiliency) {
         let path = format!("actors.{name}");
         let known = ["timeout", "retry", "circuitBreaker", "circuitBreakerScope", "circuitBreakerCacheSize"];
         self.known_keys(node, &path, &known);
@@ -87,7 +87,7 @@ impl Reader {
         self.add(DaprTarget::Actor(name.to_owned()), guards, resiliency);
     }
 
-    fn add(&mut self, target: DaprTarget, guards: Guards, resiliency: &mut Resiliency) {
+    fn add(&mut self, target: DaprTarget, guards: TargetPolicies, resiliency: &mut Resiliency) {
         let name = match &target {
             DaprTarget::Component { name, .. } | DaprTarget::App(name) | DaprTarget::Actor(name) => name,
         };
@@ -106,7 +106,7 @@ impl Reader {
     }
 
     /// The policies that a target names and that are defined.
-    fn guards(&mut self, node: &Node, path: &str, defined: &Defined) -> Guards {
+    fn guards(&mut self, node: &Node, path: &str, defined: &DefinedPolicies) -> TargetPolicies {
         let mut named = |key, names: &BTreeSet<String>| {
             let name = self.text(node, key).filter(|name| !name.is_empty())?;
             if names.contains(name) {
@@ -121,7 +121,7 @@ impl Reader {
             self.notes.add(format!("{path}.{key}"), why);
             None
         };
-        Guards {
+        TargetPolicies {
             timeout: named("timeout", &defined.timeouts),
             retry: named("retry", &defined.retries),
             breaker: named("circuitBreaker", &defined.breakers),
@@ -130,13 +130,13 @@ impl Reader {
 }
 
 /// The names that targets may use.
-struct Defined {
+struct DefinedPolicies {
     timeouts: BTreeSet<String>,
     retries: BTreeSet<String>,
     breakers: BTreeSet<String>,
 }
 
-impl Defined {
+impl DefinedPolicies {
     fn by(resiliency: &Resiliency) -> Self {
         Self {
             timeouts: names(&resiliency.timeouts),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::targets;
 use crate::doctor::change;
-use crate::doctor::evidence::{Chart, Member, Turn, Ward};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, BreakerTurn, DependencyEvidence};
+use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::policy::breaker::{Phase, Trip};
 use redrive_core::text::{show_duration, show_rounded};
@@ -47,7 +47,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       than 5, and stay open for a shorter time, 15 to 20 seconds rather than 30, so that a \
                       short trouble costs a short wait.",
         needs: "what the breaker did, five openings within an hour",
-        look: Look::Dependency(opens_often),
+        look: DiagnosisCheck::Dependency(opens_often),
     },
     Diagnosis {
         code: "breaker-flaps",
@@ -57,7 +57,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       dependency is not well yet, or not strong enough for the rush. Ask for several good \
                       probes in a row before it closes, so that it closes once and stays closed.",
         needs: "what the breaker did, three openings within a minute of closing",
-        look: Look::Dependency(flaps),
+        look: DiagnosisCheck::Dependency(flaps),
     },
     Diagnosis {
         code: "breaker-never-opens",
@@ -68,7 +68,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       delivery burns its retries against a dependency that is down. A breaker that looks at \
                       the share of failed calls opens where one that counts failures in a row does not.",
         needs: "50 attempts over two minutes",
-        look: Look::Dependency(never_opens),
+        look: DiagnosisCheck::Dependency(never_opens),
     },
     Diagnosis {
         code: "probes-keep-failing",
@@ -80,32 +80,32 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       way that has a finding of its own (`target-gone`, `target-too-slow`, `target-failing`), that \
                       finding stands alone.",
         needs: "what the breaker did, five probes in a row that failed",
-        look: Look::Dependency(probes_fail),
+        look: DiagnosisCheck::Dependency(probes_fail),
     },
 ];
 
 /// What the breaker did of late.
-fn recent<'a>(chart: &Chart<'a>, ward: &Ward<'a>) -> &'a [Turn] {
+fn recent<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> &'a [BreakerTurn] {
     let turns = ward.state.map_or(&[][..], |state| &state.turns);
     let first = turns.partition_point(|turn| turn.at + RECENTLY < chart.evidence.now);
     &turns[first..]
 }
 
-fn openings(turns: &[Turn]) -> impl Iterator<Item = Timestamp> {
+fn openings(turns: &[BreakerTurn]) -> impl Iterator<Item = Timestamp> {
     turns.iter().filter(|turn| turn.from == Phase::Closed && turn.to == Phase::Open).map(|turn| turn.at)
 }
 
 /// The attempts of all rows that lead to a dependency which count against it.
-fn failures<'a>(chart: &Chart<'a>, ward: &Ward<'a>) -> Vec<&'a Story> {
+fn failures<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Vec<&'a Story> {
     let counts = |story: &&Story| match &story.end {
         End::Failed { category, .. } => category.counts_against_dependency(),
         End::Delivered { .. } | End::Held { .. } => false,
     };
-    chart.rows_of(ward).flat_map(Member::attempts).filter(counts).collect()
+    chart.rows_of(ward).flat_map(RowEvidence::attempts).filter(counts).collect()
 }
 
 /// The root cause as far as codes tell it.
-fn cause(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<String> {
+fn cause(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<String> {
     let failed = failures(chart, ward);
     let codes = failed.iter().filter_map(|story| match &story.end {
         End::Failed { code, .. } => Some(code),
@@ -115,11 +115,11 @@ fn cause(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<String> {
     (!counts.is_empty()).then(|| format!("what fails: {}", said(&counts)))
 }
 
-fn line_of(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<u32> {
+fn line_of(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<u32> {
     change::breaker_line(chart.evidence, &chart.row_of(ward).rule)
 }
 
-fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn opens_often(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let times: Vec<Timestamp> = openings(recent(chart, ward)).collect();
     let run = times
         .windows(OPENINGS_OFTEN)
@@ -150,7 +150,7 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         .extend(times.last().map(|last| format!("the last one was {} ago", show_rounded(chart.ago(*last)))));
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &values);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("the breaker of `{}` opens often", ward.name),
         touched: times.len() as u64,
         evidence,
@@ -160,13 +160,13 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             change::trip(trip).trim_matches(['{', '}', ' ']),
             show_duration(open)
         ),
-        change: Some(Proposed::new(change, Measure::Latency, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::Latency, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn flaps(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let turns = recent(chart, ward);
     let again = turns.windows(2).filter(|pair| {
         let closed = pair[0].to == Phase::Closed && pair[0].from != Phase::Closed;
@@ -187,18 +187,18 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     });
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("the breaker of `{}` flaps", ward.name),
         touched: flaps as u64,
         evidence,
         advice: format!("let {wanted} good probes in a row close it, so that it closes when all is well"),
-        change: Some(Proposed::new(change, Measure::Openings, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::Openings, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn never_opens(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let opened = ward.figures.is_some_and(|figures| figures.trips > 0)
         || ward.state.is_some_and(|state| !state.turns.is_empty());
     let held = |story: &Story| matches!(story.end, End::Held { .. });
@@ -207,7 +207,7 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         .any(|member| member.deliveries.iter().any(|delivery| delivery.stories.iter().any(held)));
     let rule = &chart.row_of(ward).rule;
     let failed = failures(chart, ward);
-    let attempts: u64 = chart.rows_of(ward).map(Member::attempts_made).sum();
+    let attempts: u64 = chart.rows_of(ward).map(RowEvidence::attempts_made).sum();
     let started = || failed.iter().map(|story| story.started_at);
     let lasted = started().max()?.since(started().min()?);
     let count = failed.len() as u64;
@@ -232,18 +232,18 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     ];
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &values);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` fails, and no breaker opens", ward.name),
         touched: count,
         evidence,
         advice: "let a breaker open when half of the calls fail: what is held burns no retries".to_owned(),
-        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn probes_fail(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let turns = recent(chart, ward);
     // What ended well is over, so the run that counts is the last one.
     let since_closed = turns.iter().rposition(|turn| turn.to == Phase::Closed).map_or(0, |last| last + 1);
@@ -267,7 +267,7 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     ];
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("probes of `{}` keep failing", ward.name),
         touched: failed as u64,
         evidence,
@@ -278,8 +278,8 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             show_duration(wanted),
             show_duration(open)
         ),
-        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }

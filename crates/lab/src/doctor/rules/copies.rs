@@ -1,10 +1,10 @@
 //! Diagnoses about events that come twice.
 
 use crate::doctor::change::{Patch, Step, place_of};
-use crate::doctor::evidence::Chart;
-use crate::doctor::proof::Proposed;
+use crate::doctor::evidence::EvidenceChart;
+use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, rounded_up};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use redrive_core::text::{show_duration, show_rounded};
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[Diagnosis {
@@ -17,10 +17,10 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[Diagnosis {
                   These were recognised when their ids were about to be forgotten. Remember ids for longer than \
                   the latest copy took to come.",
     needs: "3 events that came twice while the server runs",
-    look: Look::Whole(window_too_short),
+    look: DiagnosisCheck::Whole(window_too_short),
 }];
 
-fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
+fn window_too_short(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     let intake = &chart.evidence.figures.as_ref()?.intake;
     let book = &chart.evidence.book;
     // Ids are remembered as long as any row wants it, and as long as what was delivered is kept.
@@ -38,7 +38,7 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
     });
     let stated = rule.and_then(|rule| rule.idempotency.ttl.origin.position());
     let (latest, remembered) = (show_rounded(longest), show_duration(window));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: "events come again about when their ids are forgotten".to_owned(),
         touched: intake.duplicates,
         evidence: vec![
@@ -46,8 +46,8 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
             format!("the latest copy came after {latest}, and ids are remembered for {remembered}"),
         ],
         advice: format!("remember ids for {}", show_duration(wanted)),
-        change: change.map(Proposed::unplayed),
+        change: change.map(ProposedChange::unplayed),
         line: stated.map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }

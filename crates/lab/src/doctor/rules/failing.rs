@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{targets, timeouts};
 use crate::doctor::change::{Patch, Step, place_of};
-use crate::doctor::evidence::{Chart, Member, SeenDelivery};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, ExaminedDelivery};
+use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
 use crate::doctor::words::{counted, exceeds, percent, said, tally};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use crate::scenario::{Met, Mood};
 use redrive_core::book::resolve::Level;
 use redrive_core::engine::story::{End, Place, Story, Told};
@@ -44,7 +44,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       tell where to look: timeouts say that calls are slow, refused and broken connections \
                       that the target is away, 5xx that it has trouble of its own.",
         needs: "30 attempts of a row",
-        look: Look::Row(transient),
+        look: DiagnosisCheck::Row(transient),
     },
     Diagnosis {
         code: "permanent-failures",
@@ -55,7 +55,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       somebody must look at. The cure is on the sending side: check the data before they are \
                       sent, and mend the type that is refused most.",
         needs: "30 attempts of a row",
-        look: Look::Row(permanent),
+        look: DiagnosisCheck::Row(permanent),
     },
     Diagnosis {
         code: "client-errors-retried",
@@ -66,7 +66,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       of the deliveries that were retried hardly any arrived. Let them become dead letters at \
                       once, where they can be mended.",
         needs: "10 retried answers of one status",
-        look: Look::Row(client_errors),
+        look: DiagnosisCheck::Row(client_errors),
     },
     Diagnosis {
         code: "override-never-heals",
@@ -77,21 +77,21 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       the row expected otherwise. Classify such answers as permanent, or be more exact about \
                       which of them heal.",
         needs: "10 retried answers of one row of `classify`",
-        look: Look::Row(never_heals),
+        look: DiagnosisCheck::Row(never_heals),
     },
 ];
 
 /// How it has been since a failure last happened.
-struct Since {
+struct FailureRecency {
     last: String,
     /// Attempts that have arrived since.
     arrived: u64,
 }
 
-impl Since {
+impl FailureRecency {
     fn of<'a>(
-        chart: &Chart<'_>,
-        member: &Member<'a>,
+        chart: &EvidenceChart<'_>,
+        member: &RowEvidence<'a>,
         failed: impl Iterator<Item = &'a Story>,
     ) -> Option<Self> {
         let last_at = failed.map(|story| story.started_at).max()?;
@@ -115,7 +115,7 @@ impl Since {
     }
 }
 
-fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn transient(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let is_past = |story: &Story| timeouts::is_of_another_limit(member, story);
     let attempts = member.attempts().filter(|story| !is_past(story)).count() as u64;
     let failed: Vec<_> =
@@ -146,10 +146,10 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             member.rule.dependency.value
         )
     };
-    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    let since = FailureRecency::of(chart, member, failed.iter().map(|(story, _)| *story))?;
     let (share, queue) = (percent(count, attempts), &member.queue);
     let is_critical = exceeds(count, attempts, TRANSIENT_PERCENT_CRITICAL);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: if since.is_over() {
             format!("{share} of the attempts of `{queue}` failed for a while, and they arrive again")
         } else {
@@ -163,11 +163,11 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         ],
         advice,
         harm: if since.is_over() { Some(Harm::Low) } else { is_critical.then_some(Harm::Critical) },
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn permanent(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let attempts = member.attempts_made();
     let failed: Vec<_> = member.failed_as(&[Category::Permanent, Category::Invalid]).collect();
     let count = failed.len() as u64;
@@ -188,12 +188,12 @@ fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         said(&tally(failed.iter().map(|(_, code)| *code))),
         format!("by event type: {}", said(&types)),
     ];
-    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    let since = FailureRecency::of(chart, member, failed.iter().map(|(story, _)| *story))?;
     evidence.push(since.said());
     evidence.extend(messages(failed.iter().map(|(story, _)| *story)));
     let (share, queue) = (percent(count, attempts), &member.queue);
     let worst = types.first().map_or("these events", |(event_type, _)| event_type);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: if since.is_over() {
             format!("`{queue}` refused {share} of what it got, and takes it again")
         } else {
@@ -206,7 +206,7 @@ fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
              `redrive dlq groups` shows every cause with its letters"
         ),
         harm: since.is_over().then_some(Harm::Low),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
@@ -234,13 +234,13 @@ pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<Stri
 
 /// Answers that were retried though they say that the request is wrong.
 #[derive(Default)]
-struct Retried<'a> {
-    deliveries: Vec<&'a SeenDelivery>,
+struct RetriedAnswers<'a> {
+    deliveries: Vec<&'a ExaminedDelivery>,
     answers: u64,
     at: Option<Place>,
 }
 
-impl Retried<'_> {
+impl RetriedAnswers<'_> {
     /// The deliveries that arrived all the same.
     fn healed(&self) -> u64 {
         self.deliveries.iter().filter(|delivery| delivery.arrived()).count() as u64
@@ -254,25 +254,25 @@ impl Retried<'_> {
 
 /// Who said that they are to be retried.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum RetriedBy {
     Classify,
     Reaction,
 }
 
-/// By status, the one that was retried most.
-fn retried<'a>(member: &Member<'a>, by: By) -> Option<(u16, Retried<'a>)> {
-    let mut found: BTreeMap<u16, Retried<'a>> = BTreeMap::new();
+/// RetriedBy status, the one that was retried most.
+fn retried<'a>(member: &RowEvidence<'a>, by: RetriedBy) -> Option<(u16, RetriedAnswers<'a>)> {
+    let mut found: BTreeMap<u16, RetriedAnswers<'a>> = BTreeMap::new();
     for delivery in &member.deliveries {
         for story in delivery.attempts() {
             let End::Failed { status: Some(status @ 400..500), code, .. } = &story.end else { continue };
             let heals = matches!(status, 408 | 425 | 429) || code.as_str() == codes::RATE_LIMITED;
-            let is_by = if story.classified_at.is_some() { By::Classify } else { By::Reaction };
+            let is_by = if story.classified_at.is_some() { RetriedBy::Classify } else { RetriedBy::Reaction };
             if heals || is_by != by || !matches!(story.verdict, Told::Retry { .. }) {
                 continue;
             }
             let retried = found.entry(*status).or_default();
             retried.answers += 1;
-            retried.at = if by == By::Classify { story.classified_at } else { story.reaction_at };
+            retried.at = if by == RetriedBy::Classify { story.classified_at } else { story.reaction_at };
             if retried.deliveries.last().is_none_or(|last| !std::ptr::eq(*last, *delivery)) {
                 retried.deliveries.push(delivery);
             }
@@ -282,7 +282,7 @@ fn retried<'a>(member: &Member<'a>, by: By) -> Option<(u16, Retried<'a>)> {
     useless.max_by_key(|(_, retried)| retried.answers)
 }
 
-fn shown(status: u16, retried: &Retried<'_>) -> Vec<String> {
+fn shown(status: u16, retried: &RetriedAnswers<'_>) -> Vec<String> {
     let met = retried.deliveries.len() as u64;
     vec![
         format!("{} with {status} were followed by a retry", counted(retried.answers, "answer")),
@@ -291,13 +291,13 @@ fn shown(status: u16, retried: &Retried<'_>) -> Vec<String> {
 }
 
 /// A change that spares calls to a target that answers so whenever it is asked.
-fn answered(change: Patch, status: u16) -> Proposed {
+fn answered(change: Patch, status: u16) -> ProposedChange {
     let always = Mood::Mixed(vec![(Met::Status(status), Share::ALL)]);
-    Proposed::new(change, Measure::Calls, World::Alike(always))
+    ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(always))
 }
 
-fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let (status, retried) = retried(member, By::Reaction)?;
+fn client_errors(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let (status, retried) = retried(member, RetriedBy::Reaction)?;
     let rule = &member.rule;
     // What was done under another book proves nothing about this one.
     let reaction = rule.rule.reactions.to(Category::Permanent, Some(status));
@@ -315,19 +315,19 @@ fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     };
     let mut place = place_of(rule, level);
     place.push(Step::Key("on_failure".to_owned()));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` retries {status}, which does not heal", member.queue),
         touched: retried.answers,
         evidence: shown(status, &retried),
         advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
         change: Some(answered(Patch::new().set(&place, &key, "dead-letter"), status)),
         line: reaction.position.map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let (status, retried) = retried(member, By::Classify)?;
+fn never_heals(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let (status, retried) = retried(member, RetriedBy::Classify)?;
     let rule = &member.rule;
     let (row, level) = rule.classify.iter().find(|(row, _)| {
         let fits = row.when.statuses.iter().any(|range| range.contains(status));
@@ -337,7 +337,7 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
     let change = (*level != Level::Row && member.patterns.len() == 1)
         .then(|| Patch::new().add(&place_of(rule, Level::Row), "classify", item));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` takes {status} for transient, and it never heals", member.queue),
         touched: retried.answers,
         evidence: shown(status, &retried),
@@ -347,6 +347,6 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         },
         change: change.map(|change| answered(change, status)),
         line: Some(row.position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }

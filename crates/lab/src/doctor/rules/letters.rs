@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::doctor::change::{Patch, scalar};
-use crate::doctor::evidence::{Chart, LetterKind, QueueState};
-use crate::doctor::proof::Proposed;
+use crate::doctor::evidence::{EvidenceChart, LetterKind, QueueState};
+use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, exceeds, percent};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use redrive_core::book::expression::Metric;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
@@ -32,10 +32,10 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         summary: "dead letters lie there for more than two days",
         explanation: "A dead letter is an event that somebody was promised and has not got. These have waited for \
                       longer than 48 hours without being replayed, skipped or purged; when their retention is \
-                      over they are gone. Look at their causes, replay what can arrive by now, and give up the \
+                      over they are gone. DiagnosisCheck at their causes, replay what can arrive by now, and give up the \
                       rest knowingly.",
         needs: "a letter older than 48 hours",
-        look: Look::Queue(untouched),
+        look: DiagnosisCheck::Queue(untouched),
     },
     Diagnosis {
         code: "letters-come-faster",
@@ -44,7 +44,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         explanation: "Something has just broken, or is getting worse: deliveries die at a rate that has doubled \
                       within an hour. The causes of the latest letters tell what.",
         needs: "20 deliveries that died within the last hour",
-        look: Look::Queue(faster),
+        look: DiagnosisCheck::Queue(faster),
     },
     Diagnosis {
         code: "one-cause",
@@ -54,7 +54,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       to the cause, then replay the group: first with `--dry-run`, which says what it would \
                       come to.",
         needs: "10 dead letters",
-        look: Look::Whole(one_cause),
+        look: DiagnosisCheck::Whole(one_cause),
     },
     Diagnosis {
         code: "poison-letters",
@@ -64,7 +64,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       the book allows. Replays leave it alone, so that it waits for a person: mend the data \
                       with `redrive dlq edit`, or give it up with `redrive dlq skip`.",
         needs: "one poison letter",
-        look: Look::Queue(poison),
+        look: DiagnosisCheck::Queue(poison),
     },
     Diagnosis {
         code: "letters-unwatched",
@@ -74,21 +74,21 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       letters there are, how old they are or how fast they come. The next ones will be found \
                       by chance as well.",
         needs: "one dead letter",
-        look: Look::Queue(unwatched),
+        look: DiagnosisCheck::Queue(unwatched),
     },
 ];
 
-fn kinds<'a>(chart: &Chart<'a>, queue: &QueueState) -> Vec<&'a LetterKind> {
+fn kinds<'a>(chart: &EvidenceChart<'a>, queue: &QueueState) -> Vec<&'a LetterKind> {
     chart.evidence.letters.iter().filter(|kind| kind.queue == queue.name && kind.count > 0).collect()
 }
 
-fn untouched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn untouched(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let kinds = kinds(chart, queue);
     let old: Vec<_> = kinds.iter().filter(|kind| chart.ago(kind.first_at) > UNTOUCHED_FOR).collect();
     let oldest = old.iter().map(|kind| kind.first_at).min()?;
     let count: u64 = old.iter().map(|kind| kind.count).sum();
     let (age, limit) = (show_rounded(chart.ago(oldest)), show_duration(UNTOUCHED_FOR));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("dead letters of `{}` lie there for {age}", queue.name),
         touched: count,
         evidence: vec![
@@ -100,11 +100,11 @@ fn untouched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
              replay would come to",
             queue.name.service
         ),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn faster(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn faster(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let deaths = chart.evidence.deliveries.iter().filter(|delivery| delivery.queue == queue.name);
     let (mut lately, mut before) = (0_u64, 0_u64);
     let mut seen_since = chart.evidence.now;
@@ -121,7 +121,7 @@ fn faster(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     if lately < INFLOW_MIN || !is_known || lately < before * INFLOW_GROWS {
         return None;
     }
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("deliveries of `{}` die ever faster", queue.name),
         touched: lately,
         evidence: vec![
@@ -129,11 +129,11 @@ fn faster(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             format!("{before} died in the hour before"),
         ],
         advice: format!("`redrive dlq groups --service {}` shows what they died of", queue.name.service),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn one_cause(chart: &Chart<'_>) -> Option<Sign> {
+fn one_cause(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     let mut causes: BTreeMap<u64, (Fingerprint, u64, &LetterKind)> = BTreeMap::new();
     for kind in &chart.evidence.letters {
         causes.entry(kind.fingerprint.0).or_insert((kind.fingerprint, 0, kind)).1 += kind.count;
@@ -143,7 +143,7 @@ fn one_cause(chart: &Chart<'_>) -> Option<Sign> {
     if all < LETTERS_MIN || !exceeds(count, all, ONE_CAUSE_PERCENT) {
         return None;
     }
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("one cause makes up {} of the dead letters", percent(count, all)),
         touched: count,
         evidence: vec![
@@ -155,17 +155,17 @@ fn one_cause(chart: &Chart<'_>) -> Option<Sign> {
             "see to the cause, then `redrive dlq replay --fingerprint {fingerprint} --dry-run`, and without \
              `--dry-run` once it looks right"
         ),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn poison(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn poison(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let kinds = kinds(chart, queue);
     let poison: Vec<_> = kinds.iter().filter(|kind| kind.tier == Tier::Poison).collect();
     let count: u64 = poison.iter().map(|kind| kind.count).sum();
     let worst = poison.iter().max_by_key(|kind| kind.count)?;
     let most = if count == 1 { "it is" } else { "most of them are" };
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` has {} that replays leave alone", queue.name, counted(count, "poison letter")),
         touched: count,
         evidence: vec![format!("{most} `{}` and failed with {}", worst.event_type, worst.failure_code)],
@@ -174,11 +174,11 @@ fn poison(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
              give them up with `redrive dlq skip`",
             queue.name.service
         ),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn unwatched(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let rule = chart.any_row_of(&queue.name)?;
     let sections = chart.evidence.book.sections();
     let looks = |metric: Metric| {
@@ -199,7 +199,7 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             patch.add(&[], "alerts", format!("{{ when: {when}, severity: {severity}, to: [{to}] }}"))
         })
     });
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("nobody is told of the dead letters of `{}`", queue.name),
         touched: queue.dead,
         evidence: vec![
@@ -212,7 +212,7 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
                      they come"
                 .to_owned(),
         },
-        change: change.map(Proposed::unplayed),
-        ..Sign::default()
+        change: change.map(ProposedChange::unplayed),
+        ..DiagnosisSign::default()
     })
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::doctor::change;
-use crate::doctor::evidence::{Chart, Member, Times, Ward};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, SortedTimes, DependencyEvidence};
+use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
 use crate::doctor::words::{self, counted, exceeds, percent};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use crate::scenario::{Capacity, Latency, Mood};
 use redrive_core::book::resolve::Resolved;
 use redrive_core::engine::story::{End, Story};
@@ -53,7 +53,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       again, and make the crowd larger. Limit `in_flight` to the last number at which all was \
                       well.",
         needs: "a running server, and 50 calls each with few and with many at once",
-        look: Look::Dependency(too_many),
+        look: DiagnosisCheck::Dependency(too_many),
     },
     Diagnosis {
         code: "too-few-at-once",
@@ -63,7 +63,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       dependency answers as quickly as with fewer calls: the limit is ours, not its own. Give \
                       it more slots, and look again.",
         needs: "a running server, 200 calls, and 100 deliveries that wait",
-        look: Look::Dependency(too_few),
+        look: DiagnosisCheck::Dependency(too_few),
     },
     Diagnosis {
         code: "rate-limited-often",
@@ -74,7 +74,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       the rate that the target takes is stated as `rate`, calls come at that pace from the \
                       start and none is turned away.",
         needs: "10 answers that asked for patience: one in twenty of all, or while 100 deliveries wait",
-        look: Look::Row(rate_limited),
+        look: DiagnosisCheck::Row(rate_limited),
     },
 ];
 
@@ -99,7 +99,7 @@ fn shown(place: usize, beside: &Beside) -> String {
     format!("{}: {failed} of {calls} failed, {each} each", range(place))
 }
 
-fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn too_many(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let ranges = &ward.figures?.beside;
     let base = ranges.iter().position(|beside| beside.calls >= CALLS_MIN)?;
     let calm = &ranges[base];
@@ -117,41 +117,41 @@ fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     if good >= rule.in_flight.value {
         return None;
     }
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` does badly with more than {good} calls at once", ward.name),
         touched: ranges[crowd..].iter().map(|beside| beside.calls).sum(),
         evidence: vec![shown(base, calm), shown(crowd, &ranges[crowd])],
         advice: format!("make {good} calls at once instead of {}", rule.in_flight.value),
         change: Some(fewer_at_once(chart, rule, good, calm, &ranges[crowd])),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
 /// Fewer calls at once, to a dependency that fails or slows down beyond them.
 fn fewer_at_once(
-    chart: &Chart<'_>,
+    chart: &EvidenceChart<'_>,
     rule: &Resolved<'_>,
     good: u32,
     calm: &Beside,
     crowd: &Beside,
-) -> Proposed {
+) -> ProposedChange {
     let change = change::of_dependency(chart.evidence, rule, "in_flight", good);
     let fails = exceeds(crowd.failed, crowd.calls, calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT);
-    let (measure, queue) = if fails { (Measure::FailedCalls, Some(0)) } else { (Measure::Latency, None) };
+    let (measure, queue) = if fails { (ProofMeasure::FailedCalls, Some(0)) } else { (ProofMeasure::Latency, None) };
     let collapse = if fails { None } else { Some(Share::ALL) };
     let capacity = Capacity { rate: None, concurrent: Some(good), queue, collapse };
     let at_once = rule.in_flight.value.saturating_mul(CROWD_TIMES).min(CROWD_MAX);
-    Proposed::new(change, measure, World::Crowd(at_once, latency_of(calm), capacity))
+    ProposedChange::new(change, measure, ProofWorld::Crowd(at_once, latency_of(calm), capacity))
 }
 
-/// Times of which only the mean is known.
+/// SortedTimes of which only the mean is known.
 fn latency_of(beside: &Beside) -> Latency {
     let mean = Duration::from_micros(mean_micros(beside)).max(Duration::from_millis(1));
     Latency { p50: mean, p99: mean }
 }
 
-fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn too_few(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let figures = ward.figures?;
     let rule = &chart.row_of(ward).rule;
     let limit = rule.in_flight.value;
@@ -186,9 +186,9 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let (share, all) = (percent(crowd.calls, calls), counted(calls, "call"));
     let ready = counted(waiting, "delivery");
     let at_once = u32::try_from(waiting).unwrap_or(CROWD_MAX).min(CROWD_MAX);
-    let crowded = World::Crowd(at_once, latency_of(crowd), Capacity::default());
+    let crowded = ProofWorld::Crowd(at_once, latency_of(crowd), Capacity::default());
     let change = change::of_dependency(chart.evidence, rule, "in_flight", more);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` could take more than the {limit} calls at once that it gets", ward.name),
         touched: waiting,
         evidence: vec![
@@ -197,26 +197,26 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             shown(full, crowd),
         ],
         advice: format!("make {more} calls at once, and see whether it stays as quick"),
-        change: Some(Proposed::new(change, Measure::Latency, crowded)),
+        change: Some(ProposedChange::new(change, ProofMeasure::Latency, crowded)),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
 /// What waits for a row's service.
-fn backlog(chart: &Chart<'_>, member: &Member<'_>) -> u64 {
+fn backlog(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> u64 {
     chart.queue(member.queue).map_or(0, |queue| queue.waiting)
 }
 
 /// Whether the other side asks for patience so often, or with so much waiting, that its limit should be stated.
-pub(super) fn is_throttled(chart: &Chart<'_>, member: &Member<'_>) -> bool {
+pub(super) fn is_throttled(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> bool {
     let attempts = member.attempts_made();
     let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
     let is_much = exceeds(throttled, attempts, THROTTLED_PERCENT) || backlog(chart, member) >= WAITING_MIN;
     attempts >= ATTEMPTS_MIN && throttled >= THROTTLED_MIN && is_much
 }
 
-fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let attempts = member.attempts_made();
     let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
     if !is_throttled(chart, member) {
@@ -233,7 +233,7 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     }
     let asked = |story: &Story| story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
     let waits: Vec<Duration> = member.attempts().filter_map(asked).map(Duration::from_nanos).collect();
-    let retry_after = Times::of(waits.iter().copied()).median();
+    let retry_after = SortedTimes::of(waits.iter().copied()).median();
     let mut evidence = vec![
         format!(
             "{throttled} of {} ({}) were asked to come later",
@@ -244,7 +244,7 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     ];
     evidence.extend(taken.map(|taken| format!("while that happened it took {taken:.1} a second")));
     evidence.extend((waiting > 0).then(|| words::waiting(waiting)));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` is asked for patience again and again", member.queue),
         touched: throttled,
         evidence,
@@ -257,7 +257,7 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         change: rate.zip(taken.and_then(Rate::per_second)).map(|(rate, limit)| {
             let change = change::of_dependency(chart.evidence, rule, "rate", rate);
             let mood = Mood::Throttled { rate: limit, retry_after };
-            Proposed::new(change, Measure::FailedCalls, World::Always(mood))
+            ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::Always(mood))
         }),
         line: rule.rate.as_ref().and_then(|known| known.origin.position()).map(|position| position.line),
         harm: (waiting >= WAITING_MIN).then_some(Harm::High),
@@ -265,7 +265,7 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
 }
 
 /// How many attempts a second arrived at most in the latest times in which others were asked to come later.
-fn taken_per_second(member: &Member<'_>) -> Option<f64> {
+fn taken_per_second(member: &RowEvidence<'_>) -> Option<f64> {
     let span = |story: &Story| story.started_at.as_millis() / 1_000 / SPAN_SECS;
     let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for story in member.attempts() {

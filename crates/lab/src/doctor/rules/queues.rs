@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::load;
 use crate::doctor::change::{Patch, keys, scalar};
-use crate::doctor::evidence::{Chart, Member, QueueState, Times};
-use crate::doctor::proof::Proposed;
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, QueueState, SortedTimes};
+use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, exceeds, percent, waiting};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use redrive_core::book::model::ServiceEntry;
 use redrive_core::engine::HeldQueue;
 use redrive_core::text::{show_duration, show_rounded};
@@ -41,7 +41,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       Either the target must become quicker, or it must get more calls at once, or less must \
                       be sent to it.",
         needs: "40 deliveries that started and 100 that wait",
-        look: Look::Row(grows),
+        look: DiagnosisCheck::Row(grows),
     },
     Diagnosis {
         code: "sla-missed",
@@ -51,7 +51,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       one that waits is older than that. What keeps it is told by `redrive why` for the \
                       delivery, and by the other findings here.",
         needs: "the fact `sla`, and when the oldest delivery was accepted",
-        look: Look::Queue(sla_missed),
+        look: DiagnosisCheck::Queue(sla_missed),
     },
     Diagnosis {
         code: "paused-and-forgotten",
@@ -61,7 +61,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       the service waits. If the reason for the pause is gone, resume it; if it will last, \
                       somebody should know how much room there is for what waits.",
         needs: "a pause of more than an hour",
-        look: Look::Queue(paused),
+        look: DiagnosisCheck::Queue(paused),
     },
     Diagnosis {
         code: "removed-with-waiting",
@@ -71,7 +71,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       deliveries were waiting. They will wait for ever. Put it back until they are delivered, send \
                       them to another service, or turn them into dead letters: see `redrive removed`.",
         needs: "one delivery that waits",
-        look: Look::Queue(removed),
+        look: DiagnosisCheck::Queue(removed),
     },
     Diagnosis {
         code: "session-blocked",
@@ -82,7 +82,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       session makes one call at a time. Sessions that are finer than they are now (by order \
                       rather than by customer) go on beside each other; if order does not matter, do without.",
         needs: "50 deliveries behind others",
-        look: Look::Queue(blocked),
+        look: DiagnosisCheck::Queue(blocked),
     },
     Diagnosis {
         code: "session-held",
@@ -91,7 +91,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         explanation: "With `order: session-strict` nothing of a session goes on past a dead letter until somebody \
                       replays it, skips it or purges it. Nobody did, and all that came since waits.",
         needs: "a session that is held for more than an hour",
-        look: Look::Queue(held),
+        look: DiagnosisCheck::Queue(held),
     },
     Diagnosis {
         code: "unrouted-events",
@@ -101,11 +101,11 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       misspelt, or a row was never written. Add a row, and `redrive route --unrouted` delivers \
                       what has come so far; or stop sending them.",
         needs: "one event that nobody wants",
-        look: Look::Whole(unrouted),
+        look: DiagnosisCheck::Whole(unrouted),
     },
 ];
 
-fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn grows(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let state =
         chart.queue(member.queue).filter(|state| state.waiting >= WAITING_MIN && state.held.is_none())?;
     let mut waits: Vec<_> = member
@@ -122,13 +122,13 @@ fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     }
     waits.sort_unstable();
     let (earlier, later) = waits.split_at(waits.len() / 2);
-    let median = |part: &[(_, Duration)]| Times::of(part.iter().map(|(_, wait)| *wait)).median();
+    let median = |part: &[(_, Duration)]| SortedTimes::of(part.iter().map(|(_, wait)| *wait)).median();
     let (before, after) = (median(earlier)?, median(later)?);
     if after < WAIT_FELT || after < before * WAITS_LONGER {
         return None;
     }
     let (before, after) = (show_rounded(before), show_rounded(after));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` gets more than it can take", member.queue),
         touched: state.waiting,
         evidence: vec![
@@ -143,15 +143,15 @@ fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             member.rule.dependency.value, member.rule.in_flight.value
         ),
         line: member.rule.in_flight.origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn sla_missed(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn sla_missed(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let rule = chart.any_row_of(&queue.name)?;
     let sla = rule.facts.sla.as_ref()?;
     let age = chart.ago(queue.oldest_waiting_at?);
-    (queue.waiting > 0 && age > sla.value).then(|| Sign {
+    (queue.waiting > 0 && age > sla.value).then(|| DiagnosisSign {
         title: format!("`{}` is late: its oldest delivery waits for {}", queue.name, show_rounded(age)),
         touched: queue.waiting,
         evidence: vec![
@@ -164,43 +164,43 @@ fn sla_missed(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             queue.name
         ),
         line: Some(sla.span.position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn paused(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn paused(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let Some(HeldQueue::Paused { since }) = queue.held else { return None };
     let (paused_for, service) = (chart.ago(since), &queue.name.service);
-    (paused_for > PAUSE_MAX && queue.waiting > 0).then(|| Sign {
+    (paused_for > PAUSE_MAX && queue.waiting > 0).then(|| DiagnosisSign {
         title: format!("`{}` is paused for {}", queue.name, show_rounded(paused_for)),
         touched: queue.waiting,
         evidence: vec![format!("{} for it", waiting(queue.waiting))],
         advice: format!("`redrive resume {service}` lets it go on, if the reason for the pause is gone"),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn removed(_: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn removed(_: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     if queue.held != Some(HeldQueue::Removed) && queue.without_rule > 0 {
-        return Some(Sign {
+        return Some(DiagnosisSign {
             title: format!("no row of `{}` takes deliveries that wait for it", queue.name),
             touched: queue.without_rule,
             evidence: vec![format!("{} for a row and will never start", waiting(queue.without_rule))],
             advice: "put the row back into the book until they are delivered, or use `redrive removed`"
                 .to_owned(),
-            ..Sign::default()
+            ..DiagnosisSign::default()
         });
     }
-    (queue.held == Some(HeldQueue::Removed) && queue.waiting > 0).then(|| Sign {
+    (queue.held == Some(HeldQueue::Removed) && queue.waiting > 0).then(|| DiagnosisSign {
         title: format!("`{}` is not in the rule book, and deliveries wait for it", queue.name),
         touched: queue.waiting,
         evidence: vec![format!("{} for it and will never start", waiting(queue.waiting))],
         advice: format!("put `{}` back into the book until they are delivered", queue.name),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn blocked(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn blocked(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let rule = chart.any_row_of(&queue.name)?;
     let is_held = chart.evidence.held.iter().any(|held| held.queue == queue.name);
     if queue.behind < BEHIND_MIN || !exceeds(queue.behind, queue.waiting, BEHIND_PERCENT) || is_held {
@@ -208,7 +208,7 @@ fn blocked(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     }
     let (behind, share) = (queue.behind, percent(queue.behind, queue.waiting));
     let all = counted(queue.waiting, "delivery");
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("sessions of `{}` are long: most of what waits is behind another", queue.name),
         touched: queue.behind,
         evidence: vec![format!("{behind} of {all} that wait ({share}) are behind another of their session")],
@@ -216,11 +216,11 @@ fn blocked(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
                  any order"
             .to_owned(),
         line: rule.order.origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn held(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let mut held: Vec<_> = chart
         .evidence
         .held
@@ -230,7 +230,7 @@ fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     held.sort_by_key(|held| held.since);
     let oldest = held.first()?;
     let behind: u64 = held.iter().map(|held| held.behind).sum();
-    Some(Sign {
+    Some(DiagnosisSign {
         title: match held.len() as u64 {
             1 => format!("1 session of `{}` is held by a dead letter", queue.name),
             count => format!("{count} sessions of `{}` are held by dead letters", queue.name),
@@ -245,7 +245,7 @@ fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             oldest.letter
         ),
         line: chart.any_row_of(&queue.name)?.order.origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
@@ -264,7 +264,7 @@ fn likely_taker<'a>(services: &'a [ServiceEntry], event_type: &str) -> Option<&'
     (likeness(best) > 0 || takers().count() == 1).then_some(best)
 }
 
-fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
+fn unrouted(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     // What the book wants by now needs no row, only to be routed.
     let sections = chart.evidence.book.sections();
     let wanted = |event_type: &str| !chart.evidence.book.takers(event_type).is_empty();
@@ -292,14 +292,14 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
     };
     let others = if types.len() > 1 { " and others" } else { "" };
     let shown = types.iter().take(TYPES_SHOWN_MAX);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("nobody wants `{}`{others}", first.event_type),
         touched: count,
         evidence: shown
             .map(|kind| format!("{}: {}", kind.event_type, counted(kind.count, "event")))
             .collect(),
         advice,
-        change: change.map(Proposed::unplayed),
-        ..Sign::default()
+        change: change.map(ProposedChange::unplayed),
+        ..DiagnosisSign::default()
     })
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::doctor::change::{self, Patch, place_of};
-use crate::doctor::evidence::{Chart, Member, SeenDelivery, SeenState};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, ExaminedDelivery, ExaminedState};
+use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use crate::scenario::{Met, Mood};
 use redrive_core::engine::story::{End, HeldBy};
 use redrive_core::limits;
@@ -61,7 +61,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       whether the failures are truly transient: if no late retry ever helps, more of them \
                       will not either.",
         needs: "5 deliveries that ran out of retries, and one that a late retry saved",
-        look: Look::Row(exhausted),
+        look: DiagnosisCheck::Row(exhausted),
     },
     Diagnosis {
         code: "retries-never-help",
@@ -71,7 +71,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       that is not going to answer, and they keep the dead letter from being seen until they are \
                       over. Give up earlier: the letter is there for a replay when the cause is gone.",
         needs: "20 deliveries that made a retry which helped nobody",
-        look: Look::Row(never_help),
+        look: DiagnosisCheck::Row(never_help),
     },
     Diagnosis {
         code: "policy-never-exhausted",
@@ -85,7 +85,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       gone. A policy that is meant for long outages which have not come yet may stay as it is.",
         needs: "50 deliveries that were retried, or 3 that are retried for more than an hour; and none that ran out \
                 of retries",
-        look: Look::Row(never_exhausted),
+        look: DiagnosisCheck::Row(never_exhausted),
     },
     Diagnosis {
         code: "first-retry-too-late",
@@ -95,7 +95,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       then each of them waits for seconds, and what is behind it in its session waits too. A \
                       short first delay costs nothing, since the delays after it still grow.",
         needs: "20 deliveries that made a retry",
-        look: Look::Row(first_too_late),
+        look: DiagnosisCheck::Row(first_too_late),
     },
     Diagnosis {
         code: "retries-meet-open-breaker",
@@ -106,7 +106,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       write it down. Delays that reach beyond the time of being open bring each retry to a \
                       moment at which it can be made.",
         needs: "20 retries that were held",
-        look: Look::Row(meet_open_breaker),
+        look: DiagnosisCheck::Row(meet_open_breaker),
     },
     Diagnosis {
         code: "holds-expire",
@@ -117,28 +117,28 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       of that length do happen here. A longer `hold_max`, and `when_open: hold` where it says \
                       otherwise, lets them wait for the end of it.",
         needs: "3 deliveries that died while they were held",
-        look: Look::Row(holds_expire),
+        look: DiagnosisCheck::Row(holds_expire),
     },
 ];
 
 /// What the deliveries of a row that were retried by its policy show, as it reads now.
-struct Record<'a> {
+struct RetryRecord<'a> {
     policy: &'a NamedPolicy,
     /// How many made at least so many retries: the first is for one.
     made: Vec<u64>,
     /// How many arrived with that retry.
     helped: Vec<u64>,
     /// Deliveries that ended for want of retries.
-    exhausted: Vec<&'a SeenDelivery>,
+    exhausted: Vec<&'a ExaminedDelivery>,
     /// Deliveries that have not ended.
-    waiting: Vec<&'a SeenDelivery>,
+    waiting: Vec<&'a ExaminedDelivery>,
     /// The longest that a delivery took to arrive, from its first attempt on.
     needed: Duration,
     ended: u64,
 }
 
-impl<'a> Record<'a> {
-    fn of(member: &'a Member<'_>) -> Option<Self> {
+impl<'a> RetryRecord<'a> {
+    fn of(member: &'a RowEvidence<'_>) -> Option<Self> {
         let policy = member.rule.retry_policy().filter(|policy| policy.backoff.retries() > 0)?;
         let mut record = Self {
             policy,
@@ -155,7 +155,7 @@ impl<'a> Record<'a> {
         Some(record)
     }
 
-    fn count(&mut self, delivery: &'a SeenDelivery) {
+    fn count(&mut self, delivery: &'a ExaminedDelivery) {
         let ran_out = delivery.death().is_some_and(|(_, code)| {
             matches!(code.as_str(), codes::MAX_RETRIES_EXCEEDED | codes::RETRY_WINDOW_EXCEEDED)
         });
@@ -182,7 +182,7 @@ impl<'a> Record<'a> {
         if ran_out {
             self.exhausted.push(delivery);
         }
-        if delivery.state == SeenState::Waiting {
+        if delivery.state == ExaminedState::Waiting {
             self.waiting.push(delivery);
         }
     }
@@ -194,19 +194,19 @@ impl<'a> Record<'a> {
 }
 
 /// How many retries it made.
-fn retries_of(delivery: &SeenDelivery) -> usize {
+fn retries_of(delivery: &ExaminedDelivery) -> usize {
     delivery.attempts().count().saturating_sub(1)
 }
 
 /// From its first attempt to its last.
-fn retried_for(delivery: &SeenDelivery) -> Duration {
+fn retried_for(delivery: &ExaminedDelivery) -> Duration {
     let first = delivery.attempts().next().map(|story| story.started_at);
     let last = delivery.attempts().last().map(|story| story.started_at);
     first.zip(last).map_or(Duration::ZERO, |(first, last)| last.since(first))
 }
 
-fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let (count, ended) = (record.exhausted.len() as u64, record.ended);
     let retries = record.policy.backoff.retries();
     let last = record.last_that_helped();
@@ -215,14 +215,14 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if !is_much || !saved_late || retries >= RETRIES_ADVISED_MAX {
         return None;
     }
-    let last_failure = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
+    let last_failure = |delivery: &ExaminedDelivery| match &delivery.attempts().last()?.end {
         End::Failed { code, .. } => Some(code.clone()),
         End::Delivered { .. } | End::Held { .. } => None,
     };
     let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
     let name = &record.policy.name;
     let (all, share) = (counted(ended, "delivery"), percent(count, ended));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: match retries {
             1 => format!("`{}` gives up too early: the only retry of `{name}` fails", member.queue),
             _ => format!("`{}` gives up too early: the {retries} retries of `{name}` run out", member.queue),
@@ -236,7 +236,7 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         advice: more_of(record.policy, MORE[0]).1,
         change: Some(more_retries(chart, member, record.policy)),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
@@ -265,17 +265,17 @@ fn more_of(
 }
 
 /// More retries and longer delays, a little at first.
-fn more_retries(chart: &Chart<'_>, member: &Member<'_>, policy: &NamedPolicy) -> Proposed {
+fn more_retries(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>, policy: &NamedPolicy) -> ProposedChange {
     let change = |values: &[_]| change::of_policy(chart.evidence, &member.rule, policy, values);
-    let first = Proposed::new(change(&more_of(policy, MORE[0]).0), Measure::Dead, World::AsSeen);
+    let first = ProposedChange::new(change(&more_of(policy, MORE[0]).0), ProofMeasure::Dead, ProofWorld::AsSeen);
     MORE[1..].iter().fold(first, |proposed, more| {
         let (values, words) = more_of(policy, *more);
         proposed.or(change(&values), words)
     })
 }
 
-fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn never_help(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let retries = record.policy.backoff.retries();
     let enough = record.last_that_helped().max(1);
     let in_vain = *record.made.get(enough)?;
@@ -291,7 +291,7 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let name = &record.policy.name;
     let change =
         change::of_policy(chart.evidence, &member.rule, record.policy, &[("retries", enough.to_string())]);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("retries of `{}` beyond number {enough} never help", member.queue),
         touched: calls,
         evidence: vec![
@@ -307,14 +307,14 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
              is gone",
             counted(enough as u64, "retry")
         ),
-        change: Some(Proposed::new(change, Measure::Calls, World::Alike(never_well()))),
+        change: Some(ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(never_well()))),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn never_exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let backoff = &record.policy.backoff;
     let goes_on = [backoff.window(), member.rule.rule.deadline].into_iter().flatten();
     let goes_on = goes_on.fold(backoff.wait_max_total(), Duration::min);
@@ -334,10 +334,10 @@ fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     } else {
         return None;
     };
-    let Telling { title, touched, evidence, harm } = told;
+    let PolicySign { title, touched, evidence, harm } = told;
     let values = [("retries", enough.to_string())];
     let change = change::of_policy(chart.evidence, &member.rule, record.policy, &values);
-    Some(Sign {
+    Some(DiagnosisSign {
         title,
         touched,
         evidence,
@@ -347,14 +347,14 @@ fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             counted(u64::from(enough), "retry"),
             show_rounded(patience)
         ),
-        change: Some(Proposed::new(change, Measure::Calls, World::Alike(never_well()))),
+        change: Some(ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(never_well()))),
         line: reaction_line(member),
         harm,
     })
 }
 
 /// What is told of a policy that nothing used up.
-struct Telling {
+struct PolicySign {
     title: String,
     touched: u64,
     evidence: Vec<String>,
@@ -362,18 +362,18 @@ struct Telling {
 }
 
 fn told_of_endless(
-    chart: &Chart<'_>,
-    member: &Member<'_>,
-    record: &Record<'_>,
-    endless: &[&SeenDelivery],
+    chart: &EvidenceChart<'_>,
+    member: &RowEvidence<'_>,
+    record: &RetryRecord<'_>,
+    endless: &[&ExaminedDelivery],
     goes_on: Duration,
-) -> Telling {
+) -> PolicySign {
     let name = &record.policy.name;
     let fewest = endless.iter().map(|delivery| retries_of(delivery) as u64).min().unwrap_or_default();
     let longest = endless.iter().map(|delivery| tried_since(chart, delivery)).max().unwrap_or_default();
     let (all, fewest) = (counted(endless.len() as u64, "delivery"), counted(fewest, "retry"));
     let (longest, goes_on) = (show_rounded(longest), show_duration(rounded_up(goes_on)));
-    Telling {
+    PolicySign {
         title: format!("`{}` retries for ever: nothing has used up `{name}` yet", member.queue),
         touched: endless.len() as u64,
         evidence: vec![
@@ -388,10 +388,10 @@ fn told_of_endless(
     }
 }
 
-fn told_of_unused(member: &Member<'_>, record: &Record<'_>, goes_on: Duration) -> Telling {
+fn told_of_unused(member: &RowEvidence<'_>, record: &RetryRecord<'_>, goes_on: Duration) -> PolicySign {
     let name = &record.policy.name;
     let (retried, goes_on) = (record.made[0], show_duration(rounded_up(goes_on)));
-    Telling {
+    PolicySign {
         title: format!("`{name}` of `{}` goes on for {goes_on}, and nothing ever used it up", member.queue),
         touched: retried,
         evidence: vec![
@@ -412,7 +412,7 @@ fn told_of_unused(member: &Member<'_>, record: &Record<'_>, goes_on: Duration) -
 }
 
 /// For how long it is tried by now.
-fn tried_since(chart: &Chart<'_>, delivery: &SeenDelivery) -> Duration {
+fn tried_since(chart: &EvidenceChart<'_>, delivery: &ExaminedDelivery) -> Duration {
     delivery.attempts().next().map_or(Duration::ZERO, |first| chart.ago(first.started_at))
 }
 
@@ -427,8 +427,8 @@ fn retries_within(backoff: &Backoff, span: Duration) -> u32 {
     u32::try_from((0..most).take_while(is_short).count()).map_or(most, |short| (short + 1).min(most))
 }
 
-fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn first_too_late(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let (made, helped) = (*record.made.first()?, record.helped[0]);
     let delay = record.policy.backoff.initial();
     let is_sure = made >= RETRY_MADE_MIN && exceeds(helped, made, FIRST_HELPS_PERCENT);
@@ -446,7 +446,7 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     };
     let (delay, all, share) = (show_duration(delay), counted(made, "delivery"), percent(helped, made));
     let change = change::of_policy(chart.evidence, &member.rule, record.policy, &[value]);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("`{}` waits {delay} for a retry that could be made at once", member.queue),
         touched: helped,
         evidence: vec![
@@ -454,13 +454,13 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             format!("that retry comes after {delay} by `{}`", record.policy.name),
         ],
         advice: format!("wait {short} before the first retry; those after it still grow"),
-        change: Some(Proposed::new(change, Measure::Latency, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::Latency, ProofWorld::AsSeen)),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn meet_open_breaker(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let policy = member.rule.retry_policy()?;
     let open = member.rule.rule.breaker.as_ref()?.settings.open();
     let total = policy.backoff.wait_max_total();
@@ -487,7 +487,7 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let values: Vec<_> = values.into_iter().chain(window).collect();
     let [total, open, longest] = [total, open, longest].map(show_duration);
     let change = change::of_policy(chart.evidence, &member.rule, policy, &values);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("retries of `{}` come while the breaker is open", member.queue),
         touched: held,
         evidence: vec![
@@ -498,16 +498,16 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             ),
         ],
         advice: format!("let delays grow to {longest}, beyond the time that the breaker is open"),
-        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::AsSeen)),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn holds_expire(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let died = |wanted: &str| {
         let of_code =
-            |delivery: &&&SeenDelivery| delivery.death().is_some_and(|(_, code)| code.as_str() == wanted);
+            |delivery: &&&ExaminedDelivery| delivery.death().is_some_and(|(_, code)| code.as_str() == wanted);
         member.deliveries.iter().filter(of_code).count() as u64
     };
     let (at_breaker, of_patience) = (died(codes::CIRCUIT_BREAKER_OPEN), died(codes::HOLD_EXPIRED));
@@ -531,7 +531,7 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             rule.hold_max.origin,
         )
     };
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("deliveries of `{}` die while they wait", member.queue),
         touched: count,
         evidence: vec![format!(
@@ -539,9 +539,9 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             counted(count, "delivery")
         )],
         advice,
-        change: Some(Proposed::new(change, Measure::Dead, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::Dead, ProofWorld::AsSeen)),
         line: origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
@@ -550,7 +550,7 @@ fn never_well() -> Mood {
     Mood::Mixed(vec![(Met::Status(503), Share::ALL)])
 }
 
-fn reaction_line(member: &Member<'_>) -> Option<u32> {
+fn reaction_line(member: &RowEvidence<'_>) -> Option<u32> {
     let origin = member.rule.reaction_to(Category::Transient).origin;
     origin.position().map(|position| position.line)
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::failing::messages;
 use super::timeouts;
 use crate::doctor::change::Patch;
-use crate::doctor::evidence::{Chart, Member, Ward};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, DependencyEvidence};
+use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally, waiting};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use crate::scenario::{Latency, Mood};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::policy::breaker::Phase;
@@ -38,7 +38,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       that: start the target, or correct its address. What waits is delivered once a probe \
                       succeeds.",
         needs: "5 failed attempts in a row, or a breaker that opened",
-        look: Look::Dependency(gone),
+        look: DiagnosisCheck::Dependency(gone),
     },
     Diagnosis {
         code: "target-too-slow",
@@ -49,7 +49,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       longer changes nothing about that; a timeout above what the target takes does. If the \
                       target should be quicker, find out what it waits for.",
         needs: "5 timeouts in a row, or a breaker that opened",
-        look: Look::Dependency(slow),
+        look: DiagnosisCheck::Dependency(slow),
     },
     Diagnosis {
         code: "target-failing",
@@ -59,13 +59,13 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       breaker lets only probes through, so few attempts show it. The codes and messages tell where \
                       to look. What waits is delivered once a probe succeeds.",
         needs: "5 failed attempts in a row, or a breaker that opened",
-        look: Look::Dependency(failing),
+        look: DiagnosisCheck::Dependency(failing),
     },
 ];
 
 /// How calls fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum FailureMode {
     /// Before an answer.
     Gone,
     /// By our own limit.
@@ -74,8 +74,8 @@ enum Way {
     Failing,
 }
 
-impl Way {
-    fn of(member: &Member<'_>, story: &Story) -> Option<Self> {
+impl FailureMode {
+    fn of(member: &RowEvidence<'_>, story: &Story) -> Option<Self> {
         let End::Failed { category, status, .. } = &story.end else { return None };
         match category {
             Category::RateLimited | Category::Permanent | Category::Invalid | Category::Internal => None,
@@ -91,17 +91,17 @@ impl Way {
 /// Rows that lead to a dependency and deliver nothing any more.
 struct Standstill<'c, 'a> {
     /// The most frequent one.
-    way: Way,
+    way: FailureMode,
     /// How many failed in that way.
     ways: u64,
-    rows: Vec<&'c Member<'a>>,
+    rows: Vec<&'c RowEvidence<'a>>,
     /// What failed at the end, one after the other.
-    failed: Vec<(&'c Member<'a>, &'a Story)>,
+    failed: Vec<(&'c RowEvidence<'a>, &'a Story)>,
     waiting: u64,
 }
 
 impl<'c, 'a> Standstill<'c, 'a> {
-    fn of(chart: &'c Chart<'a>, ward: &Ward<'a>) -> Option<Self> {
+    fn of(chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
         let turns = ward.state.map_or(&[][..], |state| &state.turns);
         let has_opened = turns.last().is_some_and(|turn| turn.to != Phase::Closed);
         let mut rows = Vec::new();
@@ -122,15 +122,15 @@ impl<'c, 'a> Standstill<'c, 'a> {
         if waiting == 0 && chart.ago(last) > LATELY {
             return None;
         }
-        let ways: Vec<Way> = failed.iter().filter_map(|(row, story)| Way::of(row, story)).collect();
-        let of = |way: Way| ways.iter().filter(|known| **known == way).count() as u64;
+        let ways: Vec<FailureMode> = failed.iter().filter_map(|(row, story)| FailureMode::of(row, story)).collect();
+        let of = |way: FailureMode| ways.iter().filter(|known| **known == way).count() as u64;
         // The last of equals is taken: a longer timeout is the least certain.
-        let way = [Way::Slow, Way::Failing, Way::Gone].into_iter().max_by_key(|way| of(*way))?;
+        let way = [FailureMode::Slow, FailureMode::Failing, FailureMode::Gone].into_iter().max_by_key(|way| of(*way))?;
         Some(Self { way, ways: of(way), rows, failed, waiting })
     }
 
     /// The same, if calls fail in that way.
-    fn by(way: Way, chart: &'c Chart<'a>, ward: &Ward<'a>) -> Option<Self> {
+    fn by(way: FailureMode, chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
         Self::of(chart, ward).filter(|found| found.way == way)
     }
 
@@ -142,7 +142,7 @@ impl<'c, 'a> Standstill<'c, 'a> {
         }
     }
 
-    fn shown(&self, chart: &Chart<'_>) -> Vec<String> {
+    fn shown(&self, chart: &EvidenceChart<'_>) -> Vec<String> {
         let count = self.failed.len() as u64;
         let codes = self.failed.iter().filter_map(|(_, story)| match &story.end {
             End::Failed { code, .. } => Some(code),
@@ -162,24 +162,24 @@ impl<'c, 'a> Standstill<'c, 'a> {
         shown
     }
 
-    fn sign(self, title: String, evidence: Vec<String>, advice: String) -> Sign {
+    fn sign(self, title: String, evidence: Vec<String>, advice: String) -> DiagnosisSign {
         let touched = self.waiting.max(self.failed.len() as u64);
-        Sign { title, touched, evidence, advice, change: None, line: None, harm: None }
+        DiagnosisSign { title, touched, evidence, advice, change: None, line: None, harm: None }
     }
 }
 
 /// What failed after the last attempt that was delivered, or that failed in a way that says nothing of the target;
 /// without what was given up under another limit.
-fn failed_in_a_row<'a>(row: &Member<'a>) -> Vec<&'a Story> {
+fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a Story> {
     let mut attempts: Vec<_> =
         row.attempts().filter(|story| !timeouts::is_of_another_limit(row, story)).collect();
     attempts.sort_by_key(|story| story.started_at);
-    let last = attempts.iter().rposition(|story| Way::of(row, story).is_none());
+    let last = attempts.iter().rposition(|story| FailureMode::of(row, story).is_none());
     attempts.split_off(last.map_or(0, |last| last + 1))
 }
 
 /// Whether a row delivers nothing any more, which has a finding of its own.
-pub(super) fn stands_still(chart: &Chart<'_>, row: &Member<'_>) -> bool {
+pub(super) fn stands_still(chart: &EvidenceChart<'_>, row: &RowEvidence<'_>) -> bool {
     let mut wards = chart.wards().filter(|ward| ward.name == row.rule.dependency.value);
     wards.any(|ward| {
         let found = Standstill::of(chart, ward);
@@ -188,12 +188,12 @@ pub(super) fn stands_still(chart: &Chart<'_>, row: &Member<'_>) -> bool {
 }
 
 /// Whether rows that lead to a dependency deliver nothing any more, which has a finding of its own.
-pub(super) fn is_standstill(chart: &Chart<'_>, ward: &Ward<'_>) -> bool {
+pub(super) fn is_standstill(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> bool {
     Standstill::of(chart, ward).is_some()
 }
 
-fn gone(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
-    let found = Standstill::by(Way::Gone, chart, ward)?;
+fn gone(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
+    let found = Standstill::by(FailureMode::Gone, chart, ward)?;
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!(
@@ -205,8 +205,8 @@ fn gone(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     Some(found.sign(title, evidence, advice))
 }
 
-fn failing(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
-    let found = Standstill::by(Way::Failing, chart, ward)?;
+fn failing(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
+    let found = Standstill::by(FailureMode::Failing, chart, ward)?;
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!("look at `{}` itself: no setting of the book heals that", ward.name);
@@ -218,8 +218,8 @@ fn failing(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     Some(found.sign(title, evidence, advice))
 }
 
-fn slow(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
-    let found = Standstill::by(Way::Slow, chart, ward)?;
+fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
+    let found = Standstill::by(FailureMode::Slow, chart, ward)?;
     let limits = found.rows.iter().map(|row| timeouts::first_limit(row));
     let limit = limits.max().unwrap_or_default();
     let wanted = |limit: Duration| rounded_up(limit * 5 / 2).min(TIMEOUT_ADVISED_MAX).max(limit);
@@ -254,9 +254,9 @@ fn slow(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let advice = format!("nothing is answered within {}: {longer}", show_duration(limit));
     let title = format!("`{}` is slower than its timeout of {}", ward.name, show_duration(limit));
     let sign = found.sign(title, evidence, advice);
-    let world = World::Alike(Mood::Slow(Latency { p50, p99 }));
-    Some(Sign {
-        change: change.map(|change| Proposed::new(change, Measure::Undelivered, world)),
+    let world = ProofWorld::Alike(Mood::Slow(Latency { p50, p99 }));
+    Some(DiagnosisSign {
+        change: change.map(|change| ProposedChange::new(change, ProofMeasure::Undelivered, world)),
         line,
         ..sign
     })

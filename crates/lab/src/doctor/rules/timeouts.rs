@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::doctor::change::{Patch, place_of};
-use crate::doctor::evidence::{Chart, Member, Times};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, SortedTimes};
+use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
 use crate::scenario::Latency;
 use redrive_core::engine::story::{End, Story};
 use redrive_core::ids::Attempt;
@@ -41,7 +41,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       becomes twice the load. The limit should lie well above the slowest good call: one and \
                       a half times its p99.",
         needs: "30 attempts, 5 of them given up, and 10 that arrived",
-        look: Look::Row(too_short),
+        look: DiagnosisCheck::Row(too_short),
     },
     Diagnosis {
         code: "timeout-too-long",
@@ -52,33 +52,33 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       for a retry that could have been made long ago. A limit of a few times the slowest good \
                       call gives up the same calls sooner and no others.",
         needs: "100 attempts that arrived and 3 that hung",
-        look: Look::Row(too_long),
+        look: DiagnosisCheck::Row(too_long),
     },
 ];
 
 /// The limit of a first attempt, as the rule reads now.
-pub(super) fn first_limit(member: &Member<'_>) -> Duration {
+pub(super) fn first_limit(member: &RowEvidence<'_>) -> Duration {
     member.rule.answer_limit(Attempt::FIRST)
 }
 
 /// Attempts that were given up at the limit as it is now.
-pub(super) fn given_up(member: &Member<'_>) -> u64 {
+pub(super) fn given_up(member: &RowEvidence<'_>) -> u64 {
     let given_up = member.attempts().filter(|story| is_given_up(member, story));
     given_up.count() as u64
 }
 
 /// Whether an attempt was given up at the limit as it is now.
-pub(super) fn is_given_up(member: &Member<'_>, story: &Story) -> bool {
+pub(super) fn is_given_up(member: &RowEvidence<'_>, story: &Story) -> bool {
     is_timeout(story) && is_at_limit(member, story)
 }
 
 /// Whether an attempt was given up under another limit than the one that holds now, and so says nothing about
 /// this one.
-pub(in crate::doctor) fn is_of_another_limit(member: &Member<'_>, story: &Story) -> bool {
+pub(in crate::doctor) fn is_of_another_limit(member: &RowEvidence<'_>, story: &Story) -> bool {
     is_timeout(story) && !is_at_limit(member, story)
 }
 
-fn is_at_limit(member: &Member<'_>, story: &Story) -> bool {
+fn is_at_limit(member: &RowEvidence<'_>, story: &Story) -> bool {
     let took = Duration::from_nanos(story.took_nanos);
     let limit = member.rule.answer_limit(story.attempt);
     took >= limit * 9 / 10 && took <= limit * 3 / 2 + Duration::from_millis(500)
@@ -95,7 +95,7 @@ fn is_timeout(story: &Story) -> bool {
 }
 
 /// The change to a limit, in the form in which the book states it.
-pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Patch {
+pub(super) fn set_limit(member: &RowEvidence<'_>, limit: Duration) -> Patch {
     let timeouts = &member.rule.timeouts;
     let whole = &timeouts.whole;
     let place = place_of(&member.rule, whole.origin.level);
@@ -116,12 +116,12 @@ pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Patch {
     Patch::new().set(&place, "timeout", value)
 }
 
-pub(super) fn line_of(member: &Member<'_>) -> Option<u32> {
+pub(super) fn line_of(member: &RowEvidence<'_>) -> Option<u32> {
     member.rule.timeouts.whole.origin.position().map(|position| position.line)
 }
 
 /// Whether good calls come close to the limit, and where the limit should lie then.
-pub(super) fn cuts_through(member: &Member<'_>) -> Option<(Duration, Duration)> {
+pub(super) fn cuts_through(member: &RowEvidence<'_>) -> Option<(Duration, Duration)> {
     let successes = member.successes();
     let limit = first_limit(member);
     let p99 = successes.p99().filter(|_| successes.count() >= SUCCESSES_MIN)?;
@@ -129,7 +129,7 @@ pub(super) fn cuts_through(member: &Member<'_>) -> Option<(Duration, Duration)> 
         .then(|| (p99, rounded_up(p99.max(limit) * 3 / 2)))
 }
 
-fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn too_short(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let (attempts, given_up) = (member.attempts_made(), given_up(member));
     let is_enough = attempts >= ATTEMPTS_MIN && given_up >= TIMEOUTS_MIN;
     if !is_enough || !exceeds(given_up, attempts, TIMEOUTS_PERCENT) {
@@ -142,7 +142,7 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     // What was given up is taken to come within what is proposed.
     let latency = Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 };
     let (share, all) = (percent(given_up, attempts), counted(attempts, "attempt"));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("the timeout of {given} cuts through good calls of `{}`", member.queue),
         touched: given_up,
         evidence: vec![
@@ -153,13 +153,13 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             "raise the timeout from {given} to {longer}, half as much again as the slowest good calls take; if \
              that is longer than anybody can wait, the target must become quicker"
         ),
-        change: Some(Proposed::new(set_limit(member, wanted), Measure::FailedCalls, World::Well(latency))),
+        change: Some(ProposedChange::new(set_limit(member, wanted), ProofMeasure::FailedCalls, ProofWorld::Well(latency))),
         line: line_of(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn too_long(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let (successes, hangs) = (member.successes(), given_up(member));
     let limit = first_limit(member);
     let p99 = successes.p99().filter(|_| successes.count() >= SUCCESSES_MIN_TO_SHORTEN)?;
@@ -169,7 +169,7 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let wanted = rounded_up((p99 * 5).max(Duration::from_secs(1)));
     let (given, shorter) = (show_duration(limit), show_duration(wanted));
     let hung = counted(hangs, "attempt");
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("calls of `{}` that hang are waited for {given}", member.queue),
         touched: hangs,
         evidence: vec![
@@ -179,14 +179,14 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         advice: format!(
             "lower the timeout from {given} to {shorter}: five times what the slowest good calls take"
         ),
-        change: Some(Proposed::new(set_limit(member, wanted), Measure::Latency, World::AsSeen)),
+        change: Some(ProposedChange::new(set_limit(member, wanted), ProofMeasure::Latency, ProofWorld::AsSeen)),
         line: line_of(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
 /// What the slowest good calls took, in a line.
-fn slowest(successes: &Times, p99: Duration) -> String {
+fn slowest(successes: &SortedTimes, p99: Duration) -> String {
     let arrived = counted(successes.count(), "attempt");
     // Rounded to whole seconds, it might seem to reach the limit.
     let whole = Duration::from_millis(millis(p99));

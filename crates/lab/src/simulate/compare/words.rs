@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Advantage, Compared, Comparison, Measured, Side, Undecided, gains};
+use super::{Advantage, FigureComparison, BookComparison, RunFigures, BookSide, Undecided, gains};
 use crate::scenario::expectation::{Metric, Value};
-use crate::simulate::figures::Key;
+use crate::simulate::figures::FigureKey;
 use redrive_core::text::{show_count, show_measured, show_per_second};
 
 /// What is told in words, the weightiest first. What arrives is told by what does not, attempts for each delivery by
@@ -23,7 +23,7 @@ const TOLD: [Metric; 11] = [
     Metric::LatencyP50,
 ];
 
-pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -> Vec<Advantage> {
+pub(super) fn advantages(figures: &[(FigureKey, FigureComparison)], pairs: &[[RunFigures; 2]]) -> Vec<Advantage> {
     let mut found: Vec<Advantage> = Vec::new();
     for metric in TOLD {
         let of_metric = figures.iter().filter(|(key, _)| key.metric == metric);
@@ -54,7 +54,7 @@ pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -
 }
 
 /// How much better, from the least to the most.
-fn phrase(key: &Key, pairs: &[(Value, Value)]) -> String {
+fn phrase(key: &FigureKey, pairs: &[(Value, Value)]) -> String {
     let mut pairs = pairs.to_vec();
     pairs.sort_by(|one, other| gain(key.metric, *one).total_cmp(&gain(key.metric, *other)));
     let (least, most) = (pairs[0], pairs[pairs.len() - 1]);
@@ -97,7 +97,7 @@ fn show_whole(number: f64) -> String {
     show_count(number.round() as u64)
 }
 
-fn in_words(key: &Key, pair: (Value, Value)) -> String {
+fn in_words(key: &FigureKey, pair: (Value, Value)) -> String {
     let by = shown_gain(key.metric, pair);
     let of = key.of.as_deref().unwrap_or("all");
     let one = |singular: &'static str, plural: &'static str| if by == "1" { singular } else { plural };
@@ -144,7 +144,7 @@ fn plain(metric: &str) -> String {
     metric.replace('_', " ")
 }
 
-pub(super) fn undecided(comparison: &Comparison) -> Undecided {
+pub(super) fn undecided(comparison: &BookComparison) -> Undecided {
     let mut metrics: Vec<&'static str> = Vec::new();
     for figure in comparison.figures.iter().filter(|figure| figure.is_judged) {
         if !metrics.contains(&figure.metric) {
@@ -169,8 +169,8 @@ pub(super) fn undecided(comparison: &Comparison) -> Undecided {
     told
 }
 
-pub(super) fn overall(comparison: &Comparison, names: [&str; 2]) -> String {
-    let at = Side::BOTH.map(|side| strengths(comparison, side));
+pub(super) fn overall(comparison: &BookComparison, names: [&str; 2]) -> String {
+    let at = BookSide::BOTH.map(|side| strengths(comparison, side));
     let [a, b] = names;
     let not_compared = match undecided(comparison).not_compared.as_slice() {
         [] => String::new(),
@@ -188,7 +188,7 @@ pub(super) fn overall(comparison: &Comparison, names: [&str; 2]) -> String {
 }
 
 /// What a side is better at; with the dependency where the other is better at the same elsewhere.
-fn strengths(comparison: &Comparison, side: Side) -> Vec<String> {
+fn strengths(comparison: &BookComparison, side: BookSide) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for advantage in comparison.advantages.iter().filter(|advantage| advantage.side == side) {
         let is_torn = comparison.advantages.iter().any(|it| it.side != side && it.metric == advantage.metric);

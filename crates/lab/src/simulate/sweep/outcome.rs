@@ -4,29 +4,29 @@ use serde::Serialize;
 
 use super::Sweep;
 use crate::scenario::expectation::{Better, Metric, Value};
-use crate::simulate::compare::{self, Comparison, Side, listed};
-use crate::simulate::figures::{Key, Measured};
-use crate::simulate::runs::Ranges;
+use crate::simulate::compare::{self, BookComparison, BookSide, listed};
+use crate::simulate::figures::{FigureKey, RunFigures};
+use crate::simulate::runs::RunRanges;
 use redrive_core::text;
 
 /// What a sweep came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Swept {
+pub struct SweepResult {
     /// What was changed.
     pub paths: Vec<String>,
     /// A row for each book.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SweepRow>,
     /// Where each row stands on an axis of the first path's values.
     pub places: Vec<f64>,
     /// The figures that differ between rows.
-    pub columns: Vec<Column>,
+    pub columns: Vec<SweepColumn>,
     /// What is traded against what.
     pub words: Vec<String>,
 }
 
 /// What one book came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct SweepRow {
     /// The values that were laid over the book.
     pub values: Vec<String>,
     /// A row that is as good in everything and better in something, if there is one.
@@ -35,12 +35,12 @@ pub struct Row {
     pub as_expected: bool,
     /// All its figures, over all runs.
     #[serde(flatten)]
-    pub ranges: Ranges,
+    pub ranges: RunRanges,
 }
 
 /// A figure that differs, with what each row has; over many runs, in the middle.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Column {
+pub struct SweepColumn {
     /// Which.
     pub metric: &'static str,
     /// Of which dependency, if not of all.
@@ -53,7 +53,7 @@ pub struct Column {
     /// Whether a row is among the best.
     pub is_best: Vec<bool>,
     #[serde(skip)]
-    key: Key,
+    key: FigureKey,
     #[serde(skip)]
     middles: Vec<Value>,
     /// The share that each row delivers.
@@ -63,23 +63,23 @@ pub struct Column {
 
 /// Puts runs together: for each row of the [grid](super::grid), one run for each seed.
 #[must_use]
-pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<Measured>]) -> Swept {
+pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<RunFigures>]) -> SweepResult {
     let keys = runs[0][0].figures.keys();
-    let mut columns: Vec<Column> = keys.filter_map(|key| column(key, runs)).collect();
+    let mut columns: Vec<SweepColumn> = keys.filter_map(|key| column(key, runs)).collect();
     // What arrives is what does not die and does not wait.
     if columns.iter().any(|column| matches!(column.key.metric, Metric::DeadLetters | Metric::Waiting)) {
         columns.retain(|column| column.key.metric != Metric::Delivered);
     }
-    let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| Row {
+    let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| SweepRow {
         values: values.clone(),
         beaten_by: (0..grid.len()).find(|other| is_beaten(&columns, place, *other)),
-        as_expected: runs.iter().all(Measured::is_as_expected),
-        ranges: Ranges::of(runs),
+        as_expected: runs.iter().all(RunFigures::is_as_expected),
+        ranges: RunRanges::of(runs),
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<SweepRow> = rows.collect();
     let words = words(sweeps, &rows, &columns, runs);
     let firsts: Vec<&str> = rows.iter().map(|row| row.values[0].as_str()).collect();
-    Swept {
+    SweepResult {
         paths: sweeps.iter().map(|sweep| sweep.path().to_owned()).collect(),
         places: places(&firsts),
         rows,
@@ -112,8 +112,8 @@ fn places(values: &[&str]) -> Vec<f64> {
 }
 
 /// The figure, if it differs between rows.
-fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
-    let middle = |runs: &Vec<Measured>| {
+fn column(key: &FigureKey, runs: &[Vec<RunFigures>]) -> Option<SweepColumn> {
+    let middle = |runs: &Vec<RunFigures>| {
         let mut values: Vec<Value> = runs.iter().filter_map(|run| run.value(key)).collect();
         values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
         values.get(values.len().saturating_sub(1) / 2).copied()
@@ -135,7 +135,7 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
         others.into_iter().any(|other| compare::is_better(metric, middles[other], middles[own]))
     };
     let is_best = (0..middles.len()).map(|own| may_be_best(own) && !is_beaten(own)).collect();
-    Some(Column {
+    Some(SweepColumn {
         metric: metric.as_str(),
         of: key.of.clone(),
         values: middles.iter().map(|it| Some(it.as_f64()).filter(|it| it.is_finite())).collect(),
@@ -147,15 +147,15 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
     })
 }
 
-fn middle_delivered(runs: &[Measured]) -> f64 {
-    let mut shares: Vec<f64> = runs.iter().map(Measured::delivered).collect();
+fn middle_delivered(runs: &[RunFigures]) -> f64 {
+    let mut shares: Vec<f64> = runs.iter().map(RunFigures::delivered).collect();
     shares.sort_by(f64::total_cmp);
     shares[(shares.len() - 1) / 2]
 }
 
 /// Whether the other is as good in everything and better in something.
-fn is_beaten(columns: &[Column], own: usize, other: usize) -> bool {
-    let is_better = |column: &Column, one: usize, than: usize| {
+fn is_beaten(columns: &[SweepColumn], own: usize, other: usize) -> bool {
+    let is_better = |column: &SweepColumn, one: usize, than: usize| {
         let metric = column.key.metric;
         compare::may_be_better(metric, column.delivered[one], column.delivered[than])
             && compare::is_better(metric, column.middles[one], column.middles[than])
@@ -164,7 +164,7 @@ fn is_beaten(columns: &[Column], own: usize, other: usize) -> bool {
         && !columns.iter().any(|column| is_better(column, own, other))
 }
 
-fn words(sweeps: &[Sweep], rows: &[Row], columns: &[Column], runs: &[Vec<Measured>]) -> Vec<String> {
+fn words(sweeps: &[Sweep], rows: &[SweepRow], columns: &[SweepColumn], runs: &[Vec<RunFigures>]) -> Vec<String> {
     let paths: Vec<String> = sweeps.iter().map(|sweep| format!("`{}`", sweep.path())).collect();
     if rows.len() < 2 {
         return vec![format!("{} has one value here: name several, and they are compared", listed(&paths))];
@@ -177,8 +177,8 @@ fn words(sweeps: &[Sweep], rows: &[Row], columns: &[Column], runs: &[Vec<Measure
         told.extend(between_ends(sweep, runs));
         told.extend(columns.iter().filter_map(|column| best_within(sweep, column)));
     }
-    let name = |row: &Row| row.values.join(", ");
-    let beaten: Vec<(&Row, &Row)> =
+    let name = |row: &SweepRow| row.values.join(", ");
+    let beaten: Vec<(&SweepRow, &SweepRow)> =
         rows.iter().filter_map(|row| Some((row, &rows[row.beaten_by?]))).collect();
     let choices: Vec<String> =
         rows.iter().filter(|row| row.beaten_by.is_none()).map(|row| format!("`{}`", name(row))).collect();
@@ -203,7 +203,7 @@ fn words(sweeps: &[Sweep], rows: &[Row], columns: &[Column], runs: &[Vec<Measure
 }
 
 /// What the largest value does better than the smallest, and the other way round.
-fn between_ends(sweep: &Sweep, runs: &[Vec<Measured>]) -> Vec<String> {
+fn between_ends(sweep: &Sweep, runs: &[Vec<RunFigures>]) -> Vec<String> {
     let values = sweep.values();
     let size = |value: &String| sized(value).map(|(size, _)| size);
     let sizes: Option<Vec<f64>> = values.iter().map(size).collect();
@@ -217,19 +217,19 @@ fn between_ends(sweep: &Sweep, runs: &[Vec<Measured>]) -> Vec<String> {
     if least == most {
         return Vec::new();
     }
-    let pairs: Vec<[Measured; 2]> =
+    let pairs: Vec<[RunFigures; 2]> =
         runs[least].iter().zip(&runs[most]).map(|(one, other)| [one.clone(), other.clone()]).collect();
     let comparison = compare::compare_runs(&pairs);
-    let ends = [(Side::B, most, least), (Side::A, least, most)];
+    let ends = [(BookSide::B, most, least), (BookSide::A, least, most)];
     let told = ends.into_iter().filter_map(|(side, own, others)| {
         let better = advantages(&comparison, side)?;
         let (own_value, others_value) = (&values[own], &values[others]);
         let unit = sizes.as_ref().and_then(|_| sized(own_value)).map(|(_, unit)| unit);
         let how = match (unit, side) {
-            (Some(SizeOf::Time), Side::B) => format!("a longer `{}`, ", sweep.key()),
-            (Some(SizeOf::Time), Side::A) => format!("a shorter `{}`, ", sweep.key()),
-            (Some(SizeOf::Number), Side::B) => format!("a higher `{}`, ", sweep.key()),
-            (Some(SizeOf::Number), Side::A) => format!("a lower `{}`, ", sweep.key()),
+            (Some(SizeOf::Time), BookSide::B) => format!("a longer `{}`, ", sweep.key()),
+            (Some(SizeOf::Time), BookSide::A) => format!("a shorter `{}`, ", sweep.key()),
+            (Some(SizeOf::Number), BookSide::B) => format!("a higher `{}`, ", sweep.key()),
+            (Some(SizeOf::Number), BookSide::A) => format!("a lower `{}`, ", sweep.key()),
             (None, _) => String::new(),
         };
         Some(format!("{how}{own_value} instead of {others_value}: {better}"))
@@ -240,7 +240,7 @@ fn between_ends(sweep: &Sweep, runs: &[Vec<Measured>]) -> Vec<String> {
 /// How many of a side's advantages a sentence can hold.
 const ADVANTAGES_MAX: usize = 5;
 
-fn advantages(comparison: &Comparison, side: Side) -> Option<String> {
+fn advantages(comparison: &BookComparison, side: BookSide) -> Option<String> {
     let all: Vec<&str> =
         comparison.advantages.iter().filter(|it| it.side == side).map(|it| it.text.as_str()).collect();
     let shown: Vec<&str> = all.iter().take(ADVANTAGES_MAX).copied().collect();
@@ -252,7 +252,7 @@ fn advantages(comparison: &Comparison, side: Side) -> Option<String> {
 }
 
 /// A best that lies between the ends, where a reader would not look for it.
-fn best_within(sweep: &Sweep, column: &Column) -> Option<String> {
+fn best_within(sweep: &Sweep, column: &SweepColumn) -> Option<String> {
     let ends = [column.is_best.first()?, column.is_best.last()?];
     let place = column.is_best.iter().position(|is_best| *is_best)?;
     let is_within = ends == [&false, &false];

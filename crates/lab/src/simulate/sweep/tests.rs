@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::scenario;
-use crate::simulate::figures::Measured;
-use crate::simulate::{Go, Plan, run};
+use crate::simulate::figures::RunFigures;
+use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, patch};
 
@@ -105,7 +105,7 @@ fn a_grid_has_every_combination_and_a_bound() {
     assert_eq!(error.to_string(), "that makes 66 rule books, and at most 64 are played: take fewer values");
 }
 
-fn played(text: &str, seeds: u64) -> Swept {
+fn played(text: &str, seeds: u64) -> SweepResult {
     let outage = "version: 1\nduration: 2m\narrivals: [{ type: orders.placed, rate: 5/s, spacing: even }]\ndependencies:\n  api: { latency: 20ms, phases: [{ at: 30s, for: 20s, is: down }] }\n";
     let scenario = scenario::read(outage).scenario.expect("a scenario");
     let sweep: Sweep = text.parse().expect(text);
@@ -114,10 +114,10 @@ fn played(text: &str, seeds: u64) -> Swept {
         let laid =
             patch::laid_over(BOOK, &sweep.change(&book(), &values[0]).to_string()).expect("both are YAML");
         let book = Arc::new(book::read(&laid, built_in()).book.unwrap_or_else(|| panic!("{laid}")));
-        let play = |seed| run(&Plan { scenario: &scenario, book: Arc::clone(&book), seed }, &mut |_| Go::On);
-        (1..=seeds).map(|seed| Measured::of(&play(seed).expect("nobody stops it"))).collect()
+        let play = |seed| run(&SimulationPlan { scenario: &scenario, book: Arc::clone(&book), seed }, &mut |_| Go::On);
+        (1..=seeds).map(|seed| RunFigures::of(&play(seed).expect("nobody stops it"))).collect()
     });
-    let runs: Vec<Vec<Measured>> = runs.collect();
+    let runs: Vec<Vec<RunFigures>> = runs.collect();
     swept(&[sweep], &grid, &runs)
 }
 

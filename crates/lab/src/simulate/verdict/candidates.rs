@@ -7,7 +7,7 @@ use super::price::Price;
 use super::together::names;
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::change::beside_change_of;
-use crate::simulate::report::{Cause, DependencyReport, Report, ratio};
+use crate::simulate::report::{DeadLetterCause, DependencyReport, SimulationReport, ratio};
 use redrive_core::book::RuleBook;
 use redrive_core::book::patch::{Patch, keys};
 use redrive_core::ids::{DependencyName, PolicyName};
@@ -23,13 +23,13 @@ pub(in crate::simulate) struct Candidate {
     /// The part of the rule book that changes.
     pub(in crate::simulate) change: Patch,
     /// What should become less.
-    pub(in crate::simulate) measure: Measure,
+    pub(in crate::simulate) measure: CandidateMeasure,
     /// Of which dependency, if not of all.
     pub(in crate::simulate) of: Option<String>,
     /// What is set: `breaker: externalBreaker`.
     setting: String,
     /// Where: on dependencies, in policies, for services.
-    place: Place,
+    place: ChangeSection,
     /// On which.
     names: Vec<String>,
 }
@@ -65,13 +65,13 @@ impl<'a> Callers<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChangeSection {
     Dependency,
     Policy,
     Service,
 }
 
-impl Place {
+impl ChangeSection {
     const fn section(self) -> &'static str {
         match self {
             Self::Dependency => "dependencies",
@@ -91,14 +91,14 @@ impl Place {
 
 /// What a change is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::simulate) enum Measure {
+pub(in crate::simulate) enum CandidateMeasure {
     /// A figure of the report.
     Figure(Metric),
     /// The most calls in a second once a trouble is over.
     AfterRecovery,
 }
 
-impl Measure {
+impl CandidateMeasure {
     /// What it is called.
     pub(in crate::simulate) fn as_str(self) -> &'static str {
         match self {
@@ -108,7 +108,7 @@ impl Measure {
     }
 
     /// How much there is of it; `step_ms` is what peaks are taken over, a multiple of the report's own steps.
-    fn value(self, report: &Report, of: Option<&str>, step_ms: u64) -> Value {
+    fn value(self, report: &SimulationReport, of: Option<&str>, step_ms: u64) -> Value {
         match self {
             Self::Figure(metric) => report.value(metric, of),
             Self::AfterRecovery => {
@@ -133,7 +133,7 @@ fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
 
 /// By how much a change helped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::simulate) struct Gain {
+pub(in crate::simulate) struct CandidateGain {
     /// What it was.
     pub(in crate::simulate) before: Value,
     /// What it is with the change.
@@ -154,12 +154,12 @@ impl Candidate {
 
     /// What it gained, if it did: clearly less of what it is against, no more dead letters or waiting, and not clearly
     /// fewer that arrive.
-    pub(in crate::simulate) fn gain(&self, before: &Report, after: &Report) -> Option<Gain> {
+    pub(in crate::simulate) fn gain(&self, before: &SimulationReport, after: &SimulationReport) -> Option<CandidateGain> {
         let step_ms = before.step_ms.max(after.step_ms);
-        let value = |report: &Report| self.measure.value(report, self.of.as_deref(), step_ms);
-        let gain = Gain { before: value(before), after: value(after), price: Price::between(before, after) };
+        let value = |report: &SimulationReport| self.measure.value(report, self.of.as_deref(), step_ms);
+        let gain = CandidateGain { before: value(before), after: value(after), price: Price::between(before, after) };
         let is_less = gain.after.as_f64() < WORTH_IT * gain.before.as_f64();
-        let arrives = |report: &Report| ratio(report.delivered, report.deliveries);
+        let arrives = |report: &SimulationReport| ratio(report.delivered, report.deliveries);
         let does_no_harm = after.dead <= before.dead
             && after.waiting <= before.waiting
             && arrives(after) >= WORTH_IT * arrives(before);
@@ -171,17 +171,17 @@ impl Candidate {
 #[derive(Clone, Copy)]
 struct Against<'a> {
     callers: &'a Callers<'a>,
-    measure: Measure,
+    measure: CandidateMeasure,
     of: Option<&'a str>,
 }
 
 impl<'a> Against<'a> {
-    const fn of(callers: &'a Callers<'a>, dependency: &'a str, measure: Measure) -> Self {
+    const fn of(callers: &'a Callers<'a>, dependency: &'a str, measure: CandidateMeasure) -> Self {
         Self { callers, measure, of: Some(dependency) }
     }
 
     /// A setting such as `breaker: externalBreaker` in that place.
-    fn by(self, place: Place, name: &str, setting: &str) -> Candidate {
+    fn by(self, place: ChangeSection, name: &str, setting: &str) -> Candidate {
         let kind = || self.callers.kinds.get(name).copied();
         let beside = beside_change_of(self.callers.book, place.section(), name, kind);
         let at = keys(&[place.section(), name]);
@@ -202,7 +202,7 @@ impl<'a> Against<'a> {
     }
 
     fn by_dependency(self, setting: &str) -> Candidate {
-        self.by(Place::Dependency, self.dependency(), setting)
+        self.by(ChangeSection::Dependency, self.dependency(), setting)
     }
 
     fn rules(self) -> &'a [Rule] {
@@ -233,7 +233,7 @@ impl<'a> Against<'a> {
             jitters.retain(|name, _| name.as_str() != catalog::RATE_LIMITED_POLICY);
         }
         jitters.retain(|_, jitter| could_be_more(*jitter));
-        merged(jitters.keys().map(|name| self.by(Place::Policy, name.as_str(), "jitter: full")))
+        merged(jitters.keys().map(|name| self.by(ChangeSection::Policy, name.as_str(), "jitter: full")))
     }
 
     /// No more calls in flight than it can work on.
@@ -260,7 +260,7 @@ impl<'a> Against<'a> {
     fn timeout(self, dependency: &DependencyReport, times: u64) -> Candidate {
         let seconds = (times * dependency.call_latency.p99_ms).div_ceil(1_000).max(1);
         let setting = format!("timeout: {}", show_duration(Duration::from_secs(seconds)));
-        self.by(Place::Dependency, &dependency.name, &setting)
+        self.by(ChangeSection::Dependency, &dependency.name, &setting)
     }
 }
 
@@ -290,7 +290,7 @@ const RAMP_TIMES: u32 = 6;
 
 /// Against a dependency that does not get well again.
 pub(super) fn against_storms(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::Drain));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Drain));
     [against.breaker(), against.budget(), against.in_flight(dependency)].into_iter().flatten().collect()
 }
 
@@ -302,7 +302,7 @@ const IN_FLIGHT_TIMES: u32 = 4;
 /// Against a backlog that grows: the rate that is known to go well, or more calls at once where those are too few.
 pub(super) fn against_backlogs(
     callers: &Callers<'_>,
-    report: &Report,
+    report: &SimulationReport,
     dependency: &DependencyReport,
 ) -> Vec<Candidate> {
     let Ok(name) = DependencyName::new(&dependency.name) else { return Vec::new() };
@@ -318,13 +318,13 @@ pub(super) fn against_backlogs(
     let rate = (per_second > 0 && !is_full).then(|| format!("rate: {per_second}/s"));
     let more = throttle.in_flight.get().saturating_mul(IN_FLIGHT_TIMES).min(100_000);
     let in_flight = is_full.then(|| format!("in_flight: {more}"));
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::QueueDepth));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::QueueDepth));
     rate.into_iter().chain(in_flight).map(|setting| against.by_dependency(&setting)).collect()
 }
 
 /// Against more calls after a trouble than before it.
 pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::AfterRecovery);
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::AfterRecovery);
     let mut all = against.jitter(|it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
     let others = [against.breaker(), against.budget(), against.ramp(), against.in_flight(dependency)];
     all.extend(others.into_iter().flatten());
@@ -333,34 +333,34 @@ pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyRe
 
 /// Against retries that come all at once.
 pub(super) fn against_waves(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::CallRate));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::CallRate));
     against.jitter(|jitter| jitter == Jitter::None)
 }
 
 /// Against calls that fail in vain.
 pub(super) fn against_calls(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::Amplification));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Amplification));
     against.breaker().into_iter().chain(against.budget()).collect()
 }
 
 /// Against running out of retries: a policy of the catalog that lasts longer, a breaker that holds instead, or more
 /// time for a call that takes too long.
-pub(super) fn against_deaths(callers: &Callers<'_>, report: &Report, cause: &Cause) -> Vec<Candidate> {
+pub(super) fn against_deaths(callers: &Callers<'_>, report: &SimulationReport, cause: &DeadLetterCause) -> Vec<Candidate> {
     let is_impatient = matches!(cause.code.as_str(), "MAX_RETRIES_EXCEEDED" | "RETRY_WINDOW_EXCEEDED");
     if !is_impatient {
         return Vec::new();
     }
     let service = cause.queue.split('/').next().unwrap_or_default();
-    let against = Against::of(callers, &cause.dependency, Measure::Figure(Metric::DeadLetters));
+    let against = Against::of(callers, &cause.dependency, CandidateMeasure::Figure(Metric::DeadLetters));
     let slow = report.dependencies.iter().find(|it| it.name == cause.dependency);
     let slow = slow.filter(|_| cause.failure_code.ends_with("TIMEOUT"));
     let others = [against.breaker(), slow.map(|slow| against.timeout(slow, 4))];
-    let longer = against.by(Place::Service, service, "retry: critical");
+    let longer = against.by(ChangeSection::Service, service, "retry: critical");
     std::iter::once(longer).chain(others.into_iter().flatten()).collect()
 }
 
 /// Against answers that come too late.
 pub(super) fn against_duplicates(callers: &Callers<'_>, dependency: &DependencyReport) -> Option<Candidate> {
-    let against = Against { callers, measure: Measure::Figure(Metric::Duplicates), of: None };
+    let against = Against { callers, measure: CandidateMeasure::Figure(Metric::Duplicates), of: None };
     callers.call(&dependency.name).then(|| against.timeout(dependency, 2))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::compare::{listed, may_be_better};
-use crate::simulate::report::{Report, ratio};
+use crate::simulate::report::{SimulationReport, ratio};
 use redrive_core::text::show_count;
 
 /// So many times as much, and more, is clearly worse.
@@ -25,7 +25,7 @@ pub(in crate::simulate) struct Price {
 const WAITING_FROM: f64 = 0.1;
 
 impl Price {
-    pub(super) fn between(before: &Report, after: &Report) -> Self {
+    pub(super) fn between(before: &SimulationReport, after: &SimulationReport) -> Self {
         let worse = |metric: Metric| {
             let (was, is) = (before.value(metric, None), after.value(metric, None));
             (is.as_f64() >= WORSE_FROM * was.as_f64() && is.as_f64() > was.as_f64()).then_some((was, is))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
-use crate::simulate::{Go, Plan, run};
+use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, patch};
 
@@ -22,10 +22,10 @@ fn scenario(api: &str) -> Scenario {
     scenario::read(&text).scenario.unwrap_or_else(|| panic!("{text}"))
 }
 
-fn play(book: &str, scenario: &Scenario) -> (Report, Arc<RuleBook>) {
+fn play(book: &str, scenario: &Scenario) -> (SimulationReport, Arc<RuleBook>) {
     let read = book::read(book, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{book}\n{:?}", read.problems)));
-    let plan = Plan { scenario, book: Arc::clone(&book), seed: 1 };
+    let plan = SimulationPlan { scenario, book: Arc::clone(&book), seed: 1 };
     (run(&plan, &mut |_| Go::On).expect("nobody stops it"), book)
 }
 
@@ -71,7 +71,7 @@ fn what_helps_against_a_backlog_that_grows_is_told() {
     let book_text = text("", &BARE.replace("in_flight: 500", "in_flight: 1"));
     let scenario = scenario("latency: 300ms");
     let (report, book) = play(&book_text, &scenario);
-    let plan = Plan { scenario: &scenario, book, seed: 1 };
+    let plan = SimulationPlan { scenario: &scenario, book, seed: 1 };
     let advised = crate::simulate::advice::advised(&plan, &report, &book_text, &mut |_| Go::On);
     let growing = advised.iter().find(|it| it.code == "growing-backlog").expect("it grows");
     assert_eq!(growing.advice.len(), 1, "{growing:#?}");
@@ -133,7 +133,7 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
         let changed = patch::laid_over(&book_text, &candidate.change.to_string()).expect("both are YAML");
         candidate.gain(&before, &play(&changed, &outage).0)
     };
-    let told: Vec<(String, Option<Gain>)> =
+    let told: Vec<(String, Option<CandidateGain>)> =
         dead.candidates.iter().map(|candidate| (candidate.words(), gain(candidate))).collect();
     assert_eq!(told.len(), 2, "{told:?}");
     // More patience costs more calls while it lasts, and a breaker does not.
@@ -162,7 +162,7 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
 #[test]
 fn the_worst_drain_in_words_is_that_of_the_figure() {
     let (mut report, book) = play(&text("", BARE), &scenario("latency: 10ms"));
-    let trouble = |began_at_ms, waiting_before, waiting_max, drain_ms| Trouble {
+    let trouble = |began_at_ms, waiting_before, waiting_max, drain_ms| Incident {
         began_at_ms,
         ended_at_ms: Some(began_at_ms + 20_000),
         waiting_before,
@@ -304,7 +304,7 @@ fn what_holds_for_many_dependencies_is_said_and_mended_once() {
     let scenario = scenario::read(scenario).scenario.expect("a scenario");
     let (before, book) = play(&book_text, &scenario);
     let findings = verdict(&before, &book);
-    let dead: Vec<&Finding> = findings.iter().filter(|finding| finding.code == "dead-letters").collect();
+    let dead: Vec<&SimulationFinding> = findings.iter().filter(|finding| finding.code == "dead-letters").collect();
     let [dead] = dead.as_slice() else { panic!("{dead:#?}") };
     assert!(dead.text.contains(" and 3 others: "), "{}", dead.text);
     let words: Vec<String> = dead.candidates.iter().map(Candidate::words).collect();
@@ -343,7 +343,7 @@ fn very_many_troubles_of_very_many_dependencies_are_judged_at_once() {
     let trouble = one.troubles[0];
     let each = |number: usize| {
         let later =
-            |by| Trouble { ended_at_ms: trouble.ended_at_ms.map(|at| at + by), drain_ms: None, ..trouble };
+            |by| Incident { ended_at_ms: trouble.ended_at_ms.map(|at| at + by), drain_ms: None, ..trouble };
         DependencyReport { name: name(number), troubles: (0..TROUBLES).map(later).collect(), ..one.clone() }
     };
     report.dependencies = (0..MANY).map(each).collect();
