@@ -1,19 +1,19 @@
-//! Holds the record of a store against another rule book: which deliveries would have ended otherwise, how much
-//! load and time that would have saved or added, and what the record cannot tell.
+//! Compares recorded deliveries with another rule book: which would have ended differently, the change in load and
+//! time, and what the record cannot show.
 //!
 //! ```text
-//!   first reading:  every attempt ──▶ how each dependency was over time
-//!   second reading: every delivery ──▶ walked by the new rules ──▶ report
+//!   first pass:  every attempt ──▶ answers of each dependency over time
+//!   second pass: every delivery ──▶ decided by the new rules ──▶ report
 //! ```
 //!
-//! What is decided is decided by [`redrive_core::policy::decide`], with the store's own seed, so that jitter comes out as the
-//! server would have drawn it. `docs/decisions/0012-what-a-backtest-can-tell.md` says what is taken for what.
+//! [`redrive_core::policy::decide`] decides, with the store's own seed, so jitter is as the server would have drawn
+//! it. `docs/decisions/0012-what-a-backtest-can-tell.md` lists the assumptions.
 //!
 //! Invariants:
-//! - the book that the record was made by changes nothing, and that is certain;
-//! - the order in which deliveries are read changes nothing;
-//! - memory is bounded by dependencies and steps of time, never by the number of deliveries;
-//! - what nobody knows is said, and never counted among what would have changed.
+//! - the book that made the record changes nothing, with certainty;
+//! - the order of reading changes nothing;
+//! - memory is bounded by dependencies and time steps, not by deliveries;
+//! - unknown outcomes are reported and never counted as changes.
 
 mod books;
 mod evidence;
@@ -47,150 +47,97 @@ use redrive_core::policy::category::{Category, Code};
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
-/// What to hold the record against.
 #[derive(Clone, Debug)]
 pub struct BacktestPlan<'a> {
-    /// The new rules.
     pub book: &'a RuleBook,
-    /// The store's own seed.
     pub seed: Seed,
-    /// Only what was accepted from then on.
     pub since: Option<Timestamp>,
-    /// Nothing that happened later is looked at.
     pub until: Timestamp,
 }
 
-/// A delivery as it is on record.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedDelivery<'a> {
-    /// Which.
     pub id: DeliveryId,
-    /// Whose it was when it was accepted.
     pub queue: &'a QueueName,
-    /// The type of its event.
     pub event_type: &'a str,
-    /// Whether others may wait behind it.
     pub order: SessionMembership,
-    /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// What it is.
     pub state: RecordedState,
-    /// Whether it was sent again after it had died.
     pub replays: ReplayHistory,
-    /// Its attempts, the first one first.
     pub stories: &'a [Story],
 }
 
-/// Whether others may wait behind a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionMembership {
-    /// It belongs to no session.
     Alone,
-    /// It belongs to one.
     InSession,
 }
 
-/// What a delivery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedState {
-    /// It has not ended.
     Waiting,
-    /// It is delivered.
     Delivered,
-    /// It is dead, or a person has done with its letter.
     Dead { at: Timestamp },
 }
 
-/// Whether a delivery was sent again after it had died, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayHistory {
-    /// It was not.
     None,
-    /// To whom it was sent before.
     Here(u32),
-    /// At least once to somebody else, whose answers say nothing of whom it was sent to before.
+    /// Answers from elsewhere say nothing about the original target.
     Elsewhere(u32),
 }
 
-/// How far an answer can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// The rules ask for the very attempts that are on record, or end before the last of them.
+    /// The rules make the recorded attempts, or end before the last of them.
     Certain,
-    /// What the dependency answered to others at about that time is on record.
+    /// Answers to other calls at about that time are on record.
     Likely,
-    /// Nothing on record says what would have been answered.
     Unknown,
 }
 
-/// How a delivery ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// It arrives.
     Delivered { at: Timestamp },
-    /// It is given up.
     Dead {
-        /// When.
         at: Timestamp,
-        /// Why.
         code: Code,
-        /// The code of its last failure, if it had one.
         failure: Option<Code>,
     },
-    /// It waits still.
     Waiting,
-    /// Its service is paused, and a person has to go on.
     Paused { at: Timestamp },
-    /// Nobody wants it.
     NotSent,
 }
 
-/// Why something cannot be told from the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BacktestDoubt {
-    /// Nobody called at about that time.
     NothingNear,
-    /// The answers at that time were mixed.
     Mixed,
-    /// Only this message failed, and nobody knows what it would have met later.
+    /// Only this message failed; later attempts of it are unknown.
     Message,
-    /// A call ran into the time limit, and the new rules wait for longer.
     LongerTimeout,
-    /// The new rules look at headers, which are not on record.
     Headers,
-    /// The book that an answer was judged by is not known, and so only what was made of the answer.
+    /// Only the classification of the answer is known.
     BookForgotten,
-    /// The new book sends it elsewhere.
     Target,
-    /// The new book has another breaker.
     Breaker,
-    /// The new book holds it for longer or shorter, or otherwise, while a breaker is open.
     Holds,
-    /// It shares a dependency with others that have another breaker, other holds or other limits.
     Shared,
-    /// It was replayed by hand or by rule; only its first life is compared.
+    /// Only its first life is compared.
     Replayed,
-    /// Others of its session may have waited behind it for a longer or a shorter time.
     Session,
-    /// Its service would have paused itself before.
     Paused,
-    /// It is older than what was delivered is kept.
     Retention,
-    /// It died without an attempt.
     NeverTried,
-    /// It waits, and nobody has tried it yet.
     NotYetTried,
-    /// It died elsewhere, and came as a dead letter.
     Imported,
-    /// The new book has other limits on calls.
     Limits,
-    /// When those get their turn who have waited for a dependency.
     Ramp,
 }
 
-/// The first reading: how every dependency was over time.
 #[derive(Debug)]
 pub struct BacktestSurvey<'a> {
     plan: BacktestPlan<'a>,
@@ -198,31 +145,25 @@ pub struct BacktestSurvey<'a> {
     counts: EventCounts,
 }
 
-/// What was gathered for the second reading.
 #[derive(Debug, Default)]
 struct Knowledge {
     books: Books,
     timelines: BTreeMap<DependencyName, Timeline>,
     open: BTreeMap<String, Vec<(Timestamp, Timestamp)>>,
-    /// When each service would have paused itself for the first time where it did not.
     paused: BTreeMap<ServiceName, Timestamp>,
-    /// Dependencies, as the new book names them, that some delivery would have met by another breaker, by other
-    /// holds or by other limits.
+    /// By their name in the new book: some delivery has another breaker, other holds or other limits.
     guarded_otherwise: BTreeSet<DependencyName>,
-    /// When something first failed there, and when it last did.
+    /// The first failure and the end of the last.
     failed: BTreeMap<DependencyName, (Timestamp, Timestamp)>,
-    /// What dependencies of the record are called by the new book, and the other way round.
     renamed: BTreeSet<RenamedDependency>,
 }
 
-/// A dependency as it was called, and as the new book calls it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RenamedDependency {
     then: DependencyName,
     now: DependencyName,
 }
 
-/// How often events of each type came, by who took them.
 #[derive(Debug, Default)]
 struct EventCounts {
     by_type: BTreeMap<String, BTreeMap<QueueName, u64>>,
@@ -240,29 +181,24 @@ impl EventCounts {
 }
 
 impl<'a> BacktestSurvey<'a> {
-    /// Nothing read yet.
     #[must_use]
     pub fn new(plan: BacktestPlan<'a>) -> Self {
         Self { plan, known: Knowledge::default(), counts: EventCounts::default() }
     }
 
-    /// The hash of a book that an attempt was judged by and that nobody has handed over yet.
     #[must_use]
     pub fn wants_book(&self, recorded: &RecordedDelivery<'_>) -> Option<u64> {
         self.known.books.wanted(recorded.stories)
     }
 
-    /// Hands over the book of that hash, or says that there is none.
     pub fn add_book(&mut self, hash: u64, book: Option<RuleBook>) {
         self.known.books.add(hash, book);
     }
 
-    /// Says that a breaker was not closed for a while.
     pub fn add_open(&mut self, dependency: &str, from: Timestamp, until: Timestamp) {
         self.known.open.entry(dependency.to_owned()).or_default().push((from, until));
     }
 
-    /// Says that an event of that type came and nobody wanted it.
     pub fn add_unrouted(&mut self, event_type: &str, received_at: Timestamp) {
         let unrouted = &mut self.counts.unrouted;
         let has_room = unrouted.len() < limits::BACKTEST_TYPES_MAX || unrouted.contains_key(event_type);
@@ -271,7 +207,6 @@ impl<'a> BacktestSurvey<'a> {
         }
     }
 
-    /// Reads a delivery for the first time.
     pub fn look(&mut self, recorded: &RecordedDelivery<'_>) {
         if !self.plan.covers(recorded.accepted_at) {
             return;
@@ -310,8 +245,8 @@ impl<'a> BacktestSurvey<'a> {
         self.look_for_pause(recorded);
     }
 
-    /// A service that pauses itself holds all that comes after: only the record itself can say when, since how
-    /// dependencies were is not known before everything is read.
+    /// Only the record itself can show when a service would pause: answers over time are not known before the first
+    /// pass ends.
     fn look_for_pause(&mut self, recorded: &RecordedDelivery<'_>) {
         let Some(rule) = self.plan.rule(recorded).filter(|rule| rule.reactions.may_pause()) else { return };
         let life = self.plan.cut(recorded.first_life().stories());
@@ -324,7 +259,6 @@ impl<'a> BacktestSurvey<'a> {
         }
     }
 
-    /// Everything was read once.
     #[must_use]
     pub fn weighing(self) -> Weighing<'a> {
         let Self { plan, mut known, counts } = self;
@@ -335,7 +269,6 @@ impl<'a> BacktestSurvey<'a> {
     }
 }
 
-/// The second reading: every delivery by the new rules.
 #[derive(Debug)]
 pub struct Weighing<'a> {
     plan: BacktestPlan<'a>,
@@ -345,7 +278,6 @@ pub struct Weighing<'a> {
 }
 
 impl Weighing<'_> {
-    /// Reads a delivery for the second time.
     pub fn weigh(&mut self, recorded: &RecordedDelivery<'_>) {
         if !self.plan.covers(recorded.accepted_at) {
             return;
@@ -385,7 +317,6 @@ impl Weighing<'_> {
         });
     }
 
-    /// How it ended in its first life; what nobody tried is as the store says.
     fn finish_on_record(&self, recorded: &RecordedDelivery<'_>, life: FirstLife<'_>) -> Finish {
         let died = |at: Timestamp| Finish::Dead { at, code: Code::of(""), failure: None };
         let last = match life {
@@ -457,8 +388,6 @@ impl Weighing<'_> {
         }
     }
 
-    /// What cannot be told since the new rules have another breaker, other holds or other limits, for it or for
-    /// others that share its dependency.
     fn doubts_of_rules(
         &self,
         recorded: &RecordedDelivery<'_>,
@@ -468,7 +397,7 @@ impl Weighing<'_> {
         let differs = self.known.differences(&self.plan, recorded).unwrap_or_default();
         let failed = self.known.failed.get(&self.known.dependency(&self.plan, recorded));
         let has_failed = has_failed(recorded.stories);
-        // Where nothing ever failed no breaker opens, and nothing is held.
+        // Without failures no breaker opens.
         let by_failing = if has_failed { Certainty::Unknown } else { Certainty::Likely };
         let mut doubts = Vec::new();
         if (differs.breaker || self.known.is_regrouped(then, rule)) && failed.is_some() {
@@ -498,7 +427,6 @@ impl Weighing<'_> {
         doubts
     }
 
-    /// All of it together.
     #[must_use]
     pub fn told(self) -> BacktestReport {
         let Self { plan, counts, sums, .. } = self;
@@ -511,7 +439,6 @@ impl<'a> BacktestPlan<'a> {
         self.since.is_none_or(|since| accepted_at >= since) && accepted_at <= self.until
     }
 
-    /// The attempts that had ended by then.
     fn cut<'b>(&self, stories: &'b [Story]) -> &'b [Story] {
         let ended = |story: &&Story| story.started_at + took(story) <= self.until;
         &stories[..stories.iter().take_while(ended).count()]
@@ -523,7 +450,6 @@ impl<'a> BacktestPlan<'a> {
 }
 
 impl Knowledge {
-    /// Where a rule leads, by how the dependency was as far as that is known.
     fn walked(
         &self,
         plan: &BacktestPlan<'_>,
@@ -554,12 +480,10 @@ impl Knowledge {
         walk.walked()
     }
 
-    /// The rule that judged its first attempt, as far as it is known.
     fn first_rule(&self, recorded: &RecordedDelivery<'_>) -> Option<&Arc<Rule>> {
         self.books.rule_then(recorded, recorded.first_life().stories().first()?)
     }
 
-    /// The dependency as the new book names it, or else as the old one did.
     fn dependency(&self, plan: &BacktestPlan<'_>, recorded: &RecordedDelivery<'_>) -> DependencyName {
         match plan.rule(recorded).or_else(|| self.first_rule(recorded)) {
             Some(rule) => rule.dependency.clone(),
@@ -567,13 +491,12 @@ impl Knowledge {
         }
     }
 
-    /// When the breaker in front of it was not closed, whatever its dependency is called now.
+    /// By its recorded dependency name.
     fn open_for(&self, recorded: &RecordedDelivery<'_>, rule: &Rule) -> &[(Timestamp, Timestamp)] {
         let then = self.first_rule(recorded).map_or(&rule.dependency, |then| &then.dependency);
         self.open.get(then.as_str()).map_or(&[], Vec::as_slice)
     }
 
-    /// In what the new book stands between it and its dependency otherwise than the book that judged it first.
     fn differences(&self, plan: &BacktestPlan<'_>, recorded: &RecordedDelivery<'_>) -> Option<Differences> {
         let first = recorded.first_life().stories().first()?;
         let book = self.books.get(first.book)?;
@@ -585,7 +508,6 @@ impl Knowledge {
         })
     }
 
-    /// Whether its dependency is one with others now, or is several.
     fn is_regrouped(&self, then: &Rule, now: &Rule) -> bool {
         let is_other =
             |renamed: &RenamedDependency| (renamed.then == then.dependency) != (renamed.now == now.dependency);
@@ -593,14 +515,11 @@ impl Knowledge {
     }
 }
 
-/// What is on record of a delivery until it first died: what came after was somebody's will.
+/// Attempts until the first death; later ones were replays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FirstLife<'a> {
-    /// Its attempts.
     Told(&'a [Story]),
-    /// Nothing: it died without an attempt, and was replayed.
     Untold,
-    /// It was not here.
     Foreign,
 }
 
@@ -614,8 +533,7 @@ impl<'a> FirstLife<'a> {
 }
 
 impl<'a> RecordedDelivery<'a> {
-    /// Whether its event came in and was routed: letters from elsewhere and notices of alerts were not, and no other
-    /// book would have sent them to anybody else.
+    /// Imported letters and alert notifications were not routed, and no book would route them elsewhere.
     fn was_routed(&self) -> bool {
         self.first_life() != FirstLife::Foreign && !is_own(self.queue.service.as_str())
     }
@@ -625,7 +543,7 @@ impl<'a> RecordedDelivery<'a> {
         if self.stories.first().is_some_and(|story| story.book == FOREIGN) {
             return FirstLife::Foreign;
         }
-        // Every replay follows a death; one that has no story had no attempt.
+        // Every replay follows a death; a death without a record had no attempt.
         let deaths = self.stories.iter().filter(|story| is_death(story)).count();
         match self.replays {
             ReplayHistory::Here(count) | ReplayHistory::Elsewhere(count) if deaths < count as usize => FirstLife::Untold,
@@ -641,7 +559,6 @@ fn calls(stories: &[Story]) -> u32 {
     u32::try_from(stories.iter().filter(|story| story.is_attempt()).count()).unwrap_or(u32::MAX)
 }
 
-/// What differs between two books of what stands before a dependency.
 #[derive(Clone, Copy, Debug, Default)]
 struct Differences {
     breaker: bool,

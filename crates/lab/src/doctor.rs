@@ -1,15 +1,14 @@
-//! What ails a server, and the change to the rule book that would help: `redrive doctor`.
+//! Finds problems of a running server and the rule-book change that would help: `redrive doctor`.
 //!
-//! A diagnosis is data, as a lint is: a code that never changes, how much harm it does, a paragraph for
-//! people, and a function that looks. What lints know from the book alone, diagnoses know from what has
-//! happened: attempts with their stories, breakers, queues, dead letters.
+//! A diagnosis is data, like a lint: a stable code, a severity, an explanation and a check. Lints look at the book,
+//! diagnoses at recorded attempts, breakers, queues and dead letters.
 //!
 //! Invariants:
-//! - a diagnosis that has seen too little says so and finds nothing; the least that it needs has a name;
-//! - attempts are held against the rule as it reads now: what happened under another limit or another policy
-//!   proves nothing, so that a finding goes away once its change is made;
-//! - a change is a part of a rule book which, put into the book, leaves it without errors;
-//! - a change to how deliveries go is simulated before it is proposed, and says what it gains.
+//! - a diagnosis with too little evidence reports nothing; its minimum is a named constant;
+//! - attempts count only if they were made under the current limit and policy, so a finding disappears once its
+//!   change is made;
+//! - a change merged into the book leaves it without errors;
+//! - a change that affects deliveries is simulated before it is proposed.
 
 mod change;
 mod evidence;
@@ -35,30 +34,27 @@ use self::proof::{ProposedChange, Prover, ProofResult};
 use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
-/// Deliveries that are looked at, the latest ones.
 pub const DELIVERIES_MAX: usize = 5_000;
-/// What a row must have been through before its attempts prove anything.
+/// Rows with fewer attempts are not judged.
 pub const ATTEMPTS_MIN: u64 = 30;
 
-/// How much harm something does.
+/// How much harm a problem does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorHarm))]
 #[serde(rename_all = "lowercase")]
 pub enum Harm {
-    // Deliveries stand still, or most of them fail.
+    // Deliveries are stuck, or most of them fail.
     Critical,
-    // Deliveries fail that need not.
+    // Deliveries fail that could succeed.
     High,
-    // Things are slower or dearer than they need be.
+    // Deliveries are slower or more expensive than necessary.
     Medium,
     Low,
 }
 
 impl Harm {
-    /// All four, the worst first.
     pub const ALL: [Self; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
 
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +65,7 @@ impl Harm {
         }
     }
 
-    /// What is left of it where a change to the book hardly helps: failures that need not be are what is high.
+    /// The severity if no change to the book helps: high means that failures are avoidable.
     const fn without_a_cure(self) -> Self {
         match self {
             Self::High => Self::Medium,
@@ -84,112 +80,93 @@ impl fmt::Display for Harm {
     }
 }
 
-/// Something to look for.
 #[derive(Debug)]
 pub struct Diagnosis {
-    /// Its name, for searching.
     pub code: &'static str,
-    /// How much harm it does, unless what was seen says otherwise.
+    /// The default; evidence may change it.
     pub harm: Harm,
-    /// What it finds, in half a line.
     pub summary: &'static str,
-    /// Why that hurts and what to do, in a paragraph.
     pub explanation: &'static str,
-    /// The least that it must have seen, in words.
     pub needs: &'static str,
-    /// How it looks.
     look: DiagnosisCheck,
 }
 
-/// What a diagnosis looks at.
 #[derive(Clone, Copy, Debug)]
 enum DiagnosisCheck {
-    /// The deliveries of one row of a service or a channel.
     Row(fn(&EvidenceChart<'_>, &RowEvidence<'_>) -> Option<DiagnosisSign>),
-    /// One dependency, with all the rows that lead to it.
     Dependency(fn(&EvidenceChart<'_>, &DependencyEvidence<'_>) -> Option<DiagnosisSign>),
-    /// What waits for one service or channel, and what died there.
     Queue(fn(&EvidenceChart<'_>, &QueueState) -> Option<DiagnosisSign>),
-    /// Everything.
     Whole(fn(&EvidenceChart<'_>) -> Option<DiagnosisSign>),
 }
 
-/// What a diagnosis saw.
 #[derive(Clone, Debug, Default)]
 struct DiagnosisSign {
-    /// What is wrong, in a line.
     title: String,
-    /// How many deliveries, attempts or letters are touched.
     touched: u64,
-    /// What shows it, in lines.
     evidence: Vec<String>,
-    /// What to do.
     advice: String,
-    /// The part of the rule book that may do it, if one does.
     change: Option<ProposedChange>,
-    /// The line of the book that it is about.
     line: Option<u32>,
-    /// How much harm it does, where that is not what it usually does.
     harm: Option<Harm>,
 }
 
-/// Something that ails.
+/// A problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorFinding))]
 pub struct DoctorFinding {
-    /// The diagnosis: `redrive doctor --explain` tells more of it.
+    /// The code of the diagnosis, for `redrive doctor --explain`.
     pub code: Cow<'static, str>,
     pub harm: Harm,
-    /// What is wrong, in a line.
+    /// The problem in one line.
     pub title: String,
     /// The service, or service/channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependency: Option<String>,
-    /// What shows it, in lines.
+    /// The evidence, one line each.
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
-    /// The part of the rule book that does it: YAML to be put into the book.
+    /// YAML to merge into the rule book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// What the change gains when what was seen is simulated with it, and with the changes of findings before it.
+    /// The gain in a simulation of the recorded traffic, with the changes of earlier findings applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<ProofGain>,
-    /// The line of the rule book that it is about.
+    /// The line of the rule book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// How many deliveries, attempts or letters are touched.
+    /// The number of affected deliveries, attempts or dead letters.
     pub touched: u64,
 }
 
-/// What ails, and what was looked at to know.
+/// The result of an examination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorReport))]
 pub struct DoctorReport {
     pub looked_at: ExaminedScope,
     /// The worst first.
     pub findings: Vec<DoctorFinding>,
-    /// All changes in one: YAML to be put into the book.
+    /// All changes together: YAML to merge into the rule book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// Rows that have seen too little to be judged.
+    /// Rows with too few attempts to judge.
     pub too_little: Vec<SparseRow>,
 }
 
-/// What there was to look at.
+/// What was examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorLookedAt))]
 pub struct ExaminedScope {
     pub deliveries: u64,
     pub attempts: u64,
-    /// When the oldest of them was accepted.
+    /// When the oldest delivery was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
-/// A row that has seen too little to be judged.
+/// A row with too few attempts to judge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorTooLittle))]
 pub struct SparseRow {
@@ -200,24 +177,22 @@ pub struct SparseRow {
     pub attempts: u64,
 }
 
-/// Every diagnosis, in the order of their families.
 pub fn all() -> impl Iterator<Item = &'static Diagnosis> {
     rules::FAMILIES.iter().copied().flatten()
 }
 
-/// The diagnosis of that code.
 #[must_use]
 pub fn find(code: &str) -> Option<&'static Diagnosis> {
     all().find(|diagnosis| diagnosis.code == code)
 }
 
-/// Holds all that is known against every diagnosis. No two findings say something of the same key of the book.
+/// Runs every diagnosis. No two findings change the same key of the book.
 #[must_use]
 pub fn examine(evidence: &DoctorEvidence) -> DoctorReport {
     examine_within(evidence, proof::LOOKS_MAX)
 }
 
-/// Plays no more changes than fit into so many looks of their runs.
+/// `looks_max` bounds the simulations, in progress callbacks.
 fn examine_within(evidence: &DoctorEvidence, looks_max: u64) -> DoctorReport {
     let chart = EvidenceChart::of(evidence);
     let mut found = Vec::new();
@@ -231,12 +206,12 @@ fn examine_within(evidence: &DoctorEvidence, looks_max: u64) -> DoctorReport {
     DoctorReport { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
 }
 
-/// The worst comes first; of equals a cause before what follows from it.
+/// The worst first; among equals, causes before consequences.
 fn rank(finding: &DoctorFinding) -> (Harm, bool, Reverse<u64>) {
     (finding.harm, !rules::is_cause(&finding.code), Reverse(finding.touched))
 }
 
-/// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
+/// Simulates every change and keeps those that help; changes to the same keys are merged into the first.
 fn proven(
     chart: &EvidenceChart<'_>,
     found: Vec<(DoctorFinding, Option<ProposedChange>)>,

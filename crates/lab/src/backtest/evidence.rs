@@ -1,8 +1,7 @@
-//! What an attempt on record tells: the answer itself, in a form that any rule can judge anew.
+//! The answer of a recorded attempt, in a form that any rule can classify again.
 //!
-//! A story keeps what was made of an answer and most of the answer: its status, its words, the beginning of its
-//! body, how long it asked us to wait. Of its headers it keeps none, but where a row of the book that held then
-//! fitted by a header, that the answer had it is known.
+//! A record keeps the status, message, start of the body and Retry-After of an answer, but no headers. A header is
+//! known only where a `classify` row of the book in force matched by it.
 
 use std::time::Duration;
 
@@ -17,45 +16,37 @@ use redrive_core::policy::classify::{Connection, Failure, Outcome, classify, fit
 use redrive_core::policy::reported;
 use redrive_core::policy::rule::{HeaderMatch, Override, Rule};
 
-/// An answer that is on record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AnswerEvidence {
-    /// The event was taken as a part of a batch, whatever the batch was answered with.
+    /// Accepted as part of a batch.
     Taken,
-    /// An answer that can be judged anew.
     Answer {
         reply: Reply,
-        /// Headers that it did not have, or not with that value.
+        /// Headers that it is known not to have had.
         lacking: Vec<HeaderMatch>,
     },
-    /// Only what was made of it is known.
     AsJudged(Box<Failure>),
 }
 
-/// What a rule makes of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JudgedAnswer {
     pub outcome: Outcome,
-    /// How long it took; no longer than the rule waits.
+    /// At most the rule's limit.
     pub took: Duration,
     pub sureness: Sureness,
 }
 
-/// Whether the answer says all that the rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sureness {
-    /// It does.
     Sure,
-    /// The rule looks at headers, and those are not on record.
     HeadersUnknown,
-    /// It ran into the limit of the time, and the rule would wait for longer.
+    /// It timed out, and the rule would wait longer.
     MightHaveCome,
-    /// What it was made of is not on record.
     OnlyJudged,
 }
 
 impl AnswerEvidence {
-    /// What a story tells of an attempt; none if there was none. `then` is the rule that it was judged by.
+    /// `None` if there was no attempt. `then` is the rule that classified it.
     pub(super) fn of(story: &Story, then: Option<&Rule>) -> Option<Self> {
         let row = story.classified_at.and_then(|place| row_at(then?, place));
         let answer = |reply: Reply| {
@@ -80,7 +71,7 @@ impl AnswerEvidence {
                         if *status == 403 && usual_code.as_str() == codes::RATE_LIMITED {
                             headers.push(("x-ratelimit-remaining".to_owned(), "0".to_owned()));
                         }
-                        // The code that it stated may have stood in a header.
+                        // The stated code may have come from a header.
                         if row.is_none_or(|row| row.code.is_none() || row.when.code.is_some()) {
                             headers.push((reported::HEADER.to_owned(), usual_code.to_string()));
                         }
@@ -96,7 +87,7 @@ impl AnswerEvidence {
         }
     }
 
-    /// What that rule makes of it, if it took so long under a rule that waited for `waited_for` at most.
+    /// `waited_for` is the limit under which it was recorded.
     pub(super) fn judged(
         &self,
         rule: &Rule,
@@ -110,7 +101,7 @@ impl AnswerEvidence {
             return JudgedAnswer { outcome: timed_out(self, rule), took: limit, sureness: Sureness::Sure };
         }
         let waits_longer = waited_for.is_some_and(|waited| limit > waited) && limit > took;
-        // A call is given up a little after its limit; that was so then, and would have been so again.
+        // A call ends slightly after its limit, in the record and with the new rule.
         let took = if self.is_about_time() && waits_less { took.min(limit) } else { took };
         match self {
             Self::Taken => {
@@ -139,7 +130,7 @@ impl AnswerEvidence {
         }
     }
 
-    /// What it is where no row of a book says otherwise; none is a success.
+    /// Without `classify` rows; `None` is a success.
     pub(super) fn usual_category(&self) -> Option<Category> {
         match self {
             Self::Taken => None,
@@ -151,7 +142,6 @@ impl AnswerEvidence {
         }
     }
 
-    /// What tells it from answers of another kind: a status, or a code.
     pub(super) fn kind(&self) -> AnswerKind {
         match self {
             Self::Taken => AnswerKind { status: None, code: Code::of("") },
@@ -178,14 +168,13 @@ impl AnswerEvidence {
     }
 }
 
-/// A kind of answer: a status, or a code where there is none. A success has no code.
+/// A success has no code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AnswerKind {
     pub status: Option<u16>,
     pub code: Code,
 }
 
-/// The row of a rule that stands there.
 fn row_at(rule: &Rule, place: Place) -> Option<&Override> {
     rule.classify.iter().find(|row| Place::from(row.position) == place)
 }
@@ -194,7 +183,6 @@ fn plain(seen: Seen) -> Reply {
     Reply { seen, message: String::new(), retry_after: None }
 }
 
-/// The header that the answer had, as far as the row that fitted tells.
 fn headers_of(row: Option<&Override>) -> Vec<(String, String)> {
     let fitted = row.and_then(|row| row.when.header.as_ref());
     fitted.map(|header| (header.name.clone(), header.value.clone().unwrap_or_default())).into_iter().collect()
@@ -204,14 +192,13 @@ fn http(status: u16, body: &str, headers: Vec<(String, String)>) -> Seen {
     Seen::Http { status, headers: HeaderPairs(headers), body: body.to_owned() }
 }
 
-/// Headers that would have made another row fit before the one that did.
 fn headers_lacking(reply: &Reply, then: &Rule, fitted: Option<&Override>) -> Vec<HeaderMatch> {
     let before = then.classify.iter().take_while(|row| fitted.is_none_or(|fitted| *row != fitted));
     let lacking = before.filter(|row| fits_but_for_header(&row.when, &reply.as_answer()));
     lacking.filter_map(|row| row.when.header.clone()).collect()
 }
 
-/// Whether a row of the rule might have fitted by a header of which nobody knows whether the answer had it.
+/// Whether a row may have matched by an unknown header.
 fn might_have_headers(reply: &Reply, lacking: &[HeaderMatch], rule: &Rule) -> bool {
     let answer = reply.as_answer();
     let is_unknown =
@@ -248,7 +235,6 @@ fn as_judged(category: Category, code: &Code, message: &str, retry_after: Option
     }
 }
 
-/// What a connector reports that ends up as that code; none if no connector does.
 fn seen_by_code(code: &str, message: &str) -> Option<Seen> {
     Some(match code {
         codes::NETWORK_TIMEOUT => Seen::Transport(TransportError::Timeout(part_of(message))),
@@ -286,7 +272,7 @@ fn seen_by_code(code: &str, message: &str) -> Option<Seen> {
     })
 }
 
-/// Which part of a call was too slow, by the words that connectors have for it.
+/// From the message texts of connectors.
 fn part_of(message: &str) -> CallPart {
     if message.starts_with("no connection") {
         CallPart::Connect
@@ -297,7 +283,6 @@ fn part_of(message: &str) -> CallPart {
     }
 }
 
-/// How long an attempt on record took.
 pub(super) fn took(story: &Story) -> Duration {
     Duration::from_nanos(story.took_nanos.min(nanos(Duration::from_hours(24 * 365))))
 }

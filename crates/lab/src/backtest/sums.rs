@@ -1,6 +1,6 @@
-//! Adds up what became of all deliveries, then and by the new rules.
+//! Sums over all deliveries, recorded and with the new rules.
 //!
-//! Invariant: sums, and examples by the order of their acceptance: the order of reading changes nothing.
+//! Invariant: the order of reading changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,6 @@ use redrive_core::policy::category::Code;
 use redrive_core::text::of_deliveries;
 use redrive_core::time::Timestamp;
 
-/// A delivery, then and by the new rules.
 #[derive(Debug)]
 pub(super) struct ComparedDelivery<'a> {
     pub id: DeliveryId,
@@ -31,7 +30,7 @@ pub(super) struct ComparedDelivery<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct BacktestSums {
-    /// What can be counted in it; the rest is written at the end.
+    /// Filled as far as it can be counted directly.
     report: BacktestReport,
     changes: BTreeMap<CaseKey, Cases>,
     unknown: BTreeMap<CaseKey, Cases>,
@@ -41,7 +40,6 @@ pub(super) struct BacktestSums {
     doubts: BTreeMap<BacktestDoubt, u64>,
 }
 
-/// What the same happened to, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CaseKey {
     from: EndName,
@@ -58,7 +56,6 @@ struct Cases {
     first: BTreeSet<(Timestamp, DeliveryId)>,
 }
 
-/// DurationComparison of the same deliveries, then and by the new rules.
 #[derive(Debug, Default)]
 struct TimePair {
     deliveries: u64,
@@ -136,7 +133,7 @@ impl BacktestSums {
     }
 
     fn add_times(&mut self, compared: &ComparedDelivery<'_>) {
-        // What has no attempts on record was given up at once, or nobody knows when.
+        // Without attempts the time of death is meaningless.
         let is_untold = |doubt: &BacktestDoubt| matches!(doubt, BacktestDoubt::Imported | BacktestDoubt::NeverTried);
         if compared.walked.doubts.iter().any(is_untold) {
             return;
@@ -224,7 +221,7 @@ fn add_case(all: &mut BTreeMap<CaseKey, Cases>, compared: &ComparedDelivery<'_>)
     }
 }
 
-/// Why it dies by the new rules, or else why it died.
+/// With the new rules if it dies there, else as recorded.
 fn cause(before: &Finish, after: &Finish) -> (Code, Code) {
     match (before, after) {
         (_, Finish::Dead { code, failure, .. }) | (Finish::Dead { code, failure, .. }, _) => {
@@ -272,13 +269,12 @@ const fn count_in(ends: &mut Ends, end: EndName) -> &mut u64 {
     }
 }
 
-/// Who would get events that came, and got none of their type.
 fn newly_routed(plan: &BacktestPlan<'_>, seen: &EventCounts) -> Vec<NewRoute> {
     let mut found = Vec::new();
     let types: BTreeSet<&String> = seen.by_type.keys().chain(seen.unrouted.keys()).collect();
     for event_type in types {
         let got = seen.by_type.get(event_type);
-        // Each event has at most one delivery to each, so that the most that anybody got are as many as came.
+        // Each event has at most one delivery per queue, so the largest count is the number of events.
         let routed = got.and_then(|queues| queues.values().max().copied()).unwrap_or(0);
         let unrouted = seen.unrouted.get(event_type).copied().unwrap_or(0);
         for route in plan.book.route(event_type) {
@@ -295,7 +291,6 @@ fn newly_routed(plan: &BacktestPlan<'_>, seen: &EventCounts) -> Vec<NewRoute> {
     found
 }
 
-/// What it means for deliveries.
 const fn words(doubt: BacktestDoubt) -> &'static str {
     match doubt {
         BacktestDoubt::NothingNear => {

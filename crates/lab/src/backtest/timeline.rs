@@ -1,7 +1,5 @@
-//! How a dependency was over time: what it answered to whom, in so many steps and no more.
-//!
-//! A step holds how often each kind of answer came. When there are too many steps, two become one and each lasts
-//! twice as long, so that memory follows neither the number of deliveries nor the time.
+//! The answers of a dependency over time, in a bounded number of steps: when there are too many, pairs are merged and
+//! each lasts twice as long.
 //!
 //! Invariant: the order in which answers are added changes nothing.
 
@@ -15,7 +13,6 @@ use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
 use redrive_core::time::Timestamp;
 
-/// The answers of one dependency.
 #[derive(Debug)]
 pub(super) struct Timeline {
     step_nanos: u64,
@@ -24,7 +21,7 @@ pub(super) struct Timeline {
     places: BTreeMap<AnswerKind, usize>,
 }
 
-/// How often each kind of answer came, by its place among the kinds.
+/// By index into `kinds`.
 type AnswerStep = Vec<(usize, AnswerTally)>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,23 +31,18 @@ struct AnswerTally {
 }
 
 impl AnswerTally {
-    /// How long they took, on average.
     fn took(self) -> Duration {
         Duration::from_nanos(self.took_nanos / self.count.max(1))
     }
 }
 
-/// Which answers are good, and how many of all have to be.
 pub(super) struct GoodAnswer<'a> {
-    /// Whether those of a kind are.
     pub kind: &'a dyn Fn(&AnswerEvidence) -> bool,
-    /// If they took no longer.
     pub within: Duration,
-    /// Of all, at least.
+    /// 0 to 1.
     pub share: f64,
 }
 
-/// One answer for all of its kind: the first.
 #[derive(Debug)]
 struct AnswerExample {
     kind: AnswerKind,
@@ -58,22 +50,17 @@ struct AnswerExample {
     evidence: AnswerEvidence,
 }
 
-/// Answers that came at about one time.
 #[derive(Clone, Debug)]
 pub(super) struct NearbyAnswers<'a> {
     answers: Vec<Answers<'a>>,
-    /// How far away they are.
     pub distance: Duration,
 }
 
-/// Answers of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answers<'a> {
     pub kind: &'a AnswerKind,
-    /// One for all.
     pub evidence: &'a AnswerEvidence,
     pub count: u64,
-    /// How long they took, on average.
     pub took: Duration,
 }
 
@@ -89,7 +76,6 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds an answer to a call that began then.
     pub(super) fn add(&mut self, at: Timestamp, delivery: DeliveryId, evidence: AnswerEvidence, took: Duration) {
         let kind = evidence.kind();
         let known = self.places.get(&kind).copied();
@@ -120,32 +106,28 @@ impl Timeline {
         }
     }
 
-    /// How long a step lasts.
     pub(super) const fn step(&self) -> Duration {
         Duration::from_nanos(self.step_nanos)
     }
 
-    /// What was answered at that time itself.
     pub(super) fn at(&self, at: Timestamp) -> Option<NearbyAnswers<'_>> {
         let step = self.steps.get(&(at.as_nanos() / self.step_nanos))?;
         Some(self.around(step, Duration::ZERO))
     }
 
-    /// What was answered last before that step.
     pub(super) fn before(&self, at: Timestamp) -> Option<NearbyAnswers<'_>> {
         let (index, step) = self.steps.range(..at.as_nanos() / self.step_nanos).next_back()?;
         let end = (index + 1).saturating_mul(self.step_nanos);
         Some(self.around(step, at.since(Timestamp::from_nanos(end))))
     }
 
-    /// What was answered next after that step.
     pub(super) fn after(&self, at: Timestamp) -> Option<NearbyAnswers<'_>> {
         let (index, step) = self.steps.range(at.as_nanos() / self.step_nanos + 1..).next()?;
         Some(self.around(step, Timestamp::from_nanos(index.saturating_mul(self.step_nanos)).since(at)))
     }
 
-    /// The start of the first step of that span in which so large a share of all answers was good: those whose
-    /// kind is, and that came within a time. What a kind is, is asked once, since spans may have thousands of steps.
+    /// The start of the first step in the span with enough good answers. Kinds are judged once, because a span may
+    /// have thousands of steps.
     pub(super) fn first_good(&self, span: RangeInclusive<Timestamp>, good: &GoodAnswer<'_>) -> Option<Timestamp> {
         let is_good: Vec<bool> = self.kinds.iter().map(|example| (good.kind)(&example.evidence)).collect();
         let index = |at: Timestamp| at.as_nanos() / self.step_nanos;
@@ -182,7 +164,7 @@ fn count(step: &mut AnswerStep, place: usize, more: AnswerTally) {
 }
 
 impl<'a> NearbyAnswers<'a> {
-    /// The answers that are most frequent if those of one class are counted together, with their share of all.
+    /// The largest class of answers, and its share of all.
     pub(super) fn most_frequent<Class: Ord>(
         &self,
         class_of: impl Fn(&Answers<'a>) -> Class,
@@ -207,7 +189,6 @@ impl<'a> NearbyAnswers<'a> {
         (answers, count as f64 / all as f64)
     }
 
-    /// How many were of that kind.
     pub(super) fn count_of(&self, kind: &AnswerKind) -> u64 {
         self.answers.iter().find(|answers| answers.kind == kind).map_or(0, |answers| answers.count)
     }

@@ -1,8 +1,7 @@
-//! Walks one delivery through its own record under another rule, and past it where the rule leads elsewhere.
+//! Follows one delivery through its record under another rule.
 //!
-//! As long as the rule asks for the attempts that were made, their answers are known: the walk is on record. The
-//! first retry that falls on another moment leaves it; from then on answers are those that the dependency gave at
-//! about that time, and the walk says how far they can be trusted.
+//! While the rule makes the recorded attempts, their answers are known. The first retry at another time leaves the
+//! record; from then on the answers are those that the dependency gave at about that time, with a certainty.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -21,51 +20,39 @@ use redrive_core::policy::history::UsedOnRecord;
 use redrive_core::policy::rule::{Rule, WhenOpen};
 use redrive_core::time::Timestamp;
 
-/// Answers of one class are taken for the answer if at least this share of all were of it.
+/// The share of one class of answers from which it counts as the answer.
 const SHARE_LIKELY: f64 = 2.0 / 3.0;
-/// An attempt of one's own so near stands for another.
+/// An own attempt this close stands for another.
 const OWN_NEAR: Duration = Duration::from_secs(1);
 
-/// All that a walk looks at.
 pub(super) struct RuleWalk<'a> {
     pub delivery: DeliveryId,
     pub seed: Seed,
-    /// The rule to walk by.
     pub rule: &'a Rule,
-    /// The rules that held when each of its attempts was judged, as far as they are known.
     pub then: &'a [Option<&'a Rule>],
-    /// All attempts on record, those of replays too.
     pub stories: &'a [Story],
-    /// Those of its first life.
     pub life: &'a [Story],
-    /// How its dependency was.
     pub timeline: Option<&'a Timeline>,
-    /// When the breaker of its dependency was not closed.
     pub open: &'a [(Timestamp, Timestamp)],
-    /// Nothing is known of later.
     pub until: Timestamp,
     pub about_message: OnceCell<bool>,
 }
 
-/// Where a walk led.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WalkResult {
     pub finish: Finish,
     pub certainty: Certainty,
     pub calls: u32,
-    /// Of these, calls whose answer nobody knows.
     pub guessed: u32,
     pub doubts: Vec<BacktestDoubt>,
 }
 
 impl WalkResult {
-    /// Nothing was called.
     pub(super) const fn without_calls(finish: Finish, certainty: Certainty) -> Self {
         Self { finish, certainty, calls: 0, guessed: 0, doubts: Vec::new() }
     }
 }
 
-/// Where the walk is.
 struct WalkState {
     history: History,
     attempt: Attempt,
@@ -73,11 +60,9 @@ struct WalkState {
     guessed: u32,
     certainty: Certainty,
     doubts: Vec<BacktestDoubt>,
-    /// The code of the last failure.
     failure: Option<Code>,
 }
 
-/// An answer, and how far it can be trusted.
 struct KnownAnswer<'a> {
     evidence: Option<&'a AnswerEvidence>,
     own: Option<usize>,
@@ -86,7 +71,6 @@ struct KnownAnswer<'a> {
     doubt: Option<BacktestDoubt>,
 }
 
-/// Where an attempt leads.
 enum WalkStep {
     Over(Finish),
     Again(Timestamp),
@@ -94,7 +78,6 @@ enum WalkStep {
 }
 
 impl RuleWalk<'_> {
-    /// Walks until it is over, or until nobody knows more.
     pub(super) fn walked(&self) -> WalkResult {
         let mut step = WalkState {
             history: History::new(),
@@ -141,7 +124,6 @@ impl RuleWalk<'_> {
         Finish::Waiting
     }
 
-    /// Makes an attempt of the record under the rule.
     fn attempted(&self, step: &mut WalkState, place: usize) -> WalkStep {
         let (story, then) = (&self.life[place], self.then[place]);
         let evidence = AnswerEvidence::of(story, then).expect("it was made");
@@ -195,7 +177,6 @@ impl RuleWalk<'_> {
         decision
     }
 
-    /// Whether the rule would have given it up before that attempt, since it was held for too long.
     fn lost_patience(&self, step: &WalkState, story: &Story, then: Option<&Rule>) -> Option<Finish> {
         let held = Duration::from_nanos(story.held_nanos);
         let is_shorter = then.is_some_and(|then| self.rule.hold_max < then.hold_max);
@@ -210,7 +191,6 @@ impl RuleWalk<'_> {
         Some(Finish::Dead { at, code: Code::of(code), failure: step.failure.clone() })
     }
 
-    /// It was given up without an attempt: whether the rule would have too.
     fn held(&self, step: &mut WalkState, story: &Story, by: HeldBy, code: &Code) -> Finish {
         let at = story.started_at;
         let as_recorded = Finish::Dead { at, code: code.clone(), failure: step.failure.clone() };
@@ -233,7 +213,6 @@ impl RuleWalk<'_> {
         }
     }
 
-    /// It is held until its dependency is seen to be well, if that is soon enough.
     fn held_on(&self, step: &mut WalkState, from: Timestamp, left: Duration, code: &Code) -> Finish {
         let last = from + left;
         let limit = self.rule.timeouts.whole.limit(Attempt::FIRST);
@@ -254,7 +233,6 @@ impl RuleWalk<'_> {
         Finish::Dead { at: last, code: code.clone(), failure: step.failure.clone() }
     }
 
-    /// Goes on from a moment at which there was no attempt.
     fn off_record(&self, step: &mut WalkState, due_at: Timestamp) -> Finish {
         let mut due_at = due_at;
         while step.calls < limits::BACKTEST_CALLS_MAX {
@@ -263,7 +241,7 @@ impl RuleWalk<'_> {
                 WalkStep::Over(finish) => return finish,
                 WalkStep::Paused(_) => unreachable!("a breaker pauses nobody"),
             }
-            // What would start at the very end has not ended by then; a breaker that is open still ends there.
+            // A call that would start at the end has not ended by then.
             if due_at >= self.until {
                 return Finish::Waiting;
             }
@@ -277,7 +255,7 @@ impl RuleWalk<'_> {
         Finish::Waiting
     }
 
-    /// When a call that is due then may be made, by what the breaker was at the time.
+    /// By the recorded states of the breaker.
     fn behind_breaker(&self, step: &mut WalkState, due_at: Timestamp) -> WalkStep {
         let mut at = due_at;
         while self.rule.breaker.is_some()
@@ -296,7 +274,6 @@ impl RuleWalk<'_> {
         WalkStep::Again(at)
     }
 
-    /// Makes an attempt that nobody made.
     fn tried(&self, step: &mut WalkState, at: Timestamp) -> WalkStep {
         let known = self.known_at(at);
         step.trust(known.certainty);
@@ -312,7 +289,6 @@ impl RuleWalk<'_> {
         self.settle(step, judged, now)
     }
 
-    /// What would have been answered then, as far as anybody knows.
     fn known_at(&self, at: Timestamp) -> KnownAnswer<'_> {
         if let Some((place, _)) = self.nearest_own(at).filter(|(_, distance)| *distance <= OWN_NEAR) {
             return self.own_again(place, Certainty::Likely, None);
@@ -358,7 +334,7 @@ impl RuleWalk<'_> {
         KnownAnswer { evidence: Some(most.evidence), own: None, took: most.took, certainty, doubt }
     }
 
-    /// Goes on with the last that was known, and says so.
+    /// Continues with the last known answer.
     fn nobody_knows<'b>(&'b self, last: Option<&NearbyAnswers<'b>>) -> KnownAnswer<'b> {
         let (certainty, doubt) = (Certainty::Unknown, Some(BacktestDoubt::NothingNear));
         match last {
@@ -385,7 +361,7 @@ impl RuleWalk<'_> {
         self.life.iter().enumerate().rfind(|(_, story)| story.is_attempt())
     }
 
-    /// What the rule makes of answers: none is a success.
+    /// `None` is a success.
     fn class_of(&self, answers: &Answers<'_>) -> Option<Category> {
         match answers.evidence.judged(self.rule, Attempt::FIRST, answers.took, None).outcome {
             Outcome::Delivered { .. } => None,
@@ -398,7 +374,7 @@ impl RuleWalk<'_> {
         self.class_of(&most).is_none() && share >= SHARE_LIKELY
     }
 
-    /// Whether what failed was this very message: then how the dependency was to others says nothing of it.
+    /// Whether only this message failed; then answers to others say nothing about it.
     fn is_about_message(&self) -> bool {
         *self.about_message.get_or_init(|| {
             let was_delivered = self.stories.iter().any(|story| matches!(story.end, End::Delivered { .. }));
@@ -433,7 +409,6 @@ impl WalkState {
     }
 }
 
-/// What was used up before the wait that was weighed.
 fn used_before(weighed: &Weighed) -> UsedOnRecord {
     let asked = weighed.retry_after_nanos.unwrap_or(0);
     let wait = weighed.backoff_nanos.max(asked);

@@ -1,10 +1,9 @@
-//! Makes a Dapr resiliency file of a rule book, and collects what Dapr cannot hold.
+//! Exports a rule book as a Dapr resiliency file, and collects what Dapr cannot express.
 //!
-//! A target is a dependency with `dapr:`; what holds for it is resolved as for any delivery that
-//! depends on it and says nothing of its own, so that the file does what the book would do.
+//! A target is a dependency with `dapr:`. Its policies are resolved as for a delivery without settings of its own.
 //!
-//! Invariants: the same book gives the same text; a policy that the book uses or defines is in the
-//! file, a name that Dapr reserves is not; whatever is rounded or left out is among the losses.
+//! Invariants: the same book gives the same text; every policy that the book uses or defines is in the file;
+//! everything rounded or left out is a loss.
 
 mod guards;
 
@@ -29,25 +28,19 @@ use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
 use redrive_core::policy::rule::{FailureMatch, Reaction, StatusRange};
 
-/// A Dapr file made of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaprExport {
-    /// The file's text.
     pub yaml: String,
-    /// What of the book is not in it, and what Dapr does instead.
     pub losses: Vec<Remark>,
 }
 
-/// When policies say which HTTP failures they retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
-    /// Where the book names statuses in `on_failure`.
     AsStated,
-    /// Always, so that Dapr does not retry what the book would not.
+    /// Dapr then does not retry what the book would not.
     Always,
 }
 
-/// Makes a Dapr file of a book.
 #[must_use]
 pub fn export(book: &RuleBook, matching: Matching) -> DaprExport {
     let sections = book.sections();
@@ -75,7 +68,7 @@ struct DaprExporter<'a> {
     matching: Matching,
     losses: Remarks,
     names: UsedNames,
-    /// For each retry policy of the book, its forms in the file by the failures they retry.
+    /// By the failures they retry.
     variants: BTreeMap<PolicyName, Vec<Variant>>,
     resiliency: Resiliency,
 }
@@ -85,7 +78,6 @@ struct Variant {
     statuses: Option<Vec<StatusRange>>,
 }
 
-/// The names in the file that policies of each kind have got so far.
 #[derive(Default)]
 struct UsedNames {
     retries: BTreeSet<String>,
@@ -154,7 +146,6 @@ impl DaprExporter<'_> {
         TargetPolicies { timeout: self.timeout_of(entry, &resolved), retry, breaker }
     }
 
-    /// The file's name of the policy for this target.
     fn retry_of(&mut self, entry: &DependencyEntry, resolved: &Resolved<'_>, label: &str) -> Option<String> {
         let reactions = &resolved.rule.reactions;
         let name = match reactions.to(Category::Transient, None).value {
@@ -186,7 +177,7 @@ impl DaprExporter<'_> {
         self.variant(&name, None)
     }
 
-    /// A name for a policy of the book, with a remark if it is another than the book's.
+    /// Adds a remark if the name is reserved.
     fn give_name(&mut self, name: &str, given: fn(&mut UsedNames) -> &mut BTreeSet<String>) -> String {
         if is_reserved(name) {
             let why = "Dapr gives the name a meaning of its own and applies it to targets that name no policy; rename it in the book if that is not meant";
@@ -195,7 +186,6 @@ impl DaprExporter<'_> {
         unique(given(&mut self.names), name)
     }
 
-    /// The form of a policy that retries these failures, made if there is none yet.
     fn variant(&mut self, policy: &PolicyName, statuses: Option<Vec<StatusRange>>) -> Option<String> {
         let variants = self.variants.get_mut(policy)?;
         if let Some(variant) = variants.iter().find(|variant| variant.statuses == statuses) {
@@ -203,7 +193,7 @@ impl DaprExporter<'_> {
         }
         let first = variants.first()?.name.clone();
         let index = self.resiliency.retries.iter().position(|(name, _)| *name == first)?;
-        // The form that stands for the policy itself is free until a target needs it.
+        // The first variant may be changed until a target uses it.
         if let [only] = variants.as_mut_slice()
             && !self.resiliency.targets.iter().any(|(_, guards)| guards.retry.as_ref() == Some(&only.name))
         {
@@ -223,7 +213,7 @@ impl DaprExporter<'_> {
     }
 }
 
-/// A service that depends on the dependency and says nothing of its own.
+/// A service that only depends on it.
 fn probe(entry: &DependencyEntry) -> ServiceEntry {
     let span = Span::default();
     let pattern = EventPattern::parse("any").expect("a word is a pattern");
@@ -242,7 +232,6 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
     }
 }
 
-/// The HTTP failures that the rule would retry by any policy.
 fn retried_statuses(resolved: &Resolved<'_>) -> Vec<StatusRange> {
     let reactions = &resolved.rule.reactions;
     let of_target = reactions.to(Category::Transient, None).value.policy();
@@ -253,19 +242,17 @@ fn retried_statuses(resolved: &Resolved<'_>) -> Vec<StatusRange> {
             return false;
         };
         let policy = reactions.to(failure.category, Some(status)).value.policy();
-        // A policy without retries is as good as none, unless it is the one that the target names.
+        // A policy without retries counts only if the target names it.
         policy.is_some_and(|index| {
             policy == of_target || reactions.policies()[usize::from(index.0)].backoff.retries() > 0
         })
     })
 }
 
-/// Whether a policy has no delays, so that there can be no retry.
 fn is_never(backoff: &Backoff) -> bool {
     backoff.factor().is_none() && backoff.listed().is_none()
 }
 
-/// The policies that a layer names.
 fn named_policies(layer: &Layer) -> impl Iterator<Item = &PolicyName> {
     layer.reactions.iter().filter_map(|(_, at)| match &at.value {
         ReactionName::Policy(name) => Some(name),
@@ -273,7 +260,6 @@ fn named_policies(layer: &Layer) -> impl Iterator<Item = &PolicyName> {
     })
 }
 
-/// The wanted name, with a number if it is taken.
 fn unique(given: &mut BTreeSet<String>, wanted: &str) -> String {
     let mut name = wanted.to_owned();
     let mut number = 2;

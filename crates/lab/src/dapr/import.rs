@@ -1,8 +1,7 @@
-//! Makes a rule book of a Dapr resiliency file.
+//! Imports a Dapr resiliency file as a rule book.
 //!
-//! Every target becomes a dependency that says all of its own: its retry policy, its breaker and its
-//! timeout, or that it has none. So nothing that Redrive does by default takes the place of what Dapr
-//! would not have done, except where the remarks say so.
+//! Every target becomes a dependency with explicit retry policy, breaker and timeout, or explicitly none, so that
+//! Redrive's defaults do not apply unless a remark says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,16 +23,12 @@ use redrive_core::policy::catalog::Kind;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::StatusRange;
 
-/// A book made of a Dapr file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaprImport {
-    /// The book's text.
     pub book: String,
-    /// What Dapr does without saying so, and what does not carry over.
     pub notes: Vec<Remark>,
 }
 
-/// Makes a rule book of the bytes of a Dapr file, which may be anything at all.
 pub fn import(bytes: &[u8]) -> Result<DaprImport, Vec<Problem>> {
     let mut problems = Problems::default();
     let Some(text) = text_of(bytes, &mut problems) else { return Err(problems.into_sorted()) };
@@ -50,7 +45,6 @@ struct BookWriter {
     notes: Remarks,
 }
 
-/// What Dapr's names became.
 #[derive(Default)]
 struct BookNames {
     retries: BTreeMap<String, String>,
@@ -61,7 +55,7 @@ struct BookNames {
 impl BookWriter {
     fn choose_names(&mut self, resiliency: &Resiliency) -> BookNames {
         let is_act = |name: &str| ACTS.contains(&name) || name == "none";
-        // A book reads what begins with a digit as a duration.
+        // A book reads a leading digit as a duration.
         let is_taken = |name: &str| name == UNLIMITED || name.starts_with(|c: char| c.is_ascii_digit());
         let (endless, limits): (Vec<_>, Vec<_>) =
             resiliency.timeouts.iter().cloned().partition(|(_, limit)| limit.is_zero());
@@ -216,7 +210,7 @@ impl BookWriter {
         });
         self.lines.put(2, &format!("retry: {policy}"));
         self.lines.put(2, "on_failure:");
-        // Dapr knows one policy for all failures, and retries an unknown one as often as any other.
+        // Dapr has one policy for all failures.
         for category in [Category::RateLimited, Category::Unknown] {
             self.lines.put(3, &format!("{category}: {policy}"));
         }
@@ -305,7 +299,6 @@ fn dapr_target(target: &DaprTarget) -> String {
     }
 }
 
-/// Where a target stands in the file.
 fn path(target: &DaprTarget) -> String {
     match target {
         DaprTarget::Component { name, direction: Direction::Outbound } => {
@@ -326,7 +319,6 @@ fn dependency_name(target: &DaprTarget) -> String {
     }
 }
 
-/// The words by which people name their components.
 const KIND_WORDS: [(&str, Kind); 25] = [
     ("kafka", Kind::Kafka),
     ("redpanda", Kind::Kafka),
@@ -360,15 +352,13 @@ fn guess_kind(component: &str) -> Option<Kind> {
     KIND_WORDS.into_iter().find(|(word, _)| lower.contains(word)).map(|(_, kind)| kind)
 }
 
-/// The text with what a name cannot have replaced.
 fn as_name(text: &str) -> String {
-    // Room is left for the number that tells two of the same name apart.
+    // Leaves room for a number.
     let fits = |c: char| if DependencyName::new(c.encode_utf8(&mut [0; 4])).is_ok() { c } else { '-' };
     let name: String = text.chars().take(180).map(fits).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// BookNames that have been given away, and the next number for each that was wanted again.
 #[derive(Default)]
 struct UniqueNames {
     used: BTreeSet<String>,

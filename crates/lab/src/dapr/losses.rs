@@ -1,4 +1,4 @@
-//! What a book says that Dapr has no word for, wherever the book says it.
+//! Settings of a book that Dapr cannot express.
 
 use super::Remarks;
 use redrive_core::book::model::{DeadLetter, Idempotency, Layer, Permits, ReactionName, Sections, Waiting};
@@ -8,7 +8,6 @@ use redrive_core::policy::rule::FailureMatch;
 const NO_MEMORY: &str = "Dapr retries without remembering what was delivered";
 const NO_DEAD_LETTERS: &str = "Dapr has none here: what fails for good is an error to the caller, or a dead-letter topic of the subscription";
 
-/// Every level of a book that may say something, and what to call it.
 pub(super) fn layers(sections: &Sections) -> Vec<(String, &Layer)> {
     let mut all = vec![("defaults".to_owned(), &sections.defaults)];
     for entry in sections.dependencies.values() {
@@ -26,7 +25,6 @@ pub(super) fn layers(sections: &Sections) -> Vec<(String, &Layer)> {
     all
 }
 
-/// Adds what the book says beside policies and targets.
 pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
     let layers = layers(sections);
     for (label, layer) in &layers {
@@ -46,7 +44,7 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
             if rows == 1 { "1 row of a service".to_owned() } else { format!("{rows} rows of services") };
         let why = "Dapr knows no event types: only dependencies with `dapr:` are targets";
         losses.add(what, why);
-        // Rows have both even where the book says nothing of them; where it does, that has been said.
+        // Rows always have both; explicit settings were reported above.
         if layers.iter().all(|(_, layer)| layer.idempotency == Idempotency::default()) {
             losses.add("idempotency", NO_MEMORY);
         }
@@ -101,7 +99,6 @@ fn of_layer(label: &str, layer: &Layer, losses: &mut Remarks) {
     }
 }
 
-/// Whether a level treats one kind of failure otherwise than another, beyond what `matching` can say.
 fn reacts_differently(layer: &Layer) -> bool {
     let transient = layer
         .reactions

@@ -1,7 +1,7 @@
-//! Reads a Dapr resiliency file, applies every default that Dapr applies in silence, and says so.
+//! Reads a Dapr resiliency file and applies Dapr's silent defaults, with a remark for each.
 //!
-//! Invariants: what makes Dapr refuse a resource is a problem here; what it ignores is a remark and is
-//! ignored here; after reading, every name that a target has left is defined.
+//! Invariants: what Dapr refuses is a problem; what it ignores is a remark; every policy name left at a target is
+//! defined.
 
 mod fields;
 mod policies;
@@ -13,14 +13,12 @@ use super::model::Resiliency;
 use redrive_core::book::problem::{Problem, Problems, Span, nearest};
 use redrive_core::book::yaml::{self, Node, Value};
 
-/// A file that was read without a problem.
 #[derive(Debug)]
 pub(super) struct DaprResource {
     pub(super) resiliency: Resiliency,
     pub(super) notes: Remarks,
 }
 
-/// Reads a file.
 pub(super) fn read(text: &str) -> Result<DaprResource, Vec<Problem>> {
     let mut problems = Problems::default();
     let root = yaml::read(text, &mut problems);
@@ -42,7 +40,7 @@ pub(super) fn read(text: &str) -> Result<DaprResource, Vec<Problem>> {
     Ok(DaprResource { resiliency, notes: reader.notes })
 }
 
-/// The YAML reader speaks of rule books, and of what they are not made of.
+/// The YAML reader's messages are about rule books.
 fn in_words_of_import(problem: Problem) -> Problem {
     let help = match problem.code {
         "second-document" => "import one resource at a time: cut the file at `---`",
@@ -103,7 +101,7 @@ impl DaprReader {
         resiliency
     }
 
-    /// Refuses a resource that says nothing, unless it is known already why.
+    /// Unless another problem was reported.
     fn missing_spec(&mut self, root: &Node) {
         if self.problems.has_errors() {
             return;

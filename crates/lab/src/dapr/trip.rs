@@ -1,11 +1,10 @@
-//! Trip expressions: the part of CEL that counts failures, and what a breaker of ours can make of it.
+//! Trip expressions: the part of CEL that counts failures, translated into breaker settings.
 //!
-//! Dapr evaluates the expression only when a call has failed, so there every failure count is at
-//! least 1 and `consecutiveSuccesses` is 0. What compiles there and then fails when it is evaluated is
-//! taken for "no", so that the breaker never opens: such expressions are named for what they are.
+//! Dapr evaluates the expression only after a failed call, so every failure count is at least 1 and
+//! `consecutiveSuccesses` is 0. An expression that compiles but fails to evaluate counts as false, so the breaker
+//! never opens; such expressions are refused with the reason.
 //!
-//! Invariant: an expression either opens our breaker in the very cases in which it opens Dapr's, up to
-//! the difference between a tumbling and a sliding time, or it is refused with the reason.
+//! Invariant: a translated breaker opens exactly when Dapr's does, except for a sliding instead of a tumbling window.
 
 use super::model::TripOn;
 use redrive_core::limits;
@@ -15,7 +14,6 @@ mod weigh;
 
 use parse::Expression;
 
-/// Why an expression makes no breaker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidTrip {
     #[error("this trip condition cannot be read from `{rest}` on")]
@@ -43,7 +41,6 @@ pub(super) enum InvalidTrip {
 }
 
 impl InvalidTrip {
-    /// What to write instead.
     pub(super) const fn help(&self) -> &'static str {
         match self {
             Self::UnknownName { .. } => {
@@ -68,26 +65,22 @@ impl InvalidTrip {
     }
 }
 
-/// What an expression means to a breaker, and whether that is all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TripMeaning {
     pub(super) trip: TripOn,
     pub(super) share: ShareBound,
 }
 
-/// Whether a share counts from where it is reached or from where it is exceeded.
+/// Whether the breaker opens at the share or above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShareBound {
-    /// As ours does, or there is none.
+    /// As in a rule book, or there is no share.
     Reached,
-    /// Ours opens a little earlier.
     Exceeded,
 }
 
-/// The largest counts that the trips of a rule book take.
 const CONSECUTIVE_MAX: u32 = 1_000_000;
 
-/// Reads an expression.
 pub(super) fn read(text: &str) -> Result<TripMeaning, InvalidTrip> {
     let expression = Expression::parse(text)?;
     if expression.type_of()? != parse::ValueType::Bool {
@@ -105,7 +98,7 @@ pub(super) fn read(text: &str) -> Result<TripMeaning, InvalidTrip> {
     Ok(meaning)
 }
 
-/// The expression in the form that is safe in Dapr: whole numbers only, no division.
+/// Whole numbers only and no division: safe in Dapr.
 pub(super) fn show(trip: TripOn) -> String {
     match trip {
         TripOn::Consecutive(count) => format!("consecutiveFailures >= {count}"),

@@ -1,7 +1,7 @@
 //! Writes a Dapr resiliency file.
 //!
-//! Invariants: every duration has a unit; a text that a reader could take for a bool, a number or
-//! nothing stands in quotes; `spec.policies` and `spec.targets` are always there.
+//! Invariants: every duration has a unit; ambiguous scalars are quoted; `spec.policies` and `spec.targets` are always
+//! present.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,6 @@ use super::{duration, trip};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::patch::scalar;
 
-/// The file's text.
 pub(super) fn write(resiliency: &Resiliency) -> String {
     let mut lines = YamlLines::default();
     lines.put(0, "apiVersion: dapr.io/v1alpha1");
@@ -140,7 +139,6 @@ fn guards(level: usize, key: &str, named: &TargetPolicies, lines: &mut YamlLines
     }
 }
 
-/// A text that grows by indented lines.
 #[derive(Default)]
 pub(super) struct YamlLines(pub(super) String);
 

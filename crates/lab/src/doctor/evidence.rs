@@ -1,7 +1,7 @@
-//! All that is known when a server is examined, and the same put together by row and by dependency.
+//! What is known about a server, grouped by row and by dependency.
 //!
-//! Whoever fills it in reads it from a running server or from a data folder; nothing here knows which. What
-//! only a running server counts may be missing, and what would be proved by it is then not found.
+//! It is read from a running server or from a data folder. Figures that only a running server has may be missing;
+//! diagnoses that need them then report nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,156 +20,98 @@ use redrive_core::policy::breaker::Phase;
 use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
 
-/// All that is known.
 #[derive(Clone, Debug)]
 pub struct DoctorEvidence {
-    /// When it was gathered.
     pub now: Timestamp,
-    /// The rule book that holds.
     pub book: Arc<RuleBook>,
-    /// Its text, where it is at hand: it tells how a value is written.
+    /// For how a value is written.
     pub text: Option<Arc<str>>,
-    /// What a running server has counted.
     pub figures: Option<Arc<Figures>>,
-    /// Services and channels.
     pub queues: Vec<QueueState>,
-    /// Dependencies that were met.
     pub dependencies: Vec<DependencyState>,
-    /// The latest deliveries.
     pub deliveries: Vec<ExaminedDelivery>,
-    /// Dead letters that agree in all that is counted.
     pub letters: Vec<LetterKind>,
-    /// Dead letters that hold their sessions.
     pub held: Vec<HeldLetter>,
-    /// Types of events that nobody wanted.
     pub unrouted: Vec<Unrouted>,
 }
 
-/// How a service or a channel is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueState {
-    /// Its name.
     pub name: QueueName,
-    /// Deliveries that have not ended.
     pub waiting: u64,
-    /// Those of them behind another of their session.
     pub behind: u64,
-    /// Those of them that no row of the rule book takes, and those behind these in their sessions.
+    /// No row of the book takes them, or they are behind such a delivery in their session.
     pub without_rule: u64,
-    /// Dead letters.
     pub dead: u64,
-    /// When the oldest that waits was accepted, where that is known.
     pub oldest_waiting_at: Option<Timestamp>,
-    /// What keeps all of it from starting.
     pub held: Option<HeldQueue>,
 }
 
-/// How a dependency is and was.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DependencyState {
-    /// Its name.
     pub name: DependencyName,
-    /// Calls in flight.
     pub in_flight: u32,
-    /// What its breaker did, the oldest first.
     pub turns: Vec<BreakerTurn>,
 }
 
-/// A breaker changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerTurn {
-    /// When.
     pub at: Timestamp,
-    /// From what.
     pub from: Phase,
-    /// To what.
     pub to: Phase,
 }
 
-/// A delivery and all its attempts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExaminedDelivery {
-    /// Where it waits or waited.
     pub queue: QueueName,
-    /// The event's type.
     pub event_type: String,
-    /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// What it is.
     pub state: ExaminedState,
-    /// Its attempts, the first one first.
     pub stories: Vec<Story>,
 }
 
-/// What a delivery is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExaminedState {
-    /// It has not ended.
     Waiting,
-    /// Delivered.
     Delivered,
-    /// Failed for good.
     Dead { at: Timestamp, code: Code },
-    /// A dead letter that was done with by hand.
     Closed,
 }
 
-/// Dead letters that agree in all that is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterKind {
-    /// Whose.
     pub queue: QueueName,
-    /// Of which event type.
     pub event_type: String,
-    /// What kind of failure.
     pub category: Category,
-    /// Why they were given up.
     pub code: Code,
-    /// The last failure's own code.
     pub failure_code: Code,
-    /// Among which letters they are kept.
     pub tier: Tier,
-    /// Their cause.
     pub fingerprint: Fingerprint,
-    /// How many there are now.
     pub count: u64,
-    /// When the first of them died.
     pub first_at: Timestamp,
-    /// When the latest did.
     pub last_at: Timestamp,
 }
 
-/// A dead letter that holds its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLetter {
-    /// Whose.
     pub queue: QueueName,
-    /// The session.
     pub session: String,
-    /// The letter's delivery, as people write it.
     pub letter: String,
-    /// Since when.
     pub since: Timestamp,
-    /// How many wait behind it.
     pub behind: u64,
 }
 
-/// Events that nobody wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrouted {
-    /// Their type.
     pub event_type: String,
-    /// How many.
     pub count: u64,
 }
 
 impl ExaminedDelivery {
-    /// Its attempts, without what could not start.
     pub(super) fn attempts(&self) -> impl Iterator<Item = &Story> {
         self.stories.iter().filter(|story| story.is_attempt())
     }
 
-    /// When it failed for good, and why.
     pub(super) const fn death(&self) -> Option<(Timestamp, &Code)> {
         match &self.state {
             ExaminedState::Dead { at, code } => Some((*at, code)),
@@ -177,52 +119,41 @@ impl ExaminedDelivery {
         }
     }
 
-    /// Whether it arrived.
     pub(super) fn arrived(&self) -> bool {
         self.state == ExaminedState::Delivered
     }
 }
 
-/// DoctorEvidence put together.
 #[derive(Debug)]
 pub(super) struct EvidenceChart<'a> {
-    /// What it is made of.
     pub(super) evidence: &'a DoctorEvidence,
     members: Vec<RowEvidence<'a>>,
     wards: BTreeMap<DependencyName, DependencyEvidence<'a>>,
 }
 
-/// A row of the book and what became of its deliveries; rows that say nothing of their own are one.
+/// Rows without settings of their own are merged.
 #[derive(Debug)]
 pub(super) struct RowEvidence<'a> {
-    /// The service or channel.
     pub(super) queue: &'a QueueName,
-    /// What holds for the row, or for the first of several.
+    /// Of the first row.
     pub(super) rule: Resolved<'a>,
-    /// The patterns of the rows.
     pub(super) patterns: BTreeSet<&'a str>,
-    /// Its deliveries.
     pub(super) deliveries: Vec<&'a ExaminedDelivery>,
 }
 
-/// A dependency and the rows that lead to it.
 #[derive(Debug)]
 pub(super) struct DependencyEvidence<'a> {
-    /// The dependency.
     pub(super) name: DependencyName,
-    /// The places of its rows among [`EvidenceChart::members`]; at least one.
+    /// Indexes into [`EvidenceChart::members`]; at least one.
     members: Vec<usize>,
-    /// How it is.
     pub(super) state: Option<&'a DependencyState>,
-    /// What a running server has counted of it.
     pub(super) figures: Option<&'a DependencyFigures>,
 }
 
 impl<'a> EvidenceChart<'a> {
-    /// Puts evidence together.
     pub(super) fn of(evidence: &'a DoctorEvidence) -> Self {
         let mut members: Vec<RowEvidence<'a>> = Vec::new();
-        // Many deliveries share a row, and a row is resolved once.
+        // Each row is resolved once.
         let mut places: BTreeMap<(&QueueName, &str), Option<usize>> = BTreeMap::new();
         for delivery in &evidence.deliveries {
             let (queue, event_type) = (&delivery.queue, delivery.event_type.as_str());
@@ -246,37 +177,31 @@ impl<'a> EvidenceChart<'a> {
         Self { evidence, members, wards }
     }
 
-    /// The rows that have deliveries.
     pub(super) fn members(&self) -> impl Iterator<Item = &RowEvidence<'a>> {
         self.members.iter()
     }
 
-    /// The dependencies that have deliveries.
     pub(super) fn wards(&self) -> impl Iterator<Item = &DependencyEvidence<'a>> {
         self.wards.values()
     }
 
-    /// The rows that lead to a dependency.
     pub(super) fn rows_of(&self, ward: &DependencyEvidence<'a>) -> impl Iterator<Item = &RowEvidence<'a>> {
         ward.members.iter().map(|place| &self.members[*place])
     }
 
-    /// A row that leads to a dependency: what it says of it holds for all.
+    /// The settings of a dependency are the same in all its rows.
     pub(super) fn row_of(&self, ward: &DependencyEvidence<'a>) -> &RowEvidence<'a> {
         &self.members[ward.members[0]]
     }
 
-    /// How long ago that was.
     pub(super) const fn ago(&self, at: Timestamp) -> Duration {
         self.evidence.now.since(at)
     }
 
-    /// The state of a queue.
     pub(super) fn queue(&self, name: &QueueName) -> Option<&'a QueueState> {
         self.evidence.queues.iter().find(|queue| queue.name == *name)
     }
 
-    /// A row of a queue, of which the book still knows one.
     pub(super) fn any_row_of(&self, queue: &QueueName) -> Option<Resolved<'a>> {
         let sections = self.evidence.book.sections();
         let (service, channel, row) = sections.rows().find(|(service, channel, _)| {
@@ -286,7 +211,7 @@ impl<'a> EvidenceChart<'a> {
     }
 }
 
-/// Whether the same holds for both: they are one row, or neither says anything of its own.
+/// The same row, or neither has settings of its own.
 fn is_alike(one: &EventRow, other: &EventRow) -> bool {
     let is_plain = |row: &EventRow| row.depends_on.is_none() && row.layer == Layer::default();
     one.span == other.span || is_plain(one) && is_plain(other)
@@ -308,17 +233,14 @@ fn wards<'a>(evidence: &'a DoctorEvidence, members: &[RowEvidence<'a>]) -> BTree
 }
 
 impl<'a> RowEvidence<'a> {
-    /// Every attempt.
     pub(super) fn attempts(&self) -> impl Iterator<Item = &'a Story> {
         self.deliveries.iter().flat_map(|delivery| delivery.attempts())
     }
 
-    /// How many attempts there were.
     pub(super) fn attempts_made(&self) -> u64 {
         self.attempts().count() as u64
     }
 
-    /// Attempts that failed in one of these ways, with their codes.
     pub(super) fn failed_as(
         &self,
         categories: &'static [Category],
@@ -329,36 +251,30 @@ impl<'a> RowEvidence<'a> {
         })
     }
 
-    /// How long attempts took that arrived, the shortest first.
     pub(super) fn successes(&self) -> SortedTimes {
         let arrived = self.attempts().filter(|story| matches!(story.end, End::Delivered { .. }));
         SortedTimes::of(arrived.map(|story| Duration::from_nanos(story.took_nanos)))
     }
 }
 
-/// SortedTimes, the shortest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SortedTimes(Vec<Duration>);
 
 impl SortedTimes {
-    /// Sorts them.
     pub(super) fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut times: Vec<Duration> = times.collect();
         times.sort_unstable();
         Self(times)
     }
 
-    /// How many there are.
     pub(super) const fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// The time that 99 of 100 did not exceed.
     pub(super) fn p99(&self) -> Option<Duration> {
         self.percent(99)
     }
 
-    /// The time that half of them did not exceed.
     pub(super) fn median(&self) -> Option<Duration> {
         self.percent(50)
     }

@@ -1,11 +1,10 @@
-//! Plays what was seen once more with each change before it is proposed, with the engine that a server runs.
+//! Simulates the recorded traffic with each change before it is proposed.
 //!
-//! What arrived is played as it arrived, and dependencies answer as they answered at the time; after that all is
-//! well. Where a record cannot tell what a change would have met (nobody waited for a slow answer), the diagnosis
-//! says what is taken for it.
+//! Events arrive as recorded and dependencies answer as recorded; afterwards everything succeeds. Where the record
+//! cannot know an answer (a call was given up), the diagnosis states its assumption.
 //!
-//! Invariants: a change that gains nothing is not proposed; a change is weighed with all that are proposed before
-//! it already made; what is played is bounded, and the same evidence comes to the same end.
+//! Invariants: a change without a gain is not proposed; a change is measured with all earlier proposals applied; the
+//! work is bounded and deterministic.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,39 +32,29 @@ use redrive_core::policy::category::{Category, codes};
 use redrive_core::text::{Share, show_count, show_measured};
 use redrive_core::time::Timestamp;
 
-/// With so many seeds a change must help.
 const SEEDS: u64 = 2;
-/// A change that takes away less than so many hundredths is not proposed.
+/// Changes below this gain are not proposed.
 const GAIN_PERCENT: u64 = 5;
-/// One that takes away less than so many is worth little.
+/// Gains below this are small.
 const LITTLE_PERCENT: u64 = 25;
-/// Of several changes the first that takes away so many hundredths is enough.
+/// The first change with this gain ends the search.
 const ENOUGH_PERCENT: u64 = 90;
-/// The most moods of a dependency.
 const STEPS_MAX: u64 = 500;
-/// Of deliveries that all go the same way so many are played.
+/// Deliveries simulated where all behave alike.
 const ALIKE_MAX: u32 = 20;
-/// And so far apart.
 const ALIKE_APART: Duration = Duration::from_secs(1);
-/// For how long it is played on after all has arrived.
+/// Simulated time after the last arrival.
 const SETTLE: Duration = Duration::from_hours(24);
-/// How often a run says how far it is, over all runs: so much is played for one examination.
+/// Budget of one examination, in progress callbacks of all its runs.
 pub(super) const LOOKS_MAX: u64 = 150;
 
-/// What should become less by a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProofMeasure {
-    /// Deliveries that failed for good.
     Dead,
-    /// Deliveries that did not arrive.
     Undelivered,
-    /// Calls.
     Calls,
-    /// Calls that failed.
     FailedCalls,
-    /// The time within which 99 of 100 arrive.
     Latency,
-    /// How often the breaker opened.
     Openings,
 }
 
@@ -82,24 +71,18 @@ impl ProofMeasure {
     }
 }
 
-/// What a change is played in.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ProofWorld {
-    /// The dependency answers as it answered.
     AsSeen,
-    /// It is always like this, for all that arrived.
     Always(Mood),
-    /// It is always like this, for deliveries that all go the same way: some of them are enough.
+    /// Always in this mood, for deliveries that all behave alike; a few are enough.
     Alike(Mood),
-    /// It is well, answers in such times.
     Well(Latency),
-    /// So many deliveries come at once to one that answers in such times and can take so much.
+    /// A burst of that size to a dependency with this latency and capacity.
     Crowd(u32, Latency, Capacity),
-    /// How deliveries go is not what is changed.
     Unplayed,
 }
 
-/// A change that may help, and how to find out.
 #[derive(Clone, Debug)]
 pub(super) struct ProposedChange {
     tries: Vec<(Patch, Option<String>)>,
@@ -112,31 +95,30 @@ impl ProposedChange {
         Self { tries: vec![(change, None)], measure, world }
     }
 
-    /// What changes nothing about how deliveries go.
     pub(super) fn unplayed(change: Patch) -> Self {
         Self::new(change, ProofMeasure::Undelivered, ProofWorld::Unplayed)
     }
 
-    /// Another change to try if those before it do not help enough, with the advice that goes with it.
+    /// The next change to try if earlier ones do not help enough.
     pub(super) fn or(mut self, change: Patch, advice: String) -> Self {
         self.tries.push((change, Some(advice)));
         self
     }
 }
 
-/// What a change gains when it is simulated.
+/// The gain of a change in a simulation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorGain))]
 pub struct ProofGain {
-    /// All of it in words.
+    /// The gain as text.
     pub words: String,
-    /// What became less.
+    /// The figure that improved.
     pub figure: Cow<'static, str>,
-    /// What it is without the change; times are in milliseconds.
+    /// Its value without the change; durations in milliseconds.
     pub before: u64,
-    /// What it is with it.
+    /// Its value with the change.
     pub after: u64,
-    /// How many deliveries were simulated.
+    /// The number of simulated deliveries.
     pub deliveries: u64,
 }
 
@@ -151,12 +133,10 @@ impl ProofGain {
         Self { words, figure: Cow::Borrowed(figure), before, after, deliveries }
     }
 
-    /// Whether it takes away more than nearly nothing.
     const fn is_some(&self) -> bool {
         self.takes(GAIN_PERCENT)
     }
 
-    /// Whether it takes away so little that it does not do much good.
     pub(super) const fn is_little(&self) -> bool {
         !self.takes(LITTLE_PERCENT)
     }
@@ -167,24 +147,16 @@ impl ProofGain {
     }
 }
 
-/// What came of weighing a change.
 #[derive(Clone, Debug)]
 pub(super) enum ProofResult {
-    /// It helps.
     Helps { change: Patch, advice: Option<String>, gain: Option<ProofGain> },
-    /// What is proposed already helps as much.
     HelpedAlready,
-    /// It would set a key that is set already.
     Taken(String),
-    /// It gains nothing worth a change.
     HardlyHelps(ProofGain),
-    /// It could not be played.
     Unknown,
-    /// It was not played: as much has been played as one examination may.
     OutOfBudget,
 }
 
-/// What a run came to, of the deliveries that a finding is about.
 #[derive(Clone, Copy, Debug)]
 struct ProofRun {
     deliveries: u64,
@@ -192,12 +164,9 @@ struct ProofRun {
     measured: u64,
 }
 
-/// Plays changes.
 pub(super) struct Prover<'a> {
     chart: &'a EvidenceChart<'a>,
-    /// How often runs may still say how far they are.
     looks_left: u64,
-    /// Everything that is proposed so far.
     patch: Patch,
 }
 
@@ -206,12 +175,11 @@ impl<'a> Prover<'a> {
         Self { chart, looks_left: looks_max, patch: Patch::new() }
     }
 
-    /// Everything that is proposed so far.
     pub(super) fn patch(self) -> Patch {
         self.patch
     }
 
-    /// Weighs a change to what a dependency is called by; one that helps is part of the patch from then on.
+    /// A change that helps becomes part of the patch.
     pub(super) fn weigh(&mut self, dependency: Option<&str>, proposed: &ProposedChange) -> ProofResult {
         let weighed = self.weighed(dependency, proposed);
         if let ProofResult::Helps { change, .. } = &weighed
@@ -239,7 +207,7 @@ impl<'a> Prover<'a> {
         if gain.is_some() {
             return ProofResult::Helps { change, advice, gain: Some(gain) };
         }
-        // Without what is proposed already it may have been worth it.
+        // It may have helped without the earlier proposals.
         let alone = (!self.patch.is_empty()).then(|| self.gain(&played, &Patch::new(), &change, 0));
         match alone.flatten() {
             Some(alone) if alone.is_some() => ProofResult::HelpedAlready,
@@ -247,7 +215,6 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// The first change that is enough, or the one that gains most.
     fn best(&mut self, played: &ProofScenario, proposed: &ProposedChange) -> Option<(Patch, Option<String>, ProofGain)> {
         let patch = self.patch.clone();
         let mut best: Option<(Patch, Option<String>, ProofGain)> = None;
@@ -265,7 +232,7 @@ impl<'a> Prover<'a> {
             }
         }
         let (change, advice, gain) = best?;
-        // Once is luck.
+        // One run may be luck.
         for seed in (1..SEEDS).filter(|_| gain.is_some()) {
             let other = self.gain(played, &patch, &change, seed)?;
             if other.after >= other.before {
@@ -275,7 +242,7 @@ impl<'a> Prover<'a> {
         Some((change, advice, gain))
     }
 
-    /// What a change gains beside those that are made already; as good as nothing if fewer arrive by it.
+    /// No gain if fewer are delivered with it.
     fn gain(&mut self, played: &ProofScenario, made: &Patch, change: &Patch, seed: u64) -> Option<ProofGain> {
         let before = self.play(played, &self.changed(made)?, seed)?;
         let after = self.play(played, &self.changed(&made.merged(change).ok()?)?, seed)?;
@@ -284,7 +251,6 @@ impl<'a> Prover<'a> {
         Some(ProofGain::new(played.measure, before.measured, is, before.deliveries))
     }
 
-    /// The book with a change.
     fn changed(&self, change: &Patch) -> Option<Arc<RuleBook>> {
         let evidence = self.chart.evidence;
         if change.is_empty() {
@@ -319,17 +285,16 @@ impl<'a> Prover<'a> {
     }
 }
 
-/// What is played for a finding, and of which names the outcome is looked at.
 struct ProofScenario {
     scenario: Scenario,
     measure: ProofMeasure,
     queues: BTreeSet<String>,
-    /// Dependencies that are none of it.
+    /// Dependencies to ignore.
     others: BTreeSet<String>,
 }
 
 impl ProofScenario {
-    /// None if nothing was seen that could be played.
+    /// `None` if there is nothing to simulate.
     fn of(chart: &EvidenceChart<'_>, dependency: &str, proposed: &ProposedChange) -> Option<Self> {
         let world = &proposed.world;
         let ward = chart.wards().find(|ward| ward.name.as_str() == dependency)?;
@@ -355,7 +320,7 @@ impl ProofScenario {
         let mut dependencies: BTreeMap<DependencyName, At<Behaviour>> =
             others.iter().map(|name| (name.clone(), at(Behaviour::default()))).collect();
         dependencies.insert(ward.name.clone(), at(behaviour.clone()));
-        // A change may give it another name.
+        // The change may rename it.
         dependencies.entry(DependencyName::new(ALL_DEPENDENCIES).ok()?).or_insert_with(|| at(behaviour));
         let mut arrivals = arrivals(deliveries(), start, duration);
         if is_alike {
@@ -389,7 +354,7 @@ impl ProofScenario {
     }
 }
 
-/// What arrived, each type as often as the queue got it that got it most: others got the same events.
+/// Each type as often as the queue with most of them received it; other queues got the same events.
 fn arrivals<'a>(
     deliveries: impl Iterator<Item = &'a ExaminedDelivery>,
     start: Timestamp,
@@ -417,14 +382,12 @@ fn arrivals<'a>(
     times.into_iter().filter_map(arrival).collect()
 }
 
-/// Some deliveries for many that go the same way.
 fn alike(flow: &Flow) -> Flow {
     let Flow::Trace { file, times } = flow else { return flow.clone() };
     let times = (0..ALIKE_MAX).zip(times).map(|(place, _)| ALIKE_APART * place).collect();
     Flow::Trace { file: file.clone(), times }
 }
 
-/// How long good calls took.
 fn latency_of(members: &[&RowEvidence<'_>]) -> Latency {
     let times: Vec<_> = members.iter().map(|member| member.successes()).collect();
     let longest = |of: fn(&SortedTimes) -> Option<Duration>| times.iter().filter_map(of).max();
@@ -433,7 +396,7 @@ fn latency_of(members: &[&RowEvidence<'_>]) -> Latency {
     Latency { p50, p99 }
 }
 
-/// How a dependency answered over time: a mood lasts until another answer shows another.
+/// A mood lasts until the next recorded answer.
 fn timeline(members: &[&RowEvidence<'_>], start: Timestamp, duration: Duration) -> Vec<Phase> {
     let step = Duration::from_secs(duration.as_secs().div_ceil(STEPS_MAX).max(1));
     let mut seen: BTreeMap<u64, (u64, BTreeMap<Met, u64>)> = BTreeMap::new();
@@ -470,7 +433,6 @@ fn timeline(members: &[&RowEvidence<'_>], start: Timestamp, duration: Duration) 
     phases
 }
 
-/// What an attempt met that did not end well.
 fn met(story: &Story) -> Option<Met> {
     match &story.end {
         End::Delivered { .. } | End::Held { .. } => None,

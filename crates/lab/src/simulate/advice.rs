@@ -1,8 +1,8 @@
-//! Advice that is proven: the scenario is played again with each change that may help, and only what helped is told.
+//! Advice that was simulated: the scenario is run again with each candidate change, and only changes that helped are
+//! reported.
 //!
-//! Once is luck: where a breaker lets everything through at once, the moment at which its probe falls makes more of a
-//! difference than most changes. So a change must help with the run's own seed and with those after it, with each of
-//! them. Most that do not help are seen to be so at the first.
+//! One run is luck: the moment at which a breaker's probe falls often matters more than the change. So a change must
+//! help with the run's own seed and with each of the next ones. Most that do not help fail with the first.
 
 use std::sync::Arc;
 
@@ -18,37 +18,35 @@ use redrive_core::book::RuleBook;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SimulatedAdvice))]
 pub struct ProvenChange {
-    /// In a few words.
+    /// The change in a few words.
     pub words: String,
-    /// YAML to be put into the book.
+    /// YAML to merge into the rule book.
     pub change: String,
-    /// What became less.
+    /// The figure that improved.
     pub metric: &'static str,
-    /// What it was with the seed of the run; times are in seconds, and what never came is none.
+    /// Its value without the change, with the seed of the run. Durations are in seconds; null means never.
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub before: Value,
-    /// What it is with the change.
+    /// Its value with the change.
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub after: Value,
-    /// Both as people read them.
+    /// Both values as text.
     pub shown: [String; 2],
-    /// What gets clearly worse by it, in words; empty if nothing does.
+    /// What gets clearly worse with the change; empty if nothing does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub price: String,
-    /// With so many seeds it was played, and it became less with each of them.
+    /// The number of seeds it was simulated with; it helped with each.
     pub seeds: u64,
 }
 
-/// With so many seeds a change must help.
 const SEEDS: u64 = 5;
-/// So many changes are tried at most, and none when so much has been played.
+/// Limits on the work of one call: the changes tried, and the attempts simulated.
 const CHANGES_MAX: usize = 16;
 const ATTEMPTS_MAX: u64 = 4_000_000;
-/// And none at all if the run is so long.
+/// A run with more attempts gets no advice.
 const ATTEMPTS_OF_RUN_MAX: u64 = ATTEMPTS_MAX / (2 * SEEDS);
 
-/// What the report shows, each with the advice that is proven; `watch` is told of each run as by [`run`]. Where it
-/// says stop, the change that was played is not told.
+/// The findings of the report, each with the changes that were proven. A change whose run `watch` stops is left out.
 pub fn advised(
     plan: &SimulationPlan<'_>,
     report: &SimulationReport,
@@ -61,7 +59,6 @@ pub fn advised(
     let mut again = CandidateRuns { plan, watch, first: report, others: Vec::new(), attempts: 0 };
     let mut proven: Vec<(Candidate, CandidateGain)> = Vec::new();
     for candidates in changes.into_iter().take(CHANGES_MAX) {
-        // Some changes make no book.
         let book = changed(&plan.book, book_text, &candidates[0].change);
         let gained = book.and_then(|book| again.proven(&book, candidates)).unwrap_or_default();
         proven.extend(gained.into_iter().map(|(candidate, gain)| (candidate.clone(), gain)));
@@ -76,7 +73,7 @@ pub fn advised(
     findings
 }
 
-/// The candidates that make the same change, in the order in which they are first named.
+/// Candidates grouped by the change they make, in order of first appearance.
 fn changes(findings: &[SimulationFinding]) -> Vec<Vec<&Candidate>> {
     let mut changes: Vec<Vec<&Candidate>> = Vec::new();
     for candidate in findings.iter().flat_map(|finding| &finding.candidates) {
@@ -103,20 +100,18 @@ impl ProvenChange {
     }
 }
 
-/// What has been played again.
 struct CandidateRuns<'a, 'w> {
     plan: &'a SimulationPlan<'a>,
     watch: &'w mut dyn FnMut(SimulationProgress) -> Go,
-    /// The run as it is, with its own seed.
     first: &'a SimulationReport,
-    /// And with the seeds after that, as far as anybody asked.
+    /// Runs with the later seeds, made when first needed.
     others: Vec<SimulationReport>,
     attempts: u64,
 }
 
 impl CandidateRuns<'_, '_> {
-    /// Which of these a changed book gains with every seed, and how much with the first; none if too much would have
-    /// to be played to know.
+    /// The candidates that gain with every seed, with the gain of the first seed; `None` if the budget does not
+    /// suffice.
     fn proven<'c>(
         &mut self,
         book: &Arc<RuleBook>,
@@ -140,7 +135,6 @@ impl CandidateRuns<'_, '_> {
         Some(gained)
     }
 
-    /// The scenario by a book, with the seed that comes so much later.
     fn play(&mut self, book: &Arc<RuleBook>, later: u64) -> Option<SimulationReport> {
         if self.attempts >= ATTEMPTS_MAX {
             return None;

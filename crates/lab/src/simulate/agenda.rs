@@ -1,4 +1,4 @@
-//! What is to happen, in the order of time; at one moment, in the order in which it was planned.
+//! Future events, ordered by time and then by the order of planning.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -6,36 +6,24 @@ use std::time::Duration;
 
 use redrive_core::engine::CallId;
 
-/// Something that is to happen.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AgendaEvent {
-    /// Events of a stream arrive.
     Arrive { stream: usize },
-    /// The caller learns how a call ended.
     CallEnds(FinishedCall),
-    /// An engine asked to be woken.
     Wake { node: usize, run: u32 },
-    /// Something happens to Redrive itself.
     FaultBegins { fault: usize },
-    /// It is over.
     FaultEnds { fault: usize },
-    /// A dependency calls the next of its own.
     CallsOn { visit: u64 },
-    /// A dependency that was called within a call has an answer.
     VisitEnds { visit: u64, said: SimulatedAnswer },
-    /// Whoever made a call within layers has waited long enough.
     GivenUp { visit: u64 },
-    /// A dependency, or what stands before it, is not well.
     TroubleBegins { dependency: usize },
-    /// It is well again.
     TroubleEnds { dependency: usize },
 }
 
-/// How a call ends, as its caller sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedCall {
     pub node: usize,
-    /// The run of the node that made it; a later one knows nothing of it.
+    /// A later run of the node ignores it.
     pub run: u32,
     pub call: CallId,
     pub dependency: usize,
@@ -44,22 +32,15 @@ pub(super) struct FinishedCall {
     pub said: SimulatedAnswer,
 }
 
-/// What the caller is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SimulatedAnswer {
-    /// It is done.
     Done,
-    /// A status that is no success.
     Status(u16),
-    /// Too many calls, and perhaps when to come back.
     TooMany(Option<Duration>),
-    /// Nobody listens.
     Refused,
-    /// Nothing, for as long as the caller waited.
     Nothing,
 }
 
-/// A list of what is to happen.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     heap: BinaryHeap<AgendaEntry>,
@@ -79,18 +60,16 @@ impl Agenda {
         self.heap.push(AgendaEntry { at_nanos, order: self.planned, what });
     }
 
-    /// How much is planned.
     pub(super) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// What comes next, and when.
     pub(super) fn next(&mut self) -> Option<(u64, AgendaEvent)> {
         self.heap.pop().map(|entry| (entry.at_nanos, entry.what))
     }
 }
 
-/// The earliest is the greatest, so that the heap hands it over first.
+/// Reversed: `BinaryHeap` returns the greatest first.
 impl Ord for AgendaEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at_nanos, other.order).cmp(&(self.at_nanos, self.order))

@@ -1,5 +1,5 @@
-//! What a connector of each kind would report of an answer, so that the rules of the book judge what they would
-//! judge in earnest.
+//! Translates simulated answers into what a connector of each kind reports, so that rules classify them as they would
+//! in production.
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use super::agenda::SimulatedAnswer;
 use redrive_core::book::connectors::Speech;
 use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
 
-/// What a connector that speaks so reports.
 pub(super) fn reply(speech: Speech, said: SimulatedAnswer) -> Reply {
     let retry_after = match said {
         SimulatedAnswer::TooMany(wait) => wait,
@@ -21,7 +20,6 @@ pub(super) fn reply(speech: Speech, said: SimulatedAnswer) -> Reply {
     Reply { seen, message: message(said), retry_after: retry_after.filter(|wait| *wait > Duration::ZERO) }
 }
 
-/// What it reports of a batch of which some were taken and others not.
 pub(super) fn partly() -> Reply {
     let message = "the target named it among those that failed".to_owned();
     Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }

@@ -1,4 +1,4 @@
-//! How events come in: those of the scenario's streams, those that tell of others, and those that were turned away.
+//! How events enter: from the scenario's streams, derived from settlements, or submitted again after a rejection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,18 +14,15 @@ use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource, EventType, SessionKey};
 use redrive_core::hash::stable_64_of;
 
-/// An event on its way to one who wants it.
 struct SentEvent {
     event: Arc<Event>,
     session: Option<u32>,
-    /// Tells it from all others.
     number: u64,
     content: u64,
     is_poison: bool,
 }
 
 impl SimulatedWorld<'_> {
-    /// Events of a stream are sent to whoever wants them.
     pub(super) fn arrive(&mut self, stream: usize) {
         match self.streams[stream].next(Some(self.now)) {
             Some(at) => self.agenda.plan(at, AgendaEvent::Arrive { stream }),
@@ -57,7 +54,6 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    /// One who wants an event gets it.
     fn hand_over(&mut self, taker: QueueSubscriber, sent: SentEvent, accepted: &mut [Vec<Waiting>]) {
         let QueueSubscriber { belongs, key, order } = taker;
         let SentEvent { event, session, number, content, is_poison } = sent;
@@ -76,7 +72,6 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    /// What a settlement tells of itself arrives at whoever wants it.
     pub(super) fn derive(&mut self, settlement: &Settlement) {
         let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
         for (event, place) in settlement.emits.iter().zip(0_u64..) {
@@ -104,7 +99,6 @@ impl SimulatedWorld<'_> {
         self.hand_on(accepted);
     }
 
-    /// Nodes learn of what is in their stores.
     fn hand_on(&mut self, accepted: Vec<Vec<Waiting>>) {
         for (node, rows) in accepted.into_iter().enumerate() {
             if !rows.is_empty() {
@@ -114,7 +108,6 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    /// Who was turned away sends again.
     pub(super) fn open_door(&mut self, node: usize) {
         let clock = self.clock();
         let well = &mut self.nodes[node];
@@ -127,12 +120,12 @@ impl SimulatedWorld<'_> {
     }
 }
 
-/// The number of a session, as [`event_of`] names it.
+/// The inverse of the naming in [`event_of`].
 fn number_of(session: &SessionKey) -> Option<u32> {
     session.as_str().strip_prefix("session-")?.parse().ok()
 }
 
-/// All events of one type and session look alike: nobody looks into them here.
+/// All events of one type and session are equal: nothing here reads their data.
 fn event_of(event_type: &EventType, session: Option<u32>) -> Event {
     Event {
         id: EventId::new("simulated").expect("an id"),

@@ -1,10 +1,9 @@
-//! Two rule books side by side: the same scenario, the same seeds, and so the same luck.
+//! Compares two rule books: same scenario, same seeds, same random draws.
 //!
-//! Runs are compared in pairs of one seed. A book is called better at something only if it is so in 19 of 20 pairs
-//! at least, and by more than a reader would shrug at; whatever it is worse at is told beside it.
+//! Runs are compared in pairs of one seed. A book is better at a figure only if it is so in at least 19 of 20 pairs
+//! and by a relevant amount; what it is worse at is listed too.
 //!
-//! Latencies are those of what arrives, and what never arrives is never late: a book is called better at them only
-//! where it delivers as much as the other, or more.
+//! Latencies cover only what was delivered, so a book can be better at them only if it delivers as much as the other.
 
 mod beside;
 #[cfg(test)]
@@ -19,21 +18,16 @@ use super::figures::{FigureKey, RunFigures, FigureSpread};
 use super::report::{DeadLetterCause, SimulationReport};
 use crate::scenario::expectation::{Better, Metric, Value};
 
-/// One of the two books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BookSide {
-    /// The first.
     A,
-    /// The second.
     B,
 }
 
 impl BookSide {
-    /// Both.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
-    /// The other one.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -43,99 +37,71 @@ impl BookSide {
     }
 }
 
-/// What two books came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BookComparison {
-    /// How many runs each.
     pub runs: usize,
-    /// Their seeds, from the first to the last.
     pub seeds: (u64, u64),
-    /// Figures of all, then of each dependency.
     pub figures: Vec<FigureComparison>,
-    /// Why deliveries failed for good.
     pub dead_letters: Vec<CauseComparison>,
-    /// What one of them is better at, the weightiest first.
+    /// The most important first.
     pub advantages: Vec<Advantage>,
-    /// What was expected, and how often it came so.
     pub expectations: Vec<ExpectationComparison>,
 }
 
-/// A figure of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureComparison {
-    /// Which.
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// By the first book; none if it does not know the dependency.
+    /// `None` if the book does not know the dependency.
     pub a: Option<FigureSpread>,
-    /// By the second.
     pub b: Option<FigureSpread>,
-    /// How much larger that of the second is, over pairs of runs; none where one never came to an end.
+    /// Second minus first, over pairs of runs; `None` where one is infinite.
     pub difference: Option<FigureSpread>,
-    /// Which is better at it.
     pub better: Option<BookSide>,
-    /// In how many runs the first was better, and the second.
+    /// The number of runs, by book.
     pub better_in: [usize; 2],
-    /// In how many runs it would be better by the number alone, with a book that delivers less.
+    /// Runs in which a book has the better number only because it delivers less.
     pub not_compared_in: usize,
-    /// Whether less or more of it would be better at all.
     #[serde(skip)]
     pub is_judged: bool,
 }
 
-/// Why deliveries failed for good, and how many by each book.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CauseComparison {
-    /// The service or channel.
     pub queue: String,
-    /// Why they were given up.
     pub code: String,
-    /// The last failure's own code.
     pub failure_code: String,
-    /// How many by the first book.
     pub a: FigureSpread,
-    /// How many by the second.
     pub b: FigureSpread,
 }
 
-/// Something that one book is better at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advantage {
-    /// Which book.
     pub side: BookSide,
-    /// At what.
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// In a few words with its numbers: "38% fewer calls on `ntfy`".
+    /// For example "38% fewer calls on `ntfy`".
     pub text: String,
-    /// In how many runs.
     pub better_in: usize,
 }
 
-/// An expectation, and in how many runs of each book it came so.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExpectationComparison {
-    /// As it was written.
     pub expectation: String,
-    /// In so many runs of the first book.
     pub a: usize,
-    /// In so many runs of the second.
     pub b: usize,
-    /// What came by each; over many runs, in the middle.
+    /// The median over the runs.
     pub shown: [String; 2],
 }
 
-/// Two runs of one scenario with one seed.
 #[must_use]
 pub fn compare(a: &SimulationReport, b: &SimulationReport) -> BookComparison {
     compare_runs(&[[RunFigures::of(a), RunFigures::of(b)]])
 }
 
-/// Pairs of runs, each of one seed, of which there is one at least.
+/// Pairs of runs with the same seed; at least one.
 #[must_use]
 pub fn compare_runs(pairs: &[[RunFigures; 2]]) -> BookComparison {
     let (first, last) = (&pairs[0][0], &pairs[pairs.len() - 1][0]);
@@ -151,7 +117,6 @@ pub fn compare_runs(pairs: &[[RunFigures; 2]]) -> BookComparison {
     }
 }
 
-/// Of all, then of each dependency that one of them knows.
 fn keys(pair: &[RunFigures; 2]) -> impl Iterator<Item = FigureKey> {
     let [a, b] = pair;
     let more = b.figures.keys().filter(|key| a.value(key).is_none());
@@ -179,12 +144,12 @@ fn compared(key: FigureKey, pairs: &[[RunFigures; 2]]) -> (FigureKey, FigureComp
     (key, compared)
 }
 
-/// 19 of 20.
+/// At least 95 %.
 const fn is_most(part: usize, whole: usize) -> bool {
     part * 20 >= whole * 19
 }
 
-/// The pairs in which that side is better at it: its own value, and that of the other.
+/// The pairs in which that side is better: its own value, and the other's.
 fn gains<'a>(
     key: &'a FigureKey,
     side: BookSide,
@@ -197,7 +162,6 @@ fn gains<'a>(
     values.filter(|(own, others)| is_better(key.metric, *own, *others))
 }
 
-/// Whether one of a pair has the better number, and may not be called better.
 fn is_not_compared(key: &FigureKey, [a, b]: &[RunFigures; 2]) -> bool {
     let (Some(of_a), Some(of_b)) = (a.value(key), b.value(key)) else { return false };
     let [by_a, by_b] = [a, b].map(RunFigures::delivered);
@@ -205,10 +169,9 @@ fn is_not_compared(key: &FigureKey, [a, b]: &[RunFigures; 2]) -> bool {
         || (is_better(key.metric, of_b, of_a) && !may_be_better(key.metric, by_b, by_a))
 }
 
-/// Whoever delivers so much less, as a share of all, may be quicker by that alone.
+/// A book that delivers less than this share fewer may still be called faster.
 const DELIVERED_LESS_MAX: f64 = 0.001;
 
-/// Whether one that delivers such a share may be called better at it than one that delivers the other.
 pub(in crate::simulate) fn may_be_better(metric: Metric, own: f64, others: f64) -> bool {
     !matches!(metric, Metric::LatencyP50 | Metric::LatencyP99) || own + DELIVERED_LESS_MAX >= others
 }
@@ -294,32 +257,25 @@ fn expectations(pairs: &[[RunFigures; 2]]) -> Vec<ExpectationComparison> {
 }
 
 impl BookComparison {
-    /// Whether all came as expected, by either book in every run.
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
         self.expectations.iter().all(|expected| expected.a == self.runs && expected.b == self.runs)
     }
 
-    /// Figures in which no run differed, and those in which chance decided which was better.
     #[must_use]
     pub fn undecided(&self) -> Undecided {
         words::undecided(self)
     }
 
-    /// All of it in a sentence that hides nothing.
     #[must_use]
     pub fn overall(&self, names: [&str; 2]) -> String {
         words::overall(self, names)
     }
 }
 
-/// What neither is better at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Undecided {
-    /// It is the same, or nearly so, in all runs.
     pub same: Vec<String>,
-    /// It differs, but now the one is better and now the other.
     pub by_chance: Vec<String>,
-    /// The better number is that of a book that delivers less.
     pub not_compared: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The figures that runs are told apart by, and how they spread over many runs.
+//! The figures by which runs are compared, and their spread over many runs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::report::{DeadLetterCause, ExpectationResult, SimulationReport};
 use crate::scenario::expectation::{Metric, Value};
 
-/// What is told of the whole of each run.
 const OF_ALL: [Metric; 8] = [
     Metric::Delivered,
     Metric::DeadLetters,
@@ -19,7 +18,6 @@ const OF_ALL: [Metric; 8] = [
     Metric::AttemptsMax,
 ];
 
-/// What is told of each dependency.
 const OF_EACH: [Metric; 6] = [
     Metric::Calls,
     Metric::Amplification,
@@ -29,15 +27,14 @@ const OF_EACH: [Metric; 6] = [
     Metric::BreakerOpened,
 ];
 
-/// Which figure it is, in the order in which they are listed: those of all, then those of each dependency.
+/// Sorted as listed: overall figures first, then by dependency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FigureKey {
-    /// Of which dependency, if not of all.
     pub of: Option<String>,
     pub metric: Metric,
 }
 
-/// What one run came to in figures alone: small enough to be kept of thousands of runs.
+/// The figures of one run, small enough to keep thousands.
 #[derive(Clone, Debug)]
 pub struct RunFigures {
     pub(super) seed: u64,
@@ -47,7 +44,6 @@ pub struct RunFigures {
 }
 
 impl RunFigures {
-    /// The figures of a run.
     #[must_use]
     pub fn of(report: &SimulationReport) -> Self {
         let whole = OF_ALL.map(|metric| (FigureKey { metric, of: None }, report.value(metric, None)));
@@ -67,34 +63,29 @@ impl RunFigures {
         self.figures.get(key).copied()
     }
 
-    /// The share of deliveries that arrived.
     pub(super) fn delivered(&self) -> f64 {
         let key = FigureKey { metric: Metric::Delivered, of: None };
         self.value(&key).expect("it is told of every run").as_f64()
     }
 
-    /// Whether all came as expected.
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
         self.expectations.iter().all(|expected| expected.met)
     }
 }
 
-/// A figure over some runs; shares are from 0 to 1, times in seconds, and what never came is none.
+/// A figure over several runs. Shares are 0 to 1, durations in seconds, never is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureSpread {
-    /// The least.
     pub min: Option<f64>,
-    /// Half of the runs had no more.
     pub median: Option<f64>,
-    /// The most.
     pub max: Option<f64>,
-    /// The same as people read it: least, middle and most.
+    /// Minimum, median, maximum.
     pub shown: (String, String, String),
 }
 
 impl FigureSpread {
-    /// Over these values, of which there is one at least.
+    /// `values` must not be empty.
     pub(super) fn of(mut values: Vec<Value>) -> Self {
         values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
         let number = |value: Value| Some(value.as_f64()).filter(|number| number.is_finite());

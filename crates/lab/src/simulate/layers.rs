@@ -1,11 +1,11 @@
-//! Dependencies that call others, and try again by themselves.
+//! Dependencies that call other dependencies, with retries of their own.
 //!
-//! A call to such a dependency is a visit: first it does its own work, then it calls the next of its own
-//! dependencies, each as often as it may until that answers well, and then it answers. Each of those calls is a
-//! visit too, so layers multiply: three attempts at each of three layers are 27 calls at the innermost.
+//! A call to such a dependency is a visit: it does its own work, then calls each of its dependencies until that
+//! succeeds or its attempts are used up, then answers. Those calls are visits too, so retries multiply: three
+//! attempts at three layers are 27 calls at the innermost.
 //!
-//! A caller who gives up takes nothing back: the visit goes on without anybody to hear how it ends. Only the
-//! dependency's own work takes room in its capacity; while it waits for another it holds nothing.
+//! A caller that gives up does not cancel the visit. Only the dependency's own work uses its capacity; waiting for
+//! another uses none.
 
 #[cfg(test)]
 mod tests;
@@ -22,13 +22,11 @@ use super::world::SimulatedWorld;
 use redrive_core::hash::{Map, stable_64_of};
 use redrive_core::policy::backoff::nanos;
 
-/// Keeps the luck of inner calls apart from that of others.
+/// Separates the draws of inner calls from others.
 const INNER: u64 = 0x1a7e_0000_0000_0000;
 
-/// CallResult often something took effect, wherever it is remembered.
 pub(super) type EffectCount = Rc<Cell<u32>>;
 
-/// A dependency's call to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayerCall {
     pub dependency: usize,
@@ -37,31 +35,26 @@ pub(super) struct LayerCall {
     pub timeout: Duration,
 }
 
-/// All visits, and who calls whom.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    /// What each dependency calls, in order.
     calls: Vec<Vec<LayerCall>>,
-    /// All that a call to each may lead to, itself not included, each once.
+    /// Transitive, without itself, each once.
     beneath: Vec<Vec<usize>>,
     visits: Map<u64, Visit>,
     last: u64,
 }
 
-/// A call that is being made.
 #[derive(Debug)]
 struct Visit {
     dependency: usize,
     began_at: u64,
-    /// Who waits for its end; none once they have given up.
+    /// `None` after the caller gave up.
     caller: Option<VisitCaller>,
     draw: u64,
-    /// Which of its own calls comes next, and how often that was tried.
+    /// The next inner call, and its attempts so far.
     place: usize,
     tried: u32,
-    /// What takes effect if it ends well.
     carries: Vec<EffectCount>,
-    /// It has no end of its own.
     hangs: bool,
 }
 
@@ -71,7 +64,6 @@ enum VisitCaller {
     Visit(u64),
 }
 
-/// A call that a rule makes.
 #[derive(Debug)]
 pub(super) struct RuleCall {
     pub end: FinishedCall,
@@ -85,17 +77,14 @@ impl Layers {
         Self { calls, beneath, visits: Map::default(), last: 0 }
     }
 
-    /// Whether that dependency calls others.
     pub(super) fn is_before_others(&self, dependency: usize) -> bool {
         !self.calls[dependency].is_empty()
     }
 
-    /// All that a call to that dependency may lead to, itself not included, each once.
     pub(super) fn beneath(&self, dependency: usize) -> &[usize] {
         &self.beneath[dependency]
     }
 
-    /// Calls that are being made.
     pub(super) fn under_way(&self) -> usize {
         self.visits.len()
     }
@@ -117,7 +106,6 @@ fn all_beneath(calls: &[Vec<LayerCall>], dependency: usize) -> Vec<usize> {
 }
 
 impl SimulatedWorld<'_> {
-    /// A rule calls a dependency that calls others.
     pub(super) fn visit_by_rule(&mut self, by: RuleCall) {
         let RuleCall { end, knock, carries } = by;
         self.visit(end.dependency, knock, VisitCaller::Rule(end), carries);
@@ -125,7 +113,7 @@ impl SimulatedWorld<'_> {
 
     fn visit(&mut self, dependency: usize, knock: SimulatedCall, caller: VisitCaller, carries: Vec<EffectCount>) {
         let (now, draw) = (knock.at_nanos, knock.draw);
-        // Whoever gives up does so by itself; the work takes as long as it takes.
+        // The caller's timeout is a separate agenda event and does not shorten the work.
         let outcome = self.targets[dependency].call(SimulatedCall { limit: Duration::MAX, ..knock });
         let hangs = outcome.said == SimulatedAnswer::Nothing;
         let caller = Some(caller);
@@ -140,7 +128,6 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    /// A dependency calls the next of its own.
     pub(super) fn calls_on(&mut self, id: u64) {
         let Some(visit) = self.layers.visits.get(&id) else { return };
         let inner = self.layers.calls[visit.dependency][visit.place];
@@ -155,7 +142,6 @@ impl SimulatedWorld<'_> {
         self.visit(inner.dependency, knock, VisitCaller::Visit(id), Vec::new());
     }
 
-    /// A dependency has an answer, whether or not somebody waits for it.
     pub(super) fn visit_ends(&mut self, id: u64, said: SimulatedAnswer) {
         let Some(visit) = self.layers.visits.remove(&id) else { return };
         if said == SimulatedAnswer::Done {
@@ -172,7 +158,6 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    /// Whoever called has waited long enough.
     pub(super) fn given_up(&mut self, id: u64) {
         let Some(visit) = self.layers.visits.get_mut(&id) else { return };
         let (dependency, began_at, caller) = (visit.dependency, visit.began_at, visit.caller.take());
@@ -196,7 +181,7 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    /// A dependency hears from one of its own: it goes on to the next, tries again, or gives up.
+    /// Continues with the next inner call, retries, or fails the visit.
     fn tries_on(&mut self, id: u64, said: SimulatedAnswer) {
         let visit = self.layers.visits.get_mut(&id).expect("it waits for what it called");
         let calls = &self.layers.calls[visit.dependency];

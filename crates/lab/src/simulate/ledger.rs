@@ -1,6 +1,6 @@
-//! Counts what happens in a simulation, and tells it as a [`SimulationReport`].
+//! Counts everything in a simulation and produces the [`SimulationReport`].
 //!
-//! Invariants: what was sent is what was delivered, what is dead and what waits; every attempt is that of a delivery.
+//! Invariants: deliveries = delivered + dead + waiting; every attempt belongs to a delivery.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,15 +18,13 @@ use redrive_core::limits;
 use redrive_core::policy::breaker::{Phase, Transition};
 use redrive_core::policy::category::Category;
 
-/// Deliveries with more attempts are counted together.
 const ATTEMPTS_TOLD_MAX: u32 = 32;
 
-/// Everything that was counted.
 #[derive(Debug, Default)]
 pub(super) struct SimulationLedger {
     now: u64,
     face: StepClock,
-    /// What can be counted in it; the rest is written when the run is over.
+    /// Filled as far as it can be counted directly.
     report: SimulationReport,
     open: u64,
     ended: u64,
@@ -59,21 +57,18 @@ struct DependencyLedger {
     waiting: StepPeaks,
     not_closed: StepPeaks,
     attempts: u64,
-    /// Calls of other dependencies.
     within: u64,
-    /// First attempts by rules that call it, and by those that call something before it.
+    /// First attempts of rules that call it, and of rules that call something in front of it.
     first: u64,
     first_before: u64,
     calls_in_second: SecondPeak,
     retries_in_second: SecondPeak,
     latency: LatencySketch,
-    /// Since when the breaker of each node has not been closed.
     not_closed_since: Vec<Option<u64>>,
     not_closed_nanos: u64,
     troubles: IncidentTracker,
 }
 
-/// CallResult many there are in the second that it is, and the most in any.
 #[derive(Clone, Copy, Debug, Default)]
 struct SecondPeak {
     second: u64,
@@ -90,31 +85,26 @@ impl SecondPeak {
     }
 }
 
-/// A dependency as the ledger first hears of it.
 #[derive(Clone, Debug)]
 pub(super) struct TrackedDependency {
     pub name: String,
     pub per_second: Option<f64>,
-    /// Those that call it.
     pub behind: Vec<String>,
 }
 
-/// What a call carries, in deliveries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallLoad {
     pub deliveries: u64,
-    /// For so many of them it is the first attempt.
     pub first: u64,
 }
 
 impl CallLoad {
-    /// A call is a call, however much it carries: one, if nothing in it was tried before.
+    /// A batch counts as a first call only if none of its deliveries was tried before.
     fn first_calls(self) -> u64 {
         u64::from(self.first == self.deliveries)
     }
 }
 
-/// Where a delivery belongs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeliveryRoute {
     pub queue: usize,
@@ -144,7 +134,6 @@ impl SimulationLedger {
         }
     }
 
-    /// Time goes on.
     pub(super) fn advance(&mut self, now: u64) {
         self.now = now;
         let turn = self.face.advance(now);
@@ -162,7 +151,6 @@ impl SimulationLedger {
         self.report.events += 1;
     }
 
-    /// A delivery was sent.
     pub(super) fn sent(&mut self, belongs: DeliveryRoute) {
         self.queues[belongs.queue].report.deliveries += 1;
         self.open += 1;
@@ -179,12 +167,10 @@ impl SimulationLedger {
         dependency.troubles.waiting(self.now, waiting);
     }
 
-    /// CallResult many have not ended.
     pub(super) const fn open(&self) -> u64 {
         self.open
     }
 
-    /// CallResult many have ended.
     pub(super) const fn ended_count(&self) -> u64 {
         self.ended
     }
@@ -213,7 +199,6 @@ impl SimulationLedger {
         self.waiting(belongs, |waiting| waiting - 1);
     }
 
-    /// The run is over, and a delivery with so many attempts has not ended.
     pub(super) fn left_waiting(&mut self, attempts: u32) {
         self.attempted(attempts).waiting += 1;
     }
@@ -228,7 +213,6 @@ impl SimulationLedger {
         attempted
     }
 
-    /// A call begins.
     pub(super) fn called(&mut self, dependency: usize, carried: CallLoad) {
         let face = &self.face;
         let dependency = &mut self.dependencies[dependency];
@@ -239,21 +223,18 @@ impl SimulationLedger {
         dependency.called(face, self.now);
     }
 
-    /// A call begins at something that stands before that dependency.
     pub(super) fn called_before(&mut self, dependency: usize, carried: CallLoad) {
         let dependency = &mut self.dependencies[dependency];
         dependency.first_attempts.add(&self.face, carried.first_calls());
         dependency.first_before += carried.first;
     }
 
-    /// A dependency is called by another.
     pub(super) fn called_within(&mut self, dependency: usize) {
         let dependency = &mut self.dependencies[dependency];
         dependency.within += 1;
         dependency.called(&self.face, self.now);
     }
 
-    /// The caller learns the end of a call.
     pub(super) fn answered(&mut self, dependency: usize, took: Duration, how: CallResult) {
         let dependency = &mut self.dependencies[dependency];
         dependency.in_flight.set(&self.face, dependency.in_flight.now() - 1);
@@ -267,12 +248,10 @@ impl SimulationLedger {
         }
     }
 
-    /// A rule's call has failed in a way that a breaker counts.
     pub(super) fn failed_counted(&mut self, dependency: usize) {
         self.dependencies[dependency].report.calls_failed_counted += 1;
     }
 
-    /// A node went down with so many calls of a dependency.
     pub(super) fn lost(&mut self, dependency: usize, calls: u64) {
         let level = &mut self.dependencies[dependency].in_flight;
         level.set(&self.face, level.now() - calls);
@@ -323,7 +302,7 @@ impl SimulationLedger {
         }
     }
 
-    /// All of it but what only the scenario and the nodes know.
+    /// Everything except what only the scenario and the nodes know.
     pub(super) fn told(self) -> SimulationReport {
         let mut dead_letters: Vec<DeadLetterCause> =
             self.causes.iter().map(|(key, count)| self.cause(key, *count)).collect();
@@ -370,11 +349,10 @@ impl SimulationLedger {
     }
 }
 
-/// CallResult a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallResult {
     Well,
-    /// For some of what it carried, and not for the rest.
+    /// Some deliveries of the batch failed.
     Partly,
     Badly,
 }

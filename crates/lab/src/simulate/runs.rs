@@ -1,4 +1,4 @@
-//! Many runs of one scenario with different seeds: ranges instead of anecdotes.
+//! Ranges of figures over many runs with different seeds.
 
 use serde::Serialize;
 
@@ -6,50 +6,36 @@ use super::figures::{FigureKey, RunFigures, FigureSpread};
 use super::report::ExpectationResult;
 use crate::scenario::expectation::Value;
 
-/// What many runs came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunRanges {
-    /// How many runs.
     pub runs: usize,
-    /// Their seeds, from the first to the last.
     pub seeds: (u64, u64),
-    /// Figures, each over all runs.
     pub figures: Vec<FigureRange>,
-    /// What was expected, and how often it came so.
     pub expectations: Vec<ExpectationCount>,
 }
 
-/// A figure over all runs; shares are from 0 to 1, times in seconds, and what never came is none.
+/// Shares are 0 to 1, durations in seconds, never is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureRange {
-    /// Which.
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The least.
     pub min: Option<f64>,
-    /// Half of the runs had no more.
     pub median: Option<f64>,
-    /// 19 of 20 runs had no more.
     pub p95: Option<f64>,
-    /// The most.
     pub max: Option<f64>,
-    /// The same as people read it: least, middle and most.
+    /// Minimum, median, maximum.
     pub shown: (String, String, String),
 }
 
-/// How often an expectation was met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExpectationCount {
-    /// As it was written.
     pub expectation: String,
-    /// In so many runs.
     pub met: usize,
 }
 
 impl RunRanges {
-    /// Over these runs of one scenario, in the order of their seeds; there is one at least.
+    /// In order of seed; at least one run.
     #[must_use]
     pub fn of(runs: &[RunFigures]) -> Self {
         let figures = runs[0].figures.keys().map(|key| {

@@ -1,4 +1,4 @@
-//! Figures over time, in so many steps and no more: when they are full, two become one, and each lasts twice as
+//! Series with a bounded number of steps: when they are full, pairs of steps are merged and each step lasts twice as
 //! long.
 
 use std::time::Duration;
@@ -9,21 +9,17 @@ const STEPS_MAX: usize = limits::SIMULATION_STEPS_MAX;
 const _: () = assert!(STEPS_MAX.is_multiple_of(2));
 const FIRST_STEP_NANOS: u64 = 1_000_000_000;
 
-/// The steps that all series share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepClock {
     step_nanos: u64,
     now: usize,
 }
 
-/// What has changed when time went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepChange {
-    /// It is the same step.
     Same,
-    /// Another step has begun.
     Next,
-    /// Two steps have become one, so often, and another may have begun.
+    /// Steps were merged this many times.
     Folded(u32),
 }
 
@@ -38,7 +34,6 @@ impl StepClock {
         Duration::from_nanos(self.step_nanos)
     }
 
-    /// How many steps have begun.
     pub(super) const fn begun(&self) -> usize {
         self.now + 1
     }
@@ -60,7 +55,6 @@ impl StepClock {
     }
 }
 
-/// How much of something there was in each step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepSums(Vec<u64>);
 
@@ -80,12 +74,11 @@ impl StepSums {
     }
 }
 
-/// How high something stood in each step, at its highest.
+/// The maximum of a level in each step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepPeaks {
     now: u64,
     peaks: Vec<u64>,
-    /// The step that was written last.
     last: usize,
 }
 
@@ -106,7 +99,7 @@ impl StepPeaks {
             self.last >>= times;
         }
         if turn != StepChange::Same {
-            // It stood as it stood while nothing changed.
+            // The level did not change in the steps between.
             for step in self.last..=face.now {
                 let peak = at(&mut self.peaks, step);
                 *peak = (*peak).max(self.now);
@@ -120,7 +113,6 @@ impl StepPeaks {
     }
 }
 
-/// The step at that place; steps that have not been written are not there yet.
 fn at(steps: &mut Vec<u64>, place: usize) -> &mut u64 {
     if steps.len() <= place {
         steps.resize(place + 1, 0);

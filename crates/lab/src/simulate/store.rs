@@ -1,8 +1,8 @@
-//! What one node of a simulation has stored: core's model, with what a simulation knows of each delivery.
-//! Everything that is written is durable at once.
+//! The store of one simulated node: core's store model plus what the simulation tracks per delivery. Writes are
+//! durable at once.
 //!
-//! Invariant: what has ended is gone, but for dead letters that hold their session, so memory follows what
-//! waits and not what has passed.
+//! Invariant: ended deliveries are dropped, except dead letters that block their session, so memory follows what
+//! waits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ pub(super) use redrive_core::store_model::Lane;
 use redrive_core::store_model::{Model, NewRow};
 use redrive_core::time::Timestamp;
 
-/// All that is durable on one node.
 #[derive(Debug)]
 pub(super) struct SimulatedStore {
     pub model: Model<SimulatedDelivery>,
@@ -24,20 +23,18 @@ pub(super) struct SimulatedStore {
     places: Map<Arc<QueueName>, usize>,
 }
 
-/// A delivery to be stored.
 #[derive(Clone, Debug)]
 pub(super) struct SubmittedDelivery {
     pub queue: usize,
     pub dependency: usize,
     pub session: Option<u32>,
     pub event: Arc<Event>,
-    /// Tells what is delivered from all else, whatever book it is delivered by.
+    /// Identifies the delivery independently of the book.
     pub content: u64,
     pub sent_at: Timestamp,
     pub is_poison: bool,
 }
 
-/// What a simulation knows of a delivery.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedDelivery {
     pub lane: Option<Lane>,
@@ -45,21 +42,17 @@ pub(super) struct SimulatedDelivery {
     pub dependency: usize,
     pub sent_at: Timestamp,
     pub is_poison: bool,
-    /// How often it was called for, whether or not somebody heard the end of it.
+    /// Including calls cut off by a crash.
     pub calls: u32,
-    /// How often it took effect at its target.
     pub taken: u32,
-    /// The same for a target that calls others: that may be after the row is gone.
+    /// For targets that call others; may be counted after the row is gone.
     pub taken_within: Option<EffectCount>,
 }
 
-/// What became of a settlement.
 #[derive(Debug)]
 pub(super) struct SettleResult {
     pub fate: Fate,
-    /// The next of its session.
     pub promoted: Option<Box<Waiting>>,
-    /// The delivery, if it has ended.
     pub ended: Option<SimulatedDelivery>,
 }
 
@@ -69,7 +62,7 @@ impl SimulatedStore {
         Self { model: Model::default(), names: queues.to_vec(), places: places.collect() }
     }
 
-    /// Takes a delivery; hands it back if it may start.
+    /// Returns the delivery if it may start now.
     pub(super) fn accept(&mut self, new: SubmittedDelivery, now: Timestamp) -> Option<Waiting> {
         let SubmittedDelivery { queue, dependency, session, event, content, sent_at, is_poison } = new;
         let lane = session.map(|session| Lane((queue as u64) << 32 | u64::from(session)));
@@ -79,34 +72,28 @@ impl SimulatedStore {
         self.model.add(NewRow { id, queue: Arc::clone(&self.names[queue]), event, lane, extra }, now)
     }
 
-    /// The delivery at that place.
     pub(super) fn row(&mut self, id: DeliveryId) -> &mut SimulatedDelivery {
         self.model.extra(id.seq())
     }
 
-    /// How often each of those that have not ended was called for.
     pub(super) fn calls_of_open(&self) -> impl Iterator<Item = u32> {
         self.model.rows().filter(|row| row.state.is_open()).map(|row| row.extra.calls)
     }
 
-    /// How many stand behind a dead one that holds their session.
     pub(super) fn behind_dead(&self) -> u64 {
         self.model.held().map(|(lane, _)| self.model.behind(lane)).sum()
     }
 
-    /// The place of a queue.
     pub(super) fn place(&self, queue: &Arc<QueueName>) -> usize {
         self.places[queue]
     }
 
-    /// Queues in which something waits, in the order of the book.
     pub(super) fn open_queues(&self) -> Vec<QueueName> {
         let open = self.model.queues().filter(|(_, open)| *open > 0);
         let open: BTreeSet<usize> = open.map(|(name, _)| self.place(name)).collect();
         open.into_iter().map(|place| (*self.names[place]).clone()).collect()
     }
 
-    /// Writes what became of a delivery.
     pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> SettleResult {
         let seq = settlement.delivery.seq();
         let settled = self.model.settle(settlement, now);

@@ -1,8 +1,8 @@
-//! One setting of a rule book over several values, or two over a grid: what is traded against what.
+//! Varies one setting of a rule book over several values, or two over a grid.
 //!
-//! A path leads into the book as it is written (`retry_policies.standard.max`), and each value is laid over it. A
-//! policy or breaker of the catalog is extended, a dependency that the book does not declare is declared, and a
-//! name that nobody knows is refused: it would change nothing, and look as if nothing mattered.
+//! A path leads into the book (`retry_policies.standard.max`) and each value is merged at it. A catalog policy or
+//! breaker is extended, an undeclared dependency is declared. Unknown names are refused: they would silently change
+//! nothing.
 
 mod outcome;
 #[cfg(test)]
@@ -18,36 +18,27 @@ use redrive_core::book::problem::suggest;
 use redrive_core::limits;
 use redrive_core::policy::catalog;
 
-/// A path into the book, and the values that are tried there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// As it was written.
     path: String,
     keys: Vec<String>,
     values: Vec<String>,
 }
 
-/// Why a text is no sweep, or does not fit the book.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSweep {
-    /// There are no values.
     #[error("write PATH=VALUE,VALUE, such as retries.standard.max=5s,30s,120s")]
     Form,
-    /// A part of the path is empty, or there is only one.
     #[error(
         "`{path}` leads to no setting: it needs two names at least; a name with dots stands in quotes: dependencies.\"api.eu\".in_flight"
     )]
     Path { path: String },
-    /// Something is opened and not closed.
     #[error("`{text}`: a bracket or a quote is not closed")]
     Open { text: String },
-    /// The same value twice.
     #[error("`{value}` stands there twice")]
     Twice { value: String },
-    /// The book knows no such thing.
     #[error("`{path}`: there is no `{name}` under `{section}`: {help}")]
     Unknown { path: String, section: String, name: String, help: String },
-    /// More books than anybody would read a table of.
     #[error("that makes {books} rule books, and at most {max} are played: take fewer values", max = limits::SIMULATION_SWEEP_MAX)]
     TooMany { books: usize },
 }
@@ -83,7 +74,7 @@ enum PartsLimit {
     None,
 }
 
-/// What stands between marks that are within no bracket and no quote.
+/// Splits at `mark` outside brackets and quotes.
 fn parts(text: &str, mark: char, limit: PartsLimit) -> Result<Vec<String>, InvalidSweep> {
     let mut parts = vec![String::new()];
     let (mut depth, mut quote) = (0_usize, None);
@@ -109,25 +100,21 @@ fn parts(text: &str, mark: char, limit: PartsLimit) -> Result<Vec<String>, Inval
 }
 
 impl Sweep {
-    /// The path, as it was written.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The key that changes.
     #[must_use]
     pub fn key(&self) -> &str {
         self.keys.last().map_or("", String::as_str)
     }
 
-    /// What is tried.
     #[must_use]
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Refuses a name that the book does not know.
     pub fn fits(&self, book: &RuleBook) -> Result<(), InvalidSweep> {
         let [section, name, ..] = self.keys.as_slice() else { return Ok(()) };
         let Some(known) = names(book, section) else { return Ok(()) };
@@ -142,12 +129,11 @@ impl Sweep {
         })
     }
 
-    /// The part of the book that changes.
     #[must_use]
     pub fn change(&self, book: &RuleBook, value: &str) -> Patch {
         let (last, place) = self.keys.split_last().expect("a path has keys");
         let step = |(at, key): (usize, &String)| {
-            // A row of `events` is one of a list, and found by its type.
+            // Rows of `events` are addressed by their type.
             let is_row = at > 1 && self.keys[at - 1] == "events";
             if is_row { Step::Row(key.clone()) } else { Step::Key(key.clone()) }
         };
@@ -158,7 +144,7 @@ impl Sweep {
     }
 }
 
-/// The names under a section that has names; none of one that has keys.
+/// `None` for a section with fixed keys.
 fn names(book: &RuleBook, section: &str) -> Option<Vec<String>> {
     let sections = book.sections();
     let own = |names: Vec<String>, catalog: Vec<&'static str>| {
@@ -189,7 +175,6 @@ fn names(book: &RuleBook, section: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Every combination of values, the last sweep's quickest.
 pub fn grid(sweeps: &[Sweep]) -> Result<Vec<Vec<String>>, InvalidSweep> {
     let books = sweeps.iter().map(|sweep| sweep.values.len()).fold(1_usize, usize::saturating_mul);
     if books > limits::SIMULATION_SWEEP_MAX {

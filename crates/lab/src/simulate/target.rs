@@ -1,9 +1,7 @@
-//! A dependency as it behaves: its moods over time, and what it can take.
+//! A simulated dependency: its moods over time, and its capacity.
 //!
-//! What it cannot take at once waits inside it, in order. A caller who gives up does not take its call back: the
-//! dependency works on it all the same, which is how a storm of retries can keep one down that nothing else
-//! keeps down. What a call comes to depends on the seed, the delivery, the attempt and what is inside the
-//! dependency, so that two rule books meet the same luck.
+//! Calls beyond its capacity wait inside it in order. A caller that gives up does not cancel its call; the dependency
+//! still works on it, which is how a retry storm can keep it down.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,25 +14,20 @@ use redrive_core::hash::stable_64_of;
 use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
 
-/// How long it takes to learn that nobody listens.
 const REFUSED_AFTER: Duration = Duration::from_millis(1);
-/// How long it takes to be turned away.
 const TURNED_AWAY_AFTER: Duration = Duration::from_millis(2);
 
-/// One dependency.
 #[derive(Debug)]
 pub(super) struct SimulatedTarget {
     curve: Curve,
     moods: Vec<(u64, u64, MoodState)>,
-    /// The first mood that is not over.
     next_mood: usize,
     inside: WorkQueue,
-    /// What else limits its calls, in shapes that no scenario can tell: says whom it turns away, and how.
+    /// Rate limits that no scenario can express, for tests.
     #[cfg(test)]
     pub limiter: Option<Limiter>,
 }
 
-/// Says whether a call is turned away that comes at that many nanoseconds.
 #[cfg(test)]
 pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<SimulatedAnswer>>);
 
@@ -45,7 +38,6 @@ impl std::fmt::Debug for Limiter {
     }
 }
 
-/// A mood with what is worked out once.
 #[derive(Debug)]
 enum MoodState {
     Down,
@@ -56,35 +48,25 @@ enum MoodState {
     Mixed(Vec<(Met, f64)>),
 }
 
-/// What a call comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallOutcome {
-    /// What the caller is told.
     pub said: SimulatedAnswer,
-    /// After how long.
     pub took: Duration,
-    /// What happens at the dependency, whatever the caller is told.
+    /// Independent of what the caller sees.
     pub effect: TargetEffect,
 }
 
-/// What happens at the dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetEffect {
-    /// It takes what was sent.
     Taken,
-    /// It does not.
     None,
 }
 
-/// A call that is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedCall {
     pub at_nanos: u64,
-    /// How long the caller waits.
     pub limit: Duration,
-    /// The luck of it.
     pub draw: u64,
-    /// What it carries is rejected by everybody.
     pub is_poison: bool,
 }
 
@@ -119,7 +101,7 @@ impl SimulatedTarget {
         }
     }
 
-    /// The calls that it can answer in a second while all is well; none if that is not limited.
+    /// Outside of incidents; `None` if unlimited.
     pub(super) fn per_second(&self) -> Option<f64> {
         let by_rate = self.inside.per_call_nanos.map(|nanos| 1e9 / nanos as f64);
         let by_slots =
@@ -130,7 +112,7 @@ impl SimulatedTarget {
         }
     }
 
-    /// Somebody calls; time never goes back.
+    /// `call.at_nanos` must not decrease.
     pub(super) fn call(&mut self, knock: SimulatedCall) -> CallOutcome {
         let now = knock.at_nanos;
         #[cfg(test)]
@@ -188,7 +170,6 @@ fn turned_away(said: SimulatedAnswer, after: Duration, limit: Duration) -> CallO
     CallOutcome { said, took: after.min(limit), effect: TargetEffect::None }
 }
 
-/// The failure that a draw falls on.
 fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
     let mut below = 0.0;
     shares.iter().find_map(|(failure, share)| {
@@ -197,19 +178,16 @@ fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
     })
 }
 
-/// What is inside a dependency.
 #[derive(Debug)]
 struct WorkQueue {
     per_call_nanos: Option<u64>,
     concurrent: Option<u32>,
     queue_max: usize,
-    /// By how much the work on a call grows for each call that waits.
+    /// Share by which the work on a call grows per waiting call.
     growth: f64,
-    /// When the next call may begin by the rate.
     next_at: u64,
-    /// When each of those that are worked on, or will be, is done; as many as are worked on at once.
+    /// Completion times of the calls in progress and planned; at most `concurrent`.
     slots: BinaryHeap<Reverse<u64>>,
-    /// When each that waits begins, in order.
     waiting: VecDeque<u64>,
 }
 
@@ -226,7 +204,7 @@ impl WorkQueue {
         }
     }
 
-    /// How long one stays inside that needs so much work; none if there is no room for it.
+    /// `None` if the queue is full.
     fn work(&mut self, now: u64, work: Duration) -> Option<Duration> {
         if self.per_call_nanos.is_none() && self.concurrent.is_none() {
             return Some(work);

@@ -1,9 +1,7 @@
-//! IncidentTracker of a dependency, and how soon after them no more waits than before.
+//! Tracks incidents of a dependency, and how long after each the backlog drains.
 //!
-//! "Before" is the most that waited within the last calm minute before the trouble: what an earlier one left is no
-//! calm until it is drained. A trouble that begins before another
-//! is drained goes on from that one: both are measured against the calm before the first. One that lasts longer than
-//! the run has no end, and so nothing after it.
+//! The level before an incident is the maximum of the last calm minute. An incident that begins before the previous
+//! one has drained continues it: both are measured against the level before the first.
 
 use std::collections::VecDeque;
 
@@ -12,17 +10,14 @@ use redrive_core::limits;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How a dependency fares.
 #[derive(Debug, Default)]
 pub(super) struct IncidentTracker {
     calm: CalmPeaks,
-    /// How many troubles last.
     lasting: u32,
     open: Option<OpenIncident>,
     over: Vec<Incident>,
 }
 
-/// A trouble that has not been drained.
 #[derive(Debug)]
 struct OpenIncident {
     began_at: u64,
@@ -32,7 +27,6 @@ struct OpenIncident {
 }
 
 impl IncidentTracker {
-    /// So many wait from now on.
     pub(super) fn waiting(&mut self, now: u64, waiting: u64) {
         if self.open.is_none() {
             self.calm.waiting(now, waiting);
@@ -64,7 +58,6 @@ impl IncidentTracker {
         self.waiting(now, waiting);
     }
 
-    /// Nothing more is to be told of it; `at` is when it was drained.
     fn drained(&mut self, at: Option<u64>, waiting: u64) {
         let Some(OpenIncident { began_at, ended_at, level, peak }) = self.open.take() else { return };
         let millis = |nanos: u64| nanos / 1_000_000;
@@ -79,14 +72,12 @@ impl IncidentTracker {
         });
     }
 
-    /// The run is over, and so many still wait.
     pub(super) fn told(mut self, waiting: u64) -> Vec<Incident> {
         self.drained(None, waiting);
         self.over
     }
 }
 
-/// The most that waited in each of the last seconds.
 #[derive(Debug, Default)]
 struct CalmPeaks {
     second: u64,

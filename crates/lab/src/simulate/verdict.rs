@@ -1,7 +1,7 @@
-//! The verdict in words: what a report shows, with its numbers, and changes to the rule book that may help.
+//! Findings of a simulation as text, with candidate changes to the rule book.
 //!
-//! Every finding is one function over the report; the table of them is all there is to add to. A change is only a
-//! candidate: whoever wants to claim that it helps plays the scenario again with it (`Candidate::gain`).
+//! Each finding is a function in [`FINDINGS`]. A change is only a candidate until a run with it shows a gain
+//! (`Candidate::gain`).
 
 mod candidates;
 mod price;
@@ -22,7 +22,7 @@ use super::report::{DeadLetterCause, DependencyReport, SimulationReport, Inciden
 use redrive_core::book::RuleBook;
 use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
 
-/// Something that a simulation shows.
+/// A finding of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SimulatedFinding))]
 pub struct SimulationFinding {
@@ -30,26 +30,21 @@ pub struct SimulationFinding {
     #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^(bad|fair|good)$"))]
     pub weight: Weight,
     pub text: String,
-    /// Changes to the rule book with which the scenario was played again with several seeds, and came out better with each.
+    /// Changes with which the scenario ran better with every seed.
     pub advice: Vec<ProvenChange>,
-    /// Changes to the rule book that may help.
+    /// Changes that may help.
     #[serde(skip)]
     pub(super) candidates: Vec<Candidate>,
 }
 
-/// How good or bad something is, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
-    /// It hurts.
     Bad,
-    /// It is worth a look.
     Fair,
-    /// It is as it should be.
     Good,
 }
 
-/// What is judged.
 #[derive(Clone, Copy)]
 struct VerdictInput<'a> {
     report: &'a SimulationReport,
@@ -70,7 +65,6 @@ const FINDINGS: [fn(&VerdictInput<'_>) -> Vec<SimulationFinding>; 11] = [
     well,
 ];
 
-/// What a report shows, the worst first.
 #[must_use]
 pub fn verdict(report: &SimulationReport, book: &RuleBook) -> Vec<SimulationFinding> {
     let case = VerdictInput { report, callers: &Callers::of(book) };
@@ -105,7 +99,7 @@ fn out_of_order(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     (violations > 0).then(|| finding("out-of-order", Weight::Bad, text, Vec::new())).into_iter().collect()
 }
 
-/// One for each reason: what helps against the one does not help against another.
+/// One finding per reason, because each reason needs another change.
 fn dead_letters(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let causes = &case.report.dead_letters;
     let is_same =
@@ -167,7 +161,6 @@ fn still_waiting(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     vec![finding("still-waiting", Weight::Bad, text, Vec::new())]
 }
 
-/// Whether a queue is that of a service, or of a channel of it.
 fn is_of(queue: &str, service: &str) -> bool {
     queue.split('/').next() == Some(service)
 }
@@ -177,9 +170,9 @@ fn troubles<'a>(case: &VerdictInput<'a>) -> impl Iterator<Item = (&'a Dependency
     dependencies.flat_map(|dependency| dependency.troubles.iter().map(move |trouble| (dependency, trouble)))
 }
 
-/// Fewer that wait than this, beyond twice as many as before, are no backlog.
+/// A backlog is more than twice the level before plus this.
 const BACKLOG_MIN: u64 = 10;
-/// But what takes so long to drain is one however few wait: the figure `drain` is of it, too.
+/// Slower drains are reported however small the backlog is.
 const DRAIN_TOLD_FROM_MS: u64 = 1_000;
 
 fn not_drained(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
@@ -187,7 +180,7 @@ fn not_drained(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         let is_large = trouble.waiting_max > 2 * trouble.waiting_before + BACKLOG_MIN;
         is_large || trouble.drain_ms.is_none_or(|drain| drain >= DRAIN_TOLD_FROM_MS)
     };
-    // One that lasts to the end has nothing after it to be judged.
+    // An incident that lasts to the end cannot be judged.
     let ended = troubles(case).filter_map(|(dependency, trouble)| {
         Some((dependency, trouble, trouble.ended_at_ms.filter(|at| *at < case.report.ended_at_ms)?))
     });
@@ -214,12 +207,12 @@ fn not_drained(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     })
 }
 
-/// Fewer that wait when the last event arrives are no backlog that grows.
+/// Smaller backlogs are not reported as growing.
 const GROWING_MIN: f64 = 100.0;
-/// By so much more wait then than after three quarters of the time, and by then than after half of it.
+/// Growth from half of the time to three quarters, and from there to the end.
 const GROWING_BY: f64 = 1.1;
 
-/// A backlog that grows for as long as events arrive, though calls end well: more comes than goes.
+/// A backlog that grows while calls succeed: more arrives than is processed.
 fn growing(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let report = case.report;
     let steps = usize::try_from(report.duration_ms / report.step_ms.max(1)).unwrap_or(usize::MAX);
@@ -246,17 +239,15 @@ fn growing(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     together(found, |said| candidates::against_backlogs(case.callers, case.report, said.of))
 }
 
-/// A count of which only the size matters.
 fn show_rounded_count(count: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of deliveries")]
     let count = count.round() as u64;
     show_count(count)
 }
 
-/// More calls after a trouble than before it: at least so many times as many.
+/// Ratio of calls after an incident to the maximum before it.
 const STAMPEDE_FROM: f64 = 2.0;
 
-/// "triple the load" for three times as much; both subjects are in the plural.
 fn multiplied(times: f64) -> String {
     match times {
         ..2.5 => "double the load".to_owned(),
@@ -272,14 +263,13 @@ fn stampedes(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         let over = dependency.troubles.iter().filter_map(|it| Some((it.began_at_ms, it.ended_at_ms?)));
         let steps = over.map(|(began_at_ms, ended_at_ms)| (step(began_at_ms), step(ended_at_ms)));
         let mut steps: Vec<(usize, usize)> = steps.collect();
-        // Of thousands of troubles many lie within the same step, where all of them look the same.
+        // Many incidents may share a step.
         steps.dedup();
         steps.into_iter().filter_map(move |steps| stampede(case, dependency, steps))
     });
     together(found, |said| candidates::against_stampedes(case.callers, said.of))
 }
 
-/// Whether more is called after a trouble that lasted from one step to another.
 fn stampede<'a>(
     case: &VerdictInput<'_>,
     dependency: &'a DependencyReport,
@@ -290,7 +280,7 @@ fn stampede<'a>(
     let before = calls.get(..began).filter(|steps| !steps.is_empty())?;
     let usual = before.iter().sum::<u64>() as f64 / before.len() as f64;
     let most = calls.get(ended..)?.iter().copied().max()? as f64;
-    // Chance makes some steps higher than others, and a bar that it has reached before means nothing.
+    // The maximum before, not the mean: random peaks below it mean nothing.
     let bar = STAMPEDE_FROM * before.iter().copied().max().unwrap_or(0) as f64;
     if usual <= 0.0 || most < bar {
         return None;
@@ -301,7 +291,7 @@ fn stampede<'a>(
     let is_by_retries = sum(&dependency.series.first_attempts) * 2 < sum(calls);
     let who = if is_by_retries { "retries" } else { "deliveries that had waited" };
     let per_second = most * 1_000.0 / step_ms as f64;
-    // The report's own peak is that of a second, which is higher than that of a longer step.
+    // The report's own peak is per second, which is higher than over a longer step.
     let over = if step_ms > 1_000 { format!(" over {}", span(step_ms)) } else { String::new() };
     let (weight, beside) = match dependency.capacity_per_second {
         Some(capacity) if per_second > capacity => {
@@ -320,9 +310,7 @@ fn stampede<'a>(
     Some(DependencyFinding { code: "stampede", weight, of: dependency, text, size: times })
 }
 
-/// More attempts for each delivery than this are worth a word.
 const AMPLIFIED_FROM: f64 = 1.5;
-/// More than this hurt.
 const AMPLIFIED_BADLY_FROM: f64 = 3.0;
 
 fn amplified(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
@@ -336,13 +324,10 @@ fn amplified(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     together(found, |said| candidates::against_calls(case.callers, said.of))
 }
 
-/// Retries come in waves if one second has so many times the calls of the seconds around it.
+/// Retries in one second against the mean rate around it.
 const WAVE_FROM: f64 = 3.0;
-/// Fewer retries in it are no wave.
 const WAVE_MIN: f64 = 5.0;
-/// How long the time around it is.
 const AROUND_MS: u64 = 16_000;
-/// And if there are retries worth speaking of.
 const RETRIED_FROM: f64 = 1.2;
 
 fn waves(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
@@ -360,20 +345,19 @@ fn waves(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     together(found, |said| against(said.of))
 }
 
-/// Calls in a second over the busiest [`AROUND_MS`], or the busiest step if that is longer.
+/// Per second, over the busiest [`AROUND_MS`] or one step if that is longer.
 fn busiest_rate(calls: &[u64], step_ms: u64) -> f64 {
     let steps = usize::try_from((AROUND_MS / step_ms.max(1)).max(1)).unwrap_or(1).min(calls.len().max(1));
     let most = calls.windows(steps).map(|steps| steps.iter().sum::<u64>()).max().unwrap_or(0);
     most as f64 * 1_000.0 / (steps as f64 * step_ms.max(1) as f64)
 }
 
-/// A breaker that opens more often than this flaps.
 const FLAPS_FROM: u64 = 6;
-/// So many calls that fail as breakers count it, and as large a part of all, should open one.
+/// And more than half of all calls.
 const FAILED_MIN: u64 = 50;
 
 fn breakers(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
-    // What only others call has no breaker of ours.
+    // Dependencies called only by others have no breaker here.
     let is_called = |it: &&DependencyReport| case.callers.call(&it.name);
     let dependencies = || case.report.dependencies.iter().filter(is_called);
     let flaps = dependencies().filter(|it| it.breaker_opened >= FLAPS_FROM).map(|it| {
@@ -382,7 +366,7 @@ fn breakers(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         let size = it.breaker_opened as f64;
         DependencyFinding { code: "breaker-flaps", weight: Weight::Fair, of: it, text, size }
     });
-    // What is refused for good says nothing about the dependency, and no breaker would hold it back.
+    // Permanent failures do not count for breakers.
     let is_bare = |it: &&DependencyReport| {
         let counted = it.calls_failed_counted;
         it.breaker_opened == 0 && counted >= FAILED_MIN && counted * 2 > it.calls
@@ -423,7 +407,7 @@ fn well(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         return Vec::new();
     };
     if !growing(case).is_empty() {
-        // They do only because no more events come.
+        // Everything was delivered only because events stopped arriving.
         return Vec::new();
     }
     let text = format!(

@@ -1,5 +1,4 @@
-//! The world of a simulation: events arrive, engines decide, targets answer, faults happen, one thing after the
-//! other in virtual time.
+//! The event loop of a simulation: arrivals, engine decisions, answers and faults in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,12 +32,11 @@ use redrive_core::policy::decide::is_counted_by_breakers;
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
-/// When virtual time begins; no day is like another to a person, and all are to a simulation.
+/// The start of virtual time.
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
-/// CallResult many things happen between two looks at whether to go on.
+/// Agenda events between two calls of `watch`.
 const LOOK_EVERY: u64 = 8_192;
 
-/// What chance decides, each by itself.
 mod purpose {
     pub(super) const POISON: u64 = 1;
     pub(super) const SESSION: u64 = 2;
@@ -47,7 +45,6 @@ mod purpose {
     pub(super) const STREAMS: u64 = 5;
 }
 
-/// Everything.
 pub(super) struct SimulatedWorld<'a> {
     pub(super) scenario: &'a Scenario,
     plan: &'a SimulationPlan<'a>,
@@ -57,13 +54,11 @@ pub(super) struct SimulatedWorld<'a> {
     pub(super) streams: Vec<Stream<'a>>,
     pub(super) streams_open: usize,
     pub(super) takers: Vec<Vec<QueueSubscriber>>,
-    /// The events of each stream, one for each session.
     pub(super) events: Vec<Map<Option<u32>, Arc<Event>>>,
     queues: Vec<SimulatedQueue>,
     dependency_places: BTreeMap<DependencyName, usize>,
     pub(super) targets: Vec<SimulatedTarget>,
     pub(super) layers: Layers,
-    /// Who wants the events that tell of others.
     pub(super) derived: Map<EventType, Vec<QueueSubscriber>>,
     pub(super) poison: Chance,
     pub(super) sessions: Chance,
@@ -78,16 +73,14 @@ struct SimulatedQueue {
     speech: Speech,
 }
 
-/// Who wants the events of a stream.
 #[derive(Clone, Copy)]
 pub(super) struct QueueSubscriber {
     pub belongs: DeliveryRoute,
-    /// Tells it from all others, in whatever order they stand in the book.
+    /// Independent of the order in the book.
     pub key: u64,
     pub order: Order,
 }
 
-/// One process of Redrive.
 pub(super) struct SimulatedNode {
     engine: Option<Engine>,
     run: u32,
@@ -95,14 +88,11 @@ pub(super) struct SimulatedNode {
     wake_at: Option<Timestamp>,
     pub inbox: VecDeque<Input>,
     pub health: NodeCondition,
-    /// Deliveries that were sent and could not be taken.
     pub door: Vec<SubmittedDelivery>,
-    /// Outcomes that could not be written.
     unwritten: Vec<Arc<Settlement>>,
     in_flight: Vec<u64>,
-    /// The rules by which calls that are being made are judged.
     rules: Map<CallId, Arc<Rule>>,
-    /// The places in their batch of those that fail, for calls that end well.
+    /// Positions of the failing deliveries in successful batches.
     partly: BTreeMap<CallId, Vec<usize>>,
 }
 
@@ -192,13 +182,12 @@ impl<'a> SimulatedWorld<'a> {
         self.plan.book.route(event_type.as_str()).iter().map(taker).collect()
     }
 
-    /// What is known before anything has happened. What arrives in the moment in which a trouble begins was not there
-    /// before it.
+    /// Incidents are planned first: what arrives when one begins was not there before it.
     fn plan_ahead(&mut self) {
         let troubled = |span: (Duration, Duration)| (nanos(span.0), nanos(span.1));
         let behaviours: Vec<&Behaviour> = self.scenario.dependencies.values().map(|at| &at.value).collect();
         for place in 0..behaviours.len() {
-            // Who cannot do without another is in trouble with it.
+            // A dependency is disturbed when one that it calls is.
             let within = std::iter::once(place).chain(self.layers.beneath(place).iter().copied());
             let own = within.flat_map(|place| &behaviours[place].phases);
             let own = own.map(|phase| (phase.at, phase.until()));
@@ -223,7 +212,6 @@ impl<'a> SimulatedWorld<'a> {
         }
     }
 
-    /// Lets it all happen.
     pub(super) fn play(mut self, watch: &mut dyn FnMut(SimulationProgress) -> Go) -> Result<SimulationReport, Cancelled> {
         let last = nanos(self.scenario.duration.saturating_add(self.scenario.settle));
         let mut happened = 0_u64;
@@ -236,7 +224,7 @@ impl<'a> SimulatedWorld<'a> {
             self.ledger.advance(at);
             self.happen(happening);
             happened += 1;
-            // Whoever watches may bound what waits, and one happening may bring much.
+            // The watcher may bound what waits, and one event may add much.
             let has_grown = self.ledger.open() >= open_seen + LOOK_EVERY;
             if happened.is_multiple_of(LOOK_EVERY) || has_grown {
                 open_seen = self.ledger.open();
@@ -303,7 +291,7 @@ impl<'a> SimulatedWorld<'a> {
         }
     }
 
-    /// Hands a node what came in, and does what it asks for, until nothing is left of either.
+    /// Alternates effects and inputs until neither is left.
     pub(super) fn pump(&mut self, node: usize) {
         let clock = self.clock();
         let Some(mut engine) = self.nodes[node].engine.take() else { return };
@@ -336,9 +324,9 @@ impl<'a> SimulatedWorld<'a> {
             Effect::Keep(record) => {
                 self.nodes[node].store.model.breakers.insert(record.service_name.clone(), *record);
             }
-            // Nothing waits for a rule: the book never changes.
+            // The book never changes, so nothing waits for a rule.
             Effect::Release(queue) => self.nodes[node].inbox.push_back(Input::Released(queue)),
-            // Nobody replays here: what is dead stays so, and is counted.
+            // No replays here.
             Effect::Advance(_) | Effect::Reprocess(_) => {}
             Effect::Signal(signal) => self.hear(node, &signal),
         }
@@ -369,7 +357,7 @@ impl<'a> SimulatedWorld<'a> {
         let mut first_attempts = 0;
         for (place, delivery) in call.deliveries.iter().enumerate() {
             let row = store.row(delivery.id);
-            // A call that a crash cut off is a call, though the engine that comes back knows nothing of it.
+            // Counts a call cut off by a crash, which the restarted engine does not know.
             row.calls += 1;
             first_attempts += u64::from(row.calls == 1);
             if row.is_poison {
@@ -426,7 +414,6 @@ impl<'a> SimulatedWorld<'a> {
         self.agenda.plan(self.now.saturating_add(nanos(outcome.took)), AgendaEvent::CallEnds(end));
     }
 
-    /// Calls a dependency that calls others.
     fn call_through(&mut self, call: &Call, knock: SimulatedCall, end: FinishedCall, failing: Vec<usize>) {
         let node = &mut self.nodes[end.node];
         let mut carries: Vec<EffectCount> = Vec::new();
@@ -504,7 +491,6 @@ impl<'a> SimulatedWorld<'a> {
         self.nodes[node].store.row(settlement.delivery).lane
     }
 
-    /// The nodes that a fault is about.
     fn struck_by(&self, fault: usize) -> std::ops::Range<usize> {
         match self.scenario.faults[fault].node {
             Some(node) => node as usize - 1..node as usize,
@@ -526,7 +512,7 @@ impl<'a> SimulatedWorld<'a> {
         }
     }
 
-    /// All that is not stored is gone, and nobody hears how its calls end.
+    /// Loses everything that is not stored; the ends of its calls are ignored.
     fn go_down(&mut self, node: usize, since: Timestamp) {
         let down = &mut self.nodes[node];
         down.engine = None;
@@ -601,14 +587,12 @@ impl SimulatedNode {
     }
 }
 
-/// Those that call it to answer.
 fn callers_of(name: &DependencyName, behaviours: &[(&DependencyName, &Behaviour)]) -> Vec<String> {
     let calls = |behaviour: &Behaviour| behaviour.calls.iter().any(|call| call.dependency.value == *name);
     let callers = behaviours.iter().filter(|(_, behaviour)| calls(behaviour));
     callers.map(|(caller, _)| caller.to_string()).collect()
 }
 
-/// Where deliveries of a queue go.
 pub(crate) fn target_of<'a>(book: &'a RuleBook, queue: &QueueName) -> Option<&'a Endpoint> {
     let service = book.service(queue.service.as_str())?;
     let channel = queue.channel.as_ref();

@@ -1,4 +1,4 @@
-//! Retry policies, breakers and timeouts of a book in the forms that Dapr has.
+//! Retry policies, breakers and timeouts in Dapr's form.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,13 +20,11 @@ use redrive_core::policy::catalog;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::{GrowingTimeout, NamedBreaker};
 
-/// The policy of a rule that names none.
 const DEFAULT_POLICY: &str = "standard";
-/// The limit of a call that nobody states.
 const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
 impl DaprExporter<'_> {
-    /// Everything that the book uses or defines, the catalog's first and then in the book's order.
+    /// Catalog policies first, then in the order of the book.
     pub(super) fn policies(&mut self) {
         self.all_retries();
         self.all_timeouts();
@@ -39,7 +37,6 @@ impl DaprExporter<'_> {
         let all = layers(sections);
         used.extend(all.iter().flat_map(|(_, layer)| named_policies(layer)));
         let standard = PolicyName::new(DEFAULT_POLICY).expect("the catalog's names are names");
-        // What a target falls back on counts as used.
         if sections.dependencies.values().any(|entry| entry.dapr.is_some() && states_no_retry(entry))
             && sections.defaults.reactions.iter().all(|(kind, _)| !is_transient(*kind))
         {
@@ -160,7 +157,7 @@ impl DaprExporter<'_> {
         }
     }
 
-    /// The file's name of the timeout for a target; none if it stands for no limit.
+    /// `None` for no limit.
     pub(super) fn timeout_of(&mut self, entry: &DependencyEntry, resolved: &Resolved<'_>) -> Option<String> {
         let limit = resolved.rule.timeouts.whole.max;
         let levels = [entry.layer.timeout.as_ref(), self.sections.defaults.timeout.as_ref()];
@@ -241,7 +238,6 @@ impl DaprExporter<'_> {
         self.resiliency.breakers.push((name, circuit_breaker(settings)));
     }
 
-    /// The file's name of the breaker for a target.
     pub(super) fn breaker_of(&mut self, entry: &DependencyEntry, breaker: &NamedBreaker) -> String {
         let wanted = match &breaker.name {
             Some(name) => name.as_str().to_owned(),
@@ -260,7 +256,7 @@ impl DaprExporter<'_> {
     }
 }
 
-/// Whether a timeout is the one that importing writes where Dapr has none.
+/// Whether it is the timeout that an import writes for Dapr's "no limit".
 fn stands_for_none(parts: &TimeoutParts) -> bool {
     parts.name.as_deref() == Some(UNLIMITED) && parts.whole == Some(GrowingTimeout::fixed(NO_LIMIT))
 }
@@ -273,7 +269,6 @@ fn states_no_retry(entry: &DependencyEntry) -> bool {
     entry.layer.reactions.iter().all(|(kind, _)| !is_transient(*kind))
 }
 
-/// The form in Dapr that comes nearest.
 fn pace(backoff: &Backoff) -> RetryPace {
     if is_daprs_own(backoff) {
         let listed = backoff.listed().and_then(|delays| delays.last().copied());
@@ -291,7 +286,7 @@ fn pace(backoff: &Backoff) -> RetryPace {
     if is_steady && backoff.jitter() != Jitter::Decorrelated {
         return RetryPace::Constant(first);
     }
-    // Without a `max` of its own a policy ends by its number of retries.
+    // Without its own `max`, the last delay.
     let max = if backoff.max() == limits::DURATION_MAX { backoff.nominal(last) } else { backoff.max() };
     RetryPace::Exponential { max }
 }
@@ -300,7 +295,6 @@ fn is_daprs_jitter(jitter: Jitter) -> bool {
     matches!(jitter, Jitter::SpreadShare(share) if (share.get() - SPREAD).abs() < 1e-9)
 }
 
-/// Whether the policy does exactly what Dapr's exponential ones do.
 fn is_daprs_own(backoff: &Backoff) -> bool {
     let grows = backoff.factor() == Some(FACTOR) && backoff.initial() == INITIAL;
     let capped_below = matches!(backoff.listed(), Some([INITIAL, after]) if *after < INITIAL);

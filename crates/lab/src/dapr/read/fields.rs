@@ -1,4 +1,4 @@
-//! Single keys and values of a Dapr file: shapes, numbers and durations.
+//! Reads single keys: shapes, numbers and durations.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use redrive_core::book::yaml::{Node, Quoted, Value};
 use redrive_core::limits;
 
 impl DaprReader {
-    /// The map under a key; nothing if there is none.
     pub(super) fn section<'a>(&mut self, node: &'a Node, key: &str) -> Option<&'a Node> {
         let section = node.get(key)?;
         match section.value {
@@ -22,7 +21,6 @@ impl DaprReader {
         }
     }
 
-    /// The entries of the map under a key that are maps themselves, or nothing at all.
     pub(super) fn named_maps<'a>(&mut self, node: &'a Node, key: &str) -> Vec<(&'a str, &'a Node)> {
         let entries = self.section(node, key).map(Node::entries).unwrap_or_default();
         let mut maps = Vec::with_capacity(entries.len());
@@ -40,8 +38,8 @@ impl DaprReader {
         self.problems.error("wrong-type", node.span, message, "look at the indentation");
     }
 
-    /// Remarks on keys that Dapr does not know; refuses those that differ by case alone, since whether
-    /// Dapr takes them depends on where it runs. The path of the file itself is empty.
+    /// Unknown keys get a remark. Keys that differ only in case are refused: Dapr versions disagree on them. `path`
+    /// is empty at the root.
     pub(super) fn known_keys(&mut self, node: &Node, path: &str, known: &[&str]) {
         for (key, _) in node.entries() {
             let Some(text) = key.text().filter(|text| !known.contains(text)) else { continue };
@@ -58,7 +56,6 @@ impl DaprReader {
         }
     }
 
-    /// The text under a key.
     pub(super) fn text<'a>(&mut self, node: &'a Node, key: &str) -> Option<&'a str> {
         let value = node.get(key)?;
         match &value.value {
@@ -71,14 +68,13 @@ impl DaprReader {
         }
     }
 
-    /// The duration under a key; negative is zero, as it is to Dapr.
+    /// Negative is zero, as in Dapr.
     pub(super) fn duration(&mut self, node: &Node, path: &str, key: &str) -> Option<Duration> {
         let text = self.text(node, key)?;
         let value = node.get(key)?;
         self.duration_in(value, text, &format!("{path}.{key}"))
     }
 
-    /// The duration in a value whose text is known.
     pub(super) fn duration_in(&mut self, value: &Node, text: &str, path: &str) -> Option<Duration> {
         let Some(go) = duration::parse(text) else {
             let message = format!("`{text}` is no duration to Dapr");
@@ -101,7 +97,6 @@ impl DaprReader {
         Some(bounded)
     }
 
-    /// The whole number under a key.
     pub(super) fn whole_number(&mut self, node: &Node, key: &str) -> Option<i64> {
         let text = self.text(node, key)?;
         let value = node.get(key)?;

@@ -1,4 +1,4 @@
-//! The policies of a Dapr file: timeouts, retries and circuit breakers.
+//! Reads the policies of a Dapr file.
 
 use std::time::Duration;
 
@@ -13,15 +13,11 @@ use redrive_core::book::yaml::{Node, Value};
 use redrive_core::limits;
 use redrive_core::policy::rule::StatusRange;
 
-/// What Dapr's default policies are called, and its built-in ones.
 const DEFAULT: &str = "Default";
 const BUILT_IN: &str = "DaprBuiltIn";
-/// The built-in policy that no file can change.
 const PROTECTED: &str = "DaprBuiltInActorNotFoundRetries";
-/// Dapr does not let a file set a built-in policy to fewer retries.
 const BUILT_IN_RETRIES_MIN: u32 = 3;
 
-/// Whether Dapr itself gives a meaning to a policy of that name.
 pub(in crate::dapr) fn is_reserved(name: &str) -> bool {
     name.starts_with(BUILT_IN) || name.starts_with(DEFAULT) && name.ends_with("Policy")
 }
@@ -185,7 +181,6 @@ impl DaprReader {
         Some(matching::failures(&http))
     }
 
-    /// The codes under a key; none if that is as good as unset.
     fn codes(&mut self, node: &Node, key: &str, within: StatusRange) -> Option<Vec<StatusRange>> {
         let text = self.text(node, key)?;
         match matching::parse(text, within) {

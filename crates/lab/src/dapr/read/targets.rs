@@ -1,4 +1,4 @@
-//! The targets of a Dapr file, with the policies they name.
+//! Reads the targets of a Dapr file.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +105,7 @@ impl DaprReader {
         }
     }
 
-    /// The policies that a target names and that are defined.
+    /// Only defined policies.
     fn guards(&mut self, node: &Node, path: &str, defined: &DefinedPolicies) -> TargetPolicies {
         let mut named = |key, names: &BTreeSet<String>| {
             let name = self.text(node, key).filter(|name| !name.is_empty())?;
@@ -129,7 +129,6 @@ impl DaprReader {
     }
 }
 
-/// The names that targets may use.
 struct DefinedPolicies {
     timeouts: BTreeSet<String>,
     retries: BTreeSet<String>,

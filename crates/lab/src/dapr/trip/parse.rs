@@ -1,13 +1,12 @@
-//! Reads an expression into a tree and says of which type it is.
+//! Parses an expression into a tree and determines its type.
 //!
-//! Invariant: the tree is no deeper than [`DEPTH_MAX`], so whoever walks it may recurse.
+//! Invariant: the tree is at most [`DEPTH_MAX`] deep, so it may be walked recursively.
 
 use super::InvalidTrip;
 
 const BYTES_MAX: usize = 1_000;
 const DEPTH_MAX: usize = 64;
 
-/// A condition, or a part of one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expression {
     Bool(bool),
@@ -16,7 +15,6 @@ pub(super) enum Expression {
     Count(TripCount),
     Not(Box<Expression>),
     Minus(Box<Expression>),
-    /// A whole number as a fraction.
     ToDouble(Box<Expression>),
     Both(Box<Expression>, Box<Expression>),
     Either(Box<Expression>, Box<Expression>),
@@ -24,7 +22,6 @@ pub(super) enum Expression {
     Calculate(Operation, Box<Expression>, Box<Expression>),
 }
 
-/// What Dapr counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TripCount {
     Requests,
@@ -70,7 +67,6 @@ impl Expression {
         if parser.rest.is_empty() { Ok(expression) } else { Err(parser.syntax()) }
     }
 
-    /// The type, or what makes Dapr's evaluation fail.
     pub(super) fn type_of(&self) -> Result<ValueType, InvalidTrip> {
         match self {
             Self::Bool(_) => Ok(ValueType::Bool),
@@ -129,7 +125,7 @@ impl Parser<'_> {
         self.chain(Self::comparison, &["&&"], |_, left, right| Expression::Both(left, right))
     }
 
-    /// Operands with signs of one rank between them, joined from the left by the place of each sign.
+    /// Left-associative operators of one precedence.
     fn chain(
         &mut self,
         operand: fn(&mut Self) -> Result<Expression, InvalidTrip>,
@@ -139,7 +135,7 @@ impl Parser<'_> {
         let mut left = operand(self)?;
         let mut length = 0;
         while let Some(sign) = signs.iter().position(|sign| self.take(sign)) {
-            // A chain leans to the left and makes the tree as deep as it is long.
+            // The tree is as deep as the chain is long.
             length += 1;
             if length + self.depth > DEPTH_MAX {
                 return Err(InvalidTrip::TooLong);
@@ -152,7 +148,7 @@ impl Parser<'_> {
     fn comparison(&mut self) -> Result<Expression, InvalidTrip> {
         use CompareOperator::{AtLeast, AtMost, Equal, Less, More, Unequal};
         let left = self.sum()?;
-        // The longer signs first: `>=` begins like `>`.
+        // Longer operators first.
         let signs =
             [("==", Equal), ("!=", Unequal), (">=", AtLeast), ("<=", AtMost), (">", More), ("<", Less)];
         match signs.into_iter().find(|(sign, _)| self.take(sign)) {
@@ -222,7 +218,7 @@ impl Parser<'_> {
             self.expect(")")?;
             return Ok(Expression::ToDouble(Box::new(inner)));
         }
-        // `five in a row` is no expression, whatever its first word is.
+        // `five in a row` is not an expression.
         if self.rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
             return Err(self.syntax());
         }

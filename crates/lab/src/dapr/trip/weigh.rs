@@ -1,10 +1,10 @@
-//! Says what a condition asks for: its comparisons become bounds on counts, and those are joined.
+//! Reduces a condition to bounds on counts.
 
 use super::parse::{CompareOperator, TripCount, Expression, Operation, ValueType};
 use super::{InvalidTrip, TripMeaning, ShareBound};
 use crate::dapr::model::TripOn;
 
-/// What a condition, or a part of it, asks for at the moment of a failure.
+/// What must be true when a call has failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TripDemand {
     Nothing,
@@ -45,7 +45,7 @@ fn asks(expression: &Expression) -> Result<TripDemand, InvalidTrip> {
         Expression::Both(left, right) => both(asks(left)?, asks(right)?),
         Expression::Either(left, right) => either(asks(left)?, asks(right)?),
         Expression::Compare(comparison, left, right) => compare(*comparison, left, right),
-        // A number is no condition, as its type has shown.
+        // Excluded by the type check.
         Expression::Int(_)
         | Expression::Double(_)
         | Expression::Count(_)
@@ -55,7 +55,7 @@ fn asks(expression: &Expression) -> Result<TripDemand, InvalidTrip> {
     }
 }
 
-/// Failures in a row are never more than failures in all, and those never more than calls.
+/// Consecutive failures ≤ failures ≤ calls.
 fn both(left: TripDemand, right: TripDemand) -> Result<TripDemand, InvalidTrip> {
     use TripDemand::{Consecutive, Failures, Nothing, Rate, RateOf, Requests, TheImpossible};
     Ok(match (left, right) {
@@ -89,7 +89,7 @@ fn either(left: TripDemand, right: TripDemand) -> Result<TripDemand, InvalidTrip
         Nothing | TheImpossible | Consecutive(_) | Failures(_) | Requests(_) => None,
     };
     if let (Some(one), Some(other)) = (shares(left), shares(right)) {
-        // Where one asks for less in everything, the other changes nothing.
+        // The weaker condition implies the other.
         let asks_less = |(a, a_from, a_calls): (u32, ShareBound, u32), (b, b_from, b_calls): (u32, ShareBound, u32)| {
             (a < b || a == b && (a_from == b_from || a_from == ShareBound::Reached)) && a_calls <= b_calls
         };
@@ -154,25 +154,22 @@ impl Linear {
     }
 }
 
-/// A number over another that is above 0.
 struct Ratio {
     over: Linear,
     under: Linear,
     rest: Remainder,
 }
 
-/// What becomes of the remainder of a division.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Remainder {
     Kept,
-    /// Whole numbers were divided.
     Dropped,
 }
 
 fn ratio(expression: &Expression) -> Result<Ratio, InvalidTrip> {
     if let Expression::Calculate(Operation::Divide, over, under) = expression {
         let (over, under) = (linear(over)?, linear(under)?);
-        // There is at least the call that has just failed.
+        // Requests are at least 1: a call has just failed.
         let others = [under.successes, under.failures, under.consecutive, under.constant];
         let counts_calls = under.requests > 0.0 && others.into_iter().all(|other| other == 0.0);
         let is_positive = under.as_constant().map_or(counts_calls, |constant| constant > 0.0);
@@ -195,7 +192,7 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
                 TripCount::TotalSuccesses => linear.successes = 1.0,
                 TripCount::TotalFailures => linear.failures = 1.0,
                 TripCount::ConsecutiveFailures => linear.consecutive = 1.0,
-                // A call has just failed, so no success was the last.
+                // Always 0 after a failure.
                 TripCount::ConsecutiveSuccesses => {}
             }
             Ok(linear)
@@ -212,7 +209,7 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
                     (_, Some(by)) => Some(left.times(by)),
                     (None, None) => None,
                 },
-                // Between other numbers a remainder that is dropped makes steps.
+                // A truncated quotient is not linear.
                 Operation::Divide if expression.type_of()? == ValueType::Int => {
                     return Err(InvalidTrip::IntegerDivision);
                 }
@@ -255,8 +252,7 @@ fn compare(comparison: CompareOperator, left: &Expression, right: &Expression) -
     }
 }
 
-/// The same comparison without a remainder that is dropped: at least `n` whole times is at least `n` times, and more
-/// than `n` whole times is at least `n + 1` times.
+/// Removes a truncating division: `⌊x⌋ ≥ n` is `x ≥ n`, and `⌊x⌋ > n` is `x ≥ n + 1`.
 fn whole(
     comparison: CompareOperator,
     left: Ratio,
@@ -289,7 +285,6 @@ fn whole(
     }
 }
 
-/// What `linear >= 0` asks for, or `linear > 0`.
 fn at_least(linear: Linear, from: ShareBound) -> Result<TripDemand, InvalidTrip> {
     let Linear { requests, successes, failures, consecutive, constant } = linear;
     let is_met = |number: f64| match from {
@@ -306,7 +301,7 @@ fn at_least(linear: Linear, from: ShareBound) -> Result<TripDemand, InvalidTrip>
     }
     let single = |by: f64, lowest: f64, asks: fn(u32) -> TripDemand| {
         if by < 0.0 {
-            // At most so many: never, if not even one is allowed.
+            // An upper bound: impossible if not even one call is allowed.
             return if is_met(by + constant) {
                 Err(InvalidTrip::NoCounterpart)
             } else {
@@ -321,7 +316,7 @@ fn at_least(linear: Linear, from: ShareBound) -> Result<TripDemand, InvalidTrip>
         (false, false, false) => Ok(TripDemand::TheImpossible),
         (false, false, true) => single(consecutive, 1.0, TripDemand::Consecutive),
         (false, true, false) => single(failures, 1.0, TripDemand::Failures),
-        // There is always the call that has just failed.
+        // Requests are at least 1.
         (true, false, false) => single(requests, 2.0, TripDemand::Requests),
         (true, true, false) if failures > 0.0 && requests < 0.0 && constant == 0.0 => {
             rate(-requests / failures, from)
@@ -341,7 +336,7 @@ fn rate(share: f64, from: ShareBound) -> Result<TripDemand, InvalidTrip> {
     Ok(TripDemand::Rate { thousandths: count(thousandths)?, share: from })
 }
 
-/// Failures grow one by one and each is looked at, so the first to be equal is the first to be reached.
+/// Counts grow by one, so equality is reached first.
 fn equal(linear: Linear) -> Result<TripDemand, InvalidTrip> {
     let Linear { requests, successes, failures, consecutive, constant } = linear;
     if requests != 0.0 || successes != 0.0 {
@@ -363,7 +358,7 @@ fn equal(linear: Linear) -> Result<TripDemand, InvalidTrip> {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at both ends")]
 fn count(number: f64) -> Result<u32, InvalidTrip> {
-    // Numbers that are too large for a float become infinite, and their difference is no number.
+    // Overflow to infinity, and infinity minus infinity.
     if number.is_nan() || number < 1.0 {
         return Err(InvalidTrip::NoCounterpart);
     }

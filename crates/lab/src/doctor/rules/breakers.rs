@@ -1,4 +1,4 @@
-//! Diagnoses about breakers: those that open too often, flap, never open, or ask too early.
+//! Diagnoses for breakers that open too often, flap, never open, or probe too early.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,26 +14,16 @@ use redrive_core::policy::breaker::{Phase, Trip};
 use redrive_core::text::{show_duration, show_rounded};
 use redrive_core::time::Timestamp;
 
-/// What a breaker did longer ago than this is history.
 const RECENTLY: Duration = Duration::from_hours(6);
-/// Openings within [`OFTEN_WITHIN`] that are too many.
 const OPENINGS_OFTEN: usize = 5;
 const OFTEN_WITHIN: Duration = Duration::from_hours(1);
-/// Openings soon after the breaker had closed that make it flap.
 const FLAPS_MIN: usize = 3;
-/// Opened again this soon after it closed, a breaker has closed too early.
 const SOON: Duration = Duration::from_mins(1);
-/// Probes in a row that must have failed before they come too early.
 const PROBES_FAILED_MIN: usize = 5;
-/// Attempts that must have been seen before a breaker should have opened.
 const ATTEMPTS_MIN: u64 = 50;
-/// The hundredths of them that failed.
 const FAILING_PERCENT: u64 = 50;
-/// For so long.
 const FAILING_FOR: Duration = Duration::from_mins(2);
-/// The most failures in a row that are advised.
 const CONSECUTIVE_ADVISED_MAX: u32 = 10;
-/// The longest time of being open that is advised.
 const OPEN_ADVISED_MAX: Duration = Duration::from_mins(10);
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -84,7 +74,6 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-/// What the breaker did of late.
 fn recent<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> &'a [BreakerTurn] {
     let turns = ward.state.map_or(&[][..], |state| &state.turns);
     let first = turns.partition_point(|turn| turn.at + RECENTLY < chart.evidence.now);
@@ -95,7 +84,6 @@ fn openings(turns: &[BreakerTurn]) -> impl Iterator<Item = Timestamp> {
     turns.iter().filter(|turn| turn.from == Phase::Closed && turn.to == Phase::Open).map(|turn| turn.at)
 }
 
-/// The attempts of all rows that lead to a dependency which count against it.
 fn failures<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Vec<&'a Story> {
     let counts = |story: &&Story| match &story.end {
         End::Failed { category, .. } => category.counts_against_dependency(),
@@ -104,7 +92,6 @@ fn failures<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Vec
     chart.rows_of(ward).flat_map(RowEvidence::attempts).filter(counts).collect()
 }
 
-/// The root cause as far as codes tell it.
 fn cause(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<String> {
     let failed = failures(chart, ward);
     let codes = failed.iter().filter_map(|story| match &story.end {
@@ -245,12 +232,12 @@ fn never_opens(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Opti
 
 fn probes_fail(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let turns = recent(chart, ward);
-    // What ended well is over, so the run that counts is the last one.
+    // Only the latest run of failed probes counts.
     let since_closed = turns.iter().rposition(|turn| turn.to == Phase::Closed).map_or(0, |last| last + 1);
     let failed =
         turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
     let failed = failed.count();
-    // Where nothing is delivered any more, the cause is found, and no setting of the breaker heals it.
+    // Targets that deliver nothing have their own finding.
     if failed < PROBES_FAILED_MIN || targets::is_standstill(chart, ward) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Diagnoses about events that come twice.
+//! Diagnoses for duplicate events.
 
 use crate::doctor::change::{Patch, Step, place_of};
 use crate::doctor::evidence::EvidenceChart;
@@ -23,7 +23,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[Diagnosis {
 fn window_too_short(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     let intake = &chart.evidence.figures.as_ref()?.intake;
     let book = &chart.evidence.book;
-    // Ids are remembered as long as any row wants it, and as long as what was delivered is kept.
+    // The longest of all rows, and at least as long as delivered events are kept.
     let window = book.dedup_ttl_max().max(book.keep_delivered());
     let [longest, _, third] = intake.latest_copies.times();
     if third * 3 / 2 <= window {

@@ -1,4 +1,4 @@
-//! Diagnoses about attempts that fail: too many of them, of a kind that heals or of one that never does.
+//! Diagnoses for failing attempts, transient or permanent.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,15 @@ use redrive_core::policy::category::{Category, codes};
 use redrive_core::policy::rule::FailureMatch;
 use redrive_core::text::{Share, show_duration, show_rounded};
 
-/// More transient failures than this, in hundredths of attempts, are a sickness.
 const TRANSIENT_PERCENT: u64 = 20;
-/// From here on more fails than arrives.
 const TRANSIENT_PERCENT_CRITICAL: u64 = 50;
-/// More failures that no retry can heal than this are a sickness of the sender.
 const PERMANENT_PERCENT: u64 = 10;
-/// The hundredths of failures that must be timeouts before they are to blame.
 const DOMINANT_PERCENT: u64 = 50;
-/// Attempts that must have arrived since the last failure before it seems to be over.
 const HEALED_AFTER: u64 = ATTEMPTS_MIN;
-/// Answers of one kind that must have been retried before it is called useless.
+/// Fewer retried answers of a kind prove nothing.
 const RETRIED_MIN: u64 = 10;
-/// The hundredths of them that may heal and it is still useless.
 const HEALED_PERCENT: u64 = 5;
-/// Messages that are quoted.
 const MESSAGES_SHOWN_MAX: usize = 2;
-/// Of a message so many characters are shown.
 const MESSAGE_CHARS_MAX: usize = 120;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -81,10 +73,8 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-/// How it has been since a failure last happened.
 struct FailureRecency {
     last: String,
-    /// Attempts that have arrived since.
     arrived: u64,
 }
 
@@ -101,7 +91,6 @@ impl FailureRecency {
         Some(Self { last: show_rounded(chart.ago(last_at)), arrived })
     }
 
-    /// Whether so many have arrived that it seems to be over.
     const fn is_over(&self) -> bool {
         self.arrived >= HEALED_AFTER
     }
@@ -125,7 +114,7 @@ fn transient(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
         return None;
     }
     if targets::stands_still(chart, member) {
-        // Which says the same, and more.
+        // The other finding says more.
         return None;
     }
     let counts = tally(failed.iter().map(|(_, code)| *code));
@@ -217,7 +206,6 @@ fn is_refusal(story: &Story) -> bool {
     }
 }
 
-/// What the most frequent messages say, a line each.
 pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for story in stories {
@@ -232,7 +220,6 @@ pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<Stri
     counts.into_iter().take(MESSAGES_SHOWN_MAX).map(|(text, _)| format!("it answers: {text}")).collect()
 }
 
-/// Answers that were retried though they say that the request is wrong.
 #[derive(Default)]
 struct RetriedAnswers<'a> {
     deliveries: Vec<&'a ExaminedDelivery>,
@@ -241,7 +228,6 @@ struct RetriedAnswers<'a> {
 }
 
 impl RetriedAnswers<'_> {
-    /// The deliveries that arrived all the same.
     fn healed(&self) -> u64 {
         self.deliveries.iter().filter(|delivery| delivery.arrived()).count() as u64
     }
@@ -252,14 +238,12 @@ impl RetriedAnswers<'_> {
     }
 }
 
-/// Who said that they are to be retried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RetriedBy {
     Classify,
     Reaction,
 }
 
-/// RetriedBy status, the one that was retried most.
 fn retried<'a>(member: &RowEvidence<'a>, by: RetriedBy) -> Option<(u16, RetriedAnswers<'a>)> {
     let mut found: BTreeMap<u16, RetriedAnswers<'a>> = BTreeMap::new();
     for delivery in &member.deliveries {
@@ -290,7 +274,7 @@ fn shown(status: u16, retried: &RetriedAnswers<'_>) -> Vec<String> {
     ]
 }
 
-/// A change that spares calls to a target that answers so whenever it is asked.
+/// Simulated with a target that always answers this status.
 fn answered(change: Patch, status: u16) -> ProposedChange {
     let always = Mood::Mixed(vec![(Met::Status(status), Share::ALL)]);
     ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(always))
@@ -299,7 +283,7 @@ fn answered(change: Patch, status: u16) -> ProposedChange {
 fn client_errors(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let (status, retried) = retried(member, RetriedBy::Reaction)?;
     let rule = &member.rule;
-    // What was done under another book proves nothing about this one.
+    // Attempts under another book prove nothing.
     let reaction = rule.rule.reactions.to(Category::Permanent, Some(status));
     reaction.value.policy()?;
     let stated = rule.reactions.iter().find(|(kind, _)| kind.matches(Category::Permanent, Some(status)));
@@ -333,7 +317,7 @@ fn never_heals(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagno
         let fits = row.when.statuses.iter().any(|range| range.contains(status));
         fits && row.meaning == redrive_core::policy::rule::Meaning::Failure(Category::Transient)
     })?;
-    // A row of `classify` that stands nearer to the events is tried first.
+    // A `classify` row closer to the events is tried first.
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
     let change = (*level != Level::Row && member.patterns.len() == 1)
         .then(|| Patch::new().add(&place_of(rule, Level::Row), "classify", item));

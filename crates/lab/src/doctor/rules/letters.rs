@@ -1,4 +1,4 @@
-//! Diagnoses about dead letters: that nobody looks at, that come ever faster, or that share one cause.
+//! Diagnoses for dead letters that are old, increasing, or share one cause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,16 +13,11 @@ use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::text::{show_duration, show_rounded};
 
-/// A letter that is older than this is looked at by nobody.
 const UNTOUCHED_FOR: Duration = Duration::from_hours(48);
-/// Letters that died in the last hour before they can come too fast.
 const INFLOW_MIN: u64 = 20;
 const INFLOW_OVER: Duration = Duration::from_hours(1);
-/// How many times as many as in the hour before.
 const INFLOW_GROWS: u64 = 2;
-/// Letters that there must be before a cause stands out.
 const LETTERS_MIN: u64 = 10;
-/// The hundredths of them that one cause must have.
 const ONE_CAUSE_PERCENT: u64 = 60;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -116,7 +111,7 @@ fn faster(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign
             before += u64::from(age > INFLOW_OVER && age <= 2 * INFLOW_OVER);
         }
     }
-    // Deliveries of the hour before must have been among those that were read.
+    // The sample must cover both hours.
     let is_known = chart.ago(seen_since) >= 2 * INFLOW_OVER;
     if lately < INFLOW_MIN || !is_known || lately < before * INFLOW_GROWS {
         return None;

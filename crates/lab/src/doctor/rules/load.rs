@@ -1,4 +1,4 @@
-//! Diagnoses about how much is asked of a dependency at once: too much, too little, or too fast.
+//! Diagnoses for concurrency and rate: too much, too little, too fast.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,32 +15,24 @@ use redrive_core::figures::{BESIDE_BOUNDS, Beside};
 use redrive_core::policy::category::Category;
 use redrive_core::text::{Rate, Share, show_rounded};
 
-/// Calls that a range must have seen before it is compared.
+/// Fewer calls at a concurrency level are not compared.
 const CALLS_MIN: u64 = 50;
-/// By how many hundredths more calls must fail in a crowd.
+/// Percentage points.
 const FAILS_MORE_PERCENT: u64 = 10;
-/// How many times as long calls must take in a crowd.
 const SLOWER: u64 = 3;
-/// Quicker than this, nobody minds how many times slower it is.
+/// Below this, a slowdown is irrelevant.
 const SLOW_MICROS_MIN: u64 = 20_000;
-/// Calls of a dependency that must have been seen before its limit is called too low.
 const CALLS_MIN_TO_RAISE: u64 = 200;
-/// The hundredths of them that were made with no slot free.
 const FULL_PERCENT: u64 = 80;
-/// What must wait meanwhile.
 const WAITING_MIN: u64 = 100;
-/// The hundredths of calls that may fail where more are asked for.
 const WELL_PERCENT: u64 = 2;
-/// Answers that must have asked for patience.
 const THROTTLED_MIN: u64 = 10;
-/// The hundredths of all.
 const THROTTLED_PERCENT: u64 = 5;
-/// How many times what is allowed at once comes at once where a crowd is played, and how much at most.
+/// Size of the simulated burst: this many times `in_flight`.
 const CROWD_TIMES: u32 = 4;
 const CROWD_MAX: u32 = 2_000;
-/// Calls are counted in spans of so many seconds.
 const SPAN_SECS: u64 = 10;
-/// The latest spans in which somebody was asked to come later that are looked at: a limit may change.
+/// Recent only, because limits change.
 const SPANS_MAX: usize = 6;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -78,12 +70,10 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-/// The mean time of calls.
 fn mean_micros(beside: &Beside) -> u64 {
     beside.took_micros.checked_div(beside.calls).unwrap_or(0)
 }
 
-/// How many calls at once a range means.
 fn range(place: usize) -> String {
     let from = place.checked_sub(1).map_or(1, |before| BESIDE_BOUNDS[before] + 1);
     match BESIDE_BOUNDS.get(place) {
@@ -128,7 +118,6 @@ fn too_many(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<
     })
 }
 
-/// Fewer calls at once, to a dependency that fails or slows down beyond them.
 fn fewer_at_once(
     chart: &EvidenceChart<'_>,
     rule: &Resolved<'_>,
@@ -145,7 +134,6 @@ fn fewer_at_once(
     ProposedChange::new(change, measure, ProofWorld::Crowd(at_once, latency_of(calm), capacity))
 }
 
-/// SortedTimes of which only the mean is known.
 fn latency_of(beside: &Beside) -> Latency {
     let mean = Duration::from_micros(mean_micros(beside)).max(Duration::from_millis(1));
     Latency { p50: mean, p99: mean }
@@ -164,9 +152,9 @@ fn too_few(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<D
         fewer.calls += beside.calls;
         fewer.took_micros += beside.took_micros;
     }
-    // A pace that is stated is a limit that somebody wants.
+    // A configured rate is intended.
     let is_paced = rule.rate.is_some() || figures.held > 0;
-    // Who asks for patience does not want more.
+    // A dependency that answers 429 cannot take more.
     let is_asked_to_wait =
         chart.rows_of(ward).any(|row| row.failed_as(&[Category::RateLimited]).next().is_some());
     let is_slower = fewer.calls > 0 && mean_micros(crowd) > mean_micros(&fewer) * 3 / 2;
@@ -203,12 +191,10 @@ fn too_few(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<D
     })
 }
 
-/// What waits for a row's service.
 fn backlog(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> u64 {
     chart.queue(member.queue).map_or(0, |queue| queue.waiting)
 }
 
-/// Whether the other side asks for patience so often, or with so much waiting, that its limit should be stated.
 pub(super) fn is_throttled(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> bool {
     let attempts = member.attempts_made();
     let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
@@ -226,7 +212,7 @@ fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<D
     let rule = &member.rule;
     let taken = taken_per_second(member);
     let rate = taken.and_then(|taken| as_written(taken * 0.9));
-    // What happened before a pace was stated proves nothing against it.
+    // Attempts before the rate was configured prove nothing.
     let stated = rule.rate.as_ref().map(|known| known.value.as_per_second());
     if stated.zip(taken).is_some_and(|(stated, taken)| stated <= taken) {
         return None;
@@ -264,7 +250,7 @@ fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<D
     })
 }
 
-/// How many attempts a second arrived at most in the latest times in which others were asked to come later.
+/// The highest delivered rate in recent spans that had 429 answers.
 fn taken_per_second(member: &RowEvidence<'_>) -> Option<f64> {
     let span = |story: &Story| story.started_at.as_millis() / 1_000 / SPAN_SECS;
     let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
@@ -281,7 +267,7 @@ fn taken_per_second(member: &RowEvidence<'_>) -> Option<f64> {
     (taken > 0).then(|| taken as f64 / SPAN_SECS as f64)
 }
 
-/// A rate as one would write it: whole numbers a second, a minute or an hour.
+/// Whole numbers per second, minute or hour.
 fn as_written(per_second: f64) -> Option<Rate> {
     let units = [1.0, 60.0, 3_600.0];
     let whole =

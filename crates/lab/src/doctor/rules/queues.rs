@@ -1,4 +1,4 @@
-//! Diagnoses about what waits: too much, for too long, behind something, or for somebody who has gone.
+//! Diagnoses for waiting deliveries: too many, too long, blocked, or without a rule.
 
 use std::time::Duration;
 
@@ -12,23 +12,14 @@ use redrive_core::book::model::ServiceEntry;
 use redrive_core::engine::HeldQueue;
 use redrive_core::text::{show_duration, show_rounded};
 
-/// Fewer that wait are no backlog.
 const WAITING_MIN: u64 = 100;
-/// Deliveries that must have started before their waits are compared.
 const STARTED_MIN: u64 = 40;
-/// A wait from here on is felt.
 const WAIT_FELT: Duration = Duration::from_secs(5);
-/// How many times as long the later ones must have waited.
 const WAITS_LONGER: u32 = 2;
-/// A service that is paused for longer was forgotten.
 const PAUSE_MAX: Duration = Duration::from_hours(1);
-/// A session that is held for longer was forgotten.
 const HELD_MAX: Duration = Duration::from_hours(1);
-/// Deliveries behind others of their session that are many.
 const BEHIND_MIN: u64 = 50;
-/// The hundredths of all that wait.
 const BEHIND_PERCENT: u64 = 50;
-/// Types that are named.
 const TYPES_SHOWN_MAX: usize = 5;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -116,7 +107,7 @@ fn grows(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagnosi
             Some((delivery.accepted_at, first.started_at.since(delivery.accepted_at)))
         })
         .collect();
-    // Where the other side asks for patience, its limit is the finding.
+    // A throttled target has its own finding.
     if (waits.len() as u64) < STARTED_MIN || load::is_throttled(chart, member) {
         return None;
     }
@@ -249,7 +240,7 @@ fn held(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> 
     })
 }
 
-/// The service that takes what is most like these events; of several that take nothing like them, none.
+/// `None` if several services exist and none has a similar pattern.
 fn likely_taker<'a>(services: &'a [ServiceEntry], event_type: &str) -> Option<&'a ServiceEntry> {
     let alike = |pattern: &str| {
         let pairs = pattern.split('.').zip(event_type.split('.'));
@@ -259,13 +250,13 @@ fn likely_taker<'a>(services: &'a [ServiceEntry], event_type: &str) -> Option<&'
         service.rows.iter().map(|row| alike(row.pattern.value.as_str())).max().unwrap_or(0)
     };
     let takers = || services.iter().filter(|service| !service.rows.is_empty());
-    // Of equals the first of the book.
+    // Of equals, the first in the book.
     let best = takers().rev().max_by_key(|service| likeness(service))?;
     (likeness(best) > 0 || takers().count() == 1).then_some(best)
 }
 
 fn unrouted(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
-    // What the book wants by now needs no row, only to be routed.
+    // Types with a row by now only need routing.
     let sections = chart.evidence.book.sections();
     let wanted = |event_type: &str| !chart.evidence.book.takers(event_type).is_empty();
     let mut types: Vec<_> = chart.evidence.unrouted.iter().filter(|kind| kind.count > 0).collect();

@@ -1,4 +1,4 @@
-//! Diagnoses about retry policies: too few retries, retries that never help, and delays at the wrong time.
+//! Diagnoses for retry policies: too few retries, useless retries, wrong delays.
 
 use std::time::Duration;
 
@@ -15,39 +15,24 @@ use redrive_core::policy::category::{Category, codes};
 use redrive_core::policy::rule::{NamedPolicy, WhenOpen};
 use redrive_core::text::{Share, show_duration, show_rounded};
 
-/// Deliveries that must have run out of retries.
 const EXHAUSTED_MIN: u64 = 5;
-/// The hundredths of those that ended.
 const EXHAUSTED_PERCENT: u64 = 2;
-/// So many more retries are tried, with so many times the longest delay and the window.
+/// Additional retries, factor of the longest delay, factor of the window: tried in order.
 const MORE: [(u32, f64, u32); 3] = [(2, 1.5, 2), (4, 3.0, 6), (7, 6.0, 20)];
-/// More retries are advised up to here.
 const RETRIES_ADVISED_MAX: u32 = 12;
-/// Deliveries that must have made a retry before it is called useless.
 const RETRY_MADE_MIN: u64 = 20;
-/// A policy with fewer retries than this has none to spare.
 const RETRIES_TO_SPARE: u32 = 3;
-/// The hundredths of first retries that succeed where waiting long is a waste.
 const FIRST_HELPS_PERCENT: u64 = 90;
-/// A first delay from here on is long.
 const LONG_FIRST_DELAY: Duration = Duration::from_secs(5);
-/// What it should be instead.
 const SHORT_FIRST_DELAY: Duration = Duration::from_secs(1);
-/// Retries that must have met an open breaker.
 const HELD_MIN: u64 = 20;
-/// The hundredths of all retries.
 const HELD_PERCENT: u64 = 50;
-/// Deliveries that must have been retried before a policy that none of them used up is called too long.
 const RETRIED_MIN: u64 = 50;
-/// Deliveries that must be retried without an end in sight.
 const ENDLESS_MIN: usize = 3;
-/// A policy that ends sooner keeps nothing from being seen, and a delivery that is retried for longer is late.
+/// Shorter policies are not reported.
 const GOES_ON_MIN: Duration = Duration::from_secs(60 * 60);
-/// How many times as long as any delivery needed a policy may go on.
 const NEEDED_TIMES: u32 = 10;
-/// No policy is advised to be shorter than this.
 const PATIENCE_MIN: Duration = Duration::from_secs(15 * 60);
-/// Deliveries that must have died waiting.
 const HOLD_EXPIRED_MIN: u64 = 3;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -121,18 +106,15 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-/// What the deliveries of a row that were retried by its policy show, as it reads now.
+/// Deliveries retried under the current policy.
 struct RetryRecord<'a> {
     policy: &'a NamedPolicy,
-    /// How many made at least so many retries: the first is for one.
+    /// By number of retries; index 0 is the first retry.
     made: Vec<u64>,
-    /// How many arrived with that retry.
     helped: Vec<u64>,
-    /// Deliveries that ended for want of retries.
     exhausted: Vec<&'a ExaminedDelivery>,
-    /// Deliveries that have not ended.
     waiting: Vec<&'a ExaminedDelivery>,
-    /// The longest that a delivery took to arrive, from its first attempt on.
+    /// From the first attempt to delivery, the longest.
     needed: Duration,
     ended: u64,
 }
@@ -161,7 +143,7 @@ impl<'a> RetryRecord<'a> {
         });
         self.ended += u64::from(delivery.arrived() || delivery.death().is_some());
         let weighed = delivery.stories.iter().rev().find_map(|story| story.retry.as_ref());
-        // One that was retried by another policy, or by another number of retries, proves nothing of this one.
+        // Retries by another policy or another number of retries prove nothing.
         let is_by_it = weighed.is_some_and(|weighed| {
             weighed.policy == self.policy.name.as_str()
                 && weighed.by_policy.1 == self.policy.backoff.retries()
@@ -187,18 +169,16 @@ impl<'a> RetryRecord<'a> {
         }
     }
 
-    /// The last retry that ever helped anybody; 0 if none did.
+    /// 0 if none did.
     fn last_that_helped(&self) -> usize {
         self.helped.iter().rposition(|helped| *helped > 0).map_or(0, |place| place + 1)
     }
 }
 
-/// How many retries it made.
 fn retries_of(delivery: &ExaminedDelivery) -> usize {
     delivery.attempts().count().saturating_sub(1)
 }
 
-/// From its first attempt to its last.
 fn retried_for(delivery: &ExaminedDelivery) -> Duration {
     let first = delivery.attempts().next().map(|story| story.started_at);
     let last = delivery.attempts().last().map(|story| story.started_at);
@@ -240,8 +220,6 @@ fn exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     })
 }
 
-/// A policy with so many retries more, so many times the longest delay and so many times the window, and that in
-/// words.
 fn more_of(
     policy: &NamedPolicy,
     (retries, max, window): (u32, f64, u32),
@@ -264,7 +242,6 @@ fn more_of(
     (values, words)
 }
 
-/// More retries and longer delays, a little at first.
 fn more_retries(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>, policy: &NamedPolicy) -> ProposedChange {
     let change = |values: &[_]| change::of_policy(chart.evidence, &member.rule, policy, values);
     let first = ProposedChange::new(change(&more_of(policy, MORE[0]).0), ProofMeasure::Dead, ProofWorld::AsSeen);
@@ -280,7 +257,7 @@ fn never_help(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Dia
     let enough = record.last_that_helped().max(1);
     let in_vain = *record.made.get(enough)?;
     if never_exhausted(chart, member).is_some() {
-        // Which says the same, and more.
+        // The other finding says more.
         return None;
     }
     let to_spare = retries.saturating_sub(u32::try_from(enough).unwrap_or(u32::MAX));
@@ -353,7 +330,6 @@ fn never_exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Optio
     })
 }
 
-/// What is told of a policy that nothing used up.
 struct PolicySign {
     title: String,
     touched: u64,
@@ -411,12 +387,11 @@ fn told_of_unused(member: &RowEvidence<'_>, record: &RetryRecord<'_>, goes_on: D
     }
 }
 
-/// For how long it is tried by now.
 fn tried_since(chart: &EvidenceChart<'_>, delivery: &ExaminedDelivery) -> Duration {
     delivery.attempts().next().map_or(Duration::ZERO, |first| chart.ago(first.started_at))
 }
 
-/// How many retries it takes until all delays together, before jitter, are at least so long.
+/// Nominal delays, without jitter.
 fn retries_within(backoff: &Backoff, span: Duration) -> u32 {
     let mut waited = Duration::ZERO;
     let is_short = |retry: &u32| {
@@ -545,7 +520,6 @@ fn holds_expire(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagn
     })
 }
 
-/// How a target is that no retry helps with.
 fn never_well() -> Mood {
     Mood::Mixed(vec![(Met::Status(503), Share::ALL)])
 }

@@ -1,7 +1,6 @@
-//! Diagnoses about targets that take nothing any more: why nothing is delivered, however few attempts show it.
+//! Diagnoses for targets that accept nothing at all.
 //!
-//! An open breaker lets few attempts through, so there is no least number of attempts where all of them failed
-//! and a breaker has judged already.
+//! An open breaker lets few attempts through, so one failed attempt is enough where a breaker has opened.
 
 use std::time::Duration;
 
@@ -18,13 +17,11 @@ use redrive_core::policy::breaker::Phase;
 use redrive_core::policy::category::Category;
 use redrive_core::text::{show_count, show_duration, show_rounded};
 
-/// Attempts that must have failed one after the other where no breaker has judged.
+/// If no breaker has opened.
 const FAILED_MIN: usize = 5;
-/// The hundredths of them that must have run into the timeout for a longer one to be proposed.
 const DOMINANT_PERCENT: u64 = 50;
-/// What failed longer ago says nothing of now, unless something waits.
+/// Older failures count only if deliveries wait.
 const LATELY: Duration = Duration::from_hours(1);
-/// No longer timeout is proposed.
 const TIMEOUT_ADVISED_MAX: Duration = Duration::from_mins(10);
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -63,14 +60,10 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-/// How calls fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FailureMode {
-    /// Before an answer.
     Gone,
-    /// By our own limit.
     Slow,
-    /// By an answer.
     Failing,
 }
 
@@ -88,14 +81,10 @@ impl FailureMode {
     }
 }
 
-/// Rows that lead to a dependency and deliver nothing any more.
 struct Standstill<'c, 'a> {
-    /// The most frequent one.
     way: FailureMode,
-    /// How many failed in that way.
     ways: u64,
     rows: Vec<&'c RowEvidence<'a>>,
-    /// What failed at the end, one after the other.
     failed: Vec<(&'c RowEvidence<'a>, &'a Story)>,
     waiting: u64,
 }
@@ -124,17 +113,16 @@ impl<'c, 'a> Standstill<'c, 'a> {
         }
         let ways: Vec<FailureMode> = failed.iter().filter_map(|(row, story)| FailureMode::of(row, story)).collect();
         let of = |way: FailureMode| ways.iter().filter(|known| **known == way).count() as u64;
-        // The last of equals is taken: a longer timeout is the least certain.
+        // `max_by_key` returns the last of equals; a longer timeout is the least certain cure.
         let way = [FailureMode::Slow, FailureMode::Failing, FailureMode::Gone].into_iter().max_by_key(|way| of(*way))?;
         Some(Self { way, ways: of(way), rows, failed, waiting })
     }
 
-    /// The same, if calls fail in that way.
     fn by(way: FailureMode, chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
         Self::of(chart, ward).filter(|found| found.way == way)
     }
 
-    /// How many calls failed in that way, as part of a sentence: `no call gets an answer`, `3 of 5 calls get no answer`.
+    /// For example `no call gets an answer` or `3 of 5 calls got no answer`.
     fn title(&self, all: &str, some: &str) -> String {
         match self.failed.len() as u64 {
             count if count == self.ways => all.to_owned(),
@@ -168,8 +156,7 @@ impl<'c, 'a> Standstill<'c, 'a> {
     }
 }
 
-/// What failed after the last attempt that was delivered, or that failed in a way that says nothing of the target;
-/// without what was given up under another limit.
+/// Since the last success or failure that is not the target's fault; timeouts under another limit are ignored.
 fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a Story> {
     let mut attempts: Vec<_> =
         row.attempts().filter(|story| !timeouts::is_of_another_limit(row, story)).collect();
@@ -178,7 +165,6 @@ fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a Story> {
     attempts.split_off(last.map_or(0, |last| last + 1))
 }
 
-/// Whether a row delivers nothing any more, which has a finding of its own.
 pub(super) fn stands_still(chart: &EvidenceChart<'_>, row: &RowEvidence<'_>) -> bool {
     let mut wards = chart.wards().filter(|ward| ward.name == row.rule.dependency.value);
     wards.any(|ward| {
@@ -187,7 +173,6 @@ pub(super) fn stands_still(chart: &EvidenceChart<'_>, row: &RowEvidence<'_>) -> 
     })
 }
 
-/// Whether rows that lead to a dependency deliver nothing any more, which has a finding of its own.
 pub(super) fn is_standstill(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> bool {
     Standstill::of(chart, ward).is_some()
 }
@@ -228,7 +213,7 @@ fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
     });
     let is_dominant = exceeds(found.ways, found.failed.len() as u64, DOMINANT_PERCENT);
     let change = change.filter(|_| wanted(limit) > limit && is_dominant);
-    // No attempt lasted until the answer came, so the answer is assumed to come soon after the limit.
+    // No recorded call lasted until the answer, so its latency is assumed.
     let (p50, p99) = (limit * 5 / 4, limit * 3 / 2);
     let line = timeouts::line_of(found.rows[0]);
     let mut evidence = found.shown(chart);

@@ -1,4 +1,4 @@
-//! Diagnoses about how long a call may take: too short for good calls, or so long that hangs hold everything.
+//! Diagnoses for timeouts: too short for good calls, or too long for hanging ones.
 
 use std::time::Duration;
 
@@ -13,21 +13,14 @@ use redrive_core::ids::Attempt;
 use redrive_core::policy::category::{Category, codes};
 use redrive_core::text::{show_duration, show_rounded};
 
-/// Attempts that must have been given up before a timeout is to blame.
 const TIMEOUTS_MIN: u64 = 5;
-/// The hundredths of attempts that must have been.
 const TIMEOUTS_PERCENT: u64 = 2;
-/// The hundredths of the limit that good calls must come near to.
 const NEAR_LIMIT_PERCENT: u32 = 60;
-/// Good calls that must have been seen before their slowest say anything.
+/// Fewer successes say nothing about the slowest.
 const SUCCESSES_MIN: u64 = 10;
-/// The same before a limit is called far too long.
 const SUCCESSES_MIN_TO_SHORTEN: u64 = 100;
-/// How many times the slowest good call a limit may be.
 const FAR_ABOVE: u32 = 20;
-/// Below this a limit hurts nobody, however quick the calls are.
 const LONG_LIMIT: Duration = Duration::from_secs(5);
-/// Hangs that must have been seen before a limit is called too long.
 const HANGS_MIN: u64 = 3;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -56,24 +49,20 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-/// The limit of a first attempt, as the rule reads now.
 pub(super) fn first_limit(member: &RowEvidence<'_>) -> Duration {
     member.rule.answer_limit(Attempt::FIRST)
 }
 
-/// Attempts that were given up at the limit as it is now.
 pub(super) fn given_up(member: &RowEvidence<'_>) -> u64 {
     let given_up = member.attempts().filter(|story| is_given_up(member, story));
     given_up.count() as u64
 }
 
-/// Whether an attempt was given up at the limit as it is now.
 pub(super) fn is_given_up(member: &RowEvidence<'_>, story: &Story) -> bool {
     is_timeout(story) && is_at_limit(member, story)
 }
 
-/// Whether an attempt was given up under another limit than the one that holds now, and so says nothing about
-/// this one.
+/// Such an attempt says nothing about the current limit.
 pub(in crate::doctor) fn is_of_another_limit(member: &RowEvidence<'_>, story: &Story) -> bool {
     is_timeout(story) && !is_at_limit(member, story)
 }
@@ -94,7 +83,7 @@ fn is_timeout(story: &Story) -> bool {
     }
 }
 
-/// The change to a limit, in the form in which the book states it.
+/// In the form that the book uses.
 pub(super) fn set_limit(member: &RowEvidence<'_>, limit: Duration) -> Patch {
     let timeouts = &member.rule.timeouts;
     let whole = &timeouts.whole;
@@ -120,7 +109,7 @@ pub(super) fn line_of(member: &RowEvidence<'_>) -> Option<u32> {
     member.rule.timeouts.whole.origin.position().map(|position| position.line)
 }
 
-/// Whether good calls come close to the limit, and where the limit should lie then.
+/// The p99 of good calls if it is close to the limit, and the limit it needs.
 pub(super) fn cuts_through(member: &RowEvidence<'_>) -> Option<(Duration, Duration)> {
     let successes = member.successes();
     let limit = first_limit(member);
@@ -139,7 +128,7 @@ fn too_short(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagnosi
     let limit = first_limit(member);
     let of_limit = percent(millis(p99), millis(limit));
     let (given, longer) = (show_duration(limit), show_duration(wanted));
-    // What was given up is taken to come within what is proposed.
+    // Assumes that calls given up would end within the proposed limit.
     let latency = Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 };
     let (share, all) = (percent(given_up, attempts), counted(attempts, "attempt"));
     Some(DiagnosisSign {
@@ -185,10 +174,9 @@ fn too_long(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagnosis
     })
 }
 
-/// What the slowest good calls took, in a line.
 fn slowest(successes: &SortedTimes, p99: Duration) -> String {
     let arrived = counted(successes.count(), "attempt");
-    // Rounded to whole seconds, it might seem to reach the limit.
+    // Rounding to seconds could hide the distance to the limit.
     let whole = Duration::from_millis(millis(p99));
     let took = if whole.is_zero() { show_rounded(p99) } else { show_duration(whole) };
     format!("of {arrived} that arrived, 99 in 100 took up to {took}")

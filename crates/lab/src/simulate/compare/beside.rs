@@ -1,23 +1,18 @@
-//! Figures of two runs over the same time, in steps of the same length.
+//! The curves of two runs on a common time axis.
 
 use serde::Serialize;
 
 use crate::simulate::report::{DependencyReport, SimulationReport};
 
-/// A dependency over time, by each book; empty for a book that does not know it.
+/// Curves by book; empty for a book that does not know the dependency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DependencyCurves {
-    /// Its name.
     pub name: String,
-    /// How long a step is.
     pub step_ms: u64,
-    /// Calls.
     pub calls: [Vec<u64>; 2],
-    /// The most deliveries that had not ended.
     pub waiting: [Vec<u64>; 2],
 }
 
-/// Every dependency that one of them called.
 #[must_use]
 pub fn beside(a: &SimulationReport, b: &SimulationReport) -> Vec<DependencyCurves> {
     let step_ms = a.step_ms.max(b.step_ms);
@@ -39,7 +34,6 @@ fn of<'a>(report: &'a SimulationReport, name: &str) -> Option<&'a DependencyRepo
     report.dependencies.iter().find(|dependency| dependency.name == name)
 }
 
-/// So many steps become one.
 fn coarser(steps: &[u64], each: u64, join: fn(u64, u64) -> u64) -> Vec<u64> {
     let each = usize::try_from(each).unwrap_or(usize::MAX).max(1);
     steps.chunks(each).map(|chunk| chunk.iter().copied().fold(0, join)).collect()

@@ -1,4 +1,4 @@
-//! Which book is better at what, in words.
+//! The result of a comparison as text.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::figures::FigureKey;
 use redrive_core::text::{show_count, show_measured, show_per_second};
 
-/// What is told in words, the weightiest first. What arrives is told by what does not, attempts for each delivery by
-/// calls, and the most attempts of one by nothing: they are what the others cost.
+/// Figures that get a sentence, the most important first. Deliveries are covered by dead letters and waiting,
+/// amplification by calls.
 const TOLD: [Metric; 11] = [
     Metric::OrderViolations,
     Metric::DeadLetters,
@@ -53,7 +53,6 @@ pub(super) fn advantages(figures: &[(FigureKey, FigureComparison)], pairs: &[[Ru
     found
 }
 
-/// How much better, from the least to the most.
 fn phrase(key: &FigureKey, pairs: &[(Value, Value)]) -> String {
     let mut pairs = pairs.to_vec();
     pairs.sort_by(|one, other| gain(key.metric, *one).total_cmp(&gain(key.metric, *other)));
@@ -64,13 +63,12 @@ fn phrase(key: &FigureKey, pairs: &[(Value, Value)]) -> String {
     if from == to { text } else { format!("{text} ({from} to {to})") }
 }
 
-/// By how much the first of a pair is better.
 fn gain(metric: Metric, (own, others): (Value, Value)) -> f64 {
     let (own, others) = (own.as_f64(), others.as_f64());
     if is_in_parts(metric) && others.is_finite() { (others - own) / others } else { others - own }
 }
 
-/// Whether a difference is told as a part of the whole.
+/// Whether the difference is shown in percent.
 const fn is_in_parts(metric: Metric) -> bool {
     matches!(metric, Metric::Calls | Metric::Amplification | Metric::CallRate | Metric::QueueDepth)
 }
@@ -82,12 +80,10 @@ fn shown_gain(metric: Metric, pair: (Value, Value)) -> String {
         Value::Nothing => "from nothing".to_owned(),
         _ if is_in_parts(metric) => format!("{:.0}%", gain * 100.0),
         Value::Duration(_) => show_measured(Duration::from_secs_f64(gain.max(0.0))),
-        // What is counted is whole, and what is a ratio or a rate is told in parts.
         Value::Count(_) | Value::Number(_) | Value::PerSecond(_) | Value::Share(_) => show_whole(gain),
     }
 }
 
-/// A number that is whole in itself.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -125,7 +121,6 @@ fn in_words(key: &FigureKey, pair: (Value, Value)) -> String {
     }
 }
 
-/// How much larger the second is, with its sign.
 pub(super) fn signed(a: Value, b: Value) -> String {
     let apart = b.as_f64() - a.as_f64();
     let sign = if apart < 0.0 { "−" } else { "+" };
@@ -187,7 +182,7 @@ pub(super) fn overall(comparison: &BookComparison, names: [&str; 2]) -> String {
     judged + &not_compared
 }
 
-/// What a side is better at; with the dependency where the other is better at the same elsewhere.
+/// Names the dependency where the other side is better at the same figure elsewhere.
 fn strengths(comparison: &BookComparison, side: BookSide) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for advantage in comparison.advantages.iter().filter(|advantage| advantage.side == side) {
@@ -202,7 +197,6 @@ fn strengths(comparison: &BookComparison, side: BookSide) -> Vec<String> {
     told
 }
 
-/// "a, b and c".
 pub(in crate::simulate) fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! What a sweep came to: a row for each book, a column for each figure that differs, and what is traded.
+//! The result of a sweep: one row per book, one column per figure that differs, and sentences about trade-offs.
 
 use serde::Serialize;
 
@@ -9,64 +9,50 @@ use crate::simulate::figures::{FigureKey, RunFigures};
 use crate::simulate::runs::RunRanges;
 use redrive_core::text;
 
-/// What a sweep came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SweepResult {
-    /// What was changed.
     pub paths: Vec<String>,
-    /// A row for each book.
     pub rows: Vec<SweepRow>,
-    /// Where each row stands on an axis of the first path's values.
+    /// The position of each row on the axis of the first path.
     pub places: Vec<f64>,
-    /// The figures that differ between rows.
     pub columns: Vec<SweepColumn>,
-    /// What is traded against what.
     pub words: Vec<String>,
 }
 
-/// What one book came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SweepRow {
-    /// The values that were laid over the book.
     pub values: Vec<String>,
-    /// A row that is as good in everything and better in something, if there is one.
+    /// A row that is at least as good in everything and better in something.
     pub beaten_by: Option<usize>,
-    /// Whether all came as expected, in every run.
     pub as_expected: bool,
-    /// All its figures, over all runs.
     #[serde(flatten)]
     pub ranges: RunRanges,
 }
 
-/// A figure that differs, with what each row has; over many runs, in the middle.
+/// Medians over the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SweepColumn {
-    /// Which.
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// As plain numbers; what never came is none.
+    /// `None` for never.
     pub values: Vec<Option<f64>>,
-    /// As people read them.
     pub shown: Vec<String>,
-    /// Whether a row is among the best.
     pub is_best: Vec<bool>,
     #[serde(skip)]
     key: FigureKey,
     #[serde(skip)]
     middles: Vec<Value>,
-    /// The share that each row delivers.
     #[serde(skip)]
     delivered: Vec<f64>,
 }
 
-/// Puts runs together: for each row of the [grid](super::grid), one run for each seed.
+/// One run per seed, for each row of the [grid](super::grid).
 #[must_use]
 pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<RunFigures>]) -> SweepResult {
     let keys = runs[0][0].figures.keys();
     let mut columns: Vec<SweepColumn> = keys.filter_map(|key| column(key, runs)).collect();
-    // What arrives is what does not die and does not wait.
+    // Delivered follows from dead letters and waiting.
     if columns.iter().any(|column| matches!(column.key.metric, Metric::DeadLetters | Metric::Waiting)) {
         columns.retain(|column| column.key.metric != Metric::Delivered);
     }
@@ -88,11 +74,10 @@ pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<RunFigures>]) -
     }
 }
 
-/// Two values that lie nearer to each other than this part of the whole could not be told apart.
+/// Points closer than this share of the axis would overlap.
 const APART_MIN: f64 = 0.08;
 
-/// Where each value stands: at its size if all have one and none stand too near to each other, else one after the
-/// other, in the order of their sizes or else in their own.
+/// By size if all values have the same unit and are far enough apart, else evenly spaced.
 fn places(values: &[&str]) -> Vec<f64> {
     let sizes = values.iter().map(|value| sized(value)).collect::<Option<Vec<_>>>();
     let sizes = sizes.filter(|sizes| sizes.iter().all(|(_, of)| *of == sizes[0].1));
@@ -111,7 +96,6 @@ fn places(values: &[&str]) -> Vec<f64> {
     places
 }
 
-/// The figure, if it differs between rows.
 fn column(key: &FigureKey, runs: &[Vec<RunFigures>]) -> Option<SweepColumn> {
     let middle = |runs: &Vec<RunFigures>| {
         let mut values: Vec<Value> = runs.iter().filter_map(|run| run.value(key)).collect();
@@ -125,7 +109,7 @@ fn column(key: &FigureKey, runs: &[Vec<RunFigures>]) -> Option<SweepColumn> {
         return None;
     }
     let delivered: Vec<f64> = runs.iter().map(|runs| middle_delivered(runs)).collect();
-    // Who gives up early is quick with the rest, and no example for that.
+    // A row that gives up early is faster only for what it still delivers.
     let may_be_best = |own: usize| {
         delivered.iter().all(|others| compare::may_be_better(metric, delivered[own], *others))
             && metric.info().better != Better::Neither
@@ -153,7 +137,6 @@ fn middle_delivered(runs: &[RunFigures]) -> f64 {
     shares[(shares.len() - 1) / 2]
 }
 
-/// Whether the other is as good in everything and better in something.
 fn is_beaten(columns: &[SweepColumn], own: usize, other: usize) -> bool {
     let is_better = |column: &SweepColumn, one: usize, than: usize| {
         let metric = column.key.metric;
@@ -202,7 +185,6 @@ fn words(sweeps: &[Sweep], rows: &[SweepRow], columns: &[SweepColumn], runs: &[V
     told
 }
 
-/// What the largest value does better than the smallest, and the other way round.
 fn between_ends(sweep: &Sweep, runs: &[Vec<RunFigures>]) -> Vec<String> {
     let values = sweep.values();
     let size = |value: &String| sized(value).map(|(size, _)| size);
@@ -237,7 +219,6 @@ fn between_ends(sweep: &Sweep, runs: &[Vec<RunFigures>]) -> Vec<String> {
     told.collect()
 }
 
-/// How many of a side's advantages a sentence can hold.
 const ADVANTAGES_MAX: usize = 5;
 
 fn advantages(comparison: &BookComparison, side: BookSide) -> Option<String> {
@@ -251,7 +232,7 @@ fn advantages(comparison: &BookComparison, side: BookSide) -> Option<String> {
     (!all.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
 }
 
-/// A best that lies between the ends, where a reader would not look for it.
+/// Mentioned because a reader would look at the ends.
 fn best_within(sweep: &Sweep, column: &SweepColumn) -> Option<String> {
     let ends = [column.is_best.first()?, column.is_best.last()?];
     let place = column.is_best.iter().position(|is_best| *is_best)?;
@@ -273,7 +254,6 @@ enum SizeOf {
     Number,
 }
 
-/// How large a value is, if it is one that can be larger and smaller.
 fn sized(value: &str) -> Option<(f64, SizeOf)> {
     let number = |number: f64| (number, SizeOf::Number);
     let time = text::parse_duration(value).ok().map(|time| (time.as_secs_f64(), SizeOf::Time));

@@ -1,4 +1,4 @@
-//! Changes to a rule book that may help against a finding. Whether one does is seen by playing again.
+//! Candidate changes for each finding. A run with the change shows whether it helps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,28 +17,22 @@ use redrive_core::policy::catalog::{self, Kind};
 use redrive_core::policy::rule::Rule;
 use redrive_core::text::show_duration;
 
-/// A change that may help.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::simulate) struct Candidate {
-    /// The part of the rule book that changes.
     pub(in crate::simulate) change: Patch,
-    /// What should become less.
     pub(in crate::simulate) measure: CandidateMeasure,
-    /// Of which dependency, if not of all.
     pub(in crate::simulate) of: Option<String>,
-    /// What is set: `breaker: externalBreaker`.
+    /// For example `breaker: externalBreaker`.
     setting: String,
-    /// Where: on dependencies, in policies, for services.
     place: ChangeSection,
-    /// On which.
     names: Vec<String>,
 }
 
-/// A rule book, and which of its rules call what: worked out once, since a book may have thousands of rows.
+/// The rules that call each dependency, resolved once: a book may have thousands of rows.
 pub(super) struct Callers<'a> {
     book: &'a RuleBook,
     rules: BTreeMap<DependencyName, Vec<Rule>>,
-    /// What those who call it first take a dependency for.
+    /// The kind that the first caller gives it.
     kinds: BTreeMap<DependencyName, Kind>,
 }
 
@@ -53,12 +47,10 @@ impl<'a> Callers<'a> {
         Self { book, rules, kinds }
     }
 
-    /// The rules that call a dependency.
     fn rules_of(&self, dependency: &str) -> &[Rule] {
         self.rules.get(dependency).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether a rule calls a dependency.
     pub(super) fn call(&self, dependency: &str) -> bool {
         !self.rules_of(dependency).is_empty()
     }
@@ -89,17 +81,14 @@ impl ChangeSection {
     }
 }
 
-/// What a change is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::simulate) enum CandidateMeasure {
-    /// A figure of the report.
     Figure(Metric),
-    /// The most calls in a second once a trouble is over.
+    /// The peak call rate after an incident.
     AfterRecovery,
 }
 
 impl CandidateMeasure {
-    /// What it is called.
     pub(in crate::simulate) fn as_str(self) -> &'static str {
         match self {
             Self::Figure(metric) => metric.as_str(),
@@ -107,7 +96,7 @@ impl CandidateMeasure {
         }
     }
 
-    /// How much there is of it; `step_ms` is what peaks are taken over, a multiple of the report's own steps.
+    /// `step_ms` is the width of a peak, a multiple of the report's step.
     fn value(self, report: &SimulationReport, of: Option<&str>, step_ms: u64) -> Value {
         match self {
             Self::Figure(metric) => report.value(metric, of),
@@ -120,7 +109,6 @@ impl CandidateMeasure {
     }
 }
 
-/// Calls in a second, at most, in steps that begin when a trouble is over or later.
 fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
     let own_ms = own_ms.max(1);
     let over = dependency.troubles.iter().filter_map(|trouble| trouble.ended_at_ms).min();
@@ -131,29 +119,22 @@ fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
     most as f64 * 1_000.0 / step_ms.max(1) as f64
 }
 
-/// By how much a change helped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::simulate) struct CandidateGain {
-    /// What it was.
     pub(in crate::simulate) before: Value,
-    /// What it is with the change.
     pub(in crate::simulate) after: Value,
-    /// What it costs.
     pub(in crate::simulate) price: Price,
 }
 
-/// Less than a tenth is not worth a change.
 const WORTH_IT: f64 = 0.9;
 
 impl Candidate {
-    /// The change in a few words.
     pub(in crate::simulate) fn words(&self) -> String {
         let names = names(self.names.iter().map(String::as_str));
         format!("`{}` {} {names}", self.setting, self.place.preposition())
     }
 
-    /// What it gained, if it did: clearly less of what it is against, no more dead letters or waiting, and not clearly
-    /// fewer that arrive.
+    /// The gain, if the measure falls clearly without more dead letters, more waiting or clearly fewer deliveries.
     pub(in crate::simulate) fn gain(&self, before: &SimulationReport, after: &SimulationReport) -> Option<CandidateGain> {
         let step_ms = before.step_ms.max(after.step_ms);
         let value = |report: &SimulationReport| self.measure.value(report, self.of.as_deref(), step_ms);
@@ -167,7 +148,6 @@ impl Candidate {
     }
 }
 
-/// What is to be less, and of which dependency; of all if none.
 #[derive(Clone, Copy)]
 struct Against<'a> {
     callers: &'a Callers<'a>,
@@ -180,7 +160,6 @@ impl<'a> Against<'a> {
         Self { callers, measure, of: Some(dependency) }
     }
 
-    /// A setting such as `breaker: externalBreaker` in that place.
     fn by(self, place: ChangeSection, name: &str, setting: &str) -> Candidate {
         let kind = || self.callers.kinds.get(name).copied();
         let beside = beside_change_of(self.callers.book, place.section(), name, kind);
@@ -220,8 +199,8 @@ impl<'a> Against<'a> {
         has_none.then(|| self.by_dependency("retry_budget: 10%"))
     }
 
-    /// Every policy that retries calls of the dependency and whose jitter is such. The one for those who ask to wait,
-    /// which every rule has, counts where nothing else retries.
+    /// Policies that retry calls of the dependency with such a jitter. The rate-limit policy, which every rule has,
+    /// counts only if nothing else retries.
     fn jitter(self, could_be_more: fn(Jitter) -> bool) -> Vec<Candidate> {
         let mut jitters: BTreeMap<PolicyName, Jitter> = BTreeMap::new();
         for rule in self.rules() {
@@ -236,7 +215,6 @@ impl<'a> Against<'a> {
         merged(jitters.keys().map(|name| self.by(ChangeSection::Policy, name.as_str(), "jitter: full")))
     }
 
-    /// No more calls in flight than it can work on.
     fn in_flight(self, dependency: &DependencyReport) -> Option<Candidate> {
         let capacity = dependency.capacity_per_second.filter(|_| !self.rules().is_empty())?;
         let busy = capacity * dependency.call_latency.p50_ms.max(1) as f64 / 1_000.0;
@@ -245,7 +223,6 @@ impl<'a> Against<'a> {
         Some(self.by_dependency(&format!("in_flight: {count}")))
     }
 
-    /// A longer ramp, where a breaker holds back what then comes at once.
     fn ramp(self) -> Option<Candidate> {
         let name = DependencyName::new(self.dependency()).ok()?;
         let is_held = self.rules().iter().any(|rule| rule.breaker.is_some());
@@ -256,7 +233,7 @@ impl<'a> Against<'a> {
         is_held.then(|| self.by_dependency(&format!("ramp: {}", show_duration(longer))))
     }
 
-    /// So many times as long as all but one of a hundred calls take.
+    /// A multiple of the p99 latency.
     fn timeout(self, dependency: &DependencyReport, times: u64) -> Candidate {
         let seconds = (times * dependency.call_latency.p99_ms).div_ceil(1_000).max(1);
         let setting = format!("timeout: {}", show_duration(Duration::from_secs(seconds)));
@@ -264,7 +241,7 @@ impl<'a> Against<'a> {
     }
 }
 
-/// The same setting in many places is one change, which is judged by all of them together.
+/// The same setting in several places becomes one change.
 pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
     let mut groups: Vec<(Candidate, BTreeSet<String>)> = Vec::new();
     for one in all {
@@ -285,21 +262,18 @@ pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
     groups.into_iter().map(|(whole, _)| whole).collect()
 }
 
-/// So many times as long as it is, if that is a time at all.
 const RAMP_TIMES: u32 = 6;
 
-/// Against a dependency that does not get well again.
 pub(super) fn against_storms(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Drain));
     [against.breaker(), against.budget(), against.in_flight(dependency)].into_iter().flatten().collect()
 }
 
-/// The time over which a rate that goes well is looked for.
 const GOES_WELL_FOR_MS: u64 = 10_000;
-/// So many times as many calls in flight, where they are what holds the others back.
+/// Factor for `in_flight` where it limits throughput.
 const IN_FLIGHT_TIMES: u32 = 4;
 
-/// Against a backlog that grows: the rate that is known to go well, or more calls at once where those are too few.
+/// The rate known to succeed, or more `in_flight` if that is the limit.
 pub(super) fn against_backlogs(
     callers: &Callers<'_>,
     report: &SimulationReport,
@@ -322,7 +296,6 @@ pub(super) fn against_backlogs(
     rate.into_iter().chain(in_flight).map(|setting| against.by_dependency(&setting)).collect()
 }
 
-/// Against more calls after a trouble than before it.
 pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let against = Against::of(callers, &dependency.name, CandidateMeasure::AfterRecovery);
     let mut all = against.jitter(|it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
@@ -331,20 +304,16 @@ pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyRe
     all
 }
 
-/// Against retries that come all at once.
 pub(super) fn against_waves(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::CallRate));
     against.jitter(|jitter| jitter == Jitter::None)
 }
 
-/// Against calls that fail in vain.
 pub(super) fn against_calls(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Amplification));
     against.breaker().into_iter().chain(against.budget()).collect()
 }
 
-/// Against running out of retries: a policy of the catalog that lasts longer, a breaker that holds instead, or more
-/// time for a call that takes too long.
 pub(super) fn against_deaths(callers: &Callers<'_>, report: &SimulationReport, cause: &DeadLetterCause) -> Vec<Candidate> {
     let is_impatient = matches!(cause.code.as_str(), "MAX_RETRIES_EXCEEDED" | "RETRY_WINDOW_EXCEEDED");
     if !is_impatient {
@@ -359,7 +328,6 @@ pub(super) fn against_deaths(callers: &Callers<'_>, report: &SimulationReport, c
     std::iter::once(longer).chain(others.into_iter().flatten()).collect()
 }
 
-/// Against answers that come too late.
 pub(super) fn against_duplicates(callers: &Callers<'_>, dependency: &DependencyReport) -> Option<Candidate> {
     let against = Against { callers, measure: CandidateMeasure::Figure(Metric::Duplicates), of: None };
     callers.call(&dependency.name).then(|| against.timeout(dependency, 2))

@@ -1,4 +1,4 @@
-//! What a change costs that helps: figures that get clearly worse by it.
+//! What a helpful change costs: figures that get clearly worse.
 
 use std::fmt;
 
@@ -7,21 +7,19 @@ use crate::simulate::compare::{listed, may_be_better};
 use crate::simulate::report::{SimulationReport, ratio};
 use redrive_core::text::show_count;
 
-/// So many times as much, and more, is clearly worse.
+/// Ratio from which a figure is clearly worse.
 const WORSE_FROM: f64 = 1.1;
 
-/// Figures that get clearly worse, each with what it was and what it is. What still waits and what is dead are not
-/// among them: a change with more of those helps nobody.
+/// Before and after. Waiting and dead letters are not included: a change with more of those is rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::simulate) struct Price {
     calls: Option<(Value, Value)>,
     duplicates: Option<(Value, Value)>,
     latency: Option<(Value, Value)>,
-    /// So many wait for ever with the change, as they did without it, and are a good part of all.
+    /// Deliveries that wait in either case, if they are a large share.
     waiting: Option<u64>,
 }
 
-/// So large a part of all that still waits belongs beside whatever a change helps with.
 const WAITING_FROM: f64 = 0.1;
 
 impl Price {
@@ -30,7 +28,7 @@ impl Price {
             let (was, is) = (before.value(metric, None), after.value(metric, None));
             (is.as_f64() >= WORSE_FROM * was.as_f64() && is.as_f64() > was.as_f64()).then_some((was, is))
         };
-        // What arrives only with the change arrives late, and is no delay of the rest.
+        // Deliveries that arrive only with the change are late, but delay nothing else.
         let [was, is] = [before, after].map(|report| ratio(report.delivered, report.deliveries));
         let latency = worse(Metric::LatencyP99).filter(|_| may_be_better(Metric::LatencyP99, was, is));
         let is_much = after.waiting as f64 >= WAITING_FROM * after.deliveries as f64;
@@ -43,7 +41,6 @@ impl Price {
     }
 }
 
-/// "at the price of 1.9 times the calls", or nothing.
 impl fmt::Display for Price {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = |(was, is): (Value, Value)| format!("{:.1} times the calls", is.as_f64() / was.as_f64());

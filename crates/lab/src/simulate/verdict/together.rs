@@ -1,4 +1,4 @@
-//! Lines that would repeat for many dependencies, put together: all their names, and what holds for the worst.
+//! Merges findings that would repeat for many dependencies into one: all names, and the worst value.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,16 @@ use super::{SimulationFinding, Weight, finding};
 use crate::simulate::report::DependencyReport;
 use redrive_core::text::show_count;
 
-/// What is found of one dependency.
 pub(super) struct DependencyFinding<'a> {
     pub(super) code: &'static str,
     pub(super) weight: Weight,
-    /// Of which dependency.
     pub(super) of: &'a DependencyReport,
-    /// What it is, as it goes after its name.
     pub(super) text: String,
-    /// How much of it there is, beside others of the same code.
+    /// For comparison with others of the same code.
     pub(super) size: f64,
 }
 
-/// One finding for each code and weight, in the order in which they were found first. What may help is only asked of
-/// what is told: a dependency may have had thousands of troubles.
+/// One finding per code and weight, in order of appearance. Candidates are computed only for what is reported.
 pub(super) fn together<'a>(
     said: impl Iterator<Item = DependencyFinding<'a>>,
     against: impl Fn(&DependencyFinding<'a>) -> Vec<Candidate>,
@@ -39,11 +35,8 @@ pub(super) fn together<'a>(
     groups.into_iter().map(|group| group.joined(&against)).collect()
 }
 
-/// All of one code and weight.
 struct FindingGroup<'a> {
-    /// For each dependency the worst; there is one at least.
     worst_of_each: Vec<DependencyFinding<'a>>,
-    /// What is said where there is more than is told.
     at_worst: &'static str,
 }
 
@@ -51,7 +44,7 @@ impl<'a> FindingGroup<'a> {
     fn add(&mut self, one: DependencyFinding<'a>) {
         self.at_worst = "at worst ";
         match self.worst_of_each.last_mut() {
-            // Those of one dependency come one after the other.
+            // Findings of one dependency are adjacent.
             Some(last) if last.of.name == one.of.name => {
                 if one.size > last.size {
                     *last = one;
@@ -63,7 +56,6 @@ impl<'a> FindingGroup<'a> {
 
     fn joined(self, against: &impl Fn(&DependencyFinding<'a>) -> Vec<Candidate>) -> SimulationFinding {
         let Self { mut worst_of_each, at_worst } = self;
-        // Sorting is stable, so that what is equally bad stays in its order.
         worst_of_each.sort_by(|one, other| other.size.total_cmp(&one.size));
         let worst = &worst_of_each[0];
         let names = names(worst_of_each.iter().map(|said| said.of.name.as_str()));
@@ -72,10 +64,8 @@ impl<'a> FindingGroup<'a> {
     }
 }
 
-/// So many are named one by one.
 const NAMED_MAX: usize = 3;
 
-/// "`a`, `b` and 3 others", each once.
 pub(super) fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let known: Vec<&str> = all.filter(|name| seen.insert(name)).collect();
