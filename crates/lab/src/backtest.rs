@@ -30,10 +30,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use self::books::{Books, FOREIGN, CallLimits, rule_of};
+use self::books::{Books, CallLimits, FOREIGN, rule_of};
 use self::evidence::{AnswerEvidence, took};
 pub use self::report::BacktestReport;
-use self::sums::{ComparedDelivery, BacktestSums};
+use self::sums::{BacktestSums, ComparedDelivery};
 use self::timeline::Timeline;
 use self::walk::{RuleWalk, WalkResult};
 use crate::simulate::target_of;
@@ -101,11 +101,7 @@ pub enum Certainty {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
     Delivered { at: Timestamp },
-    Dead {
-        at: Timestamp,
-        code: Code,
-        failure: Option<Code>,
-    },
+    Dead { at: Timestamp, code: Code, failure: Option<Code> },
     Waiting,
     Paused { at: Timestamp },
     NotSent,
@@ -283,18 +279,18 @@ impl Weighing<'_> {
             return;
         }
         let life = recorded.first_life();
-        let told = self.plan.cut(life.stories());
+        let made = self.plan.cut(life.stories());
         let before = self.finish_on_record(recorded, life);
         let mut walked = match (life, self.plan.rule(recorded)) {
             (FirstLife::Foreign, _) => WalkResult::without_calls(before.clone(), Certainty::Certain),
-            (FirstLife::Untold | FirstLife::Told(_), None) => {
+            (FirstLife::Unrecorded | FirstLife::Recorded(_), None) => {
                 WalkResult::without_calls(Finish::NotSent, Certainty::Certain)
             }
-            (FirstLife::Told(_), Some(rule)) if !told.is_empty() => {
+            (FirstLife::Recorded(_), Some(rule)) if !made.is_empty() => {
                 let timeline = self.known.timelines.get(&rule.dependency);
-                self.known.walked(&self.plan, recorded, rule, told, timeline)
+                self.known.walked(&self.plan, recorded, rule, made, timeline)
             }
-            (FirstLife::Untold | FirstLife::Told(_), Some(_)) => {
+            (FirstLife::Unrecorded | FirstLife::Recorded(_), Some(_)) => {
                 let is_alike = self.known.books.all_start_alike(recorded, self.plan.book);
                 let certainty = if is_alike { Certainty::Certain } else { Certainty::Unknown };
                 WalkResult::without_calls(before.clone(), certainty)
@@ -302,7 +298,7 @@ impl Weighing<'_> {
         };
         self.add_doubts(recorded, &before, &mut walked);
         let paused_at = self.known.paused.get(&recorded.queue.service);
-        if paused_at.is_some_and(|at| told.iter().any(|story| story.started_at > *at)) {
+        if paused_at.is_some_and(|at| made.iter().any(|story| story.started_at > *at)) {
             walked.doubts.push(BacktestDoubt::Paused);
             walked.certainty = Certainty::Unknown;
         }
@@ -312,7 +308,7 @@ impl Weighing<'_> {
             dependency: &self.known.dependency(&self.plan, recorded),
             accepted_at: recorded.accepted_at,
             before,
-            calls_before: calls(told),
+            calls_before: calls(made),
             walked,
         });
     }
@@ -320,8 +316,8 @@ impl Weighing<'_> {
     fn finish_on_record(&self, recorded: &RecordedDelivery<'_>, life: FirstLife<'_>) -> Finish {
         let died = |at: Timestamp| Finish::Dead { at, code: Code::of(""), failure: None };
         let last = match life {
-            FirstLife::Told(stories) => self.plan.cut(stories).last(),
-            FirstLife::Untold | FirstLife::Foreign => return died(recorded.accepted_at),
+            FirstLife::Recorded(stories) => self.plan.cut(stories).last(),
+            FirstLife::Unrecorded | FirstLife::Foreign => return died(recorded.accepted_at),
         };
         let Some(last) = last else {
             return match recorded.state {
@@ -366,7 +362,11 @@ impl Weighing<'_> {
         }
         let Some(first) = self.plan.cut(life.stories()).first() else {
             let is_dead = matches!(before, Finish::Dead { .. });
-            return walked.doubts.push(if is_dead { BacktestDoubt::NeverTried } else { BacktestDoubt::NotYetTried });
+            return walked.doubts.push(if is_dead {
+                BacktestDoubt::NeverTried
+            } else {
+                BacktestDoubt::NotYetTried
+            });
         };
         let Some(book) = self.known.books.get(first.book) else { return };
         if self.plan.until.since(recorded.accepted_at) > book.sections().keep_delivered().value {
@@ -428,9 +428,9 @@ impl Weighing<'_> {
     }
 
     #[must_use]
-    pub fn told(self) -> BacktestReport {
+    pub fn report(self) -> BacktestReport {
         let Self { plan, counts, sums, .. } = self;
-        sums.told(&plan, &counts)
+        sums.into_report(&plan, &counts)
     }
 }
 
@@ -509,8 +509,9 @@ impl Knowledge {
     }
 
     fn is_regrouped(&self, then: &Rule, now: &Rule) -> bool {
-        let is_other =
-            |renamed: &RenamedDependency| (renamed.then == then.dependency) != (renamed.now == now.dependency);
+        let is_other = |renamed: &RenamedDependency| {
+            (renamed.then == then.dependency) != (renamed.now == now.dependency)
+        };
         self.renamed.iter().any(is_other)
     }
 }
@@ -518,16 +519,16 @@ impl Knowledge {
 /// Attempts until the first death; later ones were replays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FirstLife<'a> {
-    Told(&'a [Story]),
-    Untold,
+    Recorded(&'a [Story]),
+    Unrecorded,
     Foreign,
 }
 
 impl<'a> FirstLife<'a> {
     const fn stories(self) -> &'a [Story] {
         match self {
-            Self::Told(stories) => stories,
-            Self::Untold | Self::Foreign => &[],
+            Self::Recorded(stories) => stories,
+            Self::Unrecorded | Self::Foreign => &[],
         }
     }
 }
@@ -546,10 +547,12 @@ impl<'a> RecordedDelivery<'a> {
         // Every replay follows a death; a death without a record had no attempt.
         let deaths = self.stories.iter().filter(|story| is_death(story)).count();
         match self.replays {
-            ReplayHistory::Here(count) | ReplayHistory::Elsewhere(count) if deaths < count as usize => FirstLife::Untold,
+            ReplayHistory::Here(count) | ReplayHistory::Elsewhere(count) if deaths < count as usize => {
+                FirstLife::Unrecorded
+            }
             ReplayHistory::None | ReplayHistory::Here(_) | ReplayHistory::Elsewhere(_) => {
                 let died = self.stories.iter().position(is_death);
-                FirstLife::Told(died.map_or(self.stories, |place| &self.stories[..=place]))
+                FirstLife::Recorded(died.map_or(self.stories, |place| &self.stories[..=place]))
             }
         }
     }

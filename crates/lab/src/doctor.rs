@@ -25,12 +25,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use self::evidence::{EvidenceChart, RowEvidence, DependencyEvidence};
 pub use self::evidence::{
-    DependencyState, DoctorEvidence, HeldLetter, LetterKind, QueueState, ExaminedDelivery, ExaminedState, BreakerTurn, Unrouted,
+    BreakerTurn, DependencyState, DoctorEvidence, ExaminedDelivery, ExaminedState, HeldLetter, LetterKind,
+    QueueState, Unrouted,
 };
+use self::evidence::{DependencyEvidence, EvidenceChart, RowEvidence};
 pub use self::proof::ProofGain;
-use self::proof::{ProposedChange, Prover, ProofResult};
+use self::proof::{ProofResult, ProposedChange, Prover};
 use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
@@ -236,25 +237,24 @@ fn proven(
                     Some(&findings[*place].code)
                 });
                 match merged {
-                    Some(code) => add(&mut finding.advice, &format!("the change of `{code}` has it")),
+                    Some(code) => add(&mut finding.advice, &format!("included in the change of `{code}`")),
                     None => changes.push((findings.len(), change)),
                 }
             }
             Some(ProofResult::HelpedAlready) => {
-                add(&mut finding.advice, "simulated, the changes that are proposed above help here too");
+                add(&mut finding.advice, "in a simulation, the changes proposed above help here too");
             }
             Some(ProofResult::Taken(key)) => {
-                let later = format!("make the other change of `{key}` first, and look again");
+                let later = format!("apply the other change of `{key}` first, then run doctor again");
                 add(&mut finding.advice, &later);
             }
             Some(ProofResult::OutOfBudget) => {
-                let why = "not simulated, so no change is proposed: the budget of simulations is spent; make \
-                           the other changes first, or look at one service";
+                let why = "no change proposed: the simulation budget is used up; apply the other changes first, \
+                           or examine one service";
                 add(&mut finding.advice, why);
             }
             Some(ProofResult::HardlyHelps(gain)) => {
-                let why =
-                    format!("not proposed as a change, since simulated it hardly helps: {}", gain.words);
+                let why = format!("no change proposed: it hardly helps in a simulation: {}", gain.words);
                 add(&mut finding.advice, &why);
                 finding.harm = finding.harm.without_a_cure();
             }
@@ -273,7 +273,11 @@ fn add(advice: &mut String, more: &str) {
     advice.push(')');
 }
 
-fn look(diagnosis: &'static Diagnosis, chart: &EvidenceChart<'_>, findings: &mut Vec<(DoctorFinding, Option<ProposedChange>)>) {
+fn look(
+    diagnosis: &'static Diagnosis,
+    chart: &EvidenceChart<'_>,
+    findings: &mut Vec<(DoctorFinding, Option<ProposedChange>)>,
+) {
     let finding = |sign: DiagnosisSign, service: Option<String>, dependency: Option<String>| {
         let finding = DoctorFinding {
             code: Cow::Borrowed(diagnosis.code),
@@ -322,10 +326,10 @@ fn looked_at(evidence: &DoctorEvidence) -> ExaminedScope {
 
 fn too_little(chart: &EvidenceChart<'_>) -> Vec<SparseRow> {
     let few = chart.members().filter(|member| member.attempts_made() < ATTEMPTS_MIN);
-    let told = few.map(|member| SparseRow {
+    let sparse = few.map(|member| SparseRow {
         service: member.queue.to_string(),
         events: member.patterns.iter().copied().collect::<Vec<_>>().join(", "),
         attempts: member.attempts_made(),
     });
-    told.collect()
+    sparse.collect()
 }

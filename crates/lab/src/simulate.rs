@@ -48,8 +48,8 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::quantiles::Quantiles;
 pub(crate) use self::quantiles::LatencySketch;
+pub use self::quantiles::Quantiles;
 pub use self::report::SimulationReport;
 use self::world::SimulatedWorld;
 pub(crate) use self::world::target_of;
@@ -84,7 +84,10 @@ pub enum Go {
 pub struct Cancelled;
 
 /// Plays a scenario; `watch` is called with the progress and may stop it.
-pub fn run(plan: &SimulationPlan<'_>, watch: &mut dyn FnMut(SimulationProgress) -> Go) -> Result<SimulationReport, Cancelled> {
+pub fn run(
+    plan: &SimulationPlan<'_>,
+    watch: &mut dyn FnMut(SimulationProgress) -> Go,
+) -> Result<SimulationReport, Cancelled> {
     let scenario = plan.scenario.clone().completed_by(&plan.book);
     SimulatedWorld::new(plan, &scenario).play(watch)
 }

@@ -59,7 +59,8 @@ impl Books {
     /// Books without a rule for the delivery cannot have been active.
     pub(super) fn all_start_alike(&self, recorded: &RecordedDelivery<'_>, new: &RuleBook) -> bool {
         let Some(by_new) = StartConditions::of(new, recorded) else { return false };
-        let mut starts = self.around(recorded.accepted_at).filter_map(|book| StartConditions::of(book, recorded));
+        let mut starts =
+            self.around(recorded.accepted_at).filter_map(|book| StartConditions::of(book, recorded));
         starts.all(|then| then == by_new)
     }
 

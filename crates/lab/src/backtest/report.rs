@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Certainty, BacktestDoubt};
+use super::{BacktestDoubt, Certainty};
 use crate::simulate::Quantiles;
 use redrive_core::time::Timestamp;
 

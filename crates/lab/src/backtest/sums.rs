@@ -6,9 +6,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::report::{OutcomeChange, EndName, Ends, DependencyLoad, NewRoute, Pair, BacktestReport, DurationComparison, UnknownItem, UnknownKind, UnknownWhole};
+use super::report::{
+    BacktestReport, DependencyLoad, DurationComparison, EndName, Ends, NewRoute, OutcomeChange, Pair,
+    UnknownItem, UnknownKind, UnknownWhole,
+};
 use super::walk::WalkResult;
-use super::{Certainty, BacktestDoubt, Finish, BacktestPlan, EventCounts};
+use super::{BacktestDoubt, BacktestPlan, Certainty, EventCounts, Finish};
 use crate::simulate;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{DeliveryId, DependencyName};
@@ -72,7 +75,7 @@ impl TimePair {
         self.after.add(after);
     }
 
-    fn told(&self) -> DurationComparison {
+    fn summary(&self) -> DurationComparison {
         let millis = |sum: Duration| u64::try_from(sum.as_millis()).unwrap_or(u64::MAX);
         DurationComparison {
             deliveries: self.deliveries,
@@ -134,8 +137,9 @@ impl BacktestSums {
 
     fn add_times(&mut self, compared: &ComparedDelivery<'_>) {
         // Without attempts the time of death is meaningless.
-        let is_untold = |doubt: &BacktestDoubt| matches!(doubt, BacktestDoubt::Imported | BacktestDoubt::NeverTried);
-        if compared.walked.doubts.iter().any(is_untold) {
+        let has_no_attempts =
+            |doubt: &BacktestDoubt| matches!(doubt, BacktestDoubt::Imported | BacktestDoubt::NeverTried);
+        if compared.walked.doubts.iter().any(has_no_attempts) {
             return;
         }
         let since = |at: Timestamp| at.since(compared.accepted_at);
@@ -150,15 +154,16 @@ impl BacktestSums {
         }
     }
 
-    pub(super) fn told(self, plan: &BacktestPlan<'_>, seen: &EventCounts) -> BacktestReport {
+    pub(super) fn into_report(self, plan: &BacktestPlan<'_>, seen: &EventCounts) -> BacktestReport {
         let newly_routed = newly_routed(plan, seen);
-        let untold = self.untold(&newly_routed);
+        let untold = self.unknown_items(&newly_routed);
         let mut changes = cases(self.changes);
         let changes_left_off = changes.len().saturating_sub(limits::BACKTEST_ROWS_MAX) as u64;
         changes.truncate(limits::BACKTEST_ROWS_MAX);
         let mut unknown = cases(self.unknown);
         unknown.truncate(limits::BACKTEST_ROWS_MAX);
-        let loads = self.loads.into_iter().map(|(name, known)| DependencyLoad { name: name.to_string(), ..known });
+        let loads =
+            self.loads.into_iter().map(|(name, known)| DependencyLoad { name: name.to_string(), ..known });
         BacktestReport {
             since: plan.since,
             until: plan.until,
@@ -166,8 +171,8 @@ impl BacktestSums {
             changes_left_off,
             unknown,
             dependencies: loads.collect(),
-            until_delivered: self.until_delivered.told(),
-            until_dead: self.until_dead.told(),
+            until_delivered: self.until_delivered.summary(),
+            until_dead: self.until_dead.summary(),
             newly_routed,
             untold,
             near_ms: u64::try_from(limits::BACKTEST_NEAR.as_millis()).expect("a minute"),
@@ -175,7 +180,7 @@ impl BacktestSums {
         }
     }
 
-    fn untold(&self, newly_routed: &[NewRoute]) -> Vec<UnknownItem> {
+    fn unknown_items(&self, newly_routed: &[NewRoute]) -> Vec<UnknownItem> {
         let mut untold: Vec<UnknownItem> = self
             .doubts
             .iter()
@@ -190,13 +195,12 @@ impl BacktestSums {
             untold.push(UnknownItem { doubt: UnknownKind::Whole(whole), count, text });
         };
         if more > 0 {
-            let text = "calls more or fewer: what that would have done to dependencies, and what breakers and limits \
-                        would have made of it";
+            let text = "more or fewer calls: the effect on dependencies, breakers and limits";
             add(UnknownWhole::Load, more, text.to_owned());
         }
         let events: u64 = newly_routed.iter().map(|route| route.events).sum();
         if events > 0 {
-            let text = "events would go to services that did not get them: what those would have answered";
+            let text = "events for services that did not get them before: their answers";
             add(UnknownWhole::NewRoutes, events, text.to_owned());
         }
         untold
@@ -206,8 +210,13 @@ impl BacktestSums {
 fn add_case(all: &mut BTreeMap<CaseKey, Cases>, compared: &ComparedDelivery<'_>) {
     let ComparedDelivery { before, walked, .. } = compared;
     let (code, failure) = cause(before, &walked.finish);
-    let cause =
-        CaseKey { from: name(before), to: name(&walked.finish), queue: compared.queue.clone(), code, failure };
+    let cause = CaseKey {
+        from: name(before),
+        to: name(&walked.finish),
+        queue: compared.queue.clone(),
+        code,
+        failure,
+    };
     let cases = all.entry(cause).or_insert_with(|| Cases {
         count: 0,
         certainty: Certainty::Certain,
@@ -293,58 +302,62 @@ fn newly_routed(plan: &BacktestPlan<'_>, seen: &EventCounts) -> Vec<NewRoute> {
 
 const fn words(doubt: BacktestDoubt) -> &'static str {
     match doubt {
-        BacktestDoubt::NothingNear => {
-            "deliveries would have been tried when nobody called: what would have been answered"
-        }
+        BacktestDoubt::NothingNear => "deliveries with attempts at a time without calls: the answer",
         BacktestDoubt::Mixed => {
-            "deliveries would have been tried when some calls failed and others did not: which of them"
+            "deliveries with attempts at a time when some calls failed: whether this one would have"
         }
         BacktestDoubt::Message => {
-            "deliveries failed while others did not: whether a later attempt with the same data would have been \
-             answered otherwise"
+            "deliveries failed while others succeeded: whether a later attempt with the same data would have \
+             succeeded"
         }
         BacktestDoubt::LongerTimeout => {
-            "deliveries ran into a time limit that is longer now: whether an answer would have come"
+            "deliveries timed out with a shorter limit: whether an answer would have come"
         }
         BacktestDoubt::Headers => {
-            "deliveries were answered with headers that `classify` looks at now: which they were"
+            "deliveries had answers with headers that `classify` now matches: their values"
         }
-        BacktestDoubt::BookForgotten => "deliveries were judged by a rule book that is gone: what the answer was",
-        BacktestDoubt::Target => "deliveries go to another target now: what that one would have answered",
+        BacktestDoubt::BookForgotten => {
+            "deliveries were classified by a rule book that is gone: the original \
+                                         answer"
+        }
+        BacktestDoubt::Target => "deliveries have another target now: its answers",
         BacktestDoubt::Breaker => {
-            "deliveries have another breaker now: when it would have opened; the record has what the old one did"
+            "deliveries have another breaker now: when it would have opened; the record only has the old one"
         }
         BacktestDoubt::Holds => {
-            "deliveries are held for another time now, or otherwise: what that changes for all that waits with them"
+            "deliveries have other hold settings now: the effect on everything held with them"
         }
         BacktestDoubt::Shared => {
-            "deliveries share a dependency, while calls failed, with others that have another breaker, other holds or \
-             other limits now: how the dependency would have been by those"
+            "deliveries share a failing dependency with others that have another breaker, other hold settings or \
+             other limits now: how the dependency would have behaved"
         }
-        BacktestDoubt::Replayed => "deliveries were replayed after a death: only what came before is compared",
+        BacktestDoubt::Replayed => {
+            "deliveries were replayed after becoming dead letters: only the time before \
+                                    is compared"
+        }
         BacktestDoubt::Session => {
-            "deliveries would have let others of their session go on at another time: what that changes"
+            "deliveries would have unblocked their session at another time: the effect on it"
         }
         BacktestDoubt::Retention => {
-            "deliveries are so old that others of their time which arrived are deleted: what those were answered"
+            "deliveries are older than the retention of delivered events: answers to others at that time"
         }
         BacktestDoubt::Paused => {
-            "deliveries came after their service had paused itself: when somebody would have let it go on, and what \
-             would have been met then"
+            "deliveries came after their service would have paused itself: when it would have been resumed, and \
+             the answers then"
         }
-        BacktestDoubt::NeverTried => "deliveries died without an attempt, or their attempts are gone",
-        BacktestDoubt::NotYetTried => "deliveries wait, not tried yet: what a call would have met",
+        BacktestDoubt::NeverTried => "deliveries became dead letters without a recorded attempt",
+        BacktestDoubt::NotYetTried => "deliveries are waiting without an attempt: the answer",
         BacktestDoubt::Imported => {
-            "deliveries came as dead letters from elsewhere: nothing is changed there, and attempts from elsewhere are \
-             not among the calls"
+            "deliveries were imported as dead letters: they do not change, and their attempts are not counted as \
+             calls"
         }
         BacktestDoubt::Limits => {
-            "deliveries have other limits on calls now (`in_flight`, `rate`, `retry_budget`): when a call would have \
+            "deliveries have other call limits now (`in_flight`, `rate`, `retry_budget`): when a call would have \
              started"
         }
         BacktestDoubt::Ramp => {
-            "deliveries waited for a dependency to come back, or would have: when their turn would have come, which \
-             `ramp` and all others who waited decide"
+            "deliveries waited for a dependency to recover: when their turn would have come, which depends on \
+             `ramp` and on all others waiting"
         }
     }
 }

@@ -5,7 +5,7 @@ mod played;
 
 use std::time::Duration;
 
-use super::report::{OutcomeChange, EndName};
+use super::report::{EndName, OutcomeChange};
 use super::*;
 use redrive_core::book;
 use redrive_core::book::connectors::built_in;
@@ -121,7 +121,13 @@ fn happens(book: &RuleBook, number: u128, second: u64, says: impl Fn(Timestamp) 
     }
 }
 
-pub(super) fn tested(new: &RuleBook, old: &RuleBook, kept: &[Kept], seed: Seed, until: Timestamp) -> BacktestReport {
+pub(super) fn tested(
+    new: &RuleBook,
+    old: &RuleBook,
+    kept: &[Kept],
+    seed: Seed,
+    until: Timestamp,
+) -> BacktestReport {
     read_twice(BacktestSurvey::new(BacktestPlan { book: new, seed, since: None, until }), old, kept)
 }
 
@@ -136,7 +142,7 @@ fn read_twice(mut survey: BacktestSurvey<'_>, old: &RuleBook, kept: &[Kept]) -> 
     for kept in kept {
         weighing.weigh(&kept.recorded());
     }
-    weighing.told()
+    weighing.report()
 }
 
 fn test(new: &RuleBook, old: &RuleBook, kept: &[Kept]) -> BacktestReport {
@@ -278,7 +284,8 @@ fn who_is_wanted_by_nobody_and_who_would_be_new_is_told() {
     let new = read(
         "version: 1\nservices:\n  mail:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    events: [\"orders.*\"]\n",
     );
-    let mut survey = BacktestSurvey::new(BacktestPlan { book: &new, seed: SEED, since: None, until: at(100) });
+    let mut survey =
+        BacktestSurvey::new(BacktestPlan { book: &new, seed: SEED, since: None, until: at(100) });
     for kept in &kept {
         survey.look(&kept.recorded());
     }
@@ -289,7 +296,7 @@ fn who_is_wanted_by_nobody_and_who_would_be_new_is_told() {
     for kept in &kept {
         weighing.weigh(&kept.recorded());
     }
-    let report = weighing.told();
+    let report = weighing.report();
     assert_eq!(short(&report.changes), [(EndName::Delivered, EndName::NotSent, "", Certainty::Certain, 4)]);
     let routes: Vec<_> =
         report.newly_routed.iter().map(|r| (r.service.as_str(), r.event_type.as_str(), r.events)).collect();
@@ -313,7 +320,8 @@ fn the_order_of_reading_changes_nothing() {
 fn only_the_time_that_was_asked_for_is_looked_at() {
     let old = retries(1);
     let kept = steady(&old, 10, |_| 200);
-    let mut survey = BacktestSurvey::new(BacktestPlan { book: &old, seed: SEED, since: Some(at(3)), until: at(6) });
+    let mut survey =
+        BacktestSurvey::new(BacktestPlan { book: &old, seed: SEED, since: Some(at(3)), until: at(6) });
     for kept in &kept {
         survey.look(&kept.recorded());
     }
@@ -321,7 +329,7 @@ fn only_the_time_that_was_asked_for_is_looked_at() {
     for kept in &kept {
         weighing.weigh(&kept.recorded());
     }
-    let report = weighing.told();
+    let report = weighing.report();
     // The last was accepted at that very moment, and its attempt had not ended.
     assert_eq!((report.deliveries, report.before.delivered, report.before.waiting), (4, 3, 1));
     assert_eq!(report.accepted, Some((at(3), at(6))));
@@ -336,7 +344,8 @@ fn a_call_that_nobody_made_waits_while_the_breaker_was_open() {
     );
     let kept = steady(&old, 40, down(5, 20));
     let told = |open: Option<(u64, u64)>| {
-        let mut survey = BacktestSurvey::new(BacktestPlan { book: &new, seed: SEED, since: None, until: at(1_000) });
+        let mut survey =
+            BacktestSurvey::new(BacktestPlan { book: &new, seed: SEED, since: None, until: at(1_000) });
         if let Some((from, until)) = open {
             survey.add_open("shop", at(from), at(until));
         }
@@ -347,7 +356,7 @@ fn a_call_that_nobody_made_waits_while_the_breaker_was_open() {
         for kept in &kept {
             weighing.weigh(&kept.recorded());
         }
-        weighing.told()
+        weighing.report()
     };
     // One retry more helps only those that came last; a breaker helps whoever still has one.
     let (bare, spared) = (told(None), told(Some((6, 26))));

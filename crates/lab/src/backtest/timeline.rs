@@ -76,11 +76,21 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    pub(super) fn add(&mut self, at: Timestamp, delivery: DeliveryId, evidence: AnswerEvidence, took: Duration) {
+    pub(super) fn add(
+        &mut self,
+        at: Timestamp,
+        delivery: DeliveryId,
+        evidence: AnswerEvidence,
+        took: Duration,
+    ) {
         let kind = evidence.kind();
         let known = self.places.get(&kind).copied();
         let place = known.unwrap_or_else(|| {
-            self.kinds.push(AnswerExample { kind: kind.clone(), at: (at, delivery), evidence: evidence.clone() });
+            self.kinds.push(AnswerExample {
+                kind: kind.clone(),
+                at: (at, delivery),
+                evidence: evidence.clone(),
+            });
             self.places.insert(kind, self.kinds.len() - 1);
             self.kinds.len() - 1
         });
@@ -128,7 +138,11 @@ impl Timeline {
 
     /// The start of the first step in the span with enough good answers. Kinds are judged once, because a span may
     /// have thousands of steps.
-    pub(super) fn first_good(&self, span: RangeInclusive<Timestamp>, good: &GoodAnswer<'_>) -> Option<Timestamp> {
+    pub(super) fn first_good(
+        &self,
+        span: RangeInclusive<Timestamp>,
+        good: &GoodAnswer<'_>,
+    ) -> Option<Timestamp> {
         let is_good: Vec<bool> = self.kinds.iter().map(|example| (good.kind)(&example.evidence)).collect();
         let index = |at: Timestamp| at.as_nanos() / self.step_nanos;
         let mut steps = self.steps.range(index(*span.start())..=index(*span.end()));

@@ -7,8 +7,8 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use super::evidence::{AnswerEvidence, JudgedAnswer, Sureness, took};
-use super::timeline::{Answers, NearbyAnswers, GoodAnswer, Timeline};
-use super::{Certainty, BacktestDoubt, Finish};
+use super::timeline::{Answers, GoodAnswer, NearbyAnswers, Timeline};
+use super::{BacktestDoubt, Certainty, Finish};
 use redrive_core::engine::story::{End, HeldBy, Story, Told, Weighed};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::limits;
@@ -106,7 +106,7 @@ impl RuleWalk<'_> {
                     (_, false) => continue,
                 }
             }
-            if let Some(finish) = self.lost_patience(step, story, self.then[place]) {
+            if let Some(finish) = self.hold_expired(step, story, self.then[place]) {
                 return finish;
             }
             let onward = self.attempted(step, place);
@@ -159,7 +159,7 @@ impl RuleWalk<'_> {
             Verdict::Deliver => WalkStep::Over(Finish::Delivered { at: now }),
             Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => WalkStep::Again(due_at),
             Verdict::DeadLetter { reason, .. } => {
-                let failure = step.failure.clone().expect("only a failure is buried");
+                let failure = step.failure.clone().expect("only failures become dead letters");
                 WalkStep::Over(Finish::Dead {
                     at: now,
                     code: reason.code().map_or_else(|| failure.clone(), Code::of),
@@ -177,7 +177,7 @@ impl RuleWalk<'_> {
         decision
     }
 
-    fn lost_patience(&self, step: &WalkState, story: &Story, then: Option<&Rule>) -> Option<Finish> {
+    fn hold_expired(&self, step: &WalkState, story: &Story, then: Option<&Rule>) -> Option<Finish> {
         let held = Duration::from_nanos(story.held_nanos);
         let is_shorter = then.is_some_and(|then| self.rule.hold_max < then.hold_max);
         if !is_shorter || held <= self.rule.hold_max || held <= step.history.held(story.started_at) {
@@ -239,7 +239,7 @@ impl RuleWalk<'_> {
             match self.behind_breaker(step, due_at) {
                 WalkStep::Again(at) => due_at = at,
                 WalkStep::Over(finish) => return finish,
-                WalkStep::Paused(_) => unreachable!("a breaker pauses nobody"),
+                WalkStep::Paused(_) => unreachable!("a breaker never pauses"),
             }
             // A call that would start at the end has not ended by then.
             if due_at >= self.until {
@@ -298,7 +298,7 @@ impl RuleWalk<'_> {
         {
             return self.own_again(place, Certainty::Unknown, Some(BacktestDoubt::Message));
         }
-        let Some(timeline) = self.timeline else { return self.nobody_knows(None) };
+        let Some(timeline) = self.timeline else { return self.unknown_answer(None) };
         if let Some(here) = timeline.at(at) {
             return self.by_majority(&here);
         }
@@ -310,18 +310,19 @@ impl RuleWalk<'_> {
             Some(before) if is_nearer(before, &after) => Some(before),
             Some(_) | None => after.as_ref(),
         };
-        let Some(nearest) = nearest else { return self.nobody_knows(None) };
+        let Some(nearest) = nearest else { return self.unknown_answer(None) };
         if nearest.distance <= limits::BACKTEST_NEAR {
             return self.by_majority(nearest);
         }
         if let (Some(before), Some(after)) = (&before, &after) {
-            let class = |around: &NearbyAnswers<'_>| self.class_of(&around.most_frequent(|a| self.class_of(a)).0);
+            let class =
+                |around: &NearbyAnswers<'_>| self.class_of(&around.most_frequent(|a| self.class_of(a)).0);
             let is_between = before.distance + after.distance <= limits::BACKTEST_BETWEEN;
             if is_between && class(before) == class(after) {
                 return self.by_majority(before);
             }
         }
-        self.nobody_knows(Some(before.as_ref().unwrap_or(nearest)))
+        self.unknown_answer(Some(before.as_ref().unwrap_or(nearest)))
     }
 
     fn by_majority<'b>(&'b self, around: &NearbyAnswers<'b>) -> KnownAnswer<'b> {
@@ -335,7 +336,7 @@ impl RuleWalk<'_> {
     }
 
     /// Continues with the last known answer.
-    fn nobody_knows<'b>(&'b self, last: Option<&NearbyAnswers<'b>>) -> KnownAnswer<'b> {
+    fn unknown_answer<'b>(&'b self, last: Option<&NearbyAnswers<'b>>) -> KnownAnswer<'b> {
         let (certainty, doubt) = (Certainty::Unknown, Some(BacktestDoubt::NothingNear));
         match last {
             Some(around) => KnownAnswer { certainty, doubt, ..self.by_majority(around) },

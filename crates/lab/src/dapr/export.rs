@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::losses;
-use super::model::{TargetPolicies, Resiliency, Retry};
+use super::model::{Resiliency, Retry, TargetPolicies};
 use super::read::is_reserved;
 use super::{Remark, Remarks, matching, write};
 use redrive_core::book::RuleBook;
@@ -94,12 +94,13 @@ impl DaprExporter<'_> {
         for entry in entries {
             let label = format!("dependency {}", entry.name);
             let Some(target) = &entry.dapr else {
-                let why = "it has no `dapr:`, so Dapr gets no target for it";
+                let why = "without `dapr:` it is not a Dapr target";
                 self.losses.add(label, why);
                 continue;
             };
             if seen.contains(&&target.value) {
-                let why = "another dependency is the same Dapr target; the first in the book is exported";
+                let why =
+                    "another dependency is the same Dapr target; only the first in the book is exported";
                 self.losses.add(label, why);
                 continue;
             }
@@ -130,17 +131,18 @@ impl DaprExporter<'_> {
         let retry = self.retry_of(entry, &resolved, label);
         let breaker = resolved.rule.breaker.as_ref().map(|breaker| self.breaker_of(entry, breaker));
         if retry.is_some() {
-            self.losses.add("Retry-After", "Dapr does not read it: it waits as the policy says");
+            self.losses.add("Retry-After", "Dapr ignores it and waits as the policy says");
             let on_500 = resolved.rule.reactions.to(Category::Unknown, Some(500)).value;
             if matches!(on_500, Reaction::RetryCautiously(_)) {
-                let why = "Redrive stops after 2 retries of category `unknown`; Dapr goes on";
-                self.losses.add("failures nobody can explain, such as 500", why);
+                let why = "Redrive stops after 2 retries of category `unknown`; Dapr continues";
+                self.losses.add("unexplained failures, such as 500", why);
             }
         }
         if breaker.is_some() {
-            let why = "Dapr fails calls and ends their retries while a breaker is open; Redrive holds deliveries and burns no retries";
+            let why = "while a breaker is open Dapr fails calls and ends their retries; Redrive holds deliveries \
+                       and uses no retries";
             self.losses.add("holding while a breaker is open", why);
-            let why = "each Dapr sidecar counts for itself, for apps by method, and forgets when it stops";
+            let why = "each Dapr sidecar counts separately, for apps by method, and resets when it stops";
             self.losses.add("breakers shared by all callers", why);
         }
         TargetPolicies { timeout: self.timeout_of(entry, &resolved), retry, breaker }
@@ -155,7 +157,7 @@ impl DaprExporter<'_> {
             Reaction::DeadLetter => return None,
             Reaction::Pause => {
                 self.losses
-                    .add(label, "it pauses on transient failures; Dapr cannot, and does not retry them");
+                    .add(label, "it pauses on transient failures; Dapr cannot pause and does not retry them");
                 return None;
             }
         };
@@ -173,14 +175,15 @@ impl DaprExporter<'_> {
             "Dapr retries every failure; to keep the book's meaning export with --with-matching, or add `matching: {{ httpStatusCodes: \"{}\" }}` to the policies",
             matching::show(&retried)
         );
-        self.losses.add("failures that cannot heal, such as 400", why);
+        self.losses.add("permanent failures, such as 400", why);
         self.variant(&name, None)
     }
 
     /// Adds a remark if the name is reserved.
     fn give_name(&mut self, name: &str, given: fn(&mut UsedNames) -> &mut BTreeSet<String>) -> String {
         if is_reserved(name) {
-            let why = "Dapr gives the name a meaning of its own and applies it to targets that name no policy; rename it in the book if that is not meant";
+            let why = "Dapr reserves the name and applies the policy to targets without one; rename it in the \
+                       book if that is not intended";
             self.losses.add(format!("the name {name}"), why);
         }
         unique(given(&mut self.names), name)
@@ -203,9 +206,8 @@ impl DaprExporter<'_> {
         }
         let retry = Retry { statuses: statuses.clone(), ..self.resiliency.retries[index].1.clone() };
         let name = unique(&mut self.names.retries, &first);
-        let why = format!(
-            "targets differ in the failures they retry, so the policy is there a second time, as `{name}`"
-        );
+        let why =
+            format!("targets retry different failures, so the policy is exported a second time, as `{name}`");
         self.losses.add(format!("retries.{first}"), why);
         self.variants.get_mut(policy)?.push(Variant { name: name.clone(), statuses });
         self.resiliency.retries.push((name.clone(), retry));

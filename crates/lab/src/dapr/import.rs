@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::duration::show;
 use super::model::{
-    CircuitBreaker, FACTOR, FOR_EVER, TargetPolicies, INITIAL, NO_LIMIT, RetryPace, Resiliency, Retry, TripOn, UNLIMITED,
+    CircuitBreaker, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Resiliency, Retry, RetryPace, TargetPolicies,
+    TripOn, UNLIMITED,
 };
 use super::read::{self, DaprResource};
 use super::write::YamlLines;
@@ -74,8 +75,10 @@ impl BookWriter {
         section: &str,
         is_taken: impl Fn(&str) -> bool,
     ) -> BTreeMap<String, String> {
-        let mut unique =
-            UniqueNames { used: entries.iter().map(|(name, _)| name.clone()).collect(), ..UniqueNames::default() };
+        let mut unique = UniqueNames {
+            used: entries.iter().map(|(name, _)| name.clone()).collect(),
+            ..UniqueNames::default()
+        };
         let mut adapted = BTreeMap::new();
         for (name, _) in entries {
             let is_fine = DependencyName::new(name).is_ok() && !is_taken(name);
@@ -85,7 +88,7 @@ impl BookWriter {
             if chosen != *name {
                 self.notes.add(
                     format!("{section}.{name}"),
-                    format!("the name is none in a book; it became `{chosen}`"),
+                    format!("the name is not valid in a book; it became `{chosen}`"),
                 );
             }
             adapted.insert(name.clone(), chosen);
@@ -95,7 +98,7 @@ impl BookWriter {
 
     fn book(&mut self, resiliency: &Resiliency) {
         self.lines
-            .put(0, "# Made from a Dapr resiliency file: what Dapr does without saying so is said here.");
+            .put(0, "# Imported from a Dapr resiliency file; Dapr's implicit defaults are explicit here.");
         self.lines.put(0, "version: 1");
         self.dapr(resiliency);
         if !resiliency.retries.is_empty() {
@@ -155,7 +158,7 @@ impl BookWriter {
         if needs_unlimited {
             self.lines.put(
                 1,
-                "# Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.",
+                "# Dapr sets no limit where the timeout is missing or 0. Set a real one for these calls.",
             );
             self.lines.put(1, &format!("{UNLIMITED}: {}", show(NO_LIMIT)));
         }
@@ -178,7 +181,9 @@ impl BookWriter {
             let retry = guards.retry.as_deref().and_then(|name| Some((name, *retries.get(name)?)));
             self.guards(guards, retry, &path(target));
         }
-        let why = "Dapr retries whatever failed; the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx: those become dead letters, unless `on_failure` says otherwise";
+        let why = "Dapr retries every failure; the book retries timeouts, failed connections, 408, 425, 429 and \
+                   5xx except 501, as often as the policy says; 501 and other 4xx become dead letters unless \
+                   `on_failure` says otherwise";
         if resiliency.retries.iter().any(|(_, retry)| retry.statuses.is_none()) {
             self.notes.add("failures", why);
         }
@@ -190,7 +195,7 @@ impl BookWriter {
         for (name, retry) in &resiliency.retries {
             if retry.statuses.is_some() && !used.contains(name.as_str()) {
                 let why =
-                    "no target uses the policy, and a book says at the dependency which statuses are retried";
+                    "no target uses the policy, and in a book the dependency says which statuses are retried";
                 self.notes.add(format!("retries.{name}.matching"), why);
             }
         }
@@ -204,7 +209,7 @@ impl BookWriter {
         let breaker = named(&self.names.breakers, &guards.breaker).unwrap_or_else(|| "none".to_owned());
         let timeout = named(&self.names.timeouts, &guards.timeout).unwrap_or_else(|| {
             let why =
-                "no timeout: Dapr sets no limit on a call; the book says 24h, since every call needs one";
+                "no timeout: Dapr sets no limit on a call; the book has 24h, since every call needs a limit";
             self.notes.add(path, why);
             UNLIMITED.to_owned()
         });
@@ -231,7 +236,8 @@ impl BookWriter {
         match target {
             DaprTarget::App(_) | DaprTarget::Actor(_) => Kind::Invoke,
             DaprTarget::Component { name, .. } => guess_kind(name).unwrap_or_else(|| {
-                let why = "its name does not tell what it is, so the book says `kind: webhook`; put the right kind there";
+                let why = "its kind cannot be derived from its name, so the book has `kind: webhook`; set the \
+                           right kind";
                 self.notes.add(path(target), why);
                 Kind::Webhook
             }),

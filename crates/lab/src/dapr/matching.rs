@@ -10,9 +10,9 @@ const NO_FAILURE: &str = "100";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidCodes {
-    #[error("a space stands in this list of codes, and Dapr refuses the whole resource for it")]
+    #[error("the list of codes contains a space, so Dapr refuses the resource")]
     Space,
-    #[error("`{item}` is no code from {first} to {last} and no range of them")]
+    #[error("`{item}` is not a code from {first} to {last} or a range of them")]
     Item { item: String, first: u16, last: u16 },
 }
 

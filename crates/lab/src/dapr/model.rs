@@ -29,7 +29,9 @@ pub(super) struct Retry {
 pub(super) enum RetryPace {
     Constant(Duration),
     /// From [`INITIAL`], times [`FACTOR`], up to `max`, with jitter of [`SPREAD`].
-    Exponential { max: Duration },
+    Exponential {
+        max: Duration,
+    },
 }
 
 /// Fixed in Dapr.
@@ -57,7 +59,10 @@ pub(super) enum TripOn {
     Consecutive(u32),
     Failures(u32),
     /// `thousandths` of a percent.
-    FailureRate { thousandths: u32, of_at_least: u32 },
+    FailureRate {
+        thousandths: u32,
+        of_at_least: u32,
+    },
 }
 
 /// What is `None` does not apply.

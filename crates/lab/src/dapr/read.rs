@@ -27,10 +27,10 @@ pub(super) fn read(text: &str) -> Result<DaprResource, Vec<Problem>> {
     }
     let Some(root) = root.filter(|_| !problems.has_errors()) else {
         if !problems.has_errors() {
-            let help = "give a file with `kind: Resiliency`";
-            problems.error("empty-file", Span::default(), "there is nothing in this file", help);
+            let help = "use a file with `kind: Resiliency`";
+            problems.error("empty-file", Span::default(), "the file is empty", help);
         }
-        return Err(problems.into_sorted().into_iter().map(in_words_of_import).collect());
+        return Err(problems.into_sorted().into_iter().map(import_problem).collect());
     };
     let mut reader = DaprReader { problems, notes: Remarks::default() };
     let resiliency = reader.resource(&root);
@@ -41,7 +41,7 @@ pub(super) fn read(text: &str) -> Result<DaprResource, Vec<Problem>> {
 }
 
 /// The YAML reader's messages are about rule books.
-fn in_words_of_import(problem: Problem) -> Problem {
+fn import_problem(problem: Problem) -> Problem {
     let help = match problem.code {
         "second-document" => "import one resource at a time: cut the file at `---`",
         "yaml-alias" | "yaml-anchor" | "yaml-merge-key" => "write the value out wherever it is used",
@@ -67,7 +67,7 @@ impl DaprReader {
         if word("kind") != "Resiliency" || !word("apiVersion").starts_with("dapr.io/") {
             let place = root.get("kind").or_else(|| root.get("apiVersion")).unwrap_or(root);
             let help = "it must have `apiVersion: dapr.io/v1alpha1` and `kind: Resiliency`";
-            self.problems.error("not-dapr", place.span, "this is no Dapr resiliency resource", help);
+            self.problems.error("not-dapr", place.span, "not a Dapr resiliency resource", help);
             return Resiliency::default();
         }
         self.known_keys(root, "", &["apiVersion", "kind", "metadata", "scopes", "spec"]);
@@ -87,8 +87,7 @@ impl DaprReader {
         };
         for key in ["policies", "targets"] {
             if spec.get(key).is_none() {
-                self.notes
-                    .add(format!("spec.{key}"), "it is missing: Kubernetes refuses the resource without it");
+                self.notes.add(format!("spec.{key}"), "missing: Kubernetes refuses the resource without it");
             }
         }
         self.known_keys(spec, "spec", &["policies", "targets"]);

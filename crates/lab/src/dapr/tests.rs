@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::model::{CircuitBreaker, TargetPolicies, RetryPace, Resiliency, Retry, TripOn};
+use super::model::{CircuitBreaker, Resiliency, Retry, RetryPace, TargetPolicies, TripOn};
 use super::{DaprExport, Matching, Remark, export, import, read, write};
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::model::{DaprTarget, Direction};
@@ -276,8 +276,10 @@ fn long_spans() -> impl Strategy<Value = Duration> {
 }
 
 fn retries() -> impl Strategy<Value = Retry> {
-    let pace =
-        prop_oneof![spans().prop_map(RetryPace::Constant), spans().prop_map(|max| RetryPace::Exponential { max })];
+    let pace = prop_oneof![
+        spans().prop_map(RetryPace::Constant),
+        spans().prop_map(|max| RetryPace::Exponential { max })
+    ];
     let range = (400..=599_u16, 0..50_u16)
         .prop_map(|(first, more)| StatusRange { first, last: (first + more).min(599) });
     let statuses = proptest::option::of(proptest::collection::vec(range, 0..4));

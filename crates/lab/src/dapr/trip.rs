@@ -16,27 +16,27 @@ use parse::Expression;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidTrip {
-    #[error("this trip condition cannot be read from `{rest}` on")]
+    #[error("invalid trip condition at `{rest}`")]
     Syntax { rest: String },
-    #[error("this trip condition is too long or too deep to be read")]
+    #[error("the trip condition is too long or too deeply nested")]
     TooLong,
-    #[error("Dapr counts no `{name}`: the condition compiles there and the breaker never trips")]
+    #[error("Dapr has no count `{name}`: the condition compiles there, but the breaker never trips")]
     UnknownName { name: String },
-    #[error("this trip condition is no comparison, so in Dapr the breaker never trips")]
+    #[error("the trip condition is not a comparison, so in Dapr the breaker never trips")]
     NotBool,
-    #[error("whole numbers are divided here, which drops the remainder, and no breaker of a book counts so")]
+    #[error("integer division drops the remainder, which no breaker of a book can express")]
     IntegerDivision,
-    #[error("`||` joins conditions on different counts here, and a breaker of a book opens by one of them")]
+    #[error("`||` joins conditions on different counts, and a breaker of a book opens by one of them")]
     TwoConditions,
-    #[error("whole numbers meet fractions here, which fails in Dapr, and the breaker never trips")]
+    #[error("integers and fractions are mixed, which fails in Dapr, so the breaker never trips")]
     MixedNumbers,
-    #[error("this trip condition is always true: in Dapr the first failure opens the breaker")]
+    #[error("the trip condition is always true: in Dapr the first failure opens the breaker")]
     AlwaysTrue,
-    #[error("this trip condition is never true, so the breaker never trips")]
+    #[error("the trip condition is never true, so the breaker never trips")]
     NeverTrue,
-    #[error("this trip condition has no counterpart in a rule book")]
+    #[error("the trip condition has no counterpart in a rule book")]
     NoCounterpart,
-    #[error("this trip condition waits for {given} calls, and a breaker counts up to {max}")]
+    #[error("the trip condition needs {given} calls, but a breaker counts up to {max}")]
     OutOfRange { given: u64, max: u32 },
 }
 
@@ -49,10 +49,8 @@ impl InvalidTrip {
             Self::IntegerDivision | Self::MixedNumbers => {
                 "multiply instead: `requests >= 20 && totalFailures * 100 >= requests * 50`"
             }
-            Self::TwoConditions => {
-                "keep the condition that is to open it, or give the services breakers of their own"
-            }
-            Self::AlwaysTrue => "write `consecutiveFailures >= 1` if that is meant",
+            Self::TwoConditions => "keep one of the conditions, or give the services separate breakers",
+            Self::AlwaysTrue => "write `consecutiveFailures >= 1` if that is intended",
             Self::Syntax { .. }
             | Self::TooLong
             | Self::NotBool

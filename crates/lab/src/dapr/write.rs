@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::matching;
-use super::model::{CircuitBreaker, TargetPolicies, RetryPace, Resiliency, Retry};
+use super::model::{CircuitBreaker, Resiliency, Retry, RetryPace, TargetPolicies};
 use super::{duration, trip};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::patch::scalar;

@@ -163,7 +163,12 @@ impl<'a> EvidenceChart<'a> {
                 let pattern = rule.row.pattern.value.as_str();
                 let known = members.iter().position(|m| m.queue == queue && is_alike(m.rule.row, rule.row));
                 let place = known.unwrap_or_else(|| {
-                    members.push(RowEvidence { queue, rule, patterns: BTreeSet::new(), deliveries: Vec::new() });
+                    members.push(RowEvidence {
+                        queue,
+                        rule,
+                        patterns: BTreeSet::new(),
+                        deliveries: Vec::new(),
+                    });
                     members.len() - 1
                 });
                 members[place].patterns.insert(pattern);
@@ -217,7 +222,10 @@ fn is_alike(one: &EventRow, other: &EventRow) -> bool {
     one.span == other.span || is_plain(one) && is_plain(other)
 }
 
-fn wards<'a>(evidence: &'a DoctorEvidence, members: &[RowEvidence<'a>]) -> BTreeMap<DependencyName, DependencyEvidence<'a>> {
+fn wards<'a>(
+    evidence: &'a DoctorEvidence,
+    members: &[RowEvidence<'a>],
+) -> BTreeMap<DependencyName, DependencyEvidence<'a>> {
     let mut wards: BTreeMap<DependencyName, DependencyEvidence<'a>> = BTreeMap::new();
     for (place, member) in members.iter().enumerate() {
         let name = &member.rule.dependency.value;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::change::Patch;
-use super::evidence::{EvidenceChart, RowEvidence, ExaminedDelivery, SortedTimes};
+use super::evidence::{EvidenceChart, ExaminedDelivery, RowEvidence, SortedTimes};
 use super::rules::timeouts::is_of_another_limit;
 use super::words::counted;
 use crate::scenario::{
@@ -65,8 +65,8 @@ impl ProofMeasure {
             Self::Undelivered => "not delivered",
             Self::Calls => "calls",
             Self::FailedCalls => "failed calls",
-            Self::Latency => "99 of 100 delivered within",
-            Self::Openings => "openings of the breaker",
+            Self::Latency => "p99 until delivered",
+            Self::Openings => "breaker openings",
         }
     }
 }
@@ -215,7 +215,11 @@ impl<'a> Prover<'a> {
         }
     }
 
-    fn best(&mut self, played: &ProofScenario, proposed: &ProposedChange) -> Option<(Patch, Option<String>, ProofGain)> {
+    fn best(
+        &mut self,
+        played: &ProofScenario,
+        proposed: &ProposedChange,
+    ) -> Option<(Patch, Option<String>, ProofGain)> {
         let patch = self.patch.clone();
         let mut best: Option<(Patch, Option<String>, ProofGain)> = None;
         for (change, advice) in &proposed.tries {
@@ -278,7 +282,9 @@ impl<'a> Prover<'a> {
             ProofMeasure::Undelivered => undelivered,
             ProofMeasure::Calls => dependencies().map(|it| it.calls).sum(),
             ProofMeasure::FailedCalls => dependencies().map(|it| it.calls_failed).sum(),
-            ProofMeasure::Latency => queues().filter_map(|queue| Some(queue.latency?.p99_ms)).max().unwrap_or(0),
+            ProofMeasure::Latency => {
+                queues().filter_map(|queue| Some(queue.latency?.p99_ms)).max().unwrap_or(0)
+            }
             ProofMeasure::Openings => dependencies().map(|it| it.breaker_opened).sum(),
         };
         Some(ProofRun { deliveries: queues().map(|queue| queue.deliveries).sum(), undelivered, measured })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::change::changed;
-use super::verdict::{Candidate, SimulationFinding, CandidateGain, verdict};
+use super::verdict::{Candidate, CandidateGain, SimulationFinding, verdict};
 use super::{Go, SimulationPlan, SimulationProgress, SimulationReport, run};
 use crate::scenario::expectation::Value;
 use redrive_core::book::RuleBook;
@@ -175,7 +175,11 @@ dependencies:
 ";
 
     fn plan(scenario: &Scenario, seed: u64) -> SimulationPlan<'_> {
-        SimulationPlan { scenario, book: Arc::new(book::read(GUARDED, built_in()).book.expect("a book")), seed }
+        SimulationPlan {
+            scenario,
+            book: Arc::new(book::read(GUARDED, built_in()).book.expect("a book")),
+            seed,
+        }
     }
 
     fn play(plan: &SimulationPlan<'_>) -> SimulationReport {

@@ -13,11 +13,11 @@ pub(super) enum AgendaEvent {
     Wake { node: usize, run: u32 },
     FaultBegins { fault: usize },
     FaultEnds { fault: usize },
-    CallsOn { visit: u64 },
+    CallNext { visit: u64 },
     VisitEnds { visit: u64, said: SimulatedAnswer },
     GivenUp { visit: u64 },
-    TroubleBegins { dependency: usize },
-    TroubleEnds { dependency: usize },
+    IncidentBegins { dependency: usize },
+    IncidentEnds { dependency: usize },
 }
 
 #[derive(Clone, Copy, Debug)]

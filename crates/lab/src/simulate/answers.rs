@@ -10,7 +10,10 @@ use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Rep
 pub(super) fn reply(speech: Speech, said: SimulatedAnswer) -> Reply {
     let retry_after = match said {
         SimulatedAnswer::TooMany(wait) => wait,
-        SimulatedAnswer::Done | SimulatedAnswer::Status(_) | SimulatedAnswer::Refused | SimulatedAnswer::Nothing => None,
+        SimulatedAnswer::Done
+        | SimulatedAnswer::Status(_)
+        | SimulatedAnswer::Refused
+        | SimulatedAnswer::Nothing => None,
     };
     let seen = match speech {
         Speech::Http | Speech::HttpApi => http(said),
@@ -21,7 +24,7 @@ pub(super) fn reply(speech: Speech, said: SimulatedAnswer) -> Reply {
 }
 
 pub(super) fn partly() -> Reply {
-    let message = "the target named it among those that failed".to_owned();
+    let message = "the target reported it as failed".to_owned();
     Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }
 }
 

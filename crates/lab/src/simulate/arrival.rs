@@ -68,7 +68,7 @@ impl SimulatedWorld<'_> {
         let node_at = &mut self.nodes[node];
         match node_at.health {
             NodeCondition::Well => accepted[node].extend(node_at.store.accept(new, clock)),
-            NodeCondition::Down { .. } | NodeCondition::Stalled { .. } => node_at.door.push(new),
+            NodeCondition::Down { .. } | NodeCondition::Stalled { .. } => node_at.rejected.push(new),
         }
     }
 
@@ -108,10 +108,10 @@ impl SimulatedWorld<'_> {
         }
     }
 
-    pub(super) fn open_door(&mut self, node: usize) {
+    pub(super) fn accept_rejected(&mut self, node: usize) {
         let clock = self.clock();
         let well = &mut self.nodes[node];
-        let accepted: Vec<_> = std::mem::take(&mut well.door)
+        let accepted: Vec<_> = std::mem::take(&mut well.rejected)
             .into_iter()
             .filter_map(|new| well.store.accept(new, clock))
             .collect();

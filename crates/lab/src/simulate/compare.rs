@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use self::beside::{DependencyCurves, beside};
 pub(super) use self::words::listed;
-use super::figures::{FigureKey, RunFigures, FigureSpread};
+use super::figures::{FigureKey, FigureSpread, RunFigures};
 use super::report::{DeadLetterCause, SimulationReport};
 use crate::scenario::expectation::{Better, Metric, Value};
 
@@ -105,7 +105,8 @@ pub fn compare(a: &SimulationReport, b: &SimulationReport) -> BookComparison {
 #[must_use]
 pub fn compare_runs(pairs: &[[RunFigures; 2]]) -> BookComparison {
     let (first, last) = (&pairs[0][0], &pairs[pairs.len() - 1][0]);
-    let figures: Vec<(FigureKey, FigureComparison)> = keys(&pairs[0]).map(|key| compared(key, pairs)).collect();
+    let figures: Vec<(FigureKey, FigureComparison)> =
+        keys(&pairs[0]).map(|key| compared(key, pairs)).collect();
     let advantages = words::advantages(&figures, pairs);
     BookComparison {
         runs: pairs.len(),
@@ -219,9 +220,10 @@ fn causes(pairs: &[[RunFigures; 2]]) -> Vec<CauseComparison> {
         let same = run.causes.iter().filter(|it| is_same(it, cause));
         Value::Count(same.map(|it| it.count).sum())
     };
-    let told = known.iter().map(|cause| {
-        let of =
-            |side: BookSide| FigureSpread::of(pairs.iter().map(|pair| count(&pair[side as usize], cause)).collect());
+    let causes = known.iter().map(|cause| {
+        let of = |side: BookSide| {
+            FigureSpread::of(pairs.iter().map(|pair| count(&pair[side as usize], cause)).collect())
+        };
         CauseComparison {
             queue: cause.queue.clone(),
             code: cause.code.clone(),
@@ -230,7 +232,7 @@ fn causes(pairs: &[[RunFigures; 2]]) -> Vec<CauseComparison> {
             b: of(BookSide::B),
         }
     });
-    told.collect()
+    causes.collect()
 }
 
 fn is_same(one: &DeadLetterCause, other: &DeadLetterCause) -> bool {
@@ -247,13 +249,14 @@ fn expectations(pairs: &[[RunFigures; 2]]) -> Vec<ExpectationComparison> {
         let expected = middle[side as usize].expectations.get(place);
         expected.map(|expected| expected.value.to_string()).unwrap_or_default()
     };
-    let told = pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ExpectationComparison {
-        expectation: expected.expectation.clone(),
-        a: met(BookSide::A, place),
-        b: met(BookSide::B, place),
-        shown: BookSide::BOTH.map(|side| shown(side, place)),
-    });
-    told.collect()
+    let compared =
+        pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ExpectationComparison {
+            expectation: expected.expectation.clone(),
+            a: met(BookSide::A, place),
+            b: met(BookSide::B, place),
+            shown: BookSide::BOTH.map(|side| shown(side, place)),
+        });
+    compared.collect()
 }
 
 impl BookComparison {

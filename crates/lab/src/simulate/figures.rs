@@ -65,7 +65,7 @@ impl RunFigures {
 
     pub(super) fn delivered(&self) -> f64 {
         let key = FigureKey { metric: Metric::Delivered, of: None };
-        self.value(&key).expect("it is told of every run").as_f64()
+        self.value(&key).expect("every run has it").as_f64()
     }
 
     #[must_use]

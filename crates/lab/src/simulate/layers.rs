@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::agenda::{FinishedCall, AgendaEvent, SimulatedAnswer};
+use super::agenda::{AgendaEvent, FinishedCall, SimulatedAnswer};
 use super::ledger::CallResult;
-use super::target::{TargetEffect, SimulatedCall};
+use super::target::{SimulatedCall, TargetEffect};
 use super::world::SimulatedWorld;
 use redrive_core::hash::{Map, stable_64_of};
 use redrive_core::policy::backoff::nanos;
@@ -111,7 +111,13 @@ impl SimulatedWorld<'_> {
         self.visit(end.dependency, knock, VisitCaller::Rule(end), carries);
     }
 
-    fn visit(&mut self, dependency: usize, knock: SimulatedCall, caller: VisitCaller, carries: Vec<EffectCount>) {
+    fn visit(
+        &mut self,
+        dependency: usize,
+        knock: SimulatedCall,
+        caller: VisitCaller,
+        carries: Vec<EffectCount>,
+    ) {
         let (now, draw) = (knock.at_nanos, knock.draw);
         // The caller's timeout is a separate agenda event and does not shorten the work.
         let outcome = self.targets[dependency].call(SimulatedCall { limit: Duration::MAX, ..knock });
@@ -122,13 +128,13 @@ impl SimulatedWorld<'_> {
         self.agenda.plan(now.saturating_add(nanos(knock.limit)), AgendaEvent::GivenUp { visit });
         let at = now.saturating_add(nanos(outcome.took));
         if outcome.effect == TargetEffect::Taken && self.layers.is_before_others(dependency) {
-            self.agenda.plan(at, AgendaEvent::CallsOn { visit });
+            self.agenda.plan(at, AgendaEvent::CallNext { visit });
         } else if !hangs {
             self.agenda.plan(at, AgendaEvent::VisitEnds { visit, said: outcome.said });
         }
     }
 
-    pub(super) fn calls_on(&mut self, id: u64) {
+    pub(super) fn call_next(&mut self, id: u64) {
         let Some(visit) = self.layers.visits.get(&id) else { return };
         let inner = self.layers.calls[visit.dependency][visit.place];
         let turn = ((visit.place as u64) << 32) | u64::from(visit.tried);
@@ -154,7 +160,7 @@ impl SimulatedWorld<'_> {
         }
         let took = Duration::from_nanos(self.now - visit.began_at);
         if let Some(caller) = visit.caller {
-            self.hears(visit.dependency, caller, took, said);
+            self.deliver_answer(visit.dependency, caller, took, said);
         }
     }
 
@@ -166,23 +172,29 @@ impl SimulatedWorld<'_> {
         }
         let took = Duration::from_nanos(self.now - began_at);
         if let Some(caller) = caller {
-            self.hears(dependency, caller, took, SimulatedAnswer::Nothing);
+            self.deliver_answer(dependency, caller, took, SimulatedAnswer::Nothing);
         }
     }
 
-    fn hears(&mut self, dependency: usize, caller: VisitCaller, took: Duration, said: SimulatedAnswer) {
+    fn deliver_answer(
+        &mut self,
+        dependency: usize,
+        caller: VisitCaller,
+        took: Duration,
+        said: SimulatedAnswer,
+    ) {
         let how = if said == SimulatedAnswer::Done { CallResult::Well } else { CallResult::Badly };
         match caller {
             VisitCaller::Rule(end) => self.call_ends(FinishedCall { took, said, ..end }),
             VisitCaller::Visit(id) => {
                 self.ledger.answered(dependency, took, how);
-                self.tries_on(id, said);
+                self.continue_visit(id, said);
             }
         }
     }
 
     /// Continues with the next inner call, retries, or fails the visit.
-    fn tries_on(&mut self, id: u64, said: SimulatedAnswer) {
+    fn continue_visit(&mut self, id: u64, said: SimulatedAnswer) {
         let visit = self.layers.visits.get_mut(&id).expect("it waits for what it called");
         let calls = &self.layers.calls[visit.dependency];
         let inner = calls[visit.place];
@@ -191,13 +203,13 @@ impl SimulatedWorld<'_> {
             if visit.place == calls.len() {
                 return self.visit_ends(id, SimulatedAnswer::Done);
             }
-            return self.calls_on(id);
+            return self.call_next(id);
         }
         visit.tried += 1;
         if visit.tried < inner.attempts {
             return self
                 .agenda
-                .plan(self.now.saturating_add(nanos(inner.wait)), AgendaEvent::CallsOn { visit: id });
+                .plan(self.now.saturating_add(nanos(inner.wait)), AgendaEvent::CallNext { visit: id });
         }
         let status = if said == SimulatedAnswer::Nothing { 504 } else { 502 };
         self.visit_ends(id, SimulatedAnswer::Status(status));

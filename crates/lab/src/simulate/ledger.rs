@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::quantiles::LatencySketch;
 use super::report::{
-    AttemptCount, DeadLetterCause, BreakerChange, DependencyReport, DependencySeries, PausedService, QueueReport, SimulationReport, ratio,
-    rounded,
+    AttemptCount, BreakerChange, DeadLetterCause, DependencyReport, DependencySeries, PausedService,
+    QueueReport, SimulationReport, ratio, rounded,
 };
-use super::series::{StepClock, StepPeaks, StepSums, StepChange};
+use super::series::{StepChange, StepClock, StepPeaks, StepSums};
 use super::trouble::IncidentTracker;
 use redrive_core::engine::Death;
 use redrive_core::ids::ServiceName;
@@ -18,7 +18,7 @@ use redrive_core::limits;
 use redrive_core::policy::breaker::{Phase, Transition};
 use redrive_core::policy::category::Category;
 
-const ATTEMPTS_TOLD_MAX: u32 = 32;
+const ATTEMPTS_LISTED_MAX: u32 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct SimulationLedger {
@@ -206,7 +206,7 @@ impl SimulationLedger {
     fn attempted(&mut self, attempts: u32) -> &mut AttemptCount {
         self.report.attempts_max = self.report.attempts_max.max(attempts);
         self.attempts_of_all += u64::from(attempts);
-        let attempts = attempts.min(ATTEMPTS_TOLD_MAX);
+        let attempts = attempts.min(ATTEMPTS_LISTED_MAX);
         let none = AttemptCount { attempts, deliveries: 0, waiting: 0 };
         let attempted = self.attempts.entry(attempts).or_insert(none);
         attempted.deliveries += 1;
@@ -265,12 +265,12 @@ impl SimulationLedger {
         self.report.paused.push(PausedService { service: service.to_string(), at_ms: self.now / 1_000_000 });
     }
 
-    pub(super) fn trouble_begins(&mut self, dependency: usize) {
+    pub(super) fn incident_begins(&mut self, dependency: usize) {
         let dependency = &mut self.dependencies[dependency];
         dependency.troubles.begins(self.now, dependency.waiting.now());
     }
 
-    pub(super) fn trouble_ends(&mut self, dependency: usize) {
+    pub(super) fn incident_ends(&mut self, dependency: usize) {
         let dependency = &mut self.dependencies[dependency];
         dependency.troubles.ends(self.now, dependency.waiting.now());
     }
@@ -303,7 +303,7 @@ impl SimulationLedger {
     }
 
     /// Everything except what only the scenario and the nodes know.
-    pub(super) fn told(self) -> SimulationReport {
+    pub(super) fn into_report(self) -> SimulationReport {
         let mut dead_letters: Vec<DeadLetterCause> =
             self.causes.iter().map(|(key, count)| self.cause(key, *count)).collect();
         dead_letters.sort_by_key(|cause| std::cmp::Reverse(cause.count));
@@ -324,8 +324,8 @@ impl SimulationLedger {
             latency: self.latency.quantiles(),
             attempts_per_delivery: self.attempts.into_values().collect(),
             dead_letters,
-            queues: self.queues.into_iter().map(|queue| queue.told(&face)).collect(),
-            dependencies: self.dependencies.into_iter().map(|it| it.told(&face, now)).collect(),
+            queues: self.queues.into_iter().map(|queue| queue.into_report(&face)).collect(),
+            dependencies: self.dependencies.into_iter().map(|it| it.into_report(&face, now)).collect(),
             ..self.report
         };
         let ended = report.delivered + report.dead;
@@ -337,7 +337,11 @@ impl SimulationLedger {
         report
     }
 
-    fn cause(&self, (queue, dependency, category, code, failure_code): &CauseKey, count: u64) -> DeadLetterCause {
+    fn cause(
+        &self,
+        (queue, dependency, category, code, failure_code): &CauseKey,
+        count: u64,
+    ) -> DeadLetterCause {
         DeadLetterCause {
             queue: self.queues[*queue].report.name.clone(),
             dependency: self.dependencies[*dependency].report.name.clone(),
@@ -362,8 +366,8 @@ pub(super) fn millis(span: Duration) -> u64 {
 }
 
 impl QueueLedger {
-    fn told(self, face: &StepClock) -> QueueReport {
-        QueueReport { latency: self.latency.quantiles(), waiting: self.waiting.told(face), ..self.report }
+    fn into_report(self, face: &StepClock) -> QueueReport {
+        QueueReport { latency: self.latency.quantiles(), waiting: self.waiting.values(face), ..self.report }
     }
 }
 
@@ -389,9 +393,10 @@ impl DependencyLedger {
         }
     }
 
-    fn told(self, face: &StepClock, now: u64) -> DependencyReport {
-        let (calls, ended, failed) = (self.calls.told(face), self.ended.told(face), self.failed.told(face));
-        let took = self.took_micros.told(face);
+    fn into_report(self, face: &StepClock, now: u64) -> DependencyReport {
+        let (calls, ended, failed) =
+            (self.calls.values(face), self.ended.values(face), self.failed.values(face));
+        let took = self.took_micros.values(face);
         let latency_ms = took.iter().zip(&ended).map(|(sum, count)| sum.div_ceil(1_000 * count.max(&1)));
         let lasting: u64 = self.not_closed_since.iter().flatten().map(|since| now - since).sum();
         DependencyReport {
@@ -402,15 +407,15 @@ impl DependencyLedger {
             retry_rate_max: self.retries_in_second.most as f64,
             call_latency: self.latency.quantiles().unwrap_or_default(),
             breaker_not_closed_ms: (self.not_closed_nanos + lasting) / 1_000_000,
-            troubles: self.troubles.told(self.waiting.now()),
+            troubles: self.troubles.finish(self.waiting.now()),
             series: DependencySeries {
-                first_attempts: self.first_attempts.told(face),
+                first_attempts: self.first_attempts.values(face),
                 well: ended.iter().zip(&failed).map(|(all, failed)| all - failed).collect(),
                 failed,
-                in_flight: self.in_flight.told(face),
-                waiting: self.waiting.told(face),
+                in_flight: self.in_flight.values(face),
+                waiting: self.waiting.values(face),
                 latency_ms: latency_ms.collect(),
-                breaker_not_closed: self.not_closed.told(face),
+                breaker_not_closed: self.not_closed.values(face),
                 calls,
             },
             ..self.report

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::figures::{FigureKey, RunFigures, FigureSpread};
+use super::figures::{FigureKey, FigureSpread, RunFigures};
 use super::report::ExpectationResult;
 use crate::scenario::expectation::Value;
 
@@ -42,8 +42,8 @@ impl RunRanges {
             let values = runs.iter().filter_map(|run| run.value(key)).collect();
             range(key, values)
         });
-        let often = |(place, told): (usize, &ExpectationResult)| ExpectationCount {
-            expectation: told.expectation.clone(),
+        let often = |(place, expected): (usize, &ExpectationResult)| ExpectationCount {
+            expectation: expected.expectation.clone(),
             met: runs.iter().filter(|run| run.expectations[place].met).count(),
         };
         Self {
@@ -76,9 +76,9 @@ mod tests {
         let drain = FigureKey { metric: Metric::Drain, of: None };
         let seconds = |count: u64| Value::Duration(Duration::from_secs(count));
         let values: Vec<Value> = (1..=20).rev().map(seconds).collect();
-        let told = range(&drain, values);
+        let expected = range(&drain, values);
         assert_eq!(
-            (told.min, told.median, told.p95, told.max),
+            (expected.min, expected.median, expected.p95, expected.max),
             (Some(1.0), Some(10.0), Some(19.0), Some(20.0))
         );
         let one = range(&drain, vec![seconds(7)]);

@@ -69,8 +69,8 @@ impl StepSums {
         }
     }
 
-    pub(super) fn told(&self, face: &StepClock) -> Vec<u64> {
-        told(&self.0, face)
+    pub(super) fn values(&self, face: &StepClock) -> Vec<u64> {
+        padded(&self.0, face)
     }
 }
 
@@ -108,8 +108,8 @@ impl StepPeaks {
         }
     }
 
-    pub(super) fn told(&self, face: &StepClock) -> Vec<u64> {
-        told(&self.peaks, face)
+    pub(super) fn values(&self, face: &StepClock) -> Vec<u64> {
+        padded(&self.peaks, face)
     }
 }
 
@@ -120,7 +120,7 @@ fn at(steps: &mut Vec<u64>, place: usize) -> &mut u64 {
     &mut steps[place]
 }
 
-fn told(steps: &[u64], face: &StepClock) -> Vec<u64> {
+fn padded(steps: &[u64], face: &StepClock) -> Vec<u64> {
     steps.iter().copied().chain(std::iter::repeat(0)).take(face.begun()).collect()
 }
 
@@ -148,8 +148,8 @@ mod tests {
         }
         assert_eq!(face.step(), Duration::from_secs(8));
         assert_eq!(face.begun(), 125);
-        assert_eq!(sums.told(&face), vec![8; 125]);
-        let levels = level.told(&face);
+        assert_eq!(sums.values(&face), vec![8; 125]);
+        let levels = level.values(&face);
         assert_eq!(levels[..62], vec![0; 62]);
         assert_eq!(levels[62], 9);
         assert_eq!(levels[63..], vec![3; 62]);

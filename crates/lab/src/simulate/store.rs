@@ -66,8 +66,16 @@ impl SimulatedStore {
     pub(super) fn accept(&mut self, new: SubmittedDelivery, now: Timestamp) -> Option<Waiting> {
         let SubmittedDelivery { queue, dependency, session, event, content, sent_at, is_poison } = new;
         let lane = session.map(|session| Lane((queue as u64) << 32 | u64::from(session)));
-        let extra =
-            SimulatedDelivery { lane, queue, dependency, sent_at, is_poison, calls: 0, taken: 0, taken_within: None };
+        let extra = SimulatedDelivery {
+            lane,
+            queue,
+            dependency,
+            sent_at,
+            is_poison,
+            calls: 0,
+            taken: 0,
+            taken_within: None,
+        };
         let id = DeliveryId::new(self.model.last().next(), content);
         self.model.add(NewRow { id, queue: Arc::clone(&self.names[queue]), event, lane, extra }, now)
     }

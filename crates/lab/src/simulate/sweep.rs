@@ -10,7 +10,7 @@ mod tests;
 
 use std::str::FromStr;
 
-pub use self::outcome::{SweepColumn, SweepRow, SweepResult, swept};
+pub use self::outcome::{SweepColumn, SweepResult, SweepRow, swept};
 use super::change::beside_change;
 use redrive_core::book::RuleBook;
 use redrive_core::book::patch::{Patch, Step};
@@ -30,16 +30,17 @@ pub enum InvalidSweep {
     #[error("write PATH=VALUE,VALUE, such as retries.standard.max=5s,30s,120s")]
     Form,
     #[error(
-        "`{path}` leads to no setting: it needs two names at least; a name with dots stands in quotes: dependencies.\"api.eu\".in_flight"
+        "`{path}` is not a setting: a path needs at least two names; quote names with dots: \
+         dependencies.\"api.eu\".in_flight"
     )]
     Path { path: String },
-    #[error("`{text}`: a bracket or a quote is not closed")]
+    #[error("`{text}`: unclosed bracket or quote")]
     Open { text: String },
-    #[error("`{value}` stands there twice")]
+    #[error("duplicate value `{value}`")]
     Twice { value: String },
-    #[error("`{path}`: there is no `{name}` under `{section}`: {help}")]
+    #[error("`{path}`: no `{name}` under `{section}`: {help}")]
     Unknown { path: String, section: String, name: String, help: String },
-    #[error("that makes {books} rule books, and at most {max} are played: take fewer values", max = limits::SIMULATION_SWEEP_MAX)]
+    #[error("{books} combinations exceed the limit of {max}: use fewer values", max = limits::SIMULATION_SWEEP_MAX)]
     TooMany { books: usize },
 }
 

@@ -126,24 +126,41 @@ impl SimulatedTarget {
         let (mut curve, mut said) = (self.curve, SimulatedAnswer::Done);
         match mood.map(|(.., state)| state) {
             None => {}
-            Some(MoodState::Down) => return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit),
+            Some(MoodState::Down) => {
+                return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit);
+            }
             Some(MoodState::Hanging) => {
-                return CallOutcome { said: SimulatedAnswer::Nothing, took: knock.limit, effect: TargetEffect::None };
+                return CallOutcome {
+                    said: SimulatedAnswer::Nothing,
+                    took: knock.limit,
+                    effect: TargetEffect::None,
+                };
             }
             Some(MoodState::Slow(slow)) => curve = *slow,
             Some(MoodState::Failing(shares)) => {
-                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2))).map_or(said, SimulatedAnswer::Status);
+                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2)))
+                    .map_or(said, SimulatedAnswer::Status);
             }
             Some(MoodState::Throttled { per_call_nanos, retry_after, next_at }) => {
                 if now < *next_at {
-                    return turned_away(SimulatedAnswer::TooMany(*retry_after), TURNED_AWAY_AFTER, knock.limit);
+                    return turned_away(
+                        SimulatedAnswer::TooMany(*retry_after),
+                        TURNED_AWAY_AFTER,
+                        knock.limit,
+                    );
                 }
                 *next_at = now.saturating_add(*per_call_nanos);
             }
             Some(MoodState::Mixed(shares)) => match fallen_on(shares, unit(stable_64_of(knock.draw, 2))) {
-                Some(Met::Refused) => return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit),
+                Some(Met::Refused) => {
+                    return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit);
+                }
                 Some(Met::Nothing) => {
-                    return CallOutcome { said: SimulatedAnswer::Nothing, took: knock.limit, effect: TargetEffect::None };
+                    return CallOutcome {
+                        said: SimulatedAnswer::Nothing,
+                        took: knock.limit,
+                        effect: TargetEffect::None,
+                    };
                 }
                 Some(Met::Status(429)) => {
                     return turned_away(SimulatedAnswer::TooMany(None), TURNED_AWAY_AFTER, knock.limit);
@@ -298,11 +315,24 @@ mod tests {
         let mut target = target(None, Some(Mood::Throttled { rate, retry_after: Some(ms(5_000)) }));
         let told = [0, 100, 499, 500, 600, 1_200].map(|at| target.call(knock(at)).said);
         let too_many = SimulatedAnswer::TooMany(Some(ms(5_000)));
-        assert_eq!(told, [SimulatedAnswer::Done, too_many, too_many, SimulatedAnswer::Done, too_many, SimulatedAnswer::Done]);
+        assert_eq!(
+            told,
+            [
+                SimulatedAnswer::Done,
+                too_many,
+                too_many,
+                SimulatedAnswer::Done,
+                too_many,
+                SimulatedAnswer::Done
+            ]
+        );
         let hardly_any = Rate::per_second(1e-30).expect("a rate");
         let mut target = self::target(None, Some(Mood::Throttled { rate: hardly_any, retry_after: None }));
         let told = [5, 6, 50_000].map(|at| target.call(knock(at)).said);
-        assert_eq!(told, [SimulatedAnswer::Done, SimulatedAnswer::TooMany(None), SimulatedAnswer::TooMany(None)]);
+        assert_eq!(
+            told,
+            [SimulatedAnswer::Done, SimulatedAnswer::TooMany(None), SimulatedAnswer::TooMany(None)]
+        );
     }
 
     #[test]
@@ -339,13 +369,16 @@ mod tests {
         for (name, capacity, expected) in cases {
             let mut target = target(Some(capacity), None);
             let told = expected.map(|_| match target.call(knock(0)) {
-                CallOutcome { said: SimulatedAnswer::Done, took, .. } => u64::try_from(took.as_millis()).expect("short"),
+                CallOutcome { said: SimulatedAnswer::Done, took, .. } => {
+                    u64::try_from(took.as_millis()).expect("short")
+                }
                 _ => 0,
             });
             assert_eq!(told, expected, "{name}");
         }
         let mut target = target(Some(collapsing), None);
-        let took = |target: &mut SimulatedTarget| (0..100).map(|_| target.call(knock(0)).took).last().expect("some");
+        let took =
+            |target: &mut SimulatedTarget| (0..100).map(|_| target.call(knock(0)).took).last().expect("some");
         assert!(
             took(&mut target) > ms(700),
             "each that waits makes the work on others longer: {:?}",
@@ -364,7 +397,11 @@ mod tests {
             [SimulatedAnswer::Nothing; 4],
             "the second begins after a second, and nobody waits for it"
         );
-        assert_eq!(target.call(knock(4_500)).said, SimulatedAnswer::Done, "all of them have been worked on by then");
+        assert_eq!(
+            target.call(knock(4_500)).said,
+            SimulatedAnswer::Done,
+            "all of them have been worked on by then"
+        );
         assert_eq!(target.per_second(), Some(1.0));
     }
 }

@@ -72,7 +72,7 @@ impl IncidentTracker {
         });
     }
 
-    pub(super) fn told(mut self, waiting: u64) -> Vec<Incident> {
+    pub(super) fn finish(mut self, waiting: u64) -> Vec<Incident> {
         self.drained(None, waiting);
         self.over
     }
@@ -125,7 +125,7 @@ mod tests {
     /// When it began and ended, what waited before it and at most, and how long it took to drain.
     type Told = (u64, Option<u64>, u64, u64, Option<u64>);
 
-    fn told(acts: &[(u64, Act)]) -> Vec<Told> {
+    fn finish(acts: &[(u64, Act)]) -> Vec<Told> {
         let mut troubles = IncidentTracker::default();
         let mut waiting = 0;
         for (second, act) in acts {
@@ -140,7 +140,7 @@ mod tests {
             }
         }
         let seconds = |millis: u64| millis / 1_000;
-        let told = troubles.told(waiting).into_iter();
+        let told = troubles.finish(waiting).into_iter();
         told.map(|t| {
             let (began_at, ended_at) = (seconds(t.began_at_ms), t.ended_at_ms.map(seconds));
             (began_at, ended_at, t.waiting_before, t.waiting_max, t.drain_ms)
@@ -166,7 +166,7 @@ mod tests {
                 vec![(100, Some(102), 2, 50, Some(2_000))]),
         ];
         for (name, acts, expected) in cases {
-            assert_eq!(told(acts), expected, "{name}");
+            assert_eq!(finish(acts), expected, "{name}");
         }
     }
 }

@@ -18,7 +18,7 @@ use self::candidates::Callers;
 pub(super) use self::candidates::{Candidate, CandidateGain};
 use self::together::{DependencyFinding, names, together};
 use super::advice::ProvenChange;
-use super::report::{DeadLetterCause, DependencyReport, SimulationReport, Incident, ratio};
+use super::report::{DeadLetterCause, DependencyReport, Incident, SimulationReport, ratio};
 use redrive_core::book::RuleBook;
 use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
 
@@ -73,7 +73,12 @@ pub fn verdict(report: &SimulationReport, book: &RuleBook) -> Vec<SimulationFind
     findings
 }
 
-fn finding(code: &'static str, weight: Weight, text: String, candidates: Vec<Candidate>) -> SimulationFinding {
+fn finding(
+    code: &'static str,
+    weight: Weight,
+    text: String,
+    candidates: Vec<Candidate>,
+) -> SimulationFinding {
     SimulationFinding { code, weight, text, advice: Vec::new(), candidates }
 }
 
@@ -92,18 +97,16 @@ fn percent(part: u64, whole: u64) -> String {
 
 fn out_of_order(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let violations = case.report.order_violations;
-    let text = format!(
-        "out of the order of their session, which must never happen: {}",
-        counted(violations, "call")
-    );
+    let text = format!("{} out of session order, which must never happen", counted(violations, "call"));
     (violations > 0).then(|| finding("out-of-order", Weight::Bad, text, Vec::new())).into_iter().collect()
 }
 
 /// One finding per reason, because each reason needs another change.
 fn dead_letters(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let causes = &case.report.dead_letters;
-    let is_same =
-        |one: &DeadLetterCause, other: &DeadLetterCause| (&one.code, &one.failure_code) == (&other.code, &other.failure_code);
+    let is_same = |one: &DeadLetterCause, other: &DeadLetterCause| {
+        (&one.code, &one.failure_code) == (&other.code, &other.failure_code)
+    };
     let is_first = |place: usize| !causes[..place].iter().any(|known| is_same(known, &causes[place]));
     let firsts = causes.iter().enumerate().filter(|(place, _)| is_first(*place));
     let found = firsts.map(|(_, cause)| {
@@ -118,7 +121,7 @@ fn dead_letters(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         let theirs = case.report.queues.iter().filter(|queue| queues.contains(queue.name.as_str()));
         let theirs: u64 = theirs.map(|queue| queue.deliveries).sum();
         let text = format!(
-            "{}: {} of {} {} ({}) dead by {}{last}",
+            "{}: {} of {} {} ({}) became dead letters with {}{last}",
             names(alike().map(|cause| cause.queue.as_str())),
             show_count(count),
             if queues.len() == 1 { "its" } else { "their" },
@@ -146,9 +149,12 @@ fn still_waiting(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         let held = open.min(rest);
         rest -= held;
         let at = span(paused.at_ms);
-        reasons.push((held, format!("as `{}` paused itself at {at} and waits for a person", paused.service)));
+        reasons.push((
+            held,
+            format!("because `{}` paused itself at {at} and must be resumed by hand", paused.service),
+        ));
     }
-    reasons.push((rest, "as the run ended before they did".to_owned()));
+    reasons.push((rest, "still in progress".to_owned()));
     reasons.retain(|(count, _)| *count > 0);
     let why = match reasons.as_slice() {
         [(_, why)] => format!(", {why}"),
@@ -157,7 +163,7 @@ fn still_waiting(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
             format!(": {}", each.collect::<Vec<_>>().join(", "))
         }
     };
-    let text = format!("not ended when the run does: {}{why}", deliveries(report.waiting));
+    let text = format!("not finished when the run ends: {}{why}", deliveries(report.waiting));
     vec![finding("still-waiting", Weight::Bad, text, Vec::new())]
 }
 
@@ -173,12 +179,12 @@ fn troubles<'a>(case: &VerdictInput<'a>) -> impl Iterator<Item = (&'a Dependency
 /// A backlog is more than twice the level before plus this.
 const BACKLOG_MIN: u64 = 10;
 /// Slower drains are reported however small the backlog is.
-const DRAIN_TOLD_FROM_MS: u64 = 1_000;
+const DRAIN_REPORTED_FROM_MS: u64 = 1_000;
 
 fn not_drained(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let is_backlog = |trouble: &Incident| {
         let is_large = trouble.waiting_max > 2 * trouble.waiting_before + BACKLOG_MIN;
-        is_large || trouble.drain_ms.is_none_or(|drain| drain >= DRAIN_TOLD_FROM_MS)
+        is_large || trouble.drain_ms.is_none_or(|drain| drain >= DRAIN_REPORTED_FROM_MS)
     };
     // An incident that lasts to the end cannot be judged.
     let ended = troubles(case).filter_map(|(dependency, trouble)| {
@@ -190,14 +196,18 @@ fn not_drained(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         let lasted = ended_at_ms - trouble.began_at_ms;
         let Some(drain) = trouble.drain_ms else {
             let (well_at, waiting) = (span(ended_at_ms), show_count(most));
-            let text = format!(
-                "well again at {well_at}, and yet more wait to the end than before (up to {waiting})"
-            );
+            let text =
+                format!("recovered at {well_at}, but the backlog never drained (up to {waiting} waiting)");
             let size = most as f64;
-            return DependencyFinding { code: "never-drained", weight: Weight::Bad, of: dependency, text, size };
+            return DependencyFinding {
+                code: "never-drained",
+                weight: Weight::Bad,
+                of: dependency,
+                text,
+                size,
+            };
         };
-        let text =
-            format!("drained {} after it is well again; up to {} waited", span(drain), deliveries(most));
+        let text = format!("drained {} after recovery; up to {} waiting", span(drain), deliveries(most));
         let weight = if drain > lasted { Weight::Fair } else { Weight::Good };
         DependencyFinding { code: "drained", weight, of: dependency, text, size: drain as f64 }
     });
@@ -230,8 +240,8 @@ fn growing(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         (grows && does_work).then(|| {
             let [last_shown, half_shown] = [last, half].map(show_rounded_count);
             let text = format!(
-                "the backlog grows for as long as events arrive: about {last_shown} wait at the end, {half_shown} \
-                 after half the time"
+                "the backlog grows while events arrive: about {last_shown} waiting at the end, {half_shown} at \
+                 half time"
             );
             DependencyFinding { code: "growing-backlog", weight: Weight::Bad, of: dependency, text, size: last }
         })
@@ -252,7 +262,7 @@ fn multiplied(times: f64) -> String {
     match times {
         ..2.5 => "double the load".to_owned(),
         ..3.5 => "triple the load".to_owned(),
-        _ => format!("make the load {times:.1} times as large"),
+        _ => format!("multiply the load by {times:.1}"),
     }
 }
 
@@ -289,15 +299,15 @@ fn stampede<'a>(
     let high: Vec<usize> = (ended..calls.len()).filter(is_high).collect();
     let sum = |series: &[u64]| high.iter().map(|step| series[*step]).sum::<u64>();
     let is_by_retries = sum(&dependency.series.first_attempts) * 2 < sum(calls);
-    let who = if is_by_retries { "retries" } else { "deliveries that had waited" };
+    let who = if is_by_retries { "retries" } else { "held deliveries" };
     let per_second = most * 1_000.0 / step_ms as f64;
     // The report's own peak is per second, which is higher than over a longer step.
     let over = if step_ms > 1_000 { format!(" over {}", span(step_ms)) } else { String::new() };
     let (weight, beside) = match dependency.capacity_per_second {
         Some(capacity) if per_second > capacity => {
-            (Weight::Bad, format!(", {:.1} times what it can take", per_second / capacity))
+            (Weight::Bad, format!(", {:.1} times its capacity", per_second / capacity))
         }
-        Some(_) => (Weight::Fair, ", which it can take".to_owned()),
+        Some(_) => (Weight::Fair, ", within its capacity".to_owned()),
         None => (Weight::Fair, String::new()),
     };
     let times = most / usual;
@@ -318,7 +328,7 @@ fn amplified(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let found = found.map(|dependency| {
         let times = dependency.amplification;
         let weight = if times >= AMPLIFIED_BADLY_FROM { Weight::Bad } else { Weight::Fair };
-        let text = format!("each delivery costs {times:.1} attempts, where one would do while all is well");
+        let text = format!("each delivery takes {times:.1} attempts");
         DependencyFinding { code: "amplified", weight, of: dependency, text, size: times }
     });
     together(found, |said| candidates::against_calls(case.callers, said.of))
@@ -338,7 +348,7 @@ fn waves(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         let is_wave = most >= (WAVE_FROM * around).max(WAVE_MIN) && dependency.amplification >= RETRIED_FROM;
         (is_wave && !against(dependency).is_empty()).then(|| {
             let rate = show_per_second(most);
-            let text = format!("retries have no jitter and come in waves: up to {rate} within one second");
+            let text = format!("retries without jitter come in waves: up to {rate} in one second");
             DependencyFinding { code: "no-jitter", weight: Weight::Fair, of: dependency, text, size: most }
         })
     });
@@ -362,7 +372,7 @@ fn breakers(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let dependencies = || case.report.dependencies.iter().filter(is_called);
     let flaps = dependencies().filter(|it| it.breaker_opened >= FLAPS_FROM).map(|it| {
         let times = show_count(it.breaker_opened);
-        let text = format!("the breaker opens {times} times: it lets go and takes hold again");
+        let text = format!("the breaker flaps: it opens {times} times");
         let size = it.breaker_opened as f64;
         DependencyFinding { code: "breaker-flaps", weight: Weight::Fair, of: it, text, size }
     });
@@ -377,7 +387,7 @@ fn breakers(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
     let bare = dependencies().filter(is_bare).map(|it| {
         let (failed, all) = (show_count(it.calls_failed_counted), show_count(it.calls));
         let way = in_what_way(it);
-        let text = format!("no breaker holds back anything, though {failed} of {all} calls fail{way}");
+        let text = format!("no breaker opens although {failed} of {all} calls fail{way}");
         let size = it.calls_failed_counted as f64;
         DependencyFinding { code: "breaker-never-opens", weight: Weight::Fair, of: it, text, size }
     });
@@ -392,7 +402,7 @@ fn duplicates(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         return Vec::new();
     }
     let text = format!(
-        "{} times ({}) something takes effect again that had taken effect: its answer came too late, or nobody was there to hear it",
+        "{} duplicate side effects ({}): the answer came too late or was lost",
         show_count(report.duplicates),
         percent(report.duplicates, report.deliveries)
     );
@@ -411,7 +421,7 @@ fn well(case: &VerdictInput<'_>) -> Vec<SimulationFinding> {
         return Vec::new();
     }
     let text = format!(
-        "{} in all, and all arrive, 99 of 100 within {}",
+        "{}, all delivered, p99 {}",
         deliveries(report.deliveries),
         show_measured(Duration::from_millis(latency.p99_ms))
     );

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agenda::{Agenda, FinishedCall, AgendaEvent, SimulatedAnswer};
+use super::agenda::{Agenda, AgendaEvent, FinishedCall, SimulatedAnswer};
 use super::answers;
 use super::chance::Chance;
 use super::checker::{NodeRun, OrderChecker};
-use super::layers::{RuleCall, LayerCall, Layers, EffectCount};
-use super::ledger::{DeliveryRoute, CallLoad, CallResult, SimulationLedger, TrackedDependency, millis};
+use super::layers::{EffectCount, LayerCall, Layers, RuleCall};
+use super::ledger::{CallLoad, CallResult, DeliveryRoute, SimulationLedger, TrackedDependency, millis};
 use super::report::SimulationReport;
-use super::store::{SubmittedDelivery, SimulatedStore};
+use super::store::{SimulatedStore, SubmittedDelivery};
 use super::stream::Stream;
 use super::target::{self, SimulatedCall, SimulatedTarget};
 use super::{Cancelled, Go, SimulationPlan, SimulationProgress};
@@ -88,7 +88,7 @@ pub(super) struct SimulatedNode {
     wake_at: Option<Timestamp>,
     pub inbox: VecDeque<Input>,
     pub health: NodeCondition,
-    pub door: Vec<SubmittedDelivery>,
+    pub rejected: Vec<SubmittedDelivery>,
     unwritten: Vec<Arc<Settlement>>,
     in_flight: Vec<u64>,
     rules: Map<CallId, Arc<Rule>>,
@@ -116,7 +116,8 @@ impl<'a> SimulatedWorld<'a> {
         let queues: Vec<SimulatedQueue> = names.iter().map(queue).collect();
         let behaviours: Vec<(&DependencyName, &Behaviour)> =
             scenario.dependencies.iter().map(|(name, at)| (name, &at.value)).collect();
-        let targets: Vec<SimulatedTarget> = behaviours.iter().map(|(_, behaviour)| SimulatedTarget::new(behaviour)).collect();
+        let targets: Vec<SimulatedTarget> =
+            behaviours.iter().map(|(_, behaviour)| SimulatedTarget::new(behaviour)).collect();
         let dependency_places: BTreeMap<DependencyName, usize> =
             behaviours.iter().enumerate().map(|(place, (name, _))| ((*name).clone(), place)).collect();
         let opened = behaviours.iter().zip(&targets);
@@ -193,8 +194,8 @@ impl<'a> SimulatedWorld<'a> {
             let own = own.map(|phase| (phase.at, phase.until()));
             let faults = self.scenario.faults.iter().map(|fault| (fault.at, fault.until()));
             for (from, until) in own.chain(faults).map(troubled) {
-                self.agenda.plan(from, AgendaEvent::TroubleBegins { dependency: place });
-                self.agenda.plan(until, AgendaEvent::TroubleEnds { dependency: place });
+                self.agenda.plan(from, AgendaEvent::IncidentBegins { dependency: place });
+                self.agenda.plan(until, AgendaEvent::IncidentEnds { dependency: place });
             }
         }
         for stream in 0..self.streams.len() {
@@ -212,21 +213,24 @@ impl<'a> SimulatedWorld<'a> {
         }
     }
 
-    pub(super) fn play(mut self, watch: &mut dyn FnMut(SimulationProgress) -> Go) -> Result<SimulationReport, Cancelled> {
+    pub(super) fn play(
+        mut self,
+        watch: &mut dyn FnMut(SimulationProgress) -> Go,
+    ) -> Result<SimulationReport, Cancelled> {
         let last = nanos(self.scenario.duration.saturating_add(self.scenario.settle));
-        let mut happened = 0_u64;
+        let mut processed = 0_u64;
         let mut open_seen = 0;
-        while let Some((at, happening)) = self.agenda.next() {
+        while let Some((at, event)) = self.agenda.next() {
             if at > last {
                 break;
             }
             self.now = at;
             self.ledger.advance(at);
-            self.happen(happening);
-            happened += 1;
+            self.apply(event);
+            processed += 1;
             // The watcher may bound what waits, and one event may add much.
             let has_grown = self.ledger.open() >= open_seen + LOOK_EVERY;
-            if happened.is_multiple_of(LOOK_EVERY) || has_grown {
+            if processed.is_multiple_of(LOOK_EVERY) || has_grown {
                 open_seen = self.ledger.open();
                 if watch(self.progress()) == Go::Stop {
                     return Err(Cancelled);
@@ -237,7 +241,7 @@ impl<'a> SimulatedWorld<'a> {
             }
         }
         for node in &self.nodes {
-            let outside = node.door.iter().map(|_| 0);
+            let outside = node.rejected.iter().map(|_| 0);
             node.store.calls_of_open().chain(outside).for_each(|calls| self.ledger.left_waiting(calls));
         }
         let mut report = SimulationReport {
@@ -247,7 +251,7 @@ impl<'a> SimulatedWorld<'a> {
             nodes: self.scenario.nodes,
             order_violations: self.checker.violations(),
             waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
-            ..self.ledger.told()
+            ..self.ledger.into_report()
         };
         let expectations = self.scenario.expectations.iter();
         report.expectations = expectations.map(|at| report.expected(&at.value)).collect();
@@ -268,11 +272,11 @@ impl<'a> SimulatedWorld<'a> {
         START + Duration::from_nanos(self.now)
     }
 
-    fn happen(&mut self, happening: AgendaEvent) {
-        match happening {
+    fn apply(&mut self, event: AgendaEvent) {
+        match event {
             AgendaEvent::Arrive { stream } => self.arrive(stream),
             AgendaEvent::CallEnds(end) => self.call_ends(end),
-            AgendaEvent::CallsOn { visit } => self.calls_on(visit),
+            AgendaEvent::CallNext { visit } => self.call_next(visit),
             AgendaEvent::VisitEnds { visit, said } => self.visit_ends(visit, said),
             AgendaEvent::GivenUp { visit } => self.given_up(visit),
             AgendaEvent::Wake { node, run } => {
@@ -286,8 +290,8 @@ impl<'a> SimulatedWorld<'a> {
             }
             AgendaEvent::FaultBegins { fault } => self.fault_begins(fault),
             AgendaEvent::FaultEnds { fault } => self.fault_ends(fault),
-            AgendaEvent::TroubleBegins { dependency } => self.ledger.trouble_begins(dependency),
-            AgendaEvent::TroubleEnds { dependency } => self.ledger.trouble_ends(dependency),
+            AgendaEvent::IncidentBegins { dependency } => self.ledger.incident_begins(dependency),
+            AgendaEvent::IncidentEnds { dependency } => self.ledger.incident_ends(dependency),
         }
     }
 
@@ -328,11 +332,11 @@ impl<'a> SimulatedWorld<'a> {
             Effect::Release(queue) => self.nodes[node].inbox.push_back(Input::Released(queue)),
             // No replays here.
             Effect::Advance(_) | Effect::Reprocess(_) => {}
-            Effect::Signal(signal) => self.hear(node, &signal),
+            Effect::Signal(signal) => self.record_signal(node, &signal),
         }
     }
 
-    fn hear(&mut self, node: usize, signal: &Signal) {
+    fn record_signal(&mut self, node: usize, signal: &Signal) {
         match signal {
             Signal::Breaker { dependency, transition, .. } => {
                 if let Some(place) = self.dependency_places.get(dependency) {
@@ -438,7 +442,13 @@ impl<'a> SimulatedWorld<'a> {
         let how = match (said, &partly) {
             (SimulatedAnswer::Done, None) => CallResult::Well,
             (SimulatedAnswer::Done, Some(_)) => CallResult::Partly,
-            (SimulatedAnswer::Status(_) | SimulatedAnswer::TooMany(_) | SimulatedAnswer::Refused | SimulatedAnswer::Nothing, _) => CallResult::Badly,
+            (
+                SimulatedAnswer::Status(_)
+                | SimulatedAnswer::TooMany(_)
+                | SimulatedAnswer::Refused
+                | SimulatedAnswer::Nothing,
+                _,
+            ) => CallResult::Badly,
         };
         self.ledger.answered(dependency, took, how);
         let rule = self.nodes[node].rules.remove(&call).expect("it was kept when the call began");
@@ -532,7 +542,9 @@ impl<'a> SimulatedWorld<'a> {
         let now = self.clock();
         for node in self.struck_by(fault) {
             let well = &mut self.nodes[node];
-            let (NodeCondition::Down { since } | NodeCondition::Stalled { since }) = well.health else { continue };
+            let (NodeCondition::Down { since } | NodeCondition::Stalled { since }) = well.health else {
+                continue;
+            };
             well.store.model.absences.add(since, now);
             let was_down = well.engine.is_none();
             well.health = NodeCondition::Well;
@@ -545,7 +557,7 @@ impl<'a> SimulatedWorld<'a> {
                 self.nodes[node].inbox.push_back(Input::StoreHealed);
                 self.pump(node);
             }
-            self.open_door(node);
+            self.accept_rejected(node);
         }
     }
 
@@ -578,7 +590,7 @@ impl SimulatedNode {
             wake_at: None,
             inbox: VecDeque::new(),
             health: NodeCondition::Well,
-            door: Vec::new(),
+            rejected: Vec::new(),
             unwritten: Vec::new(),
             in_flight: vec![0; dependencies],
             rules: Map::default(),

@@ -24,7 +24,8 @@ fn doubts(report: &BacktestReport) -> Vec<(BacktestDoubt, u64)> {
 
 /// A record of which the breaker was open for a while, held against another book.
 fn beside(new: &RuleBook, old: &RuleBook, kept: &[Kept], open: &[(&str, u64, u64)]) -> BacktestReport {
-    let mut survey = BacktestSurvey::new(BacktestPlan { book: new, seed: SEED, since: None, until: at(1_000) });
+    let mut survey =
+        BacktestSurvey::new(BacktestPlan { book: new, seed: SEED, since: None, until: at(1_000) });
     for (dependency, from, until) in open {
         survey.add_open(dependency, at(*from), at(*until));
     }
@@ -119,8 +120,15 @@ fn a_breaker_is_what_it_was_whatever_its_dependency_is_called_now() {
     assert_eq!(other_name.after, same_name.after);
     assert_eq!(other_name.changes, same_name.changes);
     // When each of them has its turn is not known.
-    assert!(doubts(&same_name).iter().any(|(doubt, _)| *doubt == BacktestDoubt::Ramp), "{:?}", same_name.untold);
-    assert!(!doubts(&other_name).iter().any(|(doubt, _)| *doubt == BacktestDoubt::Breaker), "a name is no breaker");
+    assert!(
+        doubts(&same_name).iter().any(|(doubt, _)| *doubt == BacktestDoubt::Ramp),
+        "{:?}",
+        same_name.untold
+    );
+    assert!(
+        !doubts(&other_name).iter().any(|(doubt, _)| *doubt == BacktestDoubt::Breaker),
+        "a name is no breaker"
+    );
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl DaprReader {
         for (key, _) in node.entries() {
             let Some(text) = key.text().filter(|text| !known.contains(text)) else { continue };
             if let Some(meant) = known.iter().find(|known| known.eq_ignore_ascii_case(text)) {
-                let message = format!("`{text}` is known to some Daprs and not to others");
+                let message = format!("`{text}` is accepted by some Dapr versions only");
                 self.problems.error("unknown-key", key.span, message, format!("write `{meant}`"));
                 continue;
             }
@@ -52,7 +52,7 @@ impl DaprReader {
             let near = if text.len() <= 64 { nearest(text, known.iter().copied()) } else { None };
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             let place = if path.is_empty() { shown } else { format!("{path}.{shown}") };
-            self.notes.add(place, format!("Dapr knows no such key and ignores it{near}"));
+            self.notes.add(place, format!("unknown key, ignored by Dapr{near}"));
         }
     }
 
@@ -77,19 +77,19 @@ impl DaprReader {
 
     pub(super) fn duration_in(&mut self, value: &Node, text: &str, path: &str) -> Option<Duration> {
         let Some(go) = duration::parse(text) else {
-            let message = format!("`{text}` is no duration to Dapr");
+            let message = format!("`{text}` is not a Dapr duration");
             let help = "write a number and a unit: ms, s, m or h; there are no days";
             self.problems.error("bad-duration", value.span, message, help);
             return None;
         };
         if go.unit == DurationUnit::Missing {
-            let why = format!("it has no unit, so Dapr takes milliseconds: {}", duration::show(go.span));
+            let why = format!("no unit, so Dapr assumes milliseconds: {}", duration::show(go.span));
             self.notes.add(path, why);
         }
         let bounded = duration::bounded(go.span);
         if bounded < go.span {
             let why = format!(
-                "a book says at most {}, which stands in its place",
+                "the maximum in a book is {}, which is used instead",
                 duration::show(limits::DURATION_MAX)
             );
             self.notes.add(path, why);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::DaprReader;
-use crate::dapr::model::{TargetPolicies, Resiliency};
+use crate::dapr::model::{Resiliency, TargetPolicies};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::yaml::{Node, Value};
 
@@ -31,7 +31,7 @@ impl DaprReader {
         for (key, _) in node.entries() {
             if let Some(key) = key.text().filter(|key| ["timeout", "retry", "circuitBreaker"].contains(key)) {
                 let why =
-                    "directly under a component Dapr ignores it; it belongs under `outbound` or `inbound`";
+                    "Dapr ignores it directly under a component; it belongs under `outbound` or `inbound`";
                 self.notes.add(format!("{path}.{key}"), why);
             }
         }
@@ -51,7 +51,8 @@ impl DaprReader {
         }
         match breakers.as_slice() {
             [outbound, inbound] if outbound != inbound => {
-                let why = "Dapr has one breaker for both directions, and the settings used first win; the book has two";
+                let why =
+                    "Dapr has one breaker for both directions with the settings used first; the book has two";
                 self.notes.add(path, why);
             }
             [_, _] => {
@@ -69,18 +70,19 @@ impl DaprReader {
         let guards = self.guards(node, &path, defined);
         match self.text(node, "circuitBreakerScope") {
             None if self.text(node, "circuitBreaker").is_some() => {
-                let message = "an actor's breaker needs a scope, and Dapr refuses the resource without";
+                let message = "an actor's breaker needs a scope; Dapr refuses the resource without it";
                 let help = "add `circuitBreakerScope: type`";
                 self.problems.error("missing-key", node.span, message, help);
             }
             None | Some("type") => {}
             Some("id" | "both") => {
-                let why = "Dapr has a breaker for each actor (`both` does the same as `id`); the book has one for the type";
+                let why =
+                    "Dapr has a breaker per actor (`both` is the same as `id`); the book has one per type";
                 self.notes.add(format!("{path}.circuitBreakerScope"), why);
             }
             Some(_) => {
                 let span = node.get("circuitBreakerScope").map_or(node.span, |value| value.span);
-                let message = "Dapr knows the scopes `type`, `id` and `both` only, and refuses the resource";
+                let message = "Dapr only has the scopes `type`, `id` and `both` and refuses the resource";
                 self.problems.error("unknown-word", span, message, "write `type`");
             }
         }
@@ -92,7 +94,7 @@ impl DaprReader {
             DaprTarget::Component { name, .. } | DaprTarget::App(name) | DaprTarget::Actor(name) => name,
         };
         if name.is_empty() {
-            self.notes.add("targets", "one has an empty name, which nothing can have, and is left out");
+            self.notes.add("targets", "a target with an empty name is left out");
         } else {
             resiliency.targets.push((target, guards));
         }
@@ -100,7 +102,7 @@ impl DaprReader {
 
     fn cache_size(&mut self, node: &Node, path: &str) {
         if node.get("circuitBreakerCacheSize").is_some() {
-            let why = "it bounds Dapr's breakers, one for each method or actor; the book has one for each dependency";
+            let why = "it limits Dapr's breakers per method or actor; the book has one per dependency";
             self.notes.add(format!("{path}.circuitBreakerCacheSize"), why);
         }
     }
@@ -114,9 +116,9 @@ impl DaprReader {
             }
             let why = match (key, path.starts_with("components.")) {
                 ("circuitBreaker", true) => {
-                    "no such policy is defined: Dapr may fail at the first call; the book has none"
+                    "undefined policy: Dapr may fail at the first call; the book has none"
                 }
-                _ => "no such policy is defined: Dapr applies none and says nothing; the book has none",
+                _ => "undefined policy: Dapr silently applies none; the book has none",
             };
             self.notes.add(format!("{path}.{key}"), why);
             None

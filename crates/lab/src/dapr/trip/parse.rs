@@ -86,9 +86,13 @@ impl Expression {
                 right.expect_bool()
             }
             Self::Compare(_, left, right) => match (left.type_of()?, right.type_of()?) {
-                (ValueType::Int, ValueType::Double) | (ValueType::Double, ValueType::Int) => Err(InvalidTrip::MixedNumbers),
+                (ValueType::Int, ValueType::Double) | (ValueType::Double, ValueType::Int) => {
+                    Err(InvalidTrip::MixedNumbers)
+                }
                 (ValueType::Bool, _) | (_, ValueType::Bool) => Err(InvalidTrip::NoCounterpart),
-                (ValueType::Int, ValueType::Int) | (ValueType::Double, ValueType::Double) => Ok(ValueType::Bool),
+                (ValueType::Int, ValueType::Int) | (ValueType::Double, ValueType::Double) => {
+                    Ok(ValueType::Bool)
+                }
             },
             Self::Calculate(operation, left, right) => {
                 let types = (left.type_of()?, right.type_of()?);

@@ -1,7 +1,7 @@
 //! Reduces a condition to bounds on counts.
 
-use super::parse::{CompareOperator, TripCount, Expression, Operation, ValueType};
-use super::{InvalidTrip, TripMeaning, ShareBound};
+use super::parse::{CompareOperator, Expression, Operation, TripCount, ValueType};
+use super::{InvalidTrip, ShareBound, TripMeaning};
 use crate::dapr::model::TripOn;
 
 /// What must be true when a call has failed.
@@ -90,7 +90,8 @@ fn either(left: TripDemand, right: TripDemand) -> Result<TripDemand, InvalidTrip
     };
     if let (Some(one), Some(other)) = (shares(left), shares(right)) {
         // The weaker condition implies the other.
-        let asks_less = |(a, a_from, a_calls): (u32, ShareBound, u32), (b, b_from, b_calls): (u32, ShareBound, u32)| {
+        let asks_less = |(a, a_from, a_calls): (u32, ShareBound, u32),
+                         (b, b_from, b_calls): (u32, ShareBound, u32)| {
             (a < b || a == b && (a_from == b_from || a_from == ShareBound::Reached)) && a_calls <= b_calls
         };
         return match (asks_less(one, other), asks_less(other, one)) {
@@ -228,7 +229,11 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
     }
 }
 
-fn compare(comparison: CompareOperator, left: &Expression, right: &Expression) -> Result<TripDemand, InvalidTrip> {
+fn compare(
+    comparison: CompareOperator,
+    left: &Expression,
+    right: &Expression,
+) -> Result<TripDemand, InvalidTrip> {
     let (left, right) = (ratio(left)?, ratio(right)?);
     let (comparison, left, right) = whole(comparison, left, right)?;
     let cross = |a: Linear, b: Linear| match (a.as_constant(), b.as_constant()) {
@@ -281,7 +286,9 @@ fn whole(
     match comparison {
         AtLeast => Ok((AtLeast, left, right)),
         More => Ok((AtLeast, left, Ratio { over: Linear::constant(times + 1.0), ..right })),
-        Less | AtMost | CompareOperator::Equal | CompareOperator::Unequal => Err(InvalidTrip::IntegerDivision),
+        Less | AtMost | CompareOperator::Equal | CompareOperator::Unequal => {
+            Err(InvalidTrip::IntegerDivision)
+        }
     }
 }
 

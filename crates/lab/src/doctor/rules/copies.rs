@@ -4,19 +4,18 @@ use crate::doctor::change::{Patch, Step, place_of};
 use crate::doctor::evidence::EvidenceChart;
 use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, rounded_up};
-use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use redrive_core::text::{show_duration, show_rounded};
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[Diagnosis {
     code: "dedup-window-too-short",
     harm: Harm::High,
-    summary: "events come again about when their ids are forgotten, and the next ones are delivered twice",
-    explanation: "Senders and brokers send an event again when they are not sure that it arrived, and some do so \
-                  much later. An event whose id is still remembered is recognised and dropped; one that comes \
-                  after that is delivered a second time, and nobody can tell any more that it came before. \
-                  These were recognised when their ids were about to be forgotten. Remember ids for longer than \
-                  the latest copy took to come.",
-    needs: "3 events that came twice while the server runs",
+    summary: "duplicates arrive about when their ids are forgotten, so later ones are delivered twice",
+    explanation: "Senders and brokers send an event again when they are not sure that it arrived, sometimes much \
+                  later. A duplicate is dropped while its id is remembered; after that it is delivered a second \
+                  time without being noticed. These duplicates arrived when their ids were about to be \
+                  forgotten. Remember ids for longer than the latest duplicate took.",
+    needs: "3 duplicate events while the server runs",
     look: DiagnosisCheck::Whole(window_too_short),
 }];
 
@@ -39,11 +38,11 @@ fn window_too_short(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     let stated = rule.and_then(|rule| rule.idempotency.ttl.origin.position());
     let (latest, remembered) = (show_rounded(longest), show_duration(window));
     Some(DiagnosisSign {
-        title: "events come again about when their ids are forgotten".to_owned(),
+        title: "duplicates arrive about when their ids are forgotten".to_owned(),
         touched: intake.duplicates,
         evidence: vec![
-            format!("{} came again and were recognised", counted(intake.duplicates, "event")),
-            format!("the latest copy came after {latest}, and ids are remembered for {remembered}"),
+            format!("{} recognised", counted(intake.duplicates, "duplicate")),
+            format!("latest duplicate after {latest}; ids are remembered for {remembered}"),
         ],
         advice: format!("remember ids for {}", show_duration(wanted)),
         change: change.map(ProposedChange::unplayed),

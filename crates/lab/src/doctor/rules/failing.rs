@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{targets, timeouts};
 use crate::doctor::change::{Patch, Step, place_of};
-use crate::doctor::evidence::{EvidenceChart, RowEvidence, ExaminedDelivery};
-use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
+use crate::doctor::evidence::{EvidenceChart, ExaminedDelivery, RowEvidence};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, said, tally};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::{Met, Mood};
 use redrive_core::book::resolve::Level;
 use redrive_core::engine::story::{End, Place, Story, Told};
@@ -30,45 +30,43 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "transient-failures",
         harm: Harm::High,
-        summary: "more than 20% of the attempts fail in a way that heals by itself",
-        explanation: "Some failures are the weather; one attempt in five is not. Retries hide it from those who \
-                      wait for the events and double the load of a target that has trouble already. The codes \
-                      tell where to look: timeouts say that calls are slow, refused and broken connections \
-                      that the target is away, 5xx that it has trouble of its own.",
+        summary: "more than 20% of the attempts fail with transient errors",
+        explanation: "A few transient failures are normal; one attempt in five is not. Retries hide them from \
+                      consumers and add load to a target that already has problems. The codes show where to \
+                      look: timeouts mean slow calls, refused or broken connections mean that the target is \
+                      down, 5xx means an error in the target.",
         needs: "30 attempts of a row",
         look: DiagnosisCheck::Row(transient),
     },
     Diagnosis {
         code: "permanent-failures",
         harm: Harm::High,
-        summary: "more than 10% of the attempts are refused for good",
-        explanation: "The target says that it will never take these events: they do not parse, lack something, \
-                      or speak of what is not there. No retry helps, and each becomes a dead letter that \
-                      somebody must look at. The cure is on the sending side: check the data before they are \
-                      sent, and mend the type that is refused most.",
+        summary: "more than 10% of the attempts are rejected permanently",
+        explanation: "The target will never accept these events: they do not parse, lack a field, or refer to \
+                      something that does not exist. Retries do not help, and each becomes a dead letter that \
+                      needs manual work. Fix the sender: validate data before sending, starting with the event \
+                      type that is rejected most.",
         needs: "30 attempts of a row",
         look: DiagnosisCheck::Row(permanent),
     },
     Diagnosis {
         code: "client-errors-retried",
         harm: Harm::Medium,
-        summary: "answers 4xx are retried, and retrying hardly ever helps",
-        explanation: "A 4xx says that the request is wrong, and the same request is as wrong a minute later: but \
-                      for 408, 425 and 429 a retry is a call for nothing. The book says to retry these, and \
-                      of the deliveries that were retried hardly any arrived. Let them become dead letters at \
-                      once, where they can be mended.",
+        summary: "4xx answers are retried and retries hardly ever help",
+        explanation: "A 4xx means that the request is wrong, and it is still wrong a minute later: except for \
+                      408, 425 and 429 a retry is wasted. The book retries these, and hardly any of the retried \
+                      deliveries arrived. Make them dead letters at once, where the data can be fixed.",
         needs: "10 retried answers of one status",
         look: DiagnosisCheck::Row(client_errors),
     },
     Diagnosis {
         code: "override-never-heals",
         harm: Harm::Medium,
-        summary: "a row of `classify` makes answers transient that never heal",
-        explanation: "A row of `classify` calls an answer transient that would be permanent, and so it is \
-                      retried; but of the deliveries that met it hardly any arrived in the end. Whoever wrote \
-                      the row expected otherwise. Classify such answers as permanent, or be more exact about \
-                      which of them heal.",
-        needs: "10 retried answers of one row of `classify`",
+        summary: "a `classify` row marks answers as transient that never recover",
+        explanation: "A `classify` row marks an answer as transient that would be permanent, so it is retried; \
+                      but hardly any of the retried deliveries arrived. Classify such answers as permanent, or \
+                      match only those that recover.",
+        needs: "10 retried answers of one `classify` row",
         look: DiagnosisCheck::Row(never_heals),
     },
 ];
@@ -98,8 +96,8 @@ impl FailureRecency {
     fn said(&self) -> String {
         let last = &self.last;
         match self.arrived {
-            0 => format!("it last happened {last} ago"),
-            count => format!("it last happened {last} ago, and {} arrived since", counted(count, "attempt")),
+            0 => format!("last failure {last} ago"),
+            count => format!("last failure {last} ago, {} delivered since", counted(count, "attempt")),
         }
     }
 }
@@ -113,7 +111,7 @@ fn transient(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     if attempts < ATTEMPTS_MIN || !exceeds(count, attempts, TRANSIENT_PERCENT) {
         return None;
     }
-    if targets::stands_still(chart, member) {
+    if targets::is_stalled(chart, member) {
         // The other finding says more.
         return None;
     }
@@ -122,15 +120,15 @@ fn transient(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     let limit = timeouts::first_limit(member);
     let advice = if !exceeds(slow, count, DOMINANT_PERCENT) {
         format!(
-            "look at `{}` itself: {} leads, and no setting of the book heals that",
+            "check `{}` itself: mostly {}, which no rule-book setting fixes",
             member.rule.dependency.value, counts[0].0
         )
     } else if let Some((_, wanted)) = timeouts::cuts_through(member) {
         let (limit, wanted) = (show_duration(limit), show_duration(wanted));
-        format!("the timeout is to blame: raise it from {limit} to {wanted}")
+        format!("the timeout is too short: raise it from {limit} to {wanted}")
     } else {
         format!(
-            "these calls hang while others are answered at once, so a longer timeout would not help: find out \
+            "these calls hang while others are answered quickly, so a longer timeout would not help: find out \
              what `{}` waits for",
             member.rule.dependency.value
         )
@@ -140,13 +138,13 @@ fn transient(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     let is_critical = exceeds(count, attempts, TRANSIENT_PERCENT_CRITICAL);
     Some(DiagnosisSign {
         title: if since.is_over() {
-            format!("{share} of the attempts of `{queue}` failed for a while, and they arrive again")
+            format!("{share} of attempts to `{queue}` failed with transient errors and have recovered")
         } else {
-            format!("{share} of the attempts of `{queue}` fail for a while")
+            format!("{share} of attempts to `{queue}` fail with transient errors")
         },
         touched: count,
         evidence: vec![
-            format!("{count} of {} failed in a way that heals by itself", counted(attempts, "attempt")),
+            format!("{count} of {} failed with transient errors", counted(attempts, "attempt")),
             said(&counts),
             since.said(),
         ],
@@ -173,7 +171,7 @@ fn permanent(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     let mut types: Vec<_> = types.into_iter().collect();
     types.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut evidence = vec![
-        format!("{count} of {} were refused for good", counted(attempts, "attempt")),
+        format!("{count} of {} were rejected permanently", counted(attempts, "attempt")),
         said(&tally(failed.iter().map(|(_, code)| *code))),
         format!("by event type: {}", said(&types)),
     ];
@@ -184,15 +182,15 @@ fn permanent(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     let worst = types.first().map_or("these events", |(event_type, _)| event_type);
     Some(DiagnosisSign {
         title: if since.is_over() {
-            format!("`{queue}` refused {share} of what it got, and takes it again")
+            format!("`{queue}` rejected {share} of its attempts and has recovered")
         } else {
-            format!("`{queue}` refuses {share} of what it gets")
+            format!("`{queue}` rejects {share} of its attempts")
         },
         touched: count,
         evidence,
         advice: format!(
-            "check `{worst}` where it is sent, before it is sent: what the answers complain of is above; \
-             `redrive dlq groups` shows every cause with its letters"
+            "validate `{worst}` at the sender (the answers above say what is wrong); `redrive dlq groups` lists \
+             every cause with its dead letters"
         ),
         harm: since.is_over().then_some(Harm::Low),
         ..DiagnosisSign::default()
@@ -217,7 +215,7 @@ pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<Stri
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts.into_iter().take(MESSAGES_SHOWN_MAX).map(|(text, _)| format!("it answers: {text}")).collect()
+    counts.into_iter().take(MESSAGES_SHOWN_MAX).map(|(text, _)| format!("answer: {text}")).collect()
 }
 
 #[derive(Default)]
@@ -269,8 +267,12 @@ fn retried<'a>(member: &RowEvidence<'a>, by: RetriedBy) -> Option<(u16, RetriedA
 fn shown(status: u16, retried: &RetriedAnswers<'_>) -> Vec<String> {
     let met = retried.deliveries.len() as u64;
     vec![
-        format!("{} with {status} were followed by a retry", counted(retried.answers, "answer")),
-        format!("of {} that met it, {} arrived in the end", counted(met, "delivery"), retried.healed()),
+        format!("{} with {status} were retried", counted(retried.answers, "answer")),
+        format!(
+            "of {} that got it, {} were delivered in the end",
+            counted(met, "delivery"),
+            retried.healed()
+        ),
     ]
 }
 
@@ -300,10 +302,10 @@ fn client_errors(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
     let mut place = place_of(rule, level);
     place.push(Step::Key("on_failure".to_owned()));
     Some(DiagnosisSign {
-        title: format!("`{}` retries {status}, which does not heal", member.queue),
+        title: format!("`{}` retries {status}, which does not recover", member.queue),
         touched: retried.answers,
         evidence: shown(status, &retried),
-        advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
+        advice: format!("make {key} a dead letter at once: it can be replayed after the data is fixed"),
         change: Some(answered(Patch::new().set(&place, &key, "dead-letter"), status)),
         line: reaction.position.map(|position| position.line),
         ..DiagnosisSign::default()
@@ -322,12 +324,12 @@ fn never_heals(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagno
     let change = (*level != Level::Row && member.patterns.len() == 1)
         .then(|| Patch::new().add(&place_of(rule, Level::Row), "classify", item));
     Some(DiagnosisSign {
-        title: format!("`{}` takes {status} for transient, and it never heals", member.queue),
+        title: format!("`{}` classifies {status} as transient, but it never recovers", member.queue),
         touched: retried.answers,
         evidence: shown(status, &retried),
         advice: match change {
-            Some(_) => format!("classify {status} as permanent for these events, or take the row away"),
-            None => format!("take the row of `classify` away that makes {status} transient, or narrow it"),
+            Some(_) => format!("classify {status} as permanent for these events, or remove the row"),
+            None => format!("remove or narrow the `classify` row that makes {status} transient"),
         },
         change: change.map(|change| answered(change, status)),
         line: Some(row.position.line),

@@ -7,7 +7,7 @@ use crate::doctor::change::{Patch, scalar};
 use crate::doctor::evidence::{EvidenceChart, LetterKind, QueueState};
 use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, exceeds, percent};
-use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use redrive_core::book::expression::Metric;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
@@ -24,50 +24,47 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "letters-untouched",
         harm: Harm::Medium,
-        summary: "dead letters lie there for more than two days",
-        explanation: "A dead letter is an event that somebody was promised and has not got. These have waited for \
-                      longer than 48 hours without being replayed, skipped or purged; when their retention is \
-                      over they are gone. DiagnosisCheck at their causes, replay what can arrive by now, and give up the \
-                      rest knowingly.",
-        needs: "a letter older than 48 hours",
+        summary: "dead letters have been waiting for more than two days",
+        explanation: "These dead letters have waited for more than 48 hours without being replayed, skipped or \
+                      purged; when their retention ends they are deleted. Check the causes, replay what can be \
+                      delivered by now, and skip the rest deliberately.",
+        needs: "a dead letter older than 48 hours",
         look: DiagnosisCheck::Queue(untouched),
     },
     Diagnosis {
         code: "letters-come-faster",
         harm: Harm::High,
-        summary: "twice as many deliveries died in the last hour as in the one before",
-        explanation: "Something has just broken, or is getting worse: deliveries die at a rate that has doubled \
-                      within an hour. The causes of the latest letters tell what.",
-        needs: "20 deliveries that died within the last hour",
+        summary: "twice as many new dead letters in the last hour as in the hour before",
+        explanation: "Something has just broken or is getting worse: the rate of new dead letters has doubled \
+                      within an hour. The causes of the latest ones show what.",
+        needs: "20 dead letters from the last hour",
         look: DiagnosisCheck::Queue(faster),
     },
     Diagnosis {
         code: "one-cause",
         harm: Harm::Medium,
-        summary: "one cause makes up most of the dead letters",
-        explanation: "Most of the letters failed in the same way, so that one repair mends nearly all of them. See \
-                      to the cause, then replay the group: first with `--dry-run`, which says what it would \
-                      come to.",
+        summary: "one cause accounts for most of the dead letters",
+        explanation: "Most of the dead letters failed in the same way, so one fix resolves nearly all of them. \
+                      Fix the cause, then replay the group, first with `--dry-run` to preview it.",
         needs: "10 dead letters",
         look: DiagnosisCheck::Whole(one_cause),
     },
     Diagnosis {
         code: "poison-letters",
         harm: Harm::Medium,
-        summary: "there are letters that replays leave alone",
-        explanation: "A letter is poison if it does not parse, or failed again when it was replayed as often as \
-                      the book allows. Replays leave it alone, so that it waits for a person: mend the data \
-                      with `redrive dlq edit`, or give it up with `redrive dlq skip`.",
+        summary: "some dead letters are skipped by replays",
+        explanation: "A dead letter is poison if it does not parse, or if it failed again as many replays as the \
+                      book allows. Replays skip it: fix the data with `redrive dlq edit`, or give up with \
+                      `redrive dlq skip`.",
         needs: "one poison letter",
         look: DiagnosisCheck::Queue(poison),
     },
     Diagnosis {
         code: "letters-unwatched",
         harm: Harm::High,
-        summary: "there are dead letters, and no alert of the book looks at them",
-        explanation: "Deliveries have failed for good, and the book tells nobody: no alert looks at how many \
-                      letters there are, how old they are or how fast they come. The next ones will be found \
-                      by chance as well.",
+        summary: "dead letters exist and no alert watches them",
+        explanation: "Deliveries have failed permanently and no alert of the book watches the number, age or \
+                      rate of dead letters. The next ones will be found by chance as well.",
         needs: "one dead letter",
         look: DiagnosisCheck::Queue(unwatched),
     },
@@ -84,15 +81,15 @@ fn untouched(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisS
     let count: u64 = old.iter().map(|kind| kind.count).sum();
     let (age, limit) = (show_rounded(chart.ago(oldest)), show_duration(UNTOUCHED_FOR));
     Some(DiagnosisSign {
-        title: format!("dead letters of `{}` lie there for {age}", queue.name),
+        title: format!("dead letters of `{}` have been waiting for {age}", queue.name),
         touched: count,
         evidence: vec![
-            format!("{} of causes that go back more than {limit}", counted(count, "letter")),
-            format!("the oldest died {age} ago"),
+            format!("{} with causes older than {limit}", counted(count, "letter")),
+            format!("oldest dead letter: {age}"),
         ],
         advice: format!(
-            "`redrive dlq groups --service {0}` shows why; `redrive dlq replay --service {0} --dry-run` what a \
-             replay would come to",
+            "`redrive dlq groups --service {0}` shows the causes; `redrive dlq replay --service {0} --dry-run` \
+             previews a replay",
             queue.name.service
         ),
         ..DiagnosisSign::default()
@@ -117,13 +114,10 @@ fn faster(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign
         return None;
     }
     Some(DiagnosisSign {
-        title: format!("deliveries of `{}` die ever faster", queue.name),
+        title: format!("dead letters of `{}` are increasing", queue.name),
         touched: lately,
-        evidence: vec![
-            format!("{lately} died within the last hour"),
-            format!("{before} died in the hour before"),
-        ],
-        advice: format!("`redrive dlq groups --service {}` shows what they died of", queue.name.service),
+        evidence: vec![format!("{lately} in the last hour"), format!("{before} in the hour before")],
+        advice: format!("`redrive dlq groups --service {}` shows the causes", queue.name.service),
         ..DiagnosisSign::default()
     })
 }
@@ -139,16 +133,16 @@ fn one_cause(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
         return None;
     }
     Some(DiagnosisSign {
-        title: format!("one cause makes up {} of the dead letters", percent(count, all)),
+        title: format!("one cause accounts for {} of the dead letters", percent(count, all)),
         touched: count,
         evidence: vec![
-            format!("{count} of {} are of the group {fingerprint}", counted(all, "letter")),
+            format!("{count} of {} are in group {fingerprint}", counted(all, "letter")),
             format!("`{}` failed with {} ({})", kind.queue, kind.failure_code, kind.category),
-            format!("the latest died {} ago", show_rounded(chart.ago(kind.last_at))),
+            format!("latest dead letter {} ago", show_rounded(chart.ago(kind.last_at))),
         ],
         advice: format!(
-            "see to the cause, then `redrive dlq replay --fingerprint {fingerprint} --dry-run`, and without \
-             `--dry-run` once it looks right"
+            "fix the cause, then run `redrive dlq replay --fingerprint {fingerprint} --dry-run`, and without \
+             `--dry-run` once the preview is right"
         ),
         ..DiagnosisSign::default()
     })
@@ -161,12 +155,12 @@ fn poison(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign
     let worst = poison.iter().max_by_key(|kind| kind.count)?;
     let most = if count == 1 { "it is" } else { "most of them are" };
     Some(DiagnosisSign {
-        title: format!("`{}` has {} that replays leave alone", queue.name, counted(count, "poison letter")),
+        title: format!("`{}` has {} that replays skip", queue.name, counted(count, "poison letter")),
         touched: count,
         evidence: vec![format!("{most} `{}` and failed with {}", worst.event_type, worst.failure_code)],
         advice: format!(
-            "`redrive dlq list --service {} --tier poison` shows them; mend the data with `redrive dlq edit`, or \
-             give them up with `redrive dlq skip`",
+            "`redrive dlq list --service {} --tier poison` lists them; fix the data with `redrive dlq edit`, or \
+             give up with `redrive dlq skip`",
             queue.name.service
         ),
         ..DiagnosisSign::default()
@@ -195,17 +189,17 @@ fn unwatched(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisS
         })
     });
     Some(DiagnosisSign {
-        title: format!("nobody is told of the dead letters of `{}`", queue.name),
+        title: format!("no alert watches the dead letters of `{}`", queue.name),
         touched: queue.dead,
         evidence: vec![
             format!("it has {}", counted(queue.dead, "dead letter")),
-            "no alert of the book looks at dead letters".to_owned(),
+            "no alert of the book watches dead letters".to_owned(),
         ],
         advice: match &change {
-            Some(_) => "add alerts on their age and on how fast they come".to_owned(),
-            None => "add somebody who is told under `receivers`, and alerts on the age of letters and on how fast \
-                     they come"
-                .to_owned(),
+            Some(_) => "add alerts on their age and rate".to_owned(),
+            None => {
+                "add a receiver under `receivers`, and alerts on the age and rate of dead letters".to_owned()
+            }
         },
         change: change.map(ProposedChange::unplayed),
         ..DiagnosisSign::default()

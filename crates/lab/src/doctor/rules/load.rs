@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::doctor::change;
-use crate::doctor::evidence::{EvidenceChart, RowEvidence, SortedTimes, DependencyEvidence};
-use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
+use crate::doctor::evidence::{DependencyEvidence, EvidenceChart, RowEvidence, SortedTimes};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{self, counted, exceeds, percent};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::{Capacity, Latency, Mood};
 use redrive_core::book::resolve::Resolved;
 use redrive_core::engine::story::{End, Story};
@@ -39,33 +39,31 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "too-many-at-once",
         harm: Harm::High,
-        summary: "a dependency fails or slows down when many calls are under way",
-        explanation: "The dependency does well with a few calls at once and badly with many: it has a limit, and \
-                      we go beyond it. More calls at once do not make it quicker then; they fail, are made \
-                      again, and make the crowd larger. Limit `in_flight` to the last number at which all was \
-                      well.",
-        needs: "a running server, and 50 calls each with few and with many at once",
+        summary: "a dependency fails or slows down at high concurrency",
+        explanation: "The dependency works with few concurrent calls and fails or slows down with many: it has a \
+                      limit that is exceeded. More concurrency does not make it faster; calls fail, are retried, \
+                      and add load. Limit `in_flight` to the highest concurrency that worked.",
+        needs: "a running server, and 50 calls each at low and at high concurrency",
         look: DiagnosisCheck::Dependency(too_many),
     },
     Diagnosis {
         code: "too-few-at-once",
         harm: Harm::Medium,
-        summary: "a dependency could do more: its `in_flight` is always used up while deliveries wait",
-        explanation: "Nearly every call was made with all slots taken, deliveries wait for a slot, and the \
-                      dependency answers as quickly as with fewer calls: the limit is ours, not its own. Give \
-                      it more slots, and look again.",
-        needs: "a running server, 200 calls, and 100 deliveries that wait",
+        summary: "`in_flight` is always used up while deliveries wait, and the dependency could take more",
+        explanation: "Nearly every call was made with all slots in use, deliveries wait for a slot, and the \
+                      dependency answers as fast as with fewer calls: `in_flight` is the bottleneck. Raise it, \
+                      then run doctor again.",
+        needs: "a running server, 200 calls, and 100 waiting deliveries",
         look: DiagnosisCheck::Dependency(too_few),
     },
     Diagnosis {
         code: "rate-limited-often",
         harm: Harm::Medium,
-        summary: "the other side asks for patience again and again",
-        explanation: "A target that answers 429 has done work to say no, and may take offence. Redrive slows \
-                      down when it is asked to and then finds its way back to the limit, again and again. If \
-                      the rate that the target takes is stated as `rate`, calls come at that pace from the \
-                      start and none is turned away.",
-        needs: "10 answers that asked for patience: one in twenty of all, or while 100 deliveries wait",
+        summary: "the target often answers 429",
+        explanation: "A target that answers 429 does work to reject a call, and may block the sender. Redrive \
+                      slows down when asked and then approaches the limit again. With the limit configured as \
+                      `rate`, calls keep to it from the start and none is rejected.",
+        needs: "10 answers with 429: one in twenty of all, or while 100 deliveries wait",
         look: DiagnosisCheck::Row(rate_limited),
     },
 ];
@@ -77,9 +75,9 @@ fn mean_micros(beside: &Beside) -> u64 {
 fn range(place: usize) -> String {
     let from = place.checked_sub(1).map_or(1, |before| BESIDE_BOUNDS[before] + 1);
     match BESIDE_BOUNDS.get(place) {
-        Some(to) if *to == from => format!("with {to} at once"),
-        Some(to) => format!("with {from} to {to} at once"),
-        None => format!("with {from} or more at once"),
+        Some(to) if *to == from => format!("at concurrency {to}"),
+        Some(to) => format!("at concurrency {from} to {to}"),
+        None => format!("at concurrency {from} or more"),
     }
 }
 
@@ -108,10 +106,10 @@ fn too_many(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<
         return None;
     }
     Some(DiagnosisSign {
-        title: format!("`{}` does badly with more than {good} calls at once", ward.name),
+        title: format!("`{}` cannot take more than {good} concurrent calls", ward.name),
         touched: ranges[crowd..].iter().map(|beside| beside.calls).sum(),
         evidence: vec![shown(base, calm), shown(crowd, &ranges[crowd])],
-        advice: format!("make {good} calls at once instead of {}", rule.in_flight.value),
+        advice: format!("limit `in_flight` to {good} instead of {}", rule.in_flight.value),
         change: Some(fewer_at_once(chart, rule, good, calm, &ranges[crowd])),
         line: rule.in_flight.origin.position().map(|position| position.line),
         ..DiagnosisSign::default()
@@ -127,7 +125,8 @@ fn fewer_at_once(
 ) -> ProposedChange {
     let change = change::of_dependency(chart.evidence, rule, "in_flight", good);
     let fails = exceeds(crowd.failed, crowd.calls, calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT);
-    let (measure, queue) = if fails { (ProofMeasure::FailedCalls, Some(0)) } else { (ProofMeasure::Latency, None) };
+    let (measure, queue) =
+        if fails { (ProofMeasure::FailedCalls, Some(0)) } else { (ProofMeasure::Latency, None) };
     let collapse = if fails { None } else { Some(Share::ALL) };
     let capacity = Capacity { rate: None, concurrent: Some(good), queue, collapse };
     let at_once = rule.in_flight.value.saturating_mul(CROWD_TIMES).min(CROWD_MAX);
@@ -177,14 +176,14 @@ fn too_few(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<D
     let crowded = ProofWorld::Crowd(at_once, latency_of(crowd), Capacity::default());
     let change = change::of_dependency(chart.evidence, rule, "in_flight", more);
     Some(DiagnosisSign {
-        title: format!("`{}` could take more than the {limit} calls at once that it gets", ward.name),
+        title: format!("`{}` could take more than {limit} concurrent calls", ward.name),
         touched: waiting,
         evidence: vec![
-            format!("{share} of {all} found nearly all slots taken"),
-            format!("{ready} wait that could start, and {limit} calls are under way"),
+            format!("{share} of {all} were made with nearly all slots in use"),
+            format!("{ready} ready to start, {limit} calls in flight"),
             shown(full, crowd),
         ],
-        advice: format!("make {more} calls at once, and see whether it stays as quick"),
+        advice: format!("raise `in_flight` to {more}, then check that latency stays the same"),
         change: Some(ProposedChange::new(change, ProofMeasure::Latency, crowded)),
         line: rule.in_flight.origin.position().map(|position| position.line),
         ..DiagnosisSign::default()
@@ -222,22 +221,22 @@ fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<D
     let retry_after = SortedTimes::of(waits.iter().copied()).median();
     let mut evidence = vec![
         format!(
-            "{throttled} of {} ({}) were asked to come later",
+            "{throttled} of {} ({}) were rate limited",
             counted(attempts, "attempt"),
             percent(throttled, attempts)
         ),
-        format!("{} said for how long, which was obeyed", counted(waits.len() as u64, "answer")),
+        format!("{} had a Retry-After, which was respected", counted(waits.len() as u64, "answer")),
     ];
-    evidence.extend(taken.map(|taken| format!("while that happened it took {taken:.1} a second")));
+    evidence.extend(taken.map(|taken| format!("it accepted {taken:.1} calls per second meanwhile")));
     evidence.extend((waiting > 0).then(|| words::waiting(waiting)));
     Some(DiagnosisSign {
-        title: format!("`{}` is asked for patience again and again", member.queue),
+        title: format!("`{}` is often rate limited", member.queue),
         touched: throttled,
         evidence,
         advice: match &rate {
-            Some(rate) => format!("keep to {rate}, a little less than what it takes"),
+            Some(rate) => format!("set `rate` to {rate}, slightly below what the target accepts"),
             None => {
-                format!("ask whoever runs `{}` for its limit, and state it as `rate`", rule.dependency.value)
+                format!("ask the operator of `{}` for its limit, and set it as `rate`", rule.dependency.value)
             }
         },
         change: rate.zip(taken.and_then(Rate::per_second)).map(|(rate, limit)| {

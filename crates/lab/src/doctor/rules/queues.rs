@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::load;
 use crate::doctor::change::{Patch, keys, scalar};
-use crate::doctor::evidence::{EvidenceChart, RowEvidence, QueueState, SortedTimes};
+use crate::doctor::evidence::{EvidenceChart, QueueState, RowEvidence, SortedTimes};
 use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, exceeds, percent, waiting};
-use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use redrive_core::book::model::ServiceEntry;
 use redrive_core::engine::HeldQueue;
 use redrive_core::text::{show_duration, show_rounded};
@@ -27,71 +27,69 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         code: "queue-grows",
         harm: Harm::High,
         summary: "deliveries wait longer and longer for their first attempt",
-        explanation: "More comes in than goes out: the later a delivery came, the longer it waited before anybody \
-                      tried it. Unless the inflow eases by itself, the backlog grows until its room is full. \
-                      Either the target must become quicker, or it must get more calls at once, or less must \
-                      be sent to it.",
-        needs: "40 deliveries that started and 100 that wait",
+        explanation: "More events arrive than are delivered: later deliveries waited longer for their first \
+                      attempt. Unless the inflow drops, the backlog grows until its limit is reached. Make the \
+                      target faster, raise its concurrency, or send less to it.",
+        needs: "40 started deliveries and 100 waiting ones",
         look: DiagnosisCheck::Row(grows),
     },
     Diagnosis {
         code: "sla-missed",
         harm: Harm::Critical,
-        summary: "the oldest delivery waits longer than the book's `sla` allows",
-        explanation: "The book states with the fact `sla` how soon a delivery must have happened, and the oldest \
-                      one that waits is older than that. What keeps it is told by `redrive why` for the \
-                      delivery, and by the other findings here.",
+        summary: "the oldest delivery has waited longer than the book's `sla`",
+        explanation: "The fact `sla` in the book says how soon a delivery must be made, and the oldest waiting \
+                      one is older. `redrive why` shows what holds it up; see also the other findings.",
         needs: "the fact `sla`, and when the oldest delivery was accepted",
         look: DiagnosisCheck::Queue(sla_missed),
     },
     Diagnosis {
         code: "paused-and-forgotten",
         harm: Harm::Critical,
-        summary: "a service is paused for more than an hour while deliveries wait",
-        explanation: "A pause is made by hand or by a rule, and only a person ends it. Meanwhile everything for \
-                      the service waits. If the reason for the pause is gone, resume it; if it will last, \
-                      somebody should know how much room there is for what waits.",
+        summary: "a service has been paused for more than an hour while deliveries wait",
+        explanation: "A pause is set by hand or by a rule, and only a person ends it. Until then every delivery \
+                      to the service waits. If the reason is gone, resume the service; if the pause will last, \
+                      check the limits for waiting deliveries.",
         needs: "a pause of more than an hour",
         look: DiagnosisCheck::Queue(paused),
     },
     Diagnosis {
         code: "removed-with-waiting",
         harm: Harm::Critical,
-        summary: "deliveries wait for a service or a row that is not in the rule book any more",
-        explanation: "The service, or the row of it that takes such events, was taken out of the book or renamed while \
-                      deliveries were waiting. They will wait for ever. Put it back until they are delivered, send \
-                      them to another service, or turn them into dead letters: see `redrive removed`.",
-        needs: "one delivery that waits",
+        summary: "deliveries wait for a service or a row that is no longer in the rule book",
+        explanation: "The service, or its row for these events, was removed or renamed while deliveries were \
+                      waiting. They will wait forever. Restore it until they are delivered, send them to another \
+                      service, or make them dead letters: see `redrive removed`.",
+        needs: "one waiting delivery",
         look: DiagnosisCheck::Queue(removed),
     },
     Diagnosis {
         code: "session-blocked",
         harm: Harm::Medium,
-        summary: "most of what waits stands behind the head of its session",
+        summary: "most waiting deliveries are behind the head of their session",
         explanation: "The service keeps order within a session, and a few sessions are so long that nearly \
-                      everything waits for the one before it: more calls at once do not help, since each \
-                      session makes one call at a time. Sessions that are finer than they are now (by order \
-                      rather than by customer) go on beside each other; if order does not matter, do without.",
+                      everything waits for the delivery before it. More concurrency does not help, because each \
+                      session makes one call at a time. Use finer sessions (by order instead of by customer), or \
+                      `order: none` if order does not matter.",
         needs: "50 deliveries behind others",
         look: DiagnosisCheck::Queue(blocked),
     },
     Diagnosis {
         code: "session-held",
         harm: Harm::High,
-        summary: "a dead letter holds its session for more than an hour",
-        explanation: "With `order: session-strict` nothing of a session goes on past a dead letter until somebody \
-                      replays it, skips it or purges it. Nobody did, and all that came since waits.",
-        needs: "a session that is held for more than an hour",
+        summary: "a dead letter has blocked its session for more than an hour",
+        explanation: "With `order: session-strict` a dead letter blocks its session until it is replayed, \
+                      skipped or purged. That has not happened, and all later deliveries of the session wait.",
+        needs: "a session blocked for more than an hour",
         look: DiagnosisCheck::Queue(held),
     },
     Diagnosis {
         code: "unrouted-events",
         harm: Harm::Medium,
-        summary: "events come in that nobody wants",
-        explanation: "The events were accepted and kept, and no row of the book claims them: a type was renamed or \
-                      misspelt, or a row was never written. Add a row, and `redrive route --unrouted` delivers \
-                      what has come so far; or stop sending them.",
-        needs: "one event that nobody wants",
+        summary: "events arrive that match no row",
+        explanation: "The events were accepted and stored, but no row of the book matches them: a type was \
+                      renamed or misspelt, or a row is missing. Add a row and run `redrive route --unrouted` to \
+                      deliver the stored events, or stop sending them.",
+        needs: "one unrouted event",
         look: DiagnosisCheck::Whole(unrouted),
     },
 ];
@@ -120,17 +118,16 @@ fn grows(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagnosi
     }
     let (before, after) = (show_rounded(before), show_rounded(after));
     Some(DiagnosisSign {
-        title: format!("`{}` gets more than it can take", member.queue),
+        title: format!("`{}` receives more than it can process", member.queue),
         touched: state.waiting,
         evidence: vec![
             waiting(state.waiting),
             format!(
-                "half of the earlier deliveries waited up to {before} for their first attempt, half of the later \
-                 ones up to {after}"
+                "median wait for the first attempt: {before} for earlier deliveries, {after} for later ones"
             ),
         ],
         advice: format!(
-            "make `{}` quicker, or give it more calls at once (now {}); if it can do no more, less must be sent",
+            "make `{}` faster, raise its concurrency (now {}), or send less to it",
             member.rule.dependency.value, member.rule.in_flight.value
         ),
         line: member.rule.in_flight.origin.position().map(|position| position.line),
@@ -143,17 +140,14 @@ fn sla_missed(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<Diagnosis
     let sla = rule.facts.sla.as_ref()?;
     let age = chart.ago(queue.oldest_waiting_at?);
     (queue.waiting > 0 && age > sla.value).then(|| DiagnosisSign {
-        title: format!("`{}` is late: its oldest delivery waits for {}", queue.name, show_rounded(age)),
+        title: format!("`{}` is late: its oldest delivery has waited {}", queue.name, show_rounded(age)),
         touched: queue.waiting,
         evidence: vec![
-            format!("the oldest that waits was accepted {} ago", show_rounded(age)),
-            format!("a delivery must have happened within {}", show_duration(sla.value)),
+            format!("oldest waiting delivery accepted {} ago", show_rounded(age)),
+            format!("deliveries must be made within {}", show_duration(sla.value)),
             format!("{} in all", waiting(queue.waiting)),
         ],
-        advice: format!(
-            "`redrive status` shows what holds `{}` up; other findings here may say why",
-            queue.name
-        ),
+        advice: format!("`redrive status` shows what holds up `{}`; see also the other findings", queue.name),
         line: Some(sla.span.position.line),
         ..DiagnosisSign::default()
     })
@@ -163,10 +157,10 @@ fn paused(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign
     let Some(HeldQueue::Paused { since }) = queue.held else { return None };
     let (paused_for, service) = (chart.ago(since), &queue.name.service);
     (paused_for > PAUSE_MAX && queue.waiting > 0).then(|| DiagnosisSign {
-        title: format!("`{}` is paused for {}", queue.name, show_rounded(paused_for)),
+        title: format!("`{}` has been paused for {}", queue.name, show_rounded(paused_for)),
         touched: queue.waiting,
         evidence: vec![format!("{} for it", waiting(queue.waiting))],
-        advice: format!("`redrive resume {service}` lets it go on, if the reason for the pause is gone"),
+        advice: format!("`redrive resume {service}` ends the pause, if its reason is gone"),
         ..DiagnosisSign::default()
     })
 }
@@ -174,19 +168,18 @@ fn paused(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign
 fn removed(_: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     if queue.held != Some(HeldQueue::Removed) && queue.without_rule > 0 {
         return Some(DiagnosisSign {
-            title: format!("no row of `{}` takes deliveries that wait for it", queue.name),
+            title: format!("deliveries of `{}` wait without a matching row", queue.name),
             touched: queue.without_rule,
-            evidence: vec![format!("{} for a row and will never start", waiting(queue.without_rule))],
-            advice: "put the row back into the book until they are delivered, or use `redrive removed`"
-                .to_owned(),
+            evidence: vec![format!("{} without a row and will never start", waiting(queue.without_rule))],
+            advice: "restore the row until they are delivered, or use `redrive removed`".to_owned(),
             ..DiagnosisSign::default()
         });
     }
     (queue.held == Some(HeldQueue::Removed) && queue.waiting > 0).then(|| DiagnosisSign {
-        title: format!("`{}` is not in the rule book, and deliveries wait for it", queue.name),
+        title: format!("deliveries wait for `{}`, which is not in the rule book", queue.name),
         touched: queue.waiting,
         evidence: vec![format!("{} for it and will never start", waiting(queue.waiting))],
-        advice: format!("put `{}` back into the book until they are delivered", queue.name),
+        advice: format!("restore `{}` in the book until they are delivered", queue.name),
         ..DiagnosisSign::default()
     })
 }
@@ -200,11 +193,10 @@ fn blocked(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSig
     let (behind, share) = (queue.behind, percent(queue.behind, queue.waiting));
     let all = counted(queue.waiting, "delivery");
     Some(DiagnosisSign {
-        title: format!("sessions of `{}` are long: most of what waits is behind another", queue.name),
+        title: format!("long sessions of `{}`: most waiting deliveries are behind another", queue.name),
         touched: queue.behind,
-        evidence: vec![format!("{behind} of {all} that wait ({share}) are behind another of their session")],
-        advice: "choose finer sessions where the events are sent, or `order: none` if the target can take them in \
-                 any order"
+        evidence: vec![format!("{behind} of {all} waiting ({share}) are behind another of their session")],
+        advice: "use finer sessions at the sender, or `order: none` if the target accepts any order"
             .to_owned(),
         line: rule.order.origin.position().map(|position| position.line),
         ..DiagnosisSign::default()
@@ -223,16 +215,20 @@ fn held(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> 
     let behind: u64 = held.iter().map(|held| held.behind).sum();
     Some(DiagnosisSign {
         title: match held.len() as u64 {
-            1 => format!("1 session of `{}` is held by a dead letter", queue.name),
-            count => format!("{count} sessions of `{}` are held by dead letters", queue.name),
+            1 => format!("1 session of `{}` is blocked by a dead letter", queue.name),
+            count => format!("{count} sessions of `{}` are blocked by dead letters", queue.name),
         },
         touched: behind.max(1),
         evidence: vec![
-            format!("the session `{}` is held for {}", oldest.session, show_rounded(chart.ago(oldest.since))),
+            format!(
+                "session `{}` has been blocked for {}",
+                oldest.session,
+                show_rounded(chart.ago(oldest.since))
+            ),
             format!("{} behind them", waiting(behind)),
         ],
         advice: format!(
-            "`redrive dlq show {0}` tells what went wrong; replay it, or give it up with `redrive dlq skip {0}`",
+            "`redrive dlq show {0}` shows the failure; replay it, or give up with `redrive dlq skip {0}`",
             oldest.letter
         ),
         line: chart.any_row_of(&queue.name)?.order.origin.position().map(|position| position.line),
@@ -263,28 +259,28 @@ fn unrouted(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     types.sort_by_key(|kind| std::cmp::Reverse(kind.count));
     let count: u64 = types.iter().map(|kind| kind.count).sum();
     let first = types.first()?;
-    let nobody: Vec<_> = types.iter().filter(|kind| !wanted(&kind.event_type)).collect();
+    let unmatched: Vec<_> = types.iter().filter(|kind| !wanted(&kind.event_type)).collect();
     let mut change = None;
-    let advice = if nobody.is_empty() {
-        "the book wants all of them by now: `redrive route --unrouted` delivers them".to_owned()
+    let advice = if unmatched.is_empty() {
+        "all types have a row by now: run `redrive route --unrouted` to deliver them".to_owned()
     } else {
-        for kind in nobody.iter().take(TYPES_SHOWN_MAX) {
+        for kind in unmatched.iter().take(TYPES_SHOWN_MAX) {
             let Some(service) = likely_taker(&sections.services, &kind.event_type) else { continue };
             let place = keys(&["services", service.name.as_str()]);
             let known = change.unwrap_or_else(Patch::new);
             change = Some(known.add(&place, "events", scalar(&kind.event_type)));
         }
         let guess =
-            if change.is_some() { " (the change names the one whose events are most alike)" } else { "" };
+            if change.is_some() { " (the change picks the one with the most similar events)" } else { "" };
         format!(
-            "add a row to the service that should have them{guess}, then `redrive route --unrouted`; or stop \
-             sending them"
+            "add a row to the service that should receive them{guess}, then run `redrive route --unrouted`; or \
+             stop sending them"
         )
     };
     let others = if types.len() > 1 { " and others" } else { "" };
     let shown = types.iter().take(TYPES_SHOWN_MAX);
     Some(DiagnosisSign {
-        title: format!("nobody wants `{}`{others}", first.event_type),
+        title: format!("no row matches `{}`{others}", first.event_type),
         touched: count,
         evidence: shown
             .map(|kind| format!("{}: {}", kind.event_type, counted(kind.count, "event")))

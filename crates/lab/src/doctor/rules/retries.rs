@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::doctor::change::{self, Patch, place_of};
-use crate::doctor::evidence::{EvidenceChart, RowEvidence, ExaminedDelivery, ExaminedState};
-use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
+use crate::doctor::evidence::{EvidenceChart, ExaminedDelivery, ExaminedState, RowEvidence};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
-use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::{Met, Mood};
 use redrive_core::engine::story::{End, HeldBy};
 use redrive_core::limits;
@@ -30,7 +30,7 @@ const HELD_PERCENT: u64 = 50;
 const RETRIED_MIN: u64 = 50;
 const ENDLESS_MIN: usize = 3;
 /// Shorter policies are not reported.
-const GOES_ON_MIN: Duration = Duration::from_secs(60 * 60);
+const LASTS_MIN: Duration = Duration::from_secs(60 * 60);
 const NEEDED_TIMES: u32 = 10;
 const PATIENCE_MIN: Duration = Duration::from_secs(15 * 60);
 const HOLD_EXPIRED_MIN: u64 = 3;
@@ -39,46 +39,45 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "retries-exhausted",
         harm: Harm::High,
-        summary: "deliveries run out of retries that later ones would have saved",
-        explanation: "Deliveries become dead letters because their policy gave up, while others were saved by \
-                      one of the last retries: the outages of the target are a little longer than the policy's \
-                      patience. A retry or two more, and a longer longest delay, bridge them. Ask first \
-                      whether the failures are truly transient: if no late retry ever helps, more of them \
-                      will not either.",
-        needs: "5 deliveries that ran out of retries, and one that a late retry saved",
+        summary: "deliveries run out of retries although later retries would have succeeded",
+        explanation: "Deliveries become dead letters because the policy gave up, while others succeeded with one \
+                      of the last retries: outages of the target are slightly longer than the policy. One or two \
+                      more retries and a longer maximum delay bridge them. First check that the failures are \
+                      really transient: if no late retry ever succeeds, more will not either.",
+        needs: "5 deliveries that ran out of retries, and one that succeeded with a late retry",
         look: DiagnosisCheck::Row(exhausted),
     },
     Diagnosis {
         code: "retries-never-help",
         harm: Harm::Low,
         summary: "the later retries of a policy never succeed",
-        explanation: "No delivery was ever saved by the later retries of the policy. They are calls to a target \
-                      that is not going to answer, and they keep the dead letter from being seen until they are \
-                      over. Give up earlier: the letter is there for a replay when the cause is gone.",
-        needs: "20 deliveries that made a retry which helped nobody",
+        explanation: "No delivery ever succeeded with the later retries of the policy. They are wasted calls, \
+                      and they delay the dead letter. Give up earlier: the dead letter can be replayed when the \
+                      cause is fixed.",
+        needs: "20 deliveries that made a retry without success",
         look: DiagnosisCheck::Row(never_help),
     },
     Diagnosis {
         code: "policy-never-exhausted",
         harm: Harm::Low,
-        summary: "a policy goes on for hours, and no delivery ever used it up",
-        explanation: "Whatever arrives here does so soon, and the policy goes on for many times as long. Nothing has \
-                      come to its end yet: a delivery that can never arrive is tried for hours or days, keeps \
-                      what is behind it in its session waiting, and is no dead letter that anybody would see. \
-                      It is worse where deliveries are in that state already. End the policy a good while \
-                      after the latest retry that ever helped: the letter can be replayed when the cause is \
-                      gone. A policy that is meant for long outages which have not come yet may stay as it is.",
-        needs: "50 deliveries that were retried, or 3 that are retried for more than an hour; and none that ran out \
+        summary: "a policy retries for hours and no delivery ever used it up",
+        explanation: "Deliveries that succeed do so soon, but the policy retries many times longer. A delivery \
+                      that can never succeed is retried for hours or days, blocks its session, and does not show \
+                      up as a dead letter. The finding weighs more if such deliveries exist already. End the \
+                      policy some time after the latest retry that ever helped: dead letters can be replayed \
+                      when the cause is fixed. A policy made for long outages that have not happened yet may \
+                      stay as it is.",
+        needs: "50 retried deliveries, or 3 that have been retried for more than an hour; and none that ran out \
                 of retries",
         look: DiagnosisCheck::Row(never_exhausted),
     },
     Diagnosis {
         code: "first-retry-too-late",
         harm: Harm::Low,
-        summary: "the first retry nearly always succeeds, and waits long for it",
-        explanation: "What fails here is over at once: nine of ten deliveries arrive with the first retry. Until \
-                      then each of them waits for seconds, and what is behind it in its session waits too. A \
-                      short first delay costs nothing, since the delays after it still grow.",
+        summary: "the first retry nearly always succeeds but comes late",
+        explanation: "Failures here are short: nine of ten deliveries succeed with the first retry. Until then \
+                      each waits for seconds, and so does everything behind it in its session. A short first \
+                      delay costs nothing, since later delays still grow.",
         needs: "20 deliveries that made a retry",
         look: DiagnosisCheck::Row(first_too_late),
     },
@@ -86,22 +85,21 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         code: "retries-meet-open-breaker",
         harm: Harm::Medium,
         summary: "most retries come while the breaker is open",
-        explanation: "All delays of the policy together are shorter than the breaker stays open, so that the \
-                      retries come while nobody may call: they are held, again and again, and do nothing but \
-                      write it down. Delays that reach beyond the time of being open bring each retry to a \
-                      moment at which it can be made.",
-        needs: "20 retries that were held",
+        explanation: "All delays of the policy together are shorter than the breaker's open time, so retries \
+                      come while the breaker is open and are held again and again. With delays longer than the \
+                      open time each retry can be made.",
+        needs: "20 held retries",
         look: DiagnosisCheck::Row(meet_open_breaker),
     },
     Diagnosis {
         code: "holds-expire",
         harm: Harm::High,
-        summary: "deliveries die while they wait for a breaker or a Retry-After",
-        explanation: "These deliveries became dead letters without having used up their retries: the breaker was \
-                      open, or the target had asked for patience, for longer than they may be held. Outages \
-                      of that length do happen here. A longer `hold_max`, and `when_open: hold` where it says \
-                      otherwise, lets them wait for the end of it.",
-        needs: "3 deliveries that died while they were held",
+        summary: "deliveries become dead letters while waiting for a breaker or a Retry-After",
+        explanation: "These deliveries became dead letters without using up their retries: the breaker was open, \
+                      or the target had sent a Retry-After, for longer than they may be held. Such outages do \
+                      happen here. Raise `hold_max`, or set `when_open: hold`, so that deliveries wait until the \
+                      outage ends.",
+        needs: "3 deliveries that became dead letters while held",
         look: DiagnosisCheck::Row(holds_expire),
     },
 ];
@@ -210,8 +208,8 @@ fn exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diag
         touched: count,
         evidence: vec![
             format!("{count} of {all} that ended ({share}) ran out of retries"),
-            format!("retry {last} still saved {}", counted(record.helped[last - 1], "delivery")),
-            format!("their last failures: {}", said(&tally(failures.iter()))),
+            format!("{} succeeded with retry {last}", counted(record.helped[last - 1], "delivery")),
+            format!("last failures: {}", said(&tally(failures.iter()))),
         ],
         advice: more_of(record.policy, MORE[0]).1,
         change: Some(more_retries(chart, member, record.policy)),
@@ -237,14 +235,15 @@ fn more_of(
     let (retries, known, longest) =
         (counted(u64::from(more), "retry"), backoff.retries(), show_duration(longest));
     let words = format!(
-        "make {retries} instead of {known}, with delays of up to {longest}; `redrive timeline` shows what that comes to"
+        "make {retries} instead of {known}, with delays of up to {longest}; `redrive timeline` shows the schedule"
     );
     (values, words)
 }
 
 fn more_retries(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>, policy: &NamedPolicy) -> ProposedChange {
     let change = |values: &[_]| change::of_policy(chart.evidence, &member.rule, policy, values);
-    let first = ProposedChange::new(change(&more_of(policy, MORE[0]).0), ProofMeasure::Dead, ProofWorld::AsSeen);
+    let first =
+        ProposedChange::new(change(&more_of(policy, MORE[0]).0), ProofMeasure::Dead, ProofWorld::AsSeen);
     MORE[1..].iter().fold(first, |proposed, more| {
         let (values, words) = more_of(policy, *more);
         proposed.or(change(&values), words)
@@ -269,19 +268,18 @@ fn never_help(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Dia
     let change =
         change::of_policy(chart.evidence, &member.rule, record.policy, &[("retries", enough.to_string())]);
     Some(DiagnosisSign {
-        title: format!("retries of `{}` beyond number {enough} never help", member.queue),
+        title: format!("retries of `{}` after number {enough} never help", member.queue),
         touched: calls,
         evidence: vec![
             format!("{} made retry {} or more by `{name}`", counted(in_vain, "delivery"), enough + 1),
-            format!("none of them arrived: {} for nothing", counted(calls, "call")),
+            format!("none of them succeeded: {} wasted", counted(calls, "call")),
             match record.last_that_helped() {
-                0 => "no retry at all has helped here".to_owned(),
-                last => format!("the last retry that helped was number {last}"),
+                0 => "no retry has ever succeeded here".to_owned(),
+                last => format!("the last retry that succeeded was number {last}"),
             },
         ],
         advice: format!(
-            "give up after {}: what is a dead letter sooner is seen sooner, and can be replayed when the cause \
-             is gone",
+            "give up after {}: dead letters appear sooner and can be replayed when the cause is fixed",
             counted(enough as u64, "retry")
         ),
         change: Some(ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(never_well()))),
@@ -293,25 +291,25 @@ fn never_help(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Dia
 fn never_exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let record = RetryRecord::of(member)?;
     let backoff = &record.policy.backoff;
-    let goes_on = [backoff.window(), member.rule.rule.deadline].into_iter().flatten();
-    let goes_on = goes_on.fold(backoff.wait_max_total(), Duration::min);
+    let lasts = [backoff.window(), member.rule.rule.deadline].into_iter().flatten();
+    let lasts = lasts.fold(backoff.wait_max_total(), Duration::min);
     let patience = record.needed.saturating_mul(NEEDED_TIMES).max(PATIENCE_MIN);
     let enough = retries_within(backoff, patience).max(u32::try_from(record.last_that_helped()).ok()?);
-    let is_long = goes_on >= GOES_ON_MIN && goes_on > patience && enough < backoff.retries();
+    let is_long = lasts >= LASTS_MIN && lasts > patience && enough < backoff.retries();
     if !record.exhausted.is_empty() || !is_long {
         return None;
     }
     let beyond = record.waiting.iter().filter(|delivery| retries_of(delivery) > record.last_that_helped());
     let endless: Vec<_> =
-        beyond.filter(|delivery| tried_since(chart, delivery) > GOES_ON_MIN).copied().collect();
-    let told = if endless.len() >= ENDLESS_MIN {
-        told_of_endless(chart, member, &record, &endless, goes_on)
+        beyond.filter(|delivery| tried_since(chart, delivery) > LASTS_MIN).copied().collect();
+    let sign = if endless.len() >= ENDLESS_MIN {
+        endless_sign(chart, member, &record, &endless, lasts)
     } else if endless.is_empty() && record.needed > Duration::ZERO && record.made[0] >= RETRIED_MIN {
-        told_of_unused(member, &record, goes_on)
+        unused_sign(member, &record, lasts)
     } else {
         return None;
     };
-    let PolicySign { title, touched, evidence, harm } = told;
+    let PolicySign { title, touched, evidence, harm } = sign;
     let values = [("retries", enough.to_string())];
     let change = change::of_policy(chart.evidence, &member.rule, record.policy, &values);
     Some(DiagnosisSign {
@@ -319,8 +317,8 @@ fn never_exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Optio
         touched,
         evidence,
         advice: format!(
-            "end it after {}, which is about {}: what cannot arrive is a dead letter then, is seen, and can be \
-             replayed when the cause is gone",
+            "end it after {}, about {}: deliveries that cannot succeed then become dead letters, which can be \
+             replayed when the cause is fixed",
             counted(u64::from(enough), "retry"),
             show_rounded(patience)
         ),
@@ -337,50 +335,48 @@ struct PolicySign {
     harm: Option<Harm>,
 }
 
-fn told_of_endless(
+fn endless_sign(
     chart: &EvidenceChart<'_>,
     member: &RowEvidence<'_>,
     record: &RetryRecord<'_>,
     endless: &[&ExaminedDelivery],
-    goes_on: Duration,
+    lasts: Duration,
 ) -> PolicySign {
     let name = &record.policy.name;
     let fewest = endless.iter().map(|delivery| retries_of(delivery) as u64).min().unwrap_or_default();
     let longest = endless.iter().map(|delivery| tried_since(chart, delivery)).max().unwrap_or_default();
     let (all, fewest) = (counted(endless.len() as u64, "delivery"), counted(fewest, "retry"));
-    let (longest, goes_on) = (show_rounded(longest), show_duration(rounded_up(goes_on)));
+    let (longest, lasts) = (show_rounded(longest), show_duration(rounded_up(lasts)));
     PolicySign {
-        title: format!("`{}` retries for ever: nothing has used up `{name}` yet", member.queue),
+        title: format!("`{}` retries without end: no delivery has used up `{name}` yet", member.queue),
         touched: endless.len() as u64,
         evidence: vec![
-            format!("{all} are still tried after {fewest} or more, the oldest for {longest}"),
-            format!("`{name}` goes on for up to {goes_on}, and no delivery has come to its end"),
+            format!("{all} are still retried after {fewest} or more, the oldest for {longest}"),
+            format!("`{name}` lasts up to {lasts}, and no delivery has reached its end"),
             match record.last_that_helped() {
-                0 => "no retry at all has helped".to_owned(),
-                last => format!("no retry later than number {last} has helped"),
+                0 => "no retry has ever succeeded".to_owned(),
+                last => format!("no retry after number {last} has succeeded"),
             },
         ],
         harm: Some(Harm::Medium),
     }
 }
 
-fn told_of_unused(member: &RowEvidence<'_>, record: &RetryRecord<'_>, goes_on: Duration) -> PolicySign {
+fn unused_sign(member: &RowEvidence<'_>, record: &RetryRecord<'_>, lasts: Duration) -> PolicySign {
     let name = &record.policy.name;
-    let (retried, goes_on) = (record.made[0], show_duration(rounded_up(goes_on)));
+    let (retried, lasts) = (record.made[0], show_duration(rounded_up(lasts)));
     PolicySign {
-        title: format!("`{name}` of `{}` goes on for {goes_on}, and nothing ever used it up", member.queue),
+        title: format!("`{name}` of `{}` lasts {lasts} and was never used up", member.queue),
         touched: retried,
         evidence: vec![
             format!(
-                "{} were retried, and none ran out of retries: those that arrived did so within {}, by retry {} \
-                 at the latest",
+                "{} were retried and none ran out of retries: successes came within {}, by retry {} at the latest",
                 counted(retried, "delivery"),
                 show_rounded(record.needed),
                 record.last_that_helped()
             ),
             format!(
-                "`{name}` goes on for up to {goes_on}: so long is a delivery that can never arrive kept from being \
-                 seen"
+                "`{name}` lasts up to {lasts}: a delivery that cannot succeed stays unnoticed for that long"
             ),
         ],
         harm: None,
@@ -422,13 +418,13 @@ fn first_too_late(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option
     let (delay, all, share) = (show_duration(delay), counted(made, "delivery"), percent(helped, made));
     let change = change::of_policy(chart.evidence, &member.rule, record.policy, &[value]);
     Some(DiagnosisSign {
-        title: format!("`{}` waits {delay} for a retry that could be made at once", member.queue),
+        title: format!("`{}` waits {delay} for a retry that could come sooner", member.queue),
         touched: helped,
         evidence: vec![
-            format!("{helped} of {all} that were retried ({share}) arrived with the first retry"),
-            format!("that retry comes after {delay} by `{}`", record.policy.name),
+            format!("{helped} of {all} that were retried ({share}) succeeded with the first retry"),
+            format!("`{}` waits {delay} before it", record.policy.name),
         ],
-        advice: format!("wait {short} before the first retry; those after it still grow"),
+        advice: format!("wait {short} before the first retry; later delays still grow"),
         change: Some(ProposedChange::new(change, ProofMeasure::Latency, ProofWorld::AsSeen)),
         line: reaction_line(member),
         ..DiagnosisSign::default()
@@ -468,11 +464,11 @@ fn meet_open_breaker(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Opt
         evidence: vec![
             format!("{held} of {} found the breaker open", counted(held + made, "retry")),
             format!(
-                "all delays of `{}` together are {total} at most, and the breaker stays open for {open}",
+                "all delays of `{}` together are at most {total}, and the breaker stays open for {open}",
                 policy.name
             ),
         ],
-        advice: format!("let delays grow to {longest}, beyond the time that the breaker is open"),
+        advice: format!("let delays grow to {longest}, longer than the breaker stays open"),
         change: Some(ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::AsSeen)),
         line: reaction_line(member),
         ..DiagnosisSign::default()
@@ -495,22 +491,22 @@ fn holds_expire(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagn
     let (advice, change, origin) = if rule.when_open.value == WhenOpen::DeadLetter && at_breaker > of_patience
     {
         let change = Patch::new().set(&place_of(rule, rule.when_open.origin.level), "when_open", "hold");
-        let advice = "let deliveries wait for the breaker instead of giving them up at once".to_owned();
+        let advice = "hold deliveries while the breaker is open instead of giving up at once".to_owned();
         (advice, change, rule.when_open.origin)
     } else {
         let wanted = show_duration(rounded_up(hold_max * 2));
         let change = Patch::new().set(&place_of(rule, rule.hold_max.origin.level), "hold_max", &wanted);
         (
-            format!("let deliveries be held for {wanted} instead of {}", show_duration(hold_max)),
+            format!("hold deliveries for {wanted} instead of {}", show_duration(hold_max)),
             change,
             rule.hold_max.origin,
         )
     };
     Some(DiagnosisSign {
-        title: format!("deliveries of `{}` die while they wait", member.queue),
+        title: format!("deliveries of `{}` become dead letters while waiting", member.queue),
         touched: count,
         evidence: vec![format!(
-            "{} gave up waiting: {at_breaker} for the breaker, {of_patience} for the target, which had asked for patience",
+            "{} gave up: {at_breaker} waiting for the breaker, {of_patience} for a Retry-After",
             counted(count, "delivery")
         )],
         advice,

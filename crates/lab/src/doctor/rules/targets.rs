@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::failing::messages;
 use super::timeouts;
 use crate::doctor::change::Patch;
-use crate::doctor::evidence::{EvidenceChart, RowEvidence, DependencyEvidence};
-use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
+use crate::doctor::evidence::{DependencyEvidence, EvidenceChart, RowEvidence};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally, waiting};
-use crate::doctor::{Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::{Latency, Mood};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::policy::breaker::Phase;
@@ -28,23 +28,22 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "target-gone",
         harm: Harm::Critical,
-        summary: "every call fails before an answer comes: connections are refused or break",
-        explanation: "Nothing listens where the events are sent, or what listens hangs up: connections are refused or \
-                      reset, a name is not found, or a certificate is not accepted. Nothing is delivered, and an \
-                      open breaker lets only probes through, so few attempts show it. No setting of the book heals \
-                      that: start the target, or correct its address. What waits is delivered once a probe \
-                      succeeds.",
+        summary: "every call fails before an answer: connections are refused or break",
+        explanation: "The target does not listen, or closes connections: they are refused or reset, a name does \
+                      not resolve, or a certificate is not accepted. Nothing is delivered; an open breaker lets \
+                      only probes through, so few attempts show it. No rule-book setting fixes that: start the \
+                      target, or correct its address. Waiting deliveries are sent once a probe succeeds.",
         needs: "5 failed attempts in a row, or a breaker that opened",
         look: DiagnosisCheck::Dependency(gone),
     },
     Diagnosis {
         code: "target-too-slow",
         harm: Harm::Critical,
-        summary: "every call runs into the timeout: the target is slower than it is given",
-        explanation: "The target takes connections, and no answer comes within the timeout. Each call is given up, \
-                      though the target may have done its work, and is made again. A breaker that stays open \
-                      longer changes nothing about that; a timeout above what the target takes does. If the \
-                      target should be quicker, find out what it waits for.",
+        summary: "every call times out: the target is slower than its timeout",
+        explanation: "The target accepts connections but does not answer within the timeout. Each call is given \
+                      up, though the target may have processed it, and is made again. A longer open time of the \
+                      breaker does not help; a longer timeout does. If the target should be faster, find out \
+                      what it waits for.",
         needs: "5 timeouts in a row, or a breaker that opened",
         look: DiagnosisCheck::Dependency(slow),
     },
@@ -52,9 +51,9 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         code: "target-failing",
         harm: Harm::Critical,
         summary: "every call is answered with an error",
-        explanation: "The target answers, and every answer is an error of its own. Nothing is delivered, and an open \
-                      breaker lets only probes through, so few attempts show it. The codes and messages tell where \
-                      to look. What waits is delivered once a probe succeeds.",
+        explanation: "The target answers every call with an error of its own. Nothing is delivered; an open \
+                      breaker lets only probes through, so few attempts show it. The codes and messages show \
+                      where to look. Waiting deliveries are sent once a probe succeeds.",
         needs: "5 failed attempts in a row, or a breaker that opened",
         look: DiagnosisCheck::Dependency(failing),
     },
@@ -111,10 +110,13 @@ impl<'c, 'a> Standstill<'c, 'a> {
         if waiting == 0 && chart.ago(last) > LATELY {
             return None;
         }
-        let ways: Vec<FailureMode> = failed.iter().filter_map(|(row, story)| FailureMode::of(row, story)).collect();
+        let ways: Vec<FailureMode> =
+            failed.iter().filter_map(|(row, story)| FailureMode::of(row, story)).collect();
         let of = |way: FailureMode| ways.iter().filter(|known| **known == way).count() as u64;
         // `max_by_key` returns the last of equals; a longer timeout is the least certain cure.
-        let way = [FailureMode::Slow, FailureMode::Failing, FailureMode::Gone].into_iter().max_by_key(|way| of(*way))?;
+        let way = [FailureMode::Slow, FailureMode::Failing, FailureMode::Gone]
+            .into_iter()
+            .max_by_key(|way| of(*way))?;
         Some(Self { way, ways: of(way), rows, failed, waiting })
     }
 
@@ -142,10 +144,8 @@ impl<'c, 'a> Standstill<'c, 'a> {
             1 => "the latest attempt failed".to_owned(),
             count => format!("the latest {} all failed", counted(count, "attempt")),
         };
-        let mut shown = vec![
-            format!("{attempts}, and nothing was delivered for {}", show_rounded(since)),
-            said(&tally(codes)),
-        ];
+        let mut shown =
+            vec![format!("{attempts}; nothing delivered for {}", show_rounded(since)), said(&tally(codes))];
         shown.extend((self.waiting > 0).then(|| waiting(self.waiting)));
         shown
     }
@@ -165,7 +165,7 @@ fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a Story> {
     attempts.split_off(last.map_or(0, |last| last + 1))
 }
 
-pub(super) fn stands_still(chart: &EvidenceChart<'_>, row: &RowEvidence<'_>) -> bool {
+pub(super) fn is_stalled(chart: &EvidenceChart<'_>, row: &RowEvidence<'_>) -> bool {
     let mut wards = chart.wards().filter(|ward| ward.name == row.rule.dependency.value);
     wards.any(|ward| {
         let found = Standstill::of(chart, ward);
@@ -182,11 +182,11 @@ fn gone(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!(
-        "see to it that `{}` runs and that its address is right: no setting of the book heals that",
+        "check that `{}` runs and that its address is correct: no rule-book setting fixes that",
         ward.name
     );
     let title =
-        format!("`{}` is gone: {}", ward.name, found.title("no call gets an answer", "got no answer"));
+        format!("`{}` is unreachable: {}", ward.name, found.title("no call gets an answer", "got no answer"));
     Some(found.sign(title, evidence, advice))
 }
 
@@ -194,7 +194,7 @@ fn failing(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<D
     let found = Standstill::by(FailureMode::Failing, chart, ward)?;
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
-    let advice = format!("look at `{}` itself: no setting of the book heals that", ward.name);
+    let advice = format!("check `{}` itself: no rule-book setting fixes that", ward.name);
     let title = if found.ways == found.failed.len() as u64 {
         format!("`{}` answers every call with an error", ward.name)
     } else {
@@ -220,11 +220,11 @@ fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
     let quick: Vec<_> = found.rows.iter().filter_map(|row| row.successes().median()).collect();
     evidence.extend(quick.iter().max().map(|took| {
         let part = percent(timeouts::millis(*took), timeouts::millis(limit));
-        format!("half of what was delivered before took up to {}, {part} of the limit", show_rounded(*took))
+        format!("earlier deliveries had a median of {}, {part} of the limit", show_rounded(*took))
     }));
     evidence.extend(change.as_ref().map(|_| {
         format!(
-            "no answer was waited for, so how long one takes is assumed: half within {}, 99 in 100 within {}",
+            "no answer was recorded, so its latency is assumed: p50 {}, p99 {}",
             show_duration(p50),
             show_duration(p99)
         )
@@ -232,11 +232,14 @@ fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
     let longer = match &change {
         Some(_) => {
             let (more, given) = (show_duration(wanted(limit)), show_duration(limit));
-            format!("give it {more} instead of {given}, and find out how long `{}` really takes", ward.name)
+            format!(
+                "raise the timeout to {more} from {given}, and find out how long `{}` really takes",
+                ward.name
+            )
         }
         None => format!("find out what `{}` waits for", ward.name),
     };
-    let advice = format!("nothing is answered within {}: {longer}", show_duration(limit));
+    let advice = format!("no answers within {}: {longer}", show_duration(limit));
     let title = format!("`{}` is slower than its timeout of {}", ward.name, show_duration(limit));
     let sign = found.sign(title, evidence, advice);
     let world = ProofWorld::Alike(Mood::Slow(Latency { p50, p99 }));

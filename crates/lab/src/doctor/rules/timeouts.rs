@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::doctor::change::{Patch, place_of};
 use crate::doctor::evidence::{EvidenceChart, RowEvidence, SortedTimes};
-use crate::doctor::proof::{ProofMeasure, ProposedChange, ProofWorld};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, DiagnosisCheck, DiagnosisSign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::Latency;
 use redrive_core::engine::story::{End, Story};
 use redrive_core::ids::Attempt;
@@ -27,24 +27,22 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "timeout-too-short",
         harm: Harm::High,
-        summary: "calls are given up that would have succeeded",
-        explanation: "Some calls run into the timeout, and the slowest of those that succeed come close to it: \
-                      the limit cuts through good calls. Each one that is given up counts against the \
-                      dependency and is made again while the first may still be at work, so that a slow day \
-                      becomes twice the load. The limit should lie well above the slowest good call: one and \
-                      a half times its p99.",
-        needs: "30 attempts, 5 of them given up, and 10 that arrived",
+        summary: "calls time out that would have succeeded",
+        explanation: "Some calls time out, and the slowest successful ones come close to the limit: it cuts off \
+                      good calls. Each timeout counts against the dependency and the call is repeated while the \
+                      first may still be processed, so a slow period doubles the load. Set the limit well above \
+                      the slowest good call: one and a half times its p99.",
+        needs: "30 attempts, 5 timeouts, and 10 successes",
         look: DiagnosisCheck::Row(too_short),
     },
     Diagnosis {
         code: "timeout-too-long",
         harm: Harm::Medium,
-        summary: "a call that hangs holds its slot far longer than any good call takes",
-        explanation: "Good calls are answered in a small part of the timeout, and some calls hang until it is \
-                      over. Each of these holds a slot and a connection all that while, and its event waits \
-                      for a retry that could have been made long ago. A limit of a few times the slowest good \
-                      call gives up the same calls sooner and no others.",
-        needs: "100 attempts that arrived and 3 that hung",
+        summary: "a hanging call holds its slot far longer than any good call takes",
+        explanation: "Good calls take a small part of the timeout, and some calls hang until it ends. Each of \
+                      these holds a slot and a connection, and its retry comes late. A limit of a few times the \
+                      slowest good call ends the same calls sooner and no others.",
+        needs: "100 successes and 3 hanging calls",
         look: DiagnosisCheck::Row(too_long),
     },
 ];
@@ -132,17 +130,21 @@ fn too_short(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagnosi
     let latency = Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 };
     let (share, all) = (percent(given_up, attempts), counted(attempts, "attempt"));
     Some(DiagnosisSign {
-        title: format!("the timeout of {given} cuts through good calls of `{}`", member.queue),
+        title: format!("the timeout of {given} cuts off good calls of `{}`", member.queue),
         touched: given_up,
         evidence: vec![
-            format!("{given_up} of {all} ({share}) ran into the timeout of {given}"),
-            format!("{}, which is {of_limit} of the limit", slowest(&member.successes(), p99)),
+            format!("{given_up} of {all} ({share}) timed out after {given}"),
+            format!("{}, {of_limit} of the limit", slowest(&member.successes(), p99)),
         ],
         advice: format!(
-            "raise the timeout from {given} to {longer}, half as much again as the slowest good calls take; if \
-             that is longer than anybody can wait, the target must become quicker"
+            "raise the timeout from {given} to {longer}, 1.5 times the slowest good calls; if that is too long \
+             to wait, make the target faster"
         ),
-        change: Some(ProposedChange::new(set_limit(member, wanted), ProofMeasure::FailedCalls, ProofWorld::Well(latency))),
+        change: Some(ProposedChange::new(
+            set_limit(member, wanted),
+            ProofMeasure::FailedCalls,
+            ProofWorld::Well(latency),
+        )),
         line: line_of(member),
         ..DiagnosisSign::default()
     })
@@ -159,16 +161,18 @@ fn too_long(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<Diagnosis
     let (given, shorter) = (show_duration(limit), show_duration(wanted));
     let hung = counted(hangs, "attempt");
     Some(DiagnosisSign {
-        title: format!("calls of `{}` that hang are waited for {given}", member.queue),
+        title: format!("hanging calls of `{}` take {given} to time out", member.queue),
         touched: hangs,
         evidence: vec![
             slowest(&successes, p99),
-            format!("{hung} hung until the timeout of {given}, each in a slot that others could have used"),
+            format!("{hung} hung until the timeout of {given}, each blocking a slot"),
         ],
-        advice: format!(
-            "lower the timeout from {given} to {shorter}: five times what the slowest good calls take"
-        ),
-        change: Some(ProposedChange::new(set_limit(member, wanted), ProofMeasure::Latency, ProofWorld::AsSeen)),
+        advice: format!("lower the timeout from {given} to {shorter}: five times the slowest good calls"),
+        change: Some(ProposedChange::new(
+            set_limit(member, wanted),
+            ProofMeasure::Latency,
+            ProofWorld::AsSeen,
+        )),
         line: line_of(member),
         ..DiagnosisSign::default()
     })
@@ -179,7 +183,7 @@ fn slowest(successes: &SortedTimes, p99: Duration) -> String {
     // Rounding to seconds could hide the distance to the limit.
     let whole = Duration::from_millis(millis(p99));
     let took = if whole.is_zero() { show_rounded(p99) } else { show_duration(whole) };
-    format!("of {arrived} that arrived, 99 in 100 took up to {took}")
+    format!("p99 of {arrived} that succeeded: {took}")
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::doctor::{
-    DependencyState, DoctorEvidence, HeldLetter, LetterKind, QueueState, ExaminedDelivery, ExaminedState, BreakerTurn, Unrouted,
+    BreakerTurn, DependencyState, DoctorEvidence, ExaminedDelivery, ExaminedState, HeldLetter, LetterKind,
+    QueueState, Unrouted,
 };
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};

@@ -19,7 +19,9 @@ pub fn beside(a: &SimulationReport, b: &SimulationReport) -> Vec<DependencyCurve
     let more = b.dependencies.iter().filter(|it| of(a, &it.name).is_none());
     let names = a.dependencies.iter().chain(more).map(|it| it.name.clone());
     let put = names.map(|name| {
-        let each = |report: &SimulationReport, series: fn(&DependencyReport) -> &[u64], join: fn(u64, u64) -> u64| {
+        let each = |report: &SimulationReport,
+                    series: fn(&DependencyReport) -> &[u64],
+                    join: fn(u64, u64) -> u64| {
             let steps = of(report, &name).map(series).unwrap_or_default();
             coarser(steps, step_ms / report.step_ms.max(1), join)
         };

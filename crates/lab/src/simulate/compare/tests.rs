@@ -36,7 +36,7 @@ fn a_book_is_as_good_as_itself() {
     assert!(comparison.advantages.is_empty(), "{:?}", comparison.advantages);
     assert!(comparison.undecided().by_chance.is_empty());
     assert!(comparison.undecided().same.contains(&"dead letters".to_owned()));
-    assert_eq!(comparison.overall(["a", "b"]), "Nothing tells a and b apart in this scenario.");
+    assert_eq!(comparison.overall(["a", "b"]), "No difference between a and b in this scenario.");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_trade_is_told_from_both_sides() {
     assert!(told.contains(&(BookSide::B, "dead_letters")), "{told:?}");
     assert!(told.contains(&(BookSide::A, "drain")), "{told:?}");
     let overall = comparison.overall(["a.yaml", "b.yaml"]);
-    assert!(overall.starts_with("It is a trade: a.yaml is better in "), "{overall}");
+    assert!(overall.starts_with("Trade-off: a.yaml is better in "), "{overall}");
     assert!(!overall.contains("attempts max"), "few attempts are no virtue: {overall}");
     let back = compare(&play(LONG, 1), &play(STEPS, 1));
     let mirrored: Vec<(BookSide, &str)> =

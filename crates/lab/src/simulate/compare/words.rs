@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Advantage, FigureComparison, BookComparison, RunFigures, BookSide, Undecided, gains};
+use super::{Advantage, BookComparison, BookSide, FigureComparison, RunFigures, Undecided, gains};
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::figures::FigureKey;
 use redrive_core::text::{show_count, show_measured, show_per_second};
 
 /// Figures that get a sentence, the most important first. Deliveries are covered by dead letters and waiting,
 /// amplification by calls.
-const TOLD: [Metric; 11] = [
+const METRICS: [Metric; 11] = [
     Metric::OrderViolations,
     Metric::DeadLetters,
     Metric::Waiting,
@@ -23,17 +23,20 @@ const TOLD: [Metric; 11] = [
     Metric::LatencyP50,
 ];
 
-pub(super) fn advantages(figures: &[(FigureKey, FigureComparison)], pairs: &[[RunFigures; 2]]) -> Vec<Advantage> {
+pub(super) fn advantages(
+    figures: &[(FigureKey, FigureComparison)],
+    pairs: &[[RunFigures; 2]],
+) -> Vec<Advantage> {
     let mut found: Vec<Advantage> = Vec::new();
-    for metric in TOLD {
+    for metric in METRICS {
         let of_metric = figures.iter().filter(|(key, _)| key.metric == metric);
         for (key, compared) in of_metric {
             let Some(side) = compared.better else { continue };
             let is_same = |known: &Advantage| {
                 known.metric == Metric::Calls.as_str() && (known.side, &known.of) == (side, &key.of)
             };
-            let is_told = metric == Metric::Amplification && found.iter().any(is_same);
-            if is_told {
+            let is_covered = metric == Metric::Amplification && found.iter().any(is_same);
+            if is_covered {
                 continue;
             }
             let pairs: Vec<(Value, Value)> = gains(key, side, pairs).collect();
@@ -103,21 +106,21 @@ fn in_words(key: &FigureKey, pair: (Value, Value)) -> String {
         Metric::Waiting => format!("{by} fewer left waiting"),
         Metric::Duplicates => format!("{by} fewer {}", one("duplicate", "duplicates")),
         Metric::Drain if pair.1 == Value::Never => {
-            format!("`{of}` is drained after {}, which it never is otherwise", pair.0)
+            format!("`{of}` drains after {} instead of never", pair.0)
         }
         Metric::Drain => format!("`{of}` drains {by} sooner"),
         Metric::Calls => format!("{by} fewer calls on `{of}`"),
-        Metric::Amplification => format!("{by} fewer attempts for each delivery on `{of}`"),
-        Metric::CallRate => format!("a peak of calls {by} lower on `{of}`"),
-        Metric::QueueDepth => format!("{by} fewer waiting at most for `{of}`"),
+        Metric::Amplification => format!("{by} fewer attempts per delivery on `{of}`"),
+        Metric::CallRate => format!("peak call rate on `{of}` {by} lower"),
+        Metric::QueueDepth => format!("{by} smaller backlog of `{of}`"),
         Metric::LatencyP99 | Metric::LatencyP50 if pair.1 == Value::Nothing => {
-            "something arrives, which it does not otherwise".to_owned()
+            "something is delivered instead of nothing".to_owned()
         }
-        Metric::LatencyP99 => format!("of those that arrive, 99 of 100 do so {by} sooner"),
-        Metric::LatencyP50 => format!("of those that arrive, half do so {by} sooner"),
+        Metric::LatencyP99 => format!("p99 latency of deliveries {by} lower"),
+        Metric::LatencyP50 => format!("p50 latency of deliveries {by} lower"),
         Metric::AttemptsMax => format!("{by} fewer {} at most", one("attempt", "attempts")),
         Metric::Delivered => format!("{by} more delivered"),
-        Metric::BreakerOpened => format!("{by} fewer openings of the breaker of `{of}`"),
+        Metric::BreakerOpened => format!("{by} fewer breaker openings of `{of}`"),
     }
 }
 
@@ -146,22 +149,22 @@ pub(super) fn undecided(comparison: &BookComparison) -> Undecided {
             metrics.push(figure.metric);
         }
     }
-    let mut told = Undecided::default();
+    let mut undecided = Undecided::default();
     for metric in metrics {
         let of_metric = || comparison.figures.iter().filter(|figure| figure.metric == metric);
         if of_metric().any(|figure| figure.better.is_none() && figure.not_compared_in > 0) {
-            told.not_compared.push(plain(metric));
+            undecided.not_compared.push(plain(metric));
             continue;
         }
         if of_metric().all(|figure| figure.better_in == [0, 0]) {
-            told.same.push(plain(metric));
+            undecided.same.push(plain(metric));
         }
         for figure in of_metric().filter(|it| it.better.is_none() && it.better_in != [0, 0]) {
             let of = figure.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
-            told.by_chance.push(format!("{}{of}", plain(metric)));
+            undecided.by_chance.push(format!("{}{of}", plain(metric)));
         }
     }
-    told
+    undecided
 }
 
 pub(super) fn overall(comparison: &BookComparison, names: [&str; 2]) -> String {
@@ -169,14 +172,14 @@ pub(super) fn overall(comparison: &BookComparison, names: [&str; 2]) -> String {
     let [a, b] = names;
     let not_compared = match undecided(comparison).not_compared.as_slice() {
         [] => String::new(),
-        some => format!(" Not compared: {}, for they do not deliver the same.", listed(some)),
+        some => format!(" Not compared: {}, because the books do not deliver the same.", listed(some)),
     };
     let judged = match at.each_ref().map(Vec::is_empty) {
-        [true, true] => format!("Nothing tells {a} and {b} apart in this scenario."),
-        [false, true] => format!("{a} is better in {}, and worse in nothing.", listed(&at[0])),
-        [true, false] => format!("{b} is better in {}, and worse in nothing.", listed(&at[1])),
+        [true, true] => format!("No difference between {a} and {b} in this scenario."),
+        [false, true] => format!("{a} is better in {} and worse in nothing.", listed(&at[0])),
+        [true, false] => format!("{b} is better in {} and worse in nothing.", listed(&at[1])),
         [false, false] => {
-            format!("It is a trade: {a} is better in {}; {b} in {}.", listed(&at[0]), listed(&at[1]))
+            format!("Trade-off: {a} is better in {}; {b} in {}.", listed(&at[0]), listed(&at[1]))
         }
     };
     judged + &not_compared
@@ -184,17 +187,17 @@ pub(super) fn overall(comparison: &BookComparison, names: [&str; 2]) -> String {
 
 /// Names the dependency where the other side is better at the same figure elsewhere.
 fn strengths(comparison: &BookComparison, side: BookSide) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+    let mut strengths: Vec<String> = Vec::new();
     for advantage in comparison.advantages.iter().filter(|advantage| advantage.side == side) {
         let is_torn = comparison.advantages.iter().any(|it| it.side != side && it.metric == advantage.metric);
         let of = advantage.of.as_ref().filter(|_| is_torn);
         let of = of.map(|of| format!(" of `{of}`")).unwrap_or_default();
         let name = format!("{}{of}", plain(advantage.metric));
-        if !told.contains(&name) {
-            told.push(name);
+        if !strengths.contains(&name) {
+            strengths.push(name);
         }
     }
-    told
+    strengths
 }
 
 pub(in crate::simulate) fn listed(parts: &[String]) -> String {

@@ -147,18 +147,23 @@ fn is_beaten(columns: &[SweepColumn], own: usize, other: usize) -> bool {
         && !columns.iter().any(|column| is_better(column, own, other))
 }
 
-fn words(sweeps: &[Sweep], rows: &[SweepRow], columns: &[SweepColumn], runs: &[Vec<RunFigures>]) -> Vec<String> {
+fn words(
+    sweeps: &[Sweep],
+    rows: &[SweepRow],
+    columns: &[SweepColumn],
+    runs: &[Vec<RunFigures>],
+) -> Vec<String> {
     let paths: Vec<String> = sweeps.iter().map(|sweep| format!("`{}`", sweep.path())).collect();
     if rows.len() < 2 {
-        return vec![format!("{} has one value here: name several, and they are compared", listed(&paths))];
+        return vec![format!("{} has only one value: name several to compare them", listed(&paths))];
     }
     if columns.is_empty() {
         return vec![format!("{} makes no difference in this scenario", listed(&paths))];
     }
-    let mut told = Vec::new();
+    let mut sentences = Vec::new();
     if let [sweep] = sweeps {
-        told.extend(between_ends(sweep, runs));
-        told.extend(columns.iter().filter_map(|column| best_within(sweep, column)));
+        sentences.extend(between_ends(sweep, runs));
+        sentences.extend(columns.iter().filter_map(|column| best_within(sweep, column)));
     }
     let name = |row: &SweepRow| row.values.join(", ");
     let beaten: Vec<(&SweepRow, &SweepRow)> =
@@ -167,22 +172,22 @@ fn words(sweeps: &[Sweep], rows: &[SweepRow], columns: &[SweepColumn], runs: &[V
         rows.iter().filter(|row| row.beaten_by.is_none()).map(|row| format!("`{}`", name(row))).collect();
     match (beaten.as_slice(), choices.as_slice()) {
         ([], _) => {}
-        (_, [one]) => told.push(format!("{one} is best in everything that is measured")),
+        (_, [one]) => sentences.push(format!("{one} is best in everything measured")),
         ([(row, by)], _) => {
-            told.push(format!(
-                "`{}` is nowhere better than `{}`, and worse in something",
+            sentences.push(format!(
+                "`{}` is never better than `{}` and worse in something",
                 name(row),
                 name(by)
             ));
         }
         (_, choices) => {
-            told.push(format!(
-                "worth choosing between: {}; every other is beaten by one of them",
+            sentences.push(format!(
+                "candidates: {}; every other value is worse than one of them",
                 listed(choices)
             ));
         }
     }
-    told
+    sentences
 }
 
 fn between_ends(sweep: &Sweep, runs: &[Vec<RunFigures>]) -> Vec<String> {
@@ -203,7 +208,7 @@ fn between_ends(sweep: &Sweep, runs: &[Vec<RunFigures>]) -> Vec<String> {
         runs[least].iter().zip(&runs[most]).map(|(one, other)| [one.clone(), other.clone()]).collect();
     let comparison = compare::compare_runs(&pairs);
     let ends = [(BookSide::B, most, least), (BookSide::A, least, most)];
-    let told = ends.into_iter().filter_map(|(side, own, others)| {
+    let sentences = ends.into_iter().filter_map(|(side, own, others)| {
         let better = advantages(&comparison, side)?;
         let (own_value, others_value) = (&values[own], &values[others]);
         let unit = sizes.as_ref().and_then(|_| sized(own_value)).map(|(_, unit)| unit);
@@ -216,7 +221,7 @@ fn between_ends(sweep: &Sweep, runs: &[Vec<RunFigures>]) -> Vec<String> {
         };
         Some(format!("{how}{own_value} instead of {others_value}: {better}"))
     });
-    told.collect()
+    sentences.collect()
 }
 
 const ADVANTAGES_MAX: usize = 5;
@@ -240,7 +245,7 @@ fn best_within(sweep: &Sweep, column: &SweepColumn) -> Option<String> {
     let of = column.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
     is_within.then(|| {
         format!(
-            "{}{of} is best in between, at {}: {}",
+            "{}{of} is best between the ends, at {}: {}",
             column.metric.replace('_', " "),
             sweep.values()[place],
             column.shown[place]

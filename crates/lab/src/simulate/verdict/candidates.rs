@@ -92,7 +92,7 @@ impl CandidateMeasure {
     pub(in crate::simulate) fn as_str(self) -> &'static str {
         match self {
             Self::Figure(metric) => metric.as_str(),
-            Self::AfterRecovery => "calls in a second after recovery",
+            Self::AfterRecovery => "calls per second after recovery",
         }
     }
 
@@ -135,10 +135,18 @@ impl Candidate {
     }
 
     /// The gain, if the measure falls clearly without more dead letters, more waiting or clearly fewer deliveries.
-    pub(in crate::simulate) fn gain(&self, before: &SimulationReport, after: &SimulationReport) -> Option<CandidateGain> {
+    pub(in crate::simulate) fn gain(
+        &self,
+        before: &SimulationReport,
+        after: &SimulationReport,
+    ) -> Option<CandidateGain> {
         let step_ms = before.step_ms.max(after.step_ms);
         let value = |report: &SimulationReport| self.measure.value(report, self.of.as_deref(), step_ms);
-        let gain = CandidateGain { before: value(before), after: value(after), price: Price::between(before, after) };
+        let gain = CandidateGain {
+            before: value(before),
+            after: value(after),
+            price: Price::between(before, after),
+        };
         let is_less = gain.after.as_f64() < WORTH_IT * gain.before.as_f64();
         let arrives = |report: &SimulationReport| ratio(report.delivered, report.deliveries);
         let does_no_harm = after.dead <= before.dead
@@ -314,7 +322,11 @@ pub(super) fn against_calls(callers: &Callers<'_>, dependency: &DependencyReport
     against.breaker().into_iter().chain(against.budget()).collect()
 }
 
-pub(super) fn against_deaths(callers: &Callers<'_>, report: &SimulationReport, cause: &DeadLetterCause) -> Vec<Candidate> {
+pub(super) fn against_deaths(
+    callers: &Callers<'_>,
+    report: &SimulationReport,
+    cause: &DeadLetterCause,
+) -> Vec<Candidate> {
     let is_impatient = matches!(cause.code.as_str(), "MAX_RETRIES_EXCEEDED" | "RETRY_WINDOW_EXCEEDED");
     if !is_impatient {
         return Vec::new();

@@ -53,11 +53,11 @@ impl fmt::Display for Price {
         ];
         let worse: Vec<String> = worse.into_iter().flatten().collect();
         if !worse.is_empty() {
-            write!(f, "at the price of {}", listed(&worse))?;
+            write!(f, "at the cost of {}", listed(&worse))?;
         }
         if let Some(waiting) = self.waiting {
             let lead = if worse.is_empty() { "" } else { ", " };
-            write!(f, "{lead}and yet {} still wait", show_count(waiting))?;
+            write!(f, "{lead}{} still waiting", show_count(waiting))?;
         }
         Ok(())
     }
@@ -76,9 +76,9 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("nothing",    Price::default(), ""),
-            ("calls",      Price { calls: count(12_435, 23_263), ..Price::default() }, "at the price of 1.9 times the calls"),
+            ("calls",      Price { calls: count(12_435, 23_263), ..Price::default() }, "at the cost of 1.9 times the calls"),
             ("all of it",  Price { calls: count(10, 20), duplicates: count(729, 932), latency: Some((seconds(1), seconds(9))), waiting: Some(1_625) },
-                "at the price of 2.0 times the calls, duplicates 729 → 932 and p99 latency 1s → 9s, and yet 1,625 still wait"),
+                "at the cost of 2.0 times the calls, duplicates 729 → 932 and p99 latency 1s → 9s, 1,625 still waiting"),
             ("who waits",  Price { waiting: Some(7), ..Price::default() }, "and yet 7 still wait"),
         ];
         for (name, price, expected) in cases {

@@ -114,8 +114,8 @@ mod tests {
         let book = "version: 1\nservices: { a: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b], facts: { rate: 1/s } } }\n";
         let scenario = scenario::read(scenario).scenario.expect("a scenario");
         let book = Arc::new(book::read(book, built_in()).book.expect("a book"));
-        let report =
-            run(&SimulationPlan { scenario: &scenario, book, seed: 1 }, &mut |_| Go::On).expect("nobody stops it");
+        let report = run(&SimulationPlan { scenario: &scenario, book, seed: 1 }, &mut |_| Go::On)
+            .expect("nobody stops it");
         let [a, b, c] = report.dependencies.as_slice() else { panic!("{:?}", report.dependencies) };
         let told = |all: &[(&DependencyReport, f64, Weight)]| {
             let said = all.iter().map(|(of, size, weight)| DependencyFinding {
