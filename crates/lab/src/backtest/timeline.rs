@@ -51,7 +51,7 @@ struct AnswerExample {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct NearbyAnswers<'a> {
+pub(super) struct NearAnswers<'a> {
     answers: Vec<Answers<'a>>,
     pub distance: Duration,
 }
@@ -120,18 +120,18 @@ impl Timeline {
         Duration::from_nanos(self.step_nanos)
     }
 
-    pub(super) fn at(&self, at: Timestamp) -> Option<NearbyAnswers<'_>> {
+    pub(super) fn at(&self, at: Timestamp) -> Option<NearAnswers<'_>> {
         let step = self.steps.get(&(at.as_nanos() / self.step_nanos))?;
         Some(self.around(step, Duration::ZERO))
     }
 
-    pub(super) fn before(&self, at: Timestamp) -> Option<NearbyAnswers<'_>> {
+    pub(super) fn before(&self, at: Timestamp) -> Option<NearAnswers<'_>> {
         let (index, step) = self.steps.range(..at.as_nanos() / self.step_nanos).next_back()?;
         let end = (index + 1).saturating_mul(self.step_nanos);
         Some(self.around(step, at.since(Timestamp::from_nanos(end))))
     }
 
-    pub(super) fn after(&self, at: Timestamp) -> Option<NearbyAnswers<'_>> {
+    pub(super) fn after(&self, at: Timestamp) -> Option<NearAnswers<'_>> {
         let (index, step) = self.steps.range(at.as_nanos() / self.step_nanos + 1..).next()?;
         Some(self.around(step, Timestamp::from_nanos(index.saturating_mul(self.step_nanos)).since(at)))
     }
@@ -156,14 +156,14 @@ impl Timeline {
         (at <= *span.end()).then_some(at)
     }
 
-    fn around(&self, step: &AnswerStep, distance: Duration) -> NearbyAnswers<'_> {
+    fn around(&self, step: &AnswerStep, distance: Duration) -> NearAnswers<'_> {
         let answers = step.iter().map(|(place, tally)| {
             let AnswerExample { kind, evidence, .. } = &self.kinds[*place];
             Answers { kind, evidence, count: tally.count, took: tally.took() }
         });
         let mut answers: Vec<Answers<'_>> = answers.collect();
         answers.sort_by(|a, b| a.kind.cmp(b.kind));
-        NearbyAnswers { answers, distance }
+        NearAnswers { answers, distance }
     }
 }
 
@@ -177,7 +177,7 @@ fn count(step: &mut AnswerStep, place: usize, more: AnswerTally) {
     }
 }
 
-impl<'a> NearbyAnswers<'a> {
+impl<'a> NearAnswers<'a> {
     /// The largest class of answers, and its share of all.
     pub(super) fn most_frequent<Class: Ord>(
         &self,
@@ -232,7 +232,7 @@ mod tests {
         timeline
     }
 
-    fn told(around: Option<NearbyAnswers<'_>>) -> Option<(Option<u16>, u64, Duration)> {
+    fn told(around: Option<NearAnswers<'_>>) -> Option<(Option<u16>, u64, Duration)> {
         let around = around?;
         let (most, share) = around.most_frequent(|answers| answers.kind.clone());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share in percent")]

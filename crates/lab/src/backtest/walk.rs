@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use super::evidence::{AnswerEvidence, JudgedAnswer, Sureness, took};
-use super::timeline::{Answers, GoodAnswer, NearbyAnswers, Timeline};
+use super::timeline::{Answers, GoodAnswer, NearAnswers, Timeline};
 use super::{BacktestDoubt, Certainty, Finish};
 use redrive_core::engine::story::{End, HeldBy, Story, Told, Weighed};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
@@ -303,7 +303,7 @@ impl RuleWalk<'_> {
             return self.by_majority(&here);
         }
         let (before, after) = (timeline.before(at), timeline.after(at));
-        let is_nearer = |one: &NearbyAnswers<'_>, other: &Option<NearbyAnswers<'_>>| {
+        let is_nearer = |one: &NearAnswers<'_>, other: &Option<NearAnswers<'_>>| {
             other.as_ref().is_none_or(|other| one.distance <= other.distance)
         };
         let nearest = match &before {
@@ -316,7 +316,7 @@ impl RuleWalk<'_> {
         }
         if let (Some(before), Some(after)) = (&before, &after) {
             let class =
-                |around: &NearbyAnswers<'_>| self.class_of(&around.most_frequent(|a| self.class_of(a)).0);
+                |around: &NearAnswers<'_>| self.class_of(&around.most_frequent(|a| self.class_of(a)).0);
             let is_between = before.distance + after.distance <= limits::BACKTEST_BETWEEN;
             if is_between && class(before) == class(after) {
                 return self.by_majority(before);
@@ -325,7 +325,7 @@ impl RuleWalk<'_> {
         self.unknown_answer(Some(before.as_ref().unwrap_or(nearest)))
     }
 
-    fn by_majority<'b>(&'b self, around: &NearbyAnswers<'b>) -> KnownAnswer<'b> {
+    fn by_majority<'b>(&'b self, around: &NearAnswers<'b>) -> KnownAnswer<'b> {
         let (most, share) = around.most_frequent(|answers| self.class_of(answers));
         let (certainty, doubt) = if share >= SHARE_LIKELY {
             (Certainty::Likely, None)
@@ -336,7 +336,7 @@ impl RuleWalk<'_> {
     }
 
     /// Continues with the last known answer.
-    fn unknown_answer<'b>(&'b self, last: Option<&NearbyAnswers<'b>>) -> KnownAnswer<'b> {
+    fn unknown_answer<'b>(&'b self, last: Option<&NearAnswers<'b>>) -> KnownAnswer<'b> {
         let (certainty, doubt) = (Certainty::Unknown, Some(BacktestDoubt::NothingNear));
         match last {
             Some(around) => KnownAnswer { certainty, doubt, ..self.by_majority(around) },
@@ -370,7 +370,7 @@ impl RuleWalk<'_> {
         }
     }
 
-    fn is_well(&self, around: &NearbyAnswers<'_>) -> bool {
+    fn is_well(&self, around: &NearAnswers<'_>) -> bool {
         let (most, share) = around.most_frequent(|answers| self.class_of(answers));
         self.class_of(&most).is_none() && share >= SHARE_LIKELY
     }

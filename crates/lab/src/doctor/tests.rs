@@ -249,5 +249,8 @@ fn who_asks_for_patience_while_much_waits_is_given_a_rate_and_not_more_calls_at_
     assert_eq!(findings[0].code, "rate-limited-often", "{findings:#?}");
     let change = findings[0].change.as_deref().expect("a change");
     assert!(change.contains("rate: ") && !change.contains("in_flight"), "{change}");
-    assert!(findings.iter().all(|finding| !finding.advice.contains("raise its concurrency")), "{findings:#?}");
+    assert!(
+        findings.iter().all(|finding| !finding.advice.contains("raise its concurrency")),
+        "{findings:#?}"
+    );
 }

@@ -1,7 +1,6 @@
 //! Future events, ordered by time and then by the order of planning.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redrive_core::engine::CallId;
@@ -14,7 +13,7 @@ pub(super) enum AgendaEvent {
     FaultBegins { fault: usize },
     FaultEnds { fault: usize },
     CallNext { visit: u64 },
-    VisitEnds { visit: u64, said: SimulatedAnswer },
+    VisitEnds { visit: u64, said: CallAnswer },
     GivenUp { visit: u64 },
     IncidentBegins { dependency: usize },
     IncidentEnds { dependency: usize },
@@ -29,11 +28,11 @@ pub(super) struct FinishedCall {
     pub dependency: usize,
     pub queue: usize,
     pub took: Duration,
-    pub said: SimulatedAnswer,
+    pub said: CallAnswer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SimulatedAnswer {
+pub(super) enum CallAnswer {
     Done,
     Status(u16),
     TooMany(Option<Duration>),
@@ -43,49 +42,22 @@ pub(super) enum SimulatedAnswer {
 
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    heap: BinaryHeap<AgendaEntry>,
+    /// By nanoseconds and the order of planning.
+    entries: BTreeMap<(u64, u64), AgendaEvent>,
     planned: u64,
 }
 
-#[derive(Debug)]
-struct AgendaEntry {
-    at_nanos: u64,
-    order: u64,
-    what: AgendaEvent,
-}
-
 impl Agenda {
-    pub(super) fn plan(&mut self, at_nanos: u64, what: AgendaEvent) {
+    pub(super) fn plan(&mut self, at_nanos: u64, event: AgendaEvent) {
         self.planned += 1;
-        self.heap.push(AgendaEntry { at_nanos, order: self.planned, what });
+        self.entries.insert((at_nanos, self.planned), event);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.heap.len()
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
     }
 
     pub(super) fn next(&mut self) -> Option<(u64, AgendaEvent)> {
-        self.heap.pop().map(|entry| (entry.at_nanos, entry.what))
+        self.entries.pop_first().map(|((at_nanos, _), event)| (at_nanos, event))
     }
 }
-
-/// Reversed: `BinaryHeap` returns the greatest first.
-impl Ord for AgendaEntry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_nanos, other.order).cmp(&(self.at_nanos, self.order))
-    }
-}
-
-impl PartialOrd for AgendaEntry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for AgendaEntry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for AgendaEntry {}

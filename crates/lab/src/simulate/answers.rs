@@ -3,17 +3,14 @@
 
 use std::time::Duration;
 
-use super::agenda::SimulatedAnswer;
+use super::agenda::CallAnswer;
 use redrive_core::book::connectors::Speech;
 use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
 
-pub(super) fn reply(speech: Speech, said: SimulatedAnswer) -> Reply {
+pub(super) fn reply(speech: Speech, said: CallAnswer) -> Reply {
     let retry_after = match said {
-        SimulatedAnswer::TooMany(wait) => wait,
-        SimulatedAnswer::Done
-        | SimulatedAnswer::Status(_)
-        | SimulatedAnswer::Refused
-        | SimulatedAnswer::Nothing => None,
+        CallAnswer::TooMany(wait) => wait,
+        CallAnswer::Done | CallAnswer::Status(_) | CallAnswer::Refused | CallAnswer::Nothing => None,
     };
     let seen = match speech {
         Speech::Http | Speech::HttpApi => http(said),
@@ -28,45 +25,45 @@ pub(super) fn partly() -> Reply {
     Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }
 }
 
-fn message(said: SimulatedAnswer) -> String {
+fn message(said: CallAnswer) -> String {
     match said {
-        SimulatedAnswer::Done => String::new(),
-        SimulatedAnswer::Status(status) => format!("target answered {status}"),
-        SimulatedAnswer::TooMany(_) => "target answered 429".to_owned(),
-        SimulatedAnswer::Refused => "connection refused".to_owned(),
-        SimulatedAnswer::Nothing => "no answer in time".to_owned(),
+        CallAnswer::Done => String::new(),
+        CallAnswer::Status(status) => format!("target answered {status}"),
+        CallAnswer::TooMany(_) => "target answered 429".to_owned(),
+        CallAnswer::Refused => "connection refused".to_owned(),
+        CallAnswer::Nothing => "no answer in time".to_owned(),
     }
 }
 
-fn http(said: SimulatedAnswer) -> Seen {
+fn http(said: CallAnswer) -> Seen {
     let status = match said {
-        SimulatedAnswer::Done => 200,
-        SimulatedAnswer::Status(status) => status,
-        SimulatedAnswer::TooMany(_) => 429,
-        SimulatedAnswer::Refused => return Seen::Transport(TransportError::Refused),
-        SimulatedAnswer::Nothing => return Seen::Transport(TransportError::Timeout(CallPart::Whole)),
+        CallAnswer::Done => 200,
+        CallAnswer::Status(status) => status,
+        CallAnswer::TooMany(_) => 429,
+        CallAnswer::Refused => return Seen::Transport(TransportError::Refused),
+        CallAnswer::Nothing => return Seen::Transport(TransportError::Timeout(CallPart::Whole)),
     };
     Seen::Http { status, headers: HeaderPairs::default(), body: String::new() }
 }
 
-const fn broker(said: SimulatedAnswer) -> Seen {
+const fn broker(said: CallAnswer) -> Seen {
     Seen::Broker(match said {
-        SimulatedAnswer::Done => return Seen::Taken,
-        SimulatedAnswer::Status(401 | 403) => BrokerError::Unauthorized,
-        SimulatedAnswer::Status(404) => BrokerError::QueueNotFound,
-        SimulatedAnswer::Status(413) => BrokerError::MessageTooLarge,
-        SimulatedAnswer::Status(429) | SimulatedAnswer::TooMany(_) => BrokerError::QuotaExceeded,
-        SimulatedAnswer::Status(500..) | SimulatedAnswer::Refused => BrokerError::Unavailable,
-        SimulatedAnswer::Status(_) => BrokerError::Refused,
-        SimulatedAnswer::Nothing => BrokerError::TimedOut,
+        CallAnswer::Done => return Seen::Taken,
+        CallAnswer::Status(401 | 403) => BrokerError::Unauthorized,
+        CallAnswer::Status(404) => BrokerError::QueueNotFound,
+        CallAnswer::Status(413) => BrokerError::MessageTooLarge,
+        CallAnswer::Status(429) | CallAnswer::TooMany(_) => BrokerError::QuotaExceeded,
+        CallAnswer::Status(500..) | CallAnswer::Refused => BrokerError::Unavailable,
+        CallAnswer::Status(_) => BrokerError::Refused,
+        CallAnswer::Nothing => BrokerError::TimedOut,
     })
 }
 
-const fn process(said: SimulatedAnswer) -> Seen {
+const fn process(said: CallAnswer) -> Seen {
     Seen::Process(match said {
-        SimulatedAnswer::Done => Exit::Code(0),
-        SimulatedAnswer::Status(_) | SimulatedAnswer::TooMany(_) => Exit::Code(1),
-        SimulatedAnswer::Refused => Exit::SpawnFailed,
-        SimulatedAnswer::Nothing => Exit::TimeLimit,
+        CallAnswer::Done => Exit::Code(0),
+        CallAnswer::Status(_) | CallAnswer::TooMany(_) => Exit::Code(1),
+        CallAnswer::Refused => Exit::SpawnFailed,
+        CallAnswer::Nothing => Exit::TimeLimit,
     })
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 pub use self::beside::{DependencyCurves, beside};
 pub(super) use self::words::listed;
 use super::figures::{FigureKey, FigureSpread, RunFigures};
-use super::report::{DeadLetterCause, SimulationReport};
+use super::report::DeadLetterCause;
 use crate::scenario::expectation::{Better, Metric, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -94,11 +94,6 @@ pub struct ExpectationComparison {
     pub b: usize,
     /// The median over the runs.
     pub shown: [String; 2],
-}
-
-#[must_use]
-pub fn compare(a: &SimulationReport, b: &SimulationReport) -> BookComparison {
-    compare_runs(&[[RunFigures::of(a), RunFigures::of(b)]])
 }
 
 /// Pairs of runs with the same seed; at least one.
@@ -263,16 +258,6 @@ impl BookComparison {
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
         self.expectations.iter().all(|expected| expected.a == self.runs && expected.b == self.runs)
-    }
-
-    #[must_use]
-    pub fn undecided(&self) -> Undecided {
-        words::undecided(self)
-    }
-
-    #[must_use]
-    pub fn overall(&self, names: [&str; 2]) -> String {
-        words::overall(self, names)
     }
 }
 

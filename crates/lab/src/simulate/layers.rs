@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::agenda::{AgendaEvent, FinishedCall, SimulatedAnswer};
+use super::agenda::{AgendaEvent, CallAnswer, FinishedCall};
 use super::ledger::CallResult;
-use super::target::{SimulatedCall, TargetEffect};
+use super::target::TargetCall;
 use super::world::SimulatedWorld;
 use redrive_core::hash::{Map, stable_64_of};
 use redrive_core::policy::backoff::nanos;
@@ -67,7 +67,7 @@ enum VisitCaller {
 #[derive(Debug)]
 pub(super) struct RuleCall {
     pub end: FinishedCall,
-    pub knock: SimulatedCall,
+    pub knock: TargetCall,
     pub carries: Vec<EffectCount>,
 }
 
@@ -114,20 +114,20 @@ impl SimulatedWorld<'_> {
     fn visit(
         &mut self,
         dependency: usize,
-        knock: SimulatedCall,
+        knock: TargetCall,
         caller: VisitCaller,
         carries: Vec<EffectCount>,
     ) {
         let (now, draw) = (knock.at_nanos, knock.draw);
         // The caller's timeout is a separate agenda event and does not shorten the work.
-        let outcome = self.targets[dependency].call(SimulatedCall { limit: Duration::MAX, ..knock });
-        let hangs = outcome.said == SimulatedAnswer::Nothing;
+        let outcome = self.targets[dependency].call(TargetCall { limit: Duration::MAX, ..knock });
+        let hangs = outcome.said == CallAnswer::Nothing;
         let caller = Some(caller);
         let visit = Visit { dependency, began_at: now, caller, draw, place: 0, tried: 0, carries, hangs };
         let visit = self.layers.begin(visit);
         self.agenda.plan(now.saturating_add(nanos(knock.limit)), AgendaEvent::GivenUp { visit });
         let at = now.saturating_add(nanos(outcome.took));
-        if outcome.effect == TargetEffect::Taken && self.layers.is_before_others(dependency) {
+        if outcome.takes_effect && self.layers.is_before_others(dependency) {
             self.agenda.plan(at, AgendaEvent::CallNext { visit });
         } else if !hangs {
             self.agenda.plan(at, AgendaEvent::VisitEnds { visit, said: outcome.said });
@@ -138,7 +138,7 @@ impl SimulatedWorld<'_> {
         let Some(visit) = self.layers.visits.get(&id) else { return };
         let inner = self.layers.calls[visit.dependency][visit.place];
         let turn = ((visit.place as u64) << 32) | u64::from(visit.tried);
-        let knock = SimulatedCall {
+        let knock = TargetCall {
             at_nanos: self.now,
             limit: inner.timeout,
             draw: stable_64_of(visit.draw, turn ^ INNER),
@@ -148,9 +148,9 @@ impl SimulatedWorld<'_> {
         self.visit(inner.dependency, knock, VisitCaller::Visit(id), Vec::new());
     }
 
-    pub(super) fn visit_ends(&mut self, id: u64, said: SimulatedAnswer) {
+    pub(super) fn visit_ends(&mut self, id: u64, said: CallAnswer) {
         let Some(visit) = self.layers.visits.remove(&id) else { return };
-        if said == SimulatedAnswer::Done {
+        if said == CallAnswer::Done {
             for taken in &visit.carries {
                 taken.set(taken.get() + 1);
                 if taken.get() > 1 {
@@ -172,18 +172,12 @@ impl SimulatedWorld<'_> {
         }
         let took = Duration::from_nanos(self.now - began_at);
         if let Some(caller) = caller {
-            self.deliver_answer(dependency, caller, took, SimulatedAnswer::Nothing);
+            self.deliver_answer(dependency, caller, took, CallAnswer::Nothing);
         }
     }
 
-    fn deliver_answer(
-        &mut self,
-        dependency: usize,
-        caller: VisitCaller,
-        took: Duration,
-        said: SimulatedAnswer,
-    ) {
-        let how = if said == SimulatedAnswer::Done { CallResult::Well } else { CallResult::Badly };
+    fn deliver_answer(&mut self, dependency: usize, caller: VisitCaller, took: Duration, said: CallAnswer) {
+        let how = if said == CallAnswer::Done { CallResult::Well } else { CallResult::Badly };
         match caller {
             VisitCaller::Rule(end) => self.call_ends(FinishedCall { took, said, ..end }),
             VisitCaller::Visit(id) => {
@@ -194,14 +188,14 @@ impl SimulatedWorld<'_> {
     }
 
     /// Continues with the next inner call, retries, or fails the visit.
-    fn continue_visit(&mut self, id: u64, said: SimulatedAnswer) {
+    fn continue_visit(&mut self, id: u64, said: CallAnswer) {
         let visit = self.layers.visits.get_mut(&id).expect("it waits for what it called");
         let calls = &self.layers.calls[visit.dependency];
         let inner = calls[visit.place];
-        if said == SimulatedAnswer::Done {
+        if said == CallAnswer::Done {
             (visit.place, visit.tried) = (visit.place + 1, 0);
             if visit.place == calls.len() {
-                return self.visit_ends(id, SimulatedAnswer::Done);
+                return self.visit_ends(id, CallAnswer::Done);
             }
             return self.call_next(id);
         }
@@ -211,7 +205,7 @@ impl SimulatedWorld<'_> {
                 .agenda
                 .plan(self.now.saturating_add(nanos(inner.wait)), AgendaEvent::CallNext { visit: id });
         }
-        let status = if said == SimulatedAnswer::Nothing { 504 } else { 502 };
-        self.visit_ends(id, SimulatedAnswer::Status(status));
+        let status = if said == CallAnswer::Nothing { 504 } else { 502 };
+        self.visit_ends(id, CallAnswer::Status(status));
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::agenda::SimulatedAnswer;
+use super::agenda::CallAnswer;
 use super::chance::{Curve, nanos_in, unit};
 use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
 use redrive_core::hash::stable_64_of;
@@ -15,7 +15,7 @@ use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
 
 const REFUSED_AFTER: Duration = Duration::from_millis(1);
-const TURNED_AWAY_AFTER: Duration = Duration::from_millis(2);
+const REJECTED_AFTER: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(super) struct SimulatedTarget {
@@ -29,7 +29,7 @@ pub(super) struct SimulatedTarget {
 }
 
 #[cfg(test)]
-pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<SimulatedAnswer>>);
+pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<CallAnswer>>);
 
 #[cfg(test)]
 impl std::fmt::Debug for Limiter {
@@ -50,20 +50,14 @@ enum MoodState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallOutcome {
-    pub said: SimulatedAnswer,
+    pub said: CallAnswer,
     pub took: Duration,
-    /// Independent of what the caller sees.
-    pub effect: TargetEffect,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TargetEffect {
-    Taken,
-    None,
+    /// At the target, whatever the caller sees.
+    pub takes_effect: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SimulatedCall {
+pub(super) struct TargetCall {
     pub at_nanos: u64,
     pub limit: Duration,
     pub draw: u64,
@@ -113,78 +107,53 @@ impl SimulatedTarget {
     }
 
     /// `call.at_nanos` must not decrease.
-    pub(super) fn call(&mut self, knock: SimulatedCall) -> CallOutcome {
-        let now = knock.at_nanos;
+    pub(super) fn call(&mut self, call: TargetCall) -> CallOutcome {
+        let now = call.at_nanos;
+        let failed =
+            |said, after: Duration| CallOutcome { said, took: after.min(call.limit), takes_effect: false };
+        let hangs = failed(CallAnswer::Nothing, call.limit);
         #[cfg(test)]
         if let Some(said) = self.limiter.as_mut().and_then(|limiter| limiter.0(now)) {
-            return turned_away(said, TURNED_AWAY_AFTER, knock.limit);
+            return failed(said, REJECTED_AFTER);
         }
         while self.moods.get(self.next_mood).is_some_and(|(_, until, _)| *until <= now) {
             self.next_mood += 1;
         }
         let mood = self.moods.get_mut(self.next_mood).filter(|(from, ..)| *from <= now);
-        let (mut curve, mut said) = (self.curve, SimulatedAnswer::Done);
+        let (mut curve, mut said) = (self.curve, CallAnswer::Done);
+        let draw = || unit(stable_64_of(call.draw, 2));
         match mood.map(|(.., state)| state) {
             None => {}
-            Some(MoodState::Down) => {
-                return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit);
-            }
-            Some(MoodState::Hanging) => {
-                return CallOutcome {
-                    said: SimulatedAnswer::Nothing,
-                    took: knock.limit,
-                    effect: TargetEffect::None,
-                };
-            }
+            Some(MoodState::Down) => return failed(CallAnswer::Refused, REFUSED_AFTER),
+            Some(MoodState::Hanging) => return hangs,
             Some(MoodState::Slow(slow)) => curve = *slow,
             Some(MoodState::Failing(shares)) => {
-                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2)))
-                    .map_or(said, SimulatedAnswer::Status);
+                said = fallen_on(shares, draw()).map_or(said, CallAnswer::Status);
             }
-            Some(MoodState::Throttled { per_call_nanos, retry_after, next_at }) => {
-                if now < *next_at {
-                    return turned_away(
-                        SimulatedAnswer::TooMany(*retry_after),
-                        TURNED_AWAY_AFTER,
-                        knock.limit,
-                    );
-                }
+            Some(MoodState::Throttled { next_at, retry_after, .. }) if now < *next_at => {
+                return failed(CallAnswer::TooMany(*retry_after), REJECTED_AFTER);
+            }
+            Some(MoodState::Throttled { per_call_nanos, next_at, .. }) => {
                 *next_at = now.saturating_add(*per_call_nanos);
             }
-            Some(MoodState::Mixed(shares)) => match fallen_on(shares, unit(stable_64_of(knock.draw, 2))) {
-                Some(Met::Refused) => {
-                    return turned_away(SimulatedAnswer::Refused, REFUSED_AFTER, knock.limit);
-                }
-                Some(Met::Nothing) => {
-                    return CallOutcome {
-                        said: SimulatedAnswer::Nothing,
-                        took: knock.limit,
-                        effect: TargetEffect::None,
-                    };
-                }
-                Some(Met::Status(429)) => {
-                    return turned_away(SimulatedAnswer::TooMany(None), TURNED_AWAY_AFTER, knock.limit);
-                }
-                Some(Met::Status(status)) => said = SimulatedAnswer::Status(status),
+            Some(MoodState::Mixed(shares)) => match fallen_on(shares, draw()) {
+                Some(Met::Refused) => return failed(CallAnswer::Refused, REFUSED_AFTER),
+                Some(Met::Nothing) => return hangs,
+                Some(Met::Status(429)) => return failed(CallAnswer::TooMany(None), REJECTED_AFTER),
+                Some(Met::Status(status)) => said = CallAnswer::Status(status),
                 None => {}
             },
         }
-        if knock.is_poison && said == SimulatedAnswer::Done {
-            said = SimulatedAnswer::Status(422);
+        if call.is_poison && said == CallAnswer::Done {
+            said = CallAnswer::Status(422);
         }
-        let Some(took) = self.inside.work(now, curve.at(knock.draw)) else {
-            return turned_away(SimulatedAnswer::Status(503), TURNED_AWAY_AFTER, knock.limit);
+        let Some(took) = self.inside.work(now, curve.at(call.draw)) else {
+            return failed(CallAnswer::Status(503), REJECTED_AFTER);
         };
-        let effect = if said == SimulatedAnswer::Done { TargetEffect::Taken } else { TargetEffect::None };
-        if took >= knock.limit {
-            return CallOutcome { said: SimulatedAnswer::Nothing, took: knock.limit, effect };
-        }
-        CallOutcome { said, took, effect }
+        let takes_effect = said == CallAnswer::Done;
+        let in_time = if took >= call.limit { (CallAnswer::Nothing, call.limit) } else { (said, took) };
+        CallOutcome { said: in_time.0, took: in_time.1, takes_effect }
     }
-}
-
-fn turned_away(said: SimulatedAnswer, after: Duration, limit: Duration) -> CallOutcome {
-    CallOutcome { said, took: after.min(limit), effect: TargetEffect::None }
 }
 
 fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
@@ -280,8 +249,8 @@ mod tests {
         })
     }
 
-    fn knock(at: u64) -> SimulatedCall {
-        SimulatedCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
+    fn knock(at: u64) -> TargetCall {
+        TargetCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
     }
 
     #[test]
@@ -289,24 +258,24 @@ mod tests {
         let rate = Rate::per_second(1.0).expect("a rate");
         let throttled = Mood::Throttled { rate, retry_after: Some(ms(5_000)) };
         let slow = |millis| Mood::Slow(Latency { p50: ms(millis), p99: ms(millis) });
-        let done = (SimulatedAnswer::Done, TargetEffect::Taken);
+        let done = (CallAnswer::Done, true);
         #[rustfmt::skip]
         let cases = [
             ("all is well",                 None,                                    10,    done),
-            ("nobody listens",              Some(Mood::Down),                        1,     (SimulatedAnswer::Refused, TargetEffect::None)),
-            ("it never answers",            Some(Mood::Hanging),                     1_000, (SimulatedAnswer::Nothing, TargetEffect::None)),
+            ("nobody listens",              Some(Mood::Down),                        1,     (CallAnswer::Refused, false)),
+            ("it never answers",            Some(Mood::Hanging),                     1_000, (CallAnswer::Nothing, false)),
             ("it is slow",                  Some(slow(500)),                         500,   done),
-            ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (SimulatedAnswer::Nothing, TargetEffect::Taken)),
-            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (SimulatedAnswer::Status(503), TargetEffect::None)),
+            ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (CallAnswer::Nothing, true)),
+            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (CallAnswer::Status(503), false)),
             ("it never fails",              Some(Mood::Failing(vec![(503, Share::NONE)])), 10, done),
             ("the first of many",           Some(throttled),                         10,    done),
         ];
-        for (name, mood, took, (said, effect)) in cases {
+        for (name, mood, took, (said, takes_effect)) in cases {
             let outcome = target(None, mood).call(knock(0));
-            assert_eq!(outcome, CallOutcome { said, took: ms(took), effect }, "{name}");
+            assert_eq!(outcome, CallOutcome { said, took: ms(took), takes_effect }, "{name}");
         }
-        let poisoned = target(None, None).call(SimulatedCall { is_poison: true, ..knock(0) });
-        assert_eq!((poisoned.said, poisoned.effect), (SimulatedAnswer::Status(422), TargetEffect::None));
+        let poisoned = target(None, None).call(TargetCall { is_poison: true, ..knock(0) });
+        assert_eq!((poisoned.said, poisoned.takes_effect), (CallAnswer::Status(422), false));
     }
 
     #[test]
@@ -314,25 +283,15 @@ mod tests {
         let rate = Rate::per_second(2.0).expect("a rate");
         let mut target = target(None, Some(Mood::Throttled { rate, retry_after: Some(ms(5_000)) }));
         let told = [0, 100, 499, 500, 600, 1_200].map(|at| target.call(knock(at)).said);
-        let too_many = SimulatedAnswer::TooMany(Some(ms(5_000)));
+        let too_many = CallAnswer::TooMany(Some(ms(5_000)));
         assert_eq!(
             told,
-            [
-                SimulatedAnswer::Done,
-                too_many,
-                too_many,
-                SimulatedAnswer::Done,
-                too_many,
-                SimulatedAnswer::Done
-            ]
+            [CallAnswer::Done, too_many, too_many, CallAnswer::Done, too_many, CallAnswer::Done]
         );
         let hardly_any = Rate::per_second(1e-30).expect("a rate");
         let mut target = self::target(None, Some(Mood::Throttled { rate: hardly_any, retry_after: None }));
         let told = [5, 6, 50_000].map(|at| target.call(knock(at)).said);
-        assert_eq!(
-            told,
-            [SimulatedAnswer::Done, SimulatedAnswer::TooMany(None), SimulatedAnswer::TooMany(None)]
-        );
+        assert_eq!(told, [CallAnswer::Done, CallAnswer::TooMany(None), CallAnswer::TooMany(None)]);
     }
 
     #[test]
@@ -341,9 +300,9 @@ mod tests {
         let mut target = target(None, Some(Mood::Failing(vec![(503, share(30.0)), (500, share(5.0))])));
         let (mut unavailable, mut broken) = (0, 0);
         for draw in 0..10_000 {
-            match target.call(SimulatedCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
-                SimulatedAnswer::Status(503) => unavailable += 1,
-                SimulatedAnswer::Status(500) => broken += 1,
+            match target.call(TargetCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
+                CallAnswer::Status(503) => unavailable += 1,
+                CallAnswer::Status(500) => broken += 1,
                 _ => {}
             }
         }
@@ -369,7 +328,7 @@ mod tests {
         for (name, capacity, expected) in cases {
             let mut target = target(Some(capacity), None);
             let told = expected.map(|_| match target.call(knock(0)) {
-                CallOutcome { said: SimulatedAnswer::Done, took, .. } => {
+                CallOutcome { said: CallAnswer::Done, took, .. } => {
                     u64::try_from(took.as_millis()).expect("short")
                 }
                 _ => 0,
@@ -390,16 +349,16 @@ mod tests {
     fn a_caller_who_gives_up_takes_nothing_back() {
         let capacity = Capacity { rate: Rate::per_second(1.0), ..Capacity::default() };
         let mut target = target(Some(capacity), None);
-        let told: Vec<SimulatedAnswer> = (0..5).map(|_| target.call(knock(0)).said).collect();
-        assert_eq!(told[0], SimulatedAnswer::Done);
+        let told: Vec<CallAnswer> = (0..5).map(|_| target.call(knock(0)).said).collect();
+        assert_eq!(told[0], CallAnswer::Done);
         assert_eq!(
             told[1..],
-            [SimulatedAnswer::Nothing; 4],
+            [CallAnswer::Nothing; 4],
             "the second begins after a second, and nobody waits for it"
         );
         assert_eq!(
             target.call(knock(4_500)).said,
-            SimulatedAnswer::Done,
+            CallAnswer::Done,
             "all of them have been worked on by then"
         );
         assert_eq!(target.per_second(), Some(1.0));

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agenda::SimulatedAnswer;
+use super::agenda::CallAnswer;
 use super::target::Limiter;
 use super::tests::{book, scenario};
 use super::world::SimulatedWorld;
@@ -50,8 +50,8 @@ enum Wait {
 }
 
 impl Wait {
-    fn said(self, now: u64) -> SimulatedAnswer {
-        SimulatedAnswer::TooMany(match self {
+    fn said(self, now: u64) -> CallAnswer {
+        CallAnswer::TooMany(match self {
             Self::Unsaid => None,
             Self::Seconds(seconds) => Some(Duration::from_secs(seconds)),
             Self::Date(seconds) => {

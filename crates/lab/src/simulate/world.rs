@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agenda::{Agenda, AgendaEvent, FinishedCall, SimulatedAnswer};
+use super::agenda::{Agenda, AgendaEvent, CallAnswer, FinishedCall};
 use super::answers;
 use super::chance::Chance;
 use super::checker::{NodeRun, OrderChecker};
@@ -13,7 +13,7 @@ use super::ledger::{CallLoad, CallResult, DeliveryRoute, SimulationLedger, Track
 use super::report::SimulationReport;
 use super::store::{SimulatedStore, SubmittedDelivery};
 use super::stream::Stream;
-use super::target::{self, SimulatedCall, SimulatedTarget};
+use super::target::{SimulatedTarget, TargetCall};
 use super::{Cancelled, Go, SimulationPlan, SimulationProgress};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
 use redrive_core::book::RuleBook;
@@ -373,7 +373,7 @@ impl<'a> SimulatedWorld<'a> {
         }
         let dependency = store.row(first.id).dependency;
         let is_batch = call.deliveries.len() > 1;
-        let knock = SimulatedCall {
+        let knock = TargetCall {
             at_nanos: self.now,
             limit: call.limit,
             draw: self.luck.draw_of(first.id.content(), u64::from(first.attempts)),
@@ -390,7 +390,7 @@ impl<'a> SimulatedWorld<'a> {
             dependency,
             queue,
             took: Duration::ZERO,
-            said: SimulatedAnswer::Done,
+            said: CallAnswer::Done,
         };
         if self.layers.is_before_others(dependency) {
             for inner in self.layers.beneath(dependency) {
@@ -400,7 +400,7 @@ impl<'a> SimulatedWorld<'a> {
         }
         let store = &mut self.nodes[node].store;
         let outcome = self.targets[dependency].call(knock);
-        if outcome.effect == target::TargetEffect::Taken {
+        if outcome.takes_effect {
             for (place, delivery) in call.deliveries.iter().enumerate() {
                 let row = store.row(delivery.id);
                 if !failing.contains(&place) {
@@ -411,14 +411,14 @@ impl<'a> SimulatedWorld<'a> {
                 }
             }
         }
-        if is_batch && !failing.is_empty() && outcome.said == SimulatedAnswer::Done {
+        if is_batch && !failing.is_empty() && outcome.said == CallAnswer::Done {
             self.nodes[node].partly.insert(call.id, failing);
         }
         let end = FinishedCall { took: outcome.took, said: outcome.said, ..end };
         self.agenda.plan(self.now.saturating_add(nanos(outcome.took)), AgendaEvent::CallEnds(end));
     }
 
-    fn call_through(&mut self, call: &Call, knock: SimulatedCall, end: FinishedCall, failing: Vec<usize>) {
+    fn call_through(&mut self, call: &Call, knock: TargetCall, end: FinishedCall, failing: Vec<usize>) {
         let node = &mut self.nodes[end.node];
         let mut carries: Vec<EffectCount> = Vec::new();
         for (place, delivery) in call.deliveries.iter().enumerate() {
@@ -438,15 +438,12 @@ impl<'a> SimulatedWorld<'a> {
             return;
         }
         self.nodes[node].in_flight[dependency] -= 1;
-        let partly = self.nodes[node].partly.remove(&call).filter(|_| said == SimulatedAnswer::Done);
+        let partly = self.nodes[node].partly.remove(&call).filter(|_| said == CallAnswer::Done);
         let how = match (said, &partly) {
-            (SimulatedAnswer::Done, None) => CallResult::Well,
-            (SimulatedAnswer::Done, Some(_)) => CallResult::Partly,
+            (CallAnswer::Done, None) => CallResult::Well,
+            (CallAnswer::Done, Some(_)) => CallResult::Partly,
             (
-                SimulatedAnswer::Status(_)
-                | SimulatedAnswer::TooMany(_)
-                | SimulatedAnswer::Refused
-                | SimulatedAnswer::Nothing,
+                CallAnswer::Status(_) | CallAnswer::TooMany(_) | CallAnswer::Refused | CallAnswer::Nothing,
                 _,
             ) => CallResult::Badly,
         };

@@ -35,7 +35,7 @@ impl DaprReader {
 
     pub(super) fn wrong_shape(&mut self, node: &Node, expected: &str) {
         let message = format!("{expected}, not {}", node.shape());
-        self.problems.error("wrong-type", node.span, message, "look at the indentation");
+        self.problems.error("wrong-type", node.span, message, "check the indentation");
     }
 
     /// Unknown keys get a remark. Keys that differ only in case are refused: Dapr versions disagree on them. `path`

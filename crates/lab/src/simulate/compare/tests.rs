@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::scenario::{self, Scenario};
-use crate::simulate::{Go, SimulationPlan, run};
+use crate::simulate::{Go, SimulationPlan, SimulationReport, run};
 use redrive_core::book;
 use redrive_core::book::connectors::built_in;
 
@@ -23,6 +23,10 @@ fn play(policy: &str, seed: u64) -> SimulationReport {
     let read = book::read(&text, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{text}\n{:?}", read.problems)));
     run(&SimulationPlan { scenario: &outage(), book, seed }, &mut |_| Go::On).expect("nobody stops it")
+}
+
+fn compare(a: &SimulationReport, b: &SimulationReport) -> BookComparison {
+    compare_runs(&[[RunFigures::of(a), RunFigures::of(b)]])
 }
 
 fn figure<'a>(comparison: &'a BookComparison, metric: &str) -> &'a FigureComparison {

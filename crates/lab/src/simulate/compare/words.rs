@@ -142,47 +142,51 @@ fn plain(metric: &str) -> String {
     metric.replace('_', " ")
 }
 
-pub(super) fn undecided(comparison: &BookComparison) -> Undecided {
-    let mut metrics: Vec<&'static str> = Vec::new();
-    for figure in comparison.figures.iter().filter(|figure| figure.is_judged) {
-        if !metrics.contains(&figure.metric) {
-            metrics.push(figure.metric);
+impl BookComparison {
+    #[must_use]
+    pub fn undecided(&self) -> Undecided {
+        let mut metrics: Vec<&'static str> = Vec::new();
+        for figure in self.figures.iter().filter(|figure| figure.is_judged) {
+            if !metrics.contains(&figure.metric) {
+                metrics.push(figure.metric);
+            }
         }
+        let mut undecided = Undecided::default();
+        for metric in metrics {
+            let of_metric = || self.figures.iter().filter(|figure| figure.metric == metric);
+            if of_metric().any(|figure| figure.better.is_none() && figure.not_compared_in > 0) {
+                undecided.not_compared.push(plain(metric));
+                continue;
+            }
+            if of_metric().all(|figure| figure.better_in == [0, 0]) {
+                undecided.same.push(plain(metric));
+            }
+            for figure in of_metric().filter(|it| it.better.is_none() && it.better_in != [0, 0]) {
+                let of = figure.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
+                undecided.by_chance.push(format!("{}{of}", plain(metric)));
+            }
+        }
+        undecided
     }
-    let mut undecided = Undecided::default();
-    for metric in metrics {
-        let of_metric = || comparison.figures.iter().filter(|figure| figure.metric == metric);
-        if of_metric().any(|figure| figure.better.is_none() && figure.not_compared_in > 0) {
-            undecided.not_compared.push(plain(metric));
-            continue;
-        }
-        if of_metric().all(|figure| figure.better_in == [0, 0]) {
-            undecided.same.push(plain(metric));
-        }
-        for figure in of_metric().filter(|it| it.better.is_none() && it.better_in != [0, 0]) {
-            let of = figure.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
-            undecided.by_chance.push(format!("{}{of}", plain(metric)));
-        }
-    }
-    undecided
-}
 
-pub(super) fn overall(comparison: &BookComparison, names: [&str; 2]) -> String {
-    let at = BookSide::BOTH.map(|side| strengths(comparison, side));
-    let [a, b] = names;
-    let not_compared = match undecided(comparison).not_compared.as_slice() {
-        [] => String::new(),
-        some => format!(" Not compared: {}, because the books do not deliver the same.", listed(some)),
-    };
-    let judged = match at.each_ref().map(Vec::is_empty) {
-        [true, true] => format!("No difference between {a} and {b} in this scenario."),
-        [false, true] => format!("{a} is better in {} and worse in nothing.", listed(&at[0])),
-        [true, false] => format!("{b} is better in {} and worse in nothing.", listed(&at[1])),
-        [false, false] => {
-            format!("Trade-off: {a} is better in {}; {b} in {}.", listed(&at[0]), listed(&at[1]))
-        }
-    };
-    judged + &not_compared
+    #[must_use]
+    pub fn overall(&self, names: [&str; 2]) -> String {
+        let at = BookSide::BOTH.map(|side| strengths(self, side));
+        let [a, b] = names;
+        let not_compared = match self.undecided().not_compared.as_slice() {
+            [] => String::new(),
+            some => format!(" Not compared: {}, because the books do not deliver the same.", listed(some)),
+        };
+        let judged = match at.each_ref().map(Vec::is_empty) {
+            [true, true] => format!("No difference between {a} and {b} in this scenario."),
+            [false, true] => format!("{a} is better in {} and worse in nothing.", listed(&at[0])),
+            [true, false] => format!("{b} is better in {} and worse in nothing.", listed(&at[1])),
+            [false, false] => {
+                format!("Trade-off: {a} is better in {}; {b} in {}.", listed(&at[0]), listed(&at[1]))
+            }
+        };
+        judged + &not_compared
+    }
 }
 
 /// Names the dependency where the other side is better at the same figure elsewhere.

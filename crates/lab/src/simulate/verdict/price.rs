@@ -79,7 +79,7 @@ mod tests {
             ("calls",      Price { calls: count(12_435, 23_263), ..Price::default() }, "at the cost of 1.9 times the calls"),
             ("all of it",  Price { calls: count(10, 20), duplicates: count(729, 932), latency: Some((seconds(1), seconds(9))), waiting: Some(1_625) },
                 "at the cost of 2.0 times the calls, duplicates 729 → 932 and p99 latency 1s → 9s, 1,625 still waiting"),
-            ("who waits",  Price { waiting: Some(7), ..Price::default() }, "and yet 7 still wait"),
+            ("who waits",  Price { waiting: Some(7), ..Price::default() }, "7 still waiting"),
         ];
         for (name, price, expected) in cases {
             assert_eq!(price.to_string(), expected, "{name}");

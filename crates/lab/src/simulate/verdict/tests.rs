@@ -139,10 +139,7 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
     // More patience costs more calls while it lasts, and a breaker does not.
     let prices: Vec<String> =
         told.iter().filter_map(|(_, gain)| Some(gain.as_ref()?.price.to_string())).collect();
-    assert!(
-        prices[0].starts_with("at the cost of ") && prices[0].contains(" times the calls"),
-        "{prices:?}"
-    );
+    assert!(prices[0].starts_with("at the cost of ") && prices[0].contains(" times the calls"), "{prices:?}");
     assert_eq!(prices[1], "", "{told:?}");
     for (words, gain) in &told {
         let gain = gain.unwrap_or_else(|| panic!("{words} helps"));
