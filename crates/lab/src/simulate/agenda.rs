@@ -53,7 +53,7 @@ impl Agenda {
         self.entries.insert((at_nanos, self.planned), event);
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
