@@ -63,7 +63,7 @@ test("the overview has the worst on top, and an alert of one name for each servi
     const marks = () => rows.locator(".badge").allTextContents();
     await until("the worst is on top", async () => (await marks()).join() === wanted);
     // The doctor's finding, whose words of the book stand between backticks in a terminal.
-    await rows.getByText(/^(billing|search) refuses 100% of what it gets$/).waitFor();
+    await rows.getByText(/^(billing|search) rejects 100% of its attempts$/).waitFor();
     for (const service of ["billing", "search"]) await rows.getByText(`dead-letters (service ${service})`).waitFor();
     await page.getByText("and 2 more").waitFor();
     await picture(page, "needs");

@@ -20,7 +20,7 @@ mod histogram;
 mod sketch;
 
 pub use self::histogram::{BOUNDS_MS, Histogram};
-pub use self::sketch::Sketch;
+pub use self::sketch::{Sketch, TimeSketch};
 
 /// What names are counted under that came when there was no place left.
 pub const OTHER: &str = "(other)";

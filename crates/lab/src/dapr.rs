@@ -1,12 +1,10 @@
-//! Dapr resiliency files, both ways, with a word on all that does not carry over.
+//! Imports and exports Dapr resiliency files, with remarks on everything that does not carry over.
 //!
-//! A book becomes a `model` of what Dapr can hold (`export`, which collects what is lost on the way)
-//! and then text (`write`); a file becomes the same model (`read`, which applies and names every
-//! default that Dapr applies in silence) and then a book (`import`).
+//! Export: book → `model` (`export`, which collects losses) → text (`write`). Import: text → `model` (`read`, which
+//! applies and names Dapr's silent defaults) → book (`import`).
 //!
-//! Invariants: importing what was exported, and exporting what was imported, keeps the meaning of
-//! every field that Dapr has; what Dapr would refuse is refused; an imported book is read without an
-//! error; any bytes end in a book or in problems, never in a panic.
+//! Invariants: a round trip in either direction keeps the meaning of every Dapr field; what Dapr refuses is refused;
+//! an imported book has no errors; no input panics.
 
 mod duration;
 mod export;
@@ -22,22 +20,18 @@ mod write;
 
 use std::collections::BTreeMap;
 
-pub use self::export::{Exported, Matching, export};
-pub use self::import::{Imported, import};
+pub use self::export::{DaprExport, Matching, export};
+pub use self::import::{DaprImport, import};
 
-/// Something that does not carry over, or that was decided on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// What it is about: names and keys.
     pub what: String,
-    /// What became of it, and why.
     pub why: String,
 }
 
-/// Names that one remark lists before it only counts them.
 const LISTED_MAX: usize = 12;
 
-/// Remarks in the order in which they came up; what has the same reason is one remark.
+/// Remarks with the same reason are merged; in order of appearance.
 #[derive(Debug, Default)]
 struct Remarks {
     by_reason: BTreeMap<String, usize>,
@@ -51,7 +45,7 @@ impl Remarks {
         let index = *self.by_reason.entry(why.clone()).or_insert(next);
         match self.found.get_mut(index) {
             None => self.found.push((why, vec![what])),
-            // The same thing may be met on several ways, mostly one after the other.
+            // Usually met twice in a row.
             Some((_, names)) if names.last() == Some(&what) => {}
             Some((_, names)) => names.push(what),
         }

@@ -1,15 +1,14 @@
-//! What ails a server, and the change to the rule book that would help: `redrive doctor`.
+//! Finds problems of a running server and the rule-book change that would help: `redrive doctor`.
 //!
-//! A diagnosis is data, as a lint is: a code that never changes, how much harm it does, a paragraph for
-//! people, and a function that looks. What lints know from the book alone, diagnoses know from what has
-//! happened: attempts with their stories, breakers, queues, dead letters.
+//! A diagnosis is data, like a lint: a stable code, a severity, an explanation and a check. Lints look at the book,
+//! diagnoses at recorded attempts, breakers, queues and dead letters.
 //!
 //! Invariants:
-//! - a diagnosis that has seen too little says so and finds nothing; the least that it needs has a name;
-//! - attempts are held against the rule as it reads now: what happened under another limit or another policy
-//!   proves nothing, so that a finding goes away once its change is made;
-//! - a change is a part of a rule book which, put into the book, leaves it without errors;
-//! - a change to how deliveries go is simulated before it is proposed, and says what it gains.
+//! - a diagnosis with too little evidence reports nothing; its minimum is a named constant;
+//! - attempts count only if they were made under the current limit and policy, so a finding disappears once its
+//!   change is made;
+//! - a change merged into the book leaves it without errors;
+//! - a change that affects deliveries is simulated before it is proposed.
 
 mod change;
 mod evidence;
@@ -26,39 +25,37 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use self::evidence::{Chart, Member, Ward};
 pub use self::evidence::{
-    DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
+    BreakerTurn, DependencyState, DoctorEvidence, ExaminedDelivery, ExaminedState, HeldLetter, LetterKind,
+    QueueState, Unrouted,
 };
-pub use self::proof::Gain;
-use self::proof::{Proposed, Prover, Weighed};
+use self::evidence::{DependencyEvidence, EvidenceChart, RowEvidence};
+pub use self::proof::ProofGain;
+use self::proof::{ProofResult, ProposedChange, Prover};
 use redrive_core::book::patch::Patch;
 use redrive_core::time::Timestamp;
 
-/// Deliveries that are looked at, the latest ones.
 pub const DELIVERIES_MAX: usize = 5_000;
-/// What a row must have been through before its attempts prove anything.
+/// Rows with fewer attempts are not judged.
 pub const ATTEMPTS_MIN: u64 = 30;
 
-/// How much harm something does.
+/// How much harm a problem does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorHarm))]
 #[serde(rename_all = "lowercase")]
 pub enum Harm {
-    // Deliveries stand still, or most of them fail.
+    // Deliveries are stuck, or most of them fail.
     Critical,
-    // Deliveries fail that need not.
+    // Deliveries fail that could succeed.
     High,
-    // Things are slower or dearer than they need be.
+    // Deliveries are slower or more expensive than necessary.
     Medium,
     Low,
 }
 
 impl Harm {
-    /// All four, the worst first.
     pub const ALL: [Self; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
 
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +66,7 @@ impl Harm {
         }
     }
 
-    /// What is left of it where a change to the book hardly helps: failures that need not be are what is high.
+    /// The severity if no change to the book helps: high means that failures are avoidable.
     const fn without_a_cure(self) -> Self {
         match self {
             Self::High => Self::Medium,
@@ -84,115 +81,96 @@ impl fmt::Display for Harm {
     }
 }
 
-/// Something to look for.
 #[derive(Debug)]
 pub struct Diagnosis {
-    /// Its name, for searching.
     pub code: &'static str,
-    /// How much harm it does, unless what was seen says otherwise.
+    /// The default; evidence may change it.
     pub harm: Harm,
-    /// What it finds, in half a line.
     pub summary: &'static str,
-    /// Why that hurts and what to do, in a paragraph.
     pub explanation: &'static str,
-    /// The least that it must have seen, in words.
     pub needs: &'static str,
-    /// How it looks.
-    look: Look,
+    look: DiagnosisCheck,
 }
 
-/// What a diagnosis looks at.
 #[derive(Clone, Copy, Debug)]
-enum Look {
-    /// The deliveries of one row of a service or a channel.
-    Row(fn(&Chart<'_>, &Member<'_>) -> Option<Sign>),
-    /// One dependency, with all the rows that lead to it.
-    Dependency(fn(&Chart<'_>, &Ward<'_>) -> Option<Sign>),
-    /// What waits for one service or channel, and what died there.
-    Queue(fn(&Chart<'_>, &QueueState) -> Option<Sign>),
-    /// Everything.
-    Whole(fn(&Chart<'_>) -> Option<Sign>),
+enum DiagnosisCheck {
+    Row(fn(&EvidenceChart<'_>, &RowEvidence<'_>) -> Option<DiagnosisSign>),
+    Dependency(fn(&EvidenceChart<'_>, &DependencyEvidence<'_>) -> Option<DiagnosisSign>),
+    Queue(fn(&EvidenceChart<'_>, &QueueState) -> Option<DiagnosisSign>),
+    Whole(fn(&EvidenceChart<'_>) -> Option<DiagnosisSign>),
 }
 
-/// What a diagnosis saw.
 #[derive(Clone, Debug, Default)]
-struct Sign {
-    /// What is wrong, in a line.
+struct DiagnosisSign {
     title: String,
-    /// How many deliveries, attempts or letters are touched.
     touched: u64,
-    /// What shows it, in lines.
     evidence: Vec<String>,
-    /// What to do.
     advice: String,
-    /// The part of the rule book that may do it, if one does.
-    change: Option<Proposed>,
-    /// The line of the book that it is about.
+    change: Option<ProposedChange>,
     line: Option<u32>,
-    /// How much harm it does, where that is not what it usually does.
     harm: Option<Harm>,
 }
 
-/// Something that ails.
+/// A problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorFinding))]
-pub struct Finding {
-    /// The diagnosis: `redrive doctor --explain` tells more of it.
+pub struct DoctorFinding {
+    /// The code of the diagnosis, for `redrive doctor --explain`.
     pub code: Cow<'static, str>,
     pub harm: Harm,
-    /// What is wrong, in a line.
+    /// The problem in one line.
     pub title: String,
     /// The service, or service/channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependency: Option<String>,
-    /// What shows it, in lines.
+    /// The evidence, one line each.
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
-    /// The part of the rule book that does it: YAML to be put into the book.
+    /// YAML to merge into the rule book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// What the change gains when what was seen is simulated with it, and with the changes of findings before it.
+    /// The gain in a simulation of the recorded traffic, with the changes of earlier findings applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gain: Option<Gain>,
-    /// The line of the rule book that it is about.
+    pub gain: Option<ProofGain>,
+    /// The line of the rule book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// How many deliveries, attempts or letters are touched.
+    /// The number of affected deliveries, attempts or dead letters.
     pub touched: u64,
 }
 
-/// What ails, and what was looked at to know.
+/// The result of an examination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorReport))]
-pub struct Examined {
-    pub looked_at: LookedAt,
+pub struct DoctorReport {
+    pub looked_at: ExaminedScope,
     /// The worst first.
-    pub findings: Vec<Finding>,
-    /// All changes in one: YAML to be put into the book.
+    pub findings: Vec<DoctorFinding>,
+    /// All changes together: YAML to merge into the rule book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// Rows that have seen too little to be judged.
-    pub too_little: Vec<TooLittle>,
+    /// Rows with too few attempts to judge.
+    pub too_little: Vec<SparseRow>,
 }
 
-/// What there was to look at.
+/// What was examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorLookedAt))]
-pub struct LookedAt {
+pub struct ExaminedScope {
     pub deliveries: u64,
     pub attempts: u64,
-    /// When the oldest of them was accepted.
+    /// When the oldest delivery was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
-/// A row that has seen too little to be judged.
+/// A row with too few attempts to judge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorTooLittle))]
-pub struct TooLittle {
+pub struct SparseRow {
     /// The service, or service/channel.
     pub service: String,
     /// The patterns of its rows.
@@ -200,26 +178,24 @@ pub struct TooLittle {
     pub attempts: u64,
 }
 
-/// Every diagnosis, in the order of their families.
 pub fn all() -> impl Iterator<Item = &'static Diagnosis> {
     rules::FAMILIES.iter().copied().flatten()
 }
 
-/// The diagnosis of that code.
 #[must_use]
 pub fn find(code: &str) -> Option<&'static Diagnosis> {
     all().find(|diagnosis| diagnosis.code == code)
 }
 
-/// Holds all that is known against every diagnosis. No two findings say something of the same key of the book.
+/// Runs every diagnosis. No two findings change the same key of the book.
 #[must_use]
-pub fn examine(evidence: &Evidence) -> Examined {
+pub fn examine(evidence: &DoctorEvidence) -> DoctorReport {
     examine_within(evidence, proof::LOOKS_MAX)
 }
 
-/// Plays no more changes than fit into so many looks of their runs.
-fn examine_within(evidence: &Evidence, looks_max: u64) -> Examined {
-    let chart = Chart::of(evidence);
+/// `looks_max` bounds the simulations, in progress callbacks.
+fn examine_within(evidence: &DoctorEvidence, looks_max: u64) -> DoctorReport {
+    let chart = EvidenceChart::of(evidence);
     let mut found = Vec::new();
     for diagnosis in all() {
         look(diagnosis, &chart, &mut found);
@@ -228,30 +204,30 @@ fn examine_within(evidence: &Evidence, looks_max: u64) -> Examined {
     let (mut findings, change) = proven(&chart, found, looks_max);
     findings.sort_by_key(rank);
     let change = (!change.is_empty()).then(|| change.to_string());
-    Examined { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
+    DoctorReport { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
 }
 
-/// The worst comes first; of equals a cause before what follows from it.
-fn rank(finding: &Finding) -> (Harm, bool, Reverse<u64>) {
+/// The worst first; among equals, causes before consequences.
+fn rank(finding: &DoctorFinding) -> (Harm, bool, Reverse<u64>) {
     (finding.harm, !rules::is_cause(&finding.code), Reverse(finding.touched))
 }
 
-/// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
+/// Simulates every change and keeps those that help; changes to the same keys are merged into the first.
 fn proven(
-    chart: &Chart<'_>,
-    found: Vec<(Finding, Option<Proposed>)>,
+    chart: &EvidenceChart<'_>,
+    found: Vec<(DoctorFinding, Option<ProposedChange>)>,
     looks_max: u64,
-) -> (Vec<Finding>, Patch) {
+) -> (Vec<DoctorFinding>, Patch) {
     let mut prover = Prover::new(chart, looks_max);
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut findings: Vec<DoctorFinding> = Vec::new();
     let mut changes: Vec<(usize, Patch)> = Vec::new();
     for (mut finding, proposed) in found {
         let weighed = proposed.map(|proposed| prover.weigh(finding.dependency.as_deref(), &proposed));
         match weighed {
-            None | Some(Weighed::Unknown) => {}
-            Some(Weighed::Helps { change, advice, gain }) => {
+            None | Some(ProofResult::Unknown) => {}
+            Some(ProofResult::Helps { change, advice, gain }) => {
                 finding.advice = advice.unwrap_or(finding.advice);
-                if gain.as_ref().is_some_and(Gain::is_little) {
+                if gain.as_ref().is_some_and(ProofGain::is_little) {
                     finding.harm = finding.harm.without_a_cure();
                 }
                 finding.gain = gain;
@@ -261,25 +237,24 @@ fn proven(
                     Some(&findings[*place].code)
                 });
                 match merged {
-                    Some(code) => add(&mut finding.advice, &format!("the change of `{code}` has it")),
+                    Some(code) => add(&mut finding.advice, &format!("included in the change of `{code}`")),
                     None => changes.push((findings.len(), change)),
                 }
             }
-            Some(Weighed::HelpedAlready) => {
-                add(&mut finding.advice, "simulated, the changes that are proposed above help here too");
+            Some(ProofResult::HelpedAlready) => {
+                add(&mut finding.advice, "in a simulation, the changes proposed above help here too");
             }
-            Some(Weighed::Taken(key)) => {
-                let later = format!("make the other change of `{key}` first, and look again");
+            Some(ProofResult::Taken(key)) => {
+                let later = format!("apply the other change of `{key}` first, then run doctor again");
                 add(&mut finding.advice, &later);
             }
-            Some(Weighed::OutOfBudget) => {
-                let why = "not simulated, so no change is proposed: the budget of simulations is spent; make \
-                           the other changes first, or look at one service";
+            Some(ProofResult::OutOfBudget) => {
+                let why = "no change proposed: the simulation budget is used up; apply the other changes first, \
+                           or examine one service";
                 add(&mut finding.advice, why);
             }
-            Some(Weighed::HardlyHelps(gain)) => {
-                let why =
-                    format!("not proposed as a change, since simulated it hardly helps: {}", gain.words);
+            Some(ProofResult::HardlyHelps(gain)) => {
+                let why = format!("no change proposed: it hardly helps in a simulation: {}", gain.words);
                 add(&mut finding.advice, &why);
                 finding.harm = finding.harm.without_a_cure();
             }
@@ -298,9 +273,13 @@ fn add(advice: &mut String, more: &str) {
     advice.push(')');
 }
 
-fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<(Finding, Option<Proposed>)>) {
-    let finding = |sign: Sign, service: Option<String>, dependency: Option<String>| {
-        let finding = Finding {
+fn look(
+    diagnosis: &'static Diagnosis,
+    chart: &EvidenceChart<'_>,
+    findings: &mut Vec<(DoctorFinding, Option<ProposedChange>)>,
+) {
+    let finding = |sign: DiagnosisSign, service: Option<String>, dependency: Option<String>| {
+        let finding = DoctorFinding {
             code: Cow::Borrowed(diagnosis.code),
             harm: sign.harm.unwrap_or(diagnosis.harm),
             title: sign.title,
@@ -316,41 +295,41 @@ fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<(Fi
         (finding, sign.change)
     };
     match diagnosis.look {
-        Look::Row(run) => findings.extend(chart.members().filter_map(|member| {
+        DiagnosisCheck::Row(run) => findings.extend(chart.members().filter_map(|member| {
             let dependency = member.rule.dependency.value.to_string();
             Some(finding(run(chart, member)?, Some(member.queue.to_string()), Some(dependency)))
         })),
-        Look::Dependency(run) => findings.extend(
+        DiagnosisCheck::Dependency(run) => findings.extend(
             chart
                 .wards()
                 .filter_map(|ward| Some(finding(run(chart, ward)?, None, Some(ward.name.to_string())))),
         ),
-        Look::Queue(run) => {
+        DiagnosisCheck::Queue(run) => {
             let queues = chart.evidence.queues.iter();
             let look =
                 |queue| run(chart, queue).map(|sign| finding(sign, Some(queue.name.to_string()), None));
             findings.extend(queues.filter_map(look));
         }
-        Look::Whole(run) => findings.extend(run(chart).map(|sign| finding(sign, None, None))),
+        DiagnosisCheck::Whole(run) => findings.extend(run(chart).map(|sign| finding(sign, None, None))),
     }
 }
 
-fn looked_at(evidence: &Evidence) -> LookedAt {
+fn looked_at(evidence: &DoctorEvidence) -> ExaminedScope {
     let deliveries = &evidence.deliveries;
     let attempts = deliveries.iter().map(|delivery| delivery.attempts().count() as u64);
-    LookedAt {
+    ExaminedScope {
         deliveries: deliveries.len() as u64,
         attempts: attempts.sum(),
         since: deliveries.iter().map(|delivery| delivery.accepted_at).min(),
     }
 }
 
-fn too_little(chart: &Chart<'_>) -> Vec<TooLittle> {
+fn too_little(chart: &EvidenceChart<'_>) -> Vec<SparseRow> {
     let few = chart.members().filter(|member| member.attempts_made() < ATTEMPTS_MIN);
-    let told = few.map(|member| TooLittle {
+    let sparse = few.map(|member| SparseRow {
         service: member.queue.to_string(),
         events: member.patterns.iter().copied().collect::<Vec<_>>().join(", "),
         attempts: member.attempts_made(),
     });
-    told.collect()
+    sparse.collect()
 }

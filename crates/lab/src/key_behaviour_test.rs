@@ -12,7 +12,7 @@ use crate::lint::check;
 use crate::rehearse::{AttemptKind, Beat, parse_script, rehearse};
 use crate::report::{markdown, matrix};
 use crate::scenario;
-use crate::simulate::{Go, Plan, run};
+use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::schema::{BOOK, Object, Type};
@@ -92,7 +92,7 @@ fn played(book: RuleBook, scenario: &str) -> String {
     let text = format!("version: 1\nduration: 5m\nsettle: 1h\n{scenario}");
     let reading = scenario::read(&text);
     let scenario = reading.scenario.unwrap_or_else(|| panic!("{:?}\n{text}", reading.problems));
-    let plan = Plan { scenario: &scenario, book: Arc::new(book), seed: 1 };
+    let plan = SimulationPlan { scenario: &scenario, book: Arc::new(book), seed: 1 };
     format!("{:?}", run(&plan, &mut |_| Go::On))
 }
 

@@ -1,11 +1,11 @@
-//! The rule books that a record was made by: which may have held at a time, and whether another lets deliveries
-//! start as they did.
+//! The rule books of a record: which were active at a time, and whether another lets deliveries start at the same
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Recorded;
+use super::RecordedDelivery;
 use redrive_core::book::model::Order;
 use redrive_core::book::{RuleBook, WaitingLimits};
 use redrive_core::engine::story::Story;
@@ -16,22 +16,20 @@ use redrive_core::policy::rule::{NamedBreaker, Rule, WhenOpen};
 use redrive_core::policy::throttle::ThrottleSettings;
 use redrive_core::time::Timestamp;
 
-/// The hash that attempts name which no book of ours has judged: they came with a letter from elsewhere.
+/// Book hash of attempts that were imported with a dead letter.
 pub(super) const FOREIGN: u64 = 0;
 
-/// The books of a record, by their hashes.
 #[derive(Debug, Default)]
-pub(super) struct Books(BTreeMap<u64, Known>);
+pub(super) struct Books(BTreeMap<u64, KnownBook>);
 
-/// A book, and when the first and the last attempt began that it judged.
+/// With the start of the first and last attempt it judged.
 #[derive(Debug)]
-struct Known {
+struct KnownBook {
     book: Option<Arc<RuleBook>>,
     judged: Option<(Timestamp, Timestamp)>,
 }
 
 impl Books {
-    /// The hash of a book that these attempts were judged by and that nobody has handed over yet.
     pub(super) fn wanted(&self, stories: &[Story]) -> Option<u64> {
         let is_full = self.0.len() >= limits::BACKTEST_BOOKS_MAX;
         let mut hashes = stories.iter().map(|story| story.book);
@@ -39,10 +37,9 @@ impl Books {
     }
 
     pub(super) fn add(&mut self, hash: u64, book: Option<RuleBook>) {
-        self.0.insert(hash, Known { book: book.map(Arc::new), judged: None });
+        self.0.insert(hash, KnownBook { book: book.map(Arc::new), judged: None });
     }
 
-    /// Remembers when it judged an attempt.
     pub(super) fn judged(&mut self, story: &Story) {
         let at = story.started_at;
         if let Some(known) = self.0.get_mut(&story.book) {
@@ -55,20 +52,19 @@ impl Books {
         self.0.get(&hash)?.book.as_deref()
     }
 
-    /// The rule that judged an attempt, as far as it is known.
-    pub(super) fn rule_then(&self, recorded: &Recorded<'_>, story: &Story) -> Option<&Arc<Rule>> {
+    pub(super) fn rule_then(&self, recorded: &RecordedDelivery<'_>, story: &Story) -> Option<&Arc<Rule>> {
         rule_of(self.get(story.book)?, recorded)
     }
 
-    /// Whether every book that may have held when it was accepted lets it start as the new one does. A book that
-    /// does not want it was not the one.
-    pub(super) fn all_start_alike(&self, recorded: &Recorded<'_>, new: &RuleBook) -> bool {
-        let Some(by_new) = Start::of(new, recorded) else { return false };
-        let mut starts = self.around(recorded.accepted_at).filter_map(|book| Start::of(book, recorded));
+    /// Books without a rule for the delivery cannot have been active.
+    pub(super) fn all_start_alike(&self, recorded: &RecordedDelivery<'_>, new: &RuleBook) -> bool {
+        let Some(by_new) = StartConditions::of(new, recorded) else { return false };
+        let mut starts =
+            self.around(recorded.accepted_at).filter_map(|book| StartConditions::of(book, recorded));
         starts.all(|then| then == by_new)
     }
 
-    /// Those that judged attempts before and after that time, and else those next to it.
+    /// Books in use at that time, and those used directly before and after.
     fn around(&self, at: Timestamp) -> impl Iterator<Item = &RuleBook> {
         let spans = || self.0.values().filter_map(|known| Some((known.judged?, known.book.as_deref()?)));
         let before = spans().map(|((_, last), _)| last).filter(|last| *last < at).max();
@@ -80,27 +76,27 @@ impl Books {
     }
 }
 
-/// All in a book that decides when a delivery that was not tried may start.
+/// Everything in a book that affects when an untried delivery may start.
 #[derive(Debug, PartialEq)]
-struct Start<'a> {
+struct StartConditions<'a> {
     breaker: &'a Option<NamedBreaker>,
     when_open: WhenOpen,
     hold_max: Duration,
-    limits: Limits,
+    limits: CallLimits,
     ramp: Duration,
     waiting: Option<WaitingLimits>,
     order: Option<Order>,
 }
 
-impl<'a> Start<'a> {
-    fn of(book: &'a RuleBook, recorded: &Recorded<'_>) -> Option<Self> {
+impl<'a> StartConditions<'a> {
+    fn of(book: &'a RuleBook, recorded: &RecordedDelivery<'_>) -> Option<Self> {
         let rule = rule_of(book, recorded)?;
         let service = recorded.queue.service.as_str();
         Some(Self {
             breaker: &rule.breaker,
             when_open: rule.when_open,
             hold_max: rule.hold_max,
-            limits: Limits::of(book, rule),
+            limits: CallLimits::of(book, rule),
             ramp: book.ramp(&rule.dependency),
             waiting: book.waiting(service),
             order: book.service(service).and_then(|service| Some(service.order.as_ref()?.value)),
@@ -108,21 +104,19 @@ impl<'a> Start<'a> {
     }
 }
 
-/// How many calls there may be.
 #[derive(Debug, PartialEq)]
-pub(super) struct Limits {
+pub(super) struct CallLimits {
     throttle: ThrottleSettings,
     budget: Option<BudgetSettings>,
 }
 
-impl Limits {
+impl CallLimits {
     pub(super) fn of(book: &RuleBook, rule: &Rule) -> Self {
         Self { throttle: book.throttle(&rule.dependency), budget: book.retry_budget(&rule.dependency) }
     }
 }
 
-/// The rule of a book for a delivery; none if nobody there wants it.
-pub(super) fn rule_of<'a>(book: &'a RuleBook, recorded: &Recorded<'_>) -> Option<&'a Arc<Rule>> {
+pub(super) fn rule_of<'a>(book: &'a RuleBook, recorded: &RecordedDelivery<'_>) -> Option<&'a Arc<Rule>> {
     let channel = recorded.queue.channel.as_ref().map(ChannelName::as_str);
     book.rule(recorded.queue.service.as_str(), channel, recorded.event_type)
 }

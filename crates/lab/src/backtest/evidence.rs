@@ -1,8 +1,7 @@
-//! What an attempt on record tells: the answer itself, in a form that any rule can judge anew.
+//! The answer of a recorded attempt, in a form that any rule can classify again.
 //!
-//! A story keeps what was made of an answer and most of the answer: its status, its words, the beginning of its
-//! body, how long it asked us to wait. Of its headers it keeps none, but where a row of the book that held then
-//! fitted by a header, that the answer had it is known.
+//! A record keeps the status, message, start of the body and Retry-After of an answer, but no headers. A header is
+//! known only where a `classify` row of the book in force matched by it.
 
 use std::time::Duration;
 
@@ -17,45 +16,37 @@ use redrive_core::policy::classify::{Connection, Failure, Outcome, classify, fit
 use redrive_core::policy::reported;
 use redrive_core::policy::rule::{HeaderMatch, Override, Rule};
 
-/// An answer that is on record.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Evidence {
-    /// The event was taken as a part of a batch, whatever the batch was answered with.
+pub(super) enum AnswerEvidence {
+    /// Accepted as part of a batch.
     Taken,
-    /// An answer that can be judged anew.
     Answer {
         reply: Reply,
-        /// Headers that it did not have, or not with that value.
+        /// Headers that it is known not to have had.
         lacking: Vec<HeaderMatch>,
     },
-    /// Only what was made of it is known.
     AsJudged(Box<Failure>),
 }
 
-/// What a rule makes of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judged {
+pub(super) struct JudgedAnswer {
     pub outcome: Outcome,
-    /// How long it took; no longer than the rule waits.
+    /// At most the rule's limit.
     pub took: Duration,
     pub sureness: Sureness,
 }
 
-/// Whether the answer says all that the rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sureness {
-    /// It does.
     Sure,
-    /// The rule looks at headers, and those are not on record.
     HeadersUnknown,
-    /// It ran into the limit of the time, and the rule would wait for longer.
+    /// It timed out, and the rule would wait longer.
     MightHaveCome,
-    /// What it was made of is not on record.
     OnlyJudged,
 }
 
-impl Evidence {
-    /// What a story tells of an attempt; none if there was none. `then` is the rule that it was judged by.
+impl AnswerEvidence {
+    /// `None` if there was no attempt. `then` is the rule that classified it.
     pub(super) fn of(story: &Story, then: Option<&Rule>) -> Option<Self> {
         let row = story.classified_at.and_then(|place| row_at(then?, place));
         let answer = |reply: Reply| {
@@ -80,7 +71,7 @@ impl Evidence {
                         if *status == 403 && usual_code.as_str() == codes::RATE_LIMITED {
                             headers.push(("x-ratelimit-remaining".to_owned(), "0".to_owned()));
                         }
-                        // The code that it stated may have stood in a header.
+                        // The stated code may have come from a header.
                         if row.is_none_or(|row| row.code.is_none() || row.when.code.is_some()) {
                             headers.push((reported::HEADER.to_owned(), usual_code.to_string()));
                         }
@@ -96,27 +87,27 @@ impl Evidence {
         }
     }
 
-    /// What that rule makes of it, if it took so long under a rule that waited for `waited_for` at most.
+    /// `waited_for` is the limit under which it was recorded.
     pub(super) fn judged(
         &self,
         rule: &Rule,
         attempt: Attempt,
         took: Duration,
         waited_for: Option<Duration>,
-    ) -> Judged {
+    ) -> JudgedAnswer {
         let limit = rule.timeouts.whole.limit(attempt);
         let waits_less = waited_for.is_none_or(|waited| limit < waited);
         if took > limit && waits_less && !self.is_about_time() {
-            return Judged { outcome: timed_out(self, rule), took: limit, sureness: Sureness::Sure };
+            return JudgedAnswer { outcome: timed_out(self, rule), took: limit, sureness: Sureness::Sure };
         }
         let waits_longer = waited_for.is_some_and(|waited| limit > waited) && limit > took;
-        // A call is given up a little after its limit; that was so then, and would have been so again.
+        // A call ends slightly after its limit, in the record and with the new rule.
         let took = if self.is_about_time() && waits_less { took.min(limit) } else { took };
         match self {
             Self::Taken => {
-                Judged { outcome: Outcome::Delivered { matched: None }, took, sureness: Sureness::Sure }
+                JudgedAnswer { outcome: Outcome::Delivered { matched: None }, took, sureness: Sureness::Sure }
             }
-            Self::AsJudged(failure) => Judged {
+            Self::AsJudged(failure) => JudgedAnswer {
                 outcome: Outcome::Failed((**failure).clone()),
                 took,
                 sureness: if failure.code.as_str() == codes::INTERRUPTED {
@@ -134,12 +125,12 @@ impl Evidence {
                 } else {
                     Sureness::Sure
                 };
-                Judged { outcome, took, sureness }
+                JudgedAnswer { outcome, took, sureness }
             }
         }
     }
 
-    /// What it is where no row of a book says otherwise; none is a success.
+    /// Without `classify` rows; `None` is a success.
     pub(super) fn usual_category(&self) -> Option<Category> {
         match self {
             Self::Taken => None,
@@ -151,16 +142,15 @@ impl Evidence {
         }
     }
 
-    /// What tells it from answers of another kind: a status, or a code.
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> AnswerKind {
         match self {
-            Self::Taken => Kind { status: None, code: Code::of("") },
-            Self::AsJudged(failure) => Kind { status: failure.status, code: failure.code.clone() },
+            Self::Taken => AnswerKind { status: None, code: Code::of("") },
+            Self::AsJudged(failure) => AnswerKind { status: failure.status, code: failure.code.clone() },
             Self::Answer { reply, .. } => match classify(&reply.as_answer(), &[], Category::Transient) {
                 Outcome::Delivered { .. } => {
-                    Kind { status: reply.as_answer().what.status(), code: Code::of("") }
+                    AnswerKind { status: reply.as_answer().what.status(), code: Code::of("") }
                 }
-                Outcome::Failed(failure) => Kind { status: failure.status, code: failure.code },
+                Outcome::Failed(failure) => AnswerKind { status: failure.status, code: failure.code },
             },
         }
     }
@@ -178,14 +168,13 @@ impl Evidence {
     }
 }
 
-/// A kind of answer: a status, or a code where there is none. A success has no code.
+/// A success has no code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
+pub(super) struct AnswerKind {
     pub status: Option<u16>,
     pub code: Code,
 }
 
-/// The row of a rule that stands there.
 fn row_at(rule: &Rule, place: Place) -> Option<&Override> {
     rule.classify.iter().find(|row| Place::from(row.position) == place)
 }
@@ -194,7 +183,6 @@ fn plain(seen: Seen) -> Reply {
     Reply { seen, message: String::new(), retry_after: None }
 }
 
-/// The header that the answer had, as far as the row that fitted tells.
 fn headers_of(row: Option<&Override>) -> Vec<(String, String)> {
     let fitted = row.and_then(|row| row.when.header.as_ref());
     fitted.map(|header| (header.name.clone(), header.value.clone().unwrap_or_default())).into_iter().collect()
@@ -204,14 +192,13 @@ fn http(status: u16, body: &str, headers: Vec<(String, String)>) -> Seen {
     Seen::Http { status, headers: HeaderPairs(headers), body: body.to_owned() }
 }
 
-/// Headers that would have made another row fit before the one that did.
 fn headers_lacking(reply: &Reply, then: &Rule, fitted: Option<&Override>) -> Vec<HeaderMatch> {
     let before = then.classify.iter().take_while(|row| fitted.is_none_or(|fitted| *row != fitted));
     let lacking = before.filter(|row| fits_but_for_header(&row.when, &reply.as_answer()));
     lacking.filter_map(|row| row.when.header.clone()).collect()
 }
 
-/// Whether a row of the rule might have fitted by a header of which nobody knows whether the answer had it.
+/// Whether a row may have matched by an unknown header.
 fn might_have_headers(reply: &Reply, lacking: &[HeaderMatch], rule: &Rule) -> bool {
     let answer = reply.as_answer();
     let is_unknown =
@@ -222,12 +209,12 @@ fn might_have_headers(reply: &Reply, lacking: &[HeaderMatch], rule: &Rule) -> bo
         })
 }
 
-fn timed_out(evidence: &Evidence, rule: &Rule) -> Outcome {
+fn timed_out(evidence: &AnswerEvidence, rule: &Rule) -> Outcome {
     let seen = match evidence {
-        Evidence::Answer { reply: Reply { seen: Seen::Process(_), .. }, .. } => {
+        AnswerEvidence::Answer { reply: Reply { seen: Seen::Process(_), .. }, .. } => {
             Seen::Process(Exit::TimeLimit)
         }
-        Evidence::Taken | Evidence::Answer { .. } | Evidence::AsJudged(_) => {
+        AnswerEvidence::Taken | AnswerEvidence::Answer { .. } | AnswerEvidence::AsJudged(_) => {
             Seen::Transport(TransportError::Timeout(CallPart::Whole))
         }
     };
@@ -248,7 +235,6 @@ fn as_judged(category: Category, code: &Code, message: &str, retry_after: Option
     }
 }
 
-/// What a connector reports that ends up as that code; none if no connector does.
 fn seen_by_code(code: &str, message: &str) -> Option<Seen> {
     Some(match code {
         codes::NETWORK_TIMEOUT => Seen::Transport(TransportError::Timeout(part_of(message))),
@@ -286,7 +272,7 @@ fn seen_by_code(code: &str, message: &str) -> Option<Seen> {
     })
 }
 
-/// Which part of a call was too slow, by the words that connectors have for it.
+/// From the message texts of connectors.
 fn part_of(message: &str) -> CallPart {
     if message.starts_with("no connection") {
         CallPart::Connect
@@ -297,7 +283,6 @@ fn part_of(message: &str) -> CallPart {
     }
 }
 
-/// How long an attempt on record took.
 pub(super) fn took(story: &Story) -> Duration {
     Duration::from_nanos(story.took_nanos.min(nanos(Duration::from_hours(24 * 365))))
 }
@@ -424,7 +409,7 @@ mod tests {
             let (rule, lasting) = (rule(rows), Duration::from_millis(lasting));
             for reply in replies() {
                 let (story, outcome) = story(&rule, &reply, lasting);
-                let evidence = Evidence::of(&story, Some(&rule)).expect("it was an attempt");
+                let evidence = AnswerEvidence::of(&story, Some(&rule)).expect("it was an attempt");
                 let judged =
                     evidence.judged(&rule, Attempt::FIRST, took(&story), Some(Duration::from_secs(5)));
                 assert_eq!(
@@ -455,7 +440,7 @@ mod tests {
         ];
         for (name, then, reply, known, now, waited_for, expected) in cases {
             let (story, _) = story(then, reply, Duration::from_secs(1));
-            let evidence = Evidence::of(&story, known).expect("it was an attempt");
+            let evidence = AnswerEvidence::of(&story, known).expect("it was an attempt");
             assert_eq!(
                 evidence.judged(now, Attempt::FIRST, took(&story), waited_for).sureness,
                 expected,

@@ -1,14 +1,17 @@
-//! Adds up what became of all deliveries, then and by the new rules.
+//! Sums over all deliveries, recorded and with the new rules.
 //!
-//! Invariant: sums, and examples by the order of their acceptance: the order of reading changes nothing.
+//! Invariant: the order of reading changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::report::{Change, EndName, Ends, Load, NewRoute, Pair, Report, Times, Untold, UntoldKind, Whole};
-use super::walk::Walked;
-use super::{Certainty, Doubt, Finish, Plan, Seen};
+use super::report::{
+    BacktestReport, DependencyLoad, DurationComparison, EndName, Ends, NewRoute, OutcomeChange, Pair,
+    UnknownItem, UnknownKind, UnknownWhole,
+};
+use super::walk::WalkResult;
+use super::{BacktestDoubt, BacktestPlan, Certainty, EventCounts, Finish};
 use crate::simulate;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{DeliveryId, DependencyName};
@@ -17,33 +20,31 @@ use redrive_core::policy::category::Code;
 use redrive_core::text::of_deliveries;
 use redrive_core::time::Timestamp;
 
-/// A delivery, then and by the new rules.
 #[derive(Debug)]
-pub(super) struct Compared<'a> {
+pub(super) struct ComparedDelivery<'a> {
     pub id: DeliveryId,
     pub queue: &'a QueueName,
     pub dependency: &'a DependencyName,
     pub accepted_at: Timestamp,
     pub before: Finish,
     pub calls_before: u32,
-    pub walked: Walked,
+    pub walked: WalkResult,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sums {
-    /// What can be counted in it; the rest is written at the end.
-    report: Report,
-    changes: BTreeMap<Cause, Cases>,
-    unknown: BTreeMap<Cause, Cases>,
-    loads: BTreeMap<DependencyName, Load>,
-    until_delivered: Both,
-    until_dead: Both,
-    doubts: BTreeMap<Doubt, u64>,
+pub(super) struct BacktestSums {
+    /// Filled as far as it can be counted directly.
+    report: BacktestReport,
+    changes: BTreeMap<CaseKey, Cases>,
+    unknown: BTreeMap<CaseKey, Cases>,
+    loads: BTreeMap<DependencyName, DependencyLoad>,
+    until_delivered: TimePair,
+    until_dead: TimePair,
+    doubts: BTreeMap<BacktestDoubt, u64>,
 }
 
-/// What the same happened to, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cause {
+struct CaseKey {
     from: EndName,
     to: EndName,
     queue: QueueName,
@@ -58,16 +59,15 @@ struct Cases {
     first: BTreeSet<(Timestamp, DeliveryId)>,
 }
 
-/// Times of the same deliveries, then and by the new rules.
 #[derive(Debug, Default)]
-struct Both {
+struct TimePair {
     deliveries: u64,
     sum: (Duration, Duration),
-    before: simulate::Times,
-    after: simulate::Times,
+    before: simulate::LatencySketch,
+    after: simulate::LatencySketch,
 }
 
-impl Both {
+impl TimePair {
     fn add(&mut self, before: Duration, after: Duration) {
         self.deliveries += 1;
         self.sum = (self.sum.0.saturating_add(before), self.sum.1.saturating_add(after));
@@ -75,20 +75,20 @@ impl Both {
         self.after.add(after);
     }
 
-    fn told(&self) -> Times {
+    fn summary(&self) -> DurationComparison {
         let millis = |sum: Duration| u64::try_from(sum.as_millis()).unwrap_or(u64::MAX);
-        Times {
+        DurationComparison {
             deliveries: self.deliveries,
             sum_ms: Pair { before: millis(self.sum.0), after: millis(self.sum.1) },
-            before: self.before.told(),
-            after: self.after.told(),
+            before: self.before.quantiles().unwrap_or_default(),
+            after: self.after.quantiles().unwrap_or_default(),
         }
     }
 }
 
-impl Sums {
-    pub(super) fn add(&mut self, compared: &Compared<'_>) {
-        let Compared { accepted_at, before, walked, .. } = compared;
+impl BacktestSums {
+    pub(super) fn add(&mut self, compared: &ComparedDelivery<'_>) {
+        let ComparedDelivery { accepted_at, before, walked, .. } = compared;
         let report = &mut self.report;
         report.deliveries += 1;
         report.accepted = Some(match report.accepted {
@@ -113,8 +113,8 @@ impl Sums {
         self.add_times(compared);
     }
 
-    fn add_calls(&mut self, compared: &Compared<'_>) {
-        let Compared { calls_before, walked, before, .. } = compared;
+    fn add_calls(&mut self, compared: &ComparedDelivery<'_>) {
+        let ComparedDelivery { calls_before, walked, before, .. } = compared;
         let known = self.loads.entry(compared.dependency.clone()).or_default();
         let (before_calls, after_calls) = (u64::from(*calls_before), u64::from(walked.calls));
         let retries = |calls: u64| calls.saturating_sub(1);
@@ -132,10 +132,11 @@ impl Sums {
         }
     }
 
-    fn add_times(&mut self, compared: &Compared<'_>) {
-        // What has no attempts on record was given up at once, or nobody knows when.
-        let is_untold = |doubt: &Doubt| matches!(doubt, Doubt::Imported | Doubt::NeverTried);
-        if compared.walked.doubts.iter().any(is_untold) {
+    fn add_times(&mut self, compared: &ComparedDelivery<'_>) {
+        // Without attempts the time of death is meaningless.
+        let has_no_attempts =
+            |doubt: &BacktestDoubt| matches!(doubt, BacktestDoubt::Imported | BacktestDoubt::NeverTried);
+        if compared.walked.doubts.iter().any(has_no_attempts) {
             return;
         }
         let since = |at: Timestamp| at.since(compared.accepted_at);
@@ -150,24 +151,25 @@ impl Sums {
         }
     }
 
-    pub(super) fn told(self, plan: &Plan<'_>, seen: &Seen) -> Report {
+    pub(super) fn into_report(self, plan: &BacktestPlan<'_>, seen: &EventCounts) -> BacktestReport {
         let newly_routed = newly_routed(plan, seen);
-        let untold = self.untold(&newly_routed);
+        let untold = self.unknown_items(&newly_routed);
         let mut changes = cases(self.changes);
         let changes_left_off = changes.len().saturating_sub(limits::BACKTEST_ROWS_MAX) as u64;
         changes.truncate(limits::BACKTEST_ROWS_MAX);
         let mut unknown = cases(self.unknown);
         unknown.truncate(limits::BACKTEST_ROWS_MAX);
-        let loads = self.loads.into_iter().map(|(name, known)| Load { name: name.to_string(), ..known });
-        Report {
+        let loads =
+            self.loads.into_iter().map(|(name, known)| DependencyLoad { name: name.to_string(), ..known });
+        BacktestReport {
             since: plan.since,
             until: plan.until,
             changes,
             changes_left_off,
             unknown,
             dependencies: loads.collect(),
-            until_delivered: self.until_delivered.told(),
-            until_dead: self.until_dead.told(),
+            until_delivered: self.until_delivered.summary(),
+            until_dead: self.until_dead.summary(),
             newly_routed,
             untold,
             near_ms: u64::try_from(limits::BACKTEST_NEAR.as_millis()).expect("a minute"),
@@ -175,39 +177,43 @@ impl Sums {
         }
     }
 
-    fn untold(&self, newly_routed: &[NewRoute]) -> Vec<Untold> {
-        let mut untold: Vec<Untold> = self
+    fn unknown_items(&self, newly_routed: &[NewRoute]) -> Vec<UnknownItem> {
+        let mut untold: Vec<UnknownItem> = self
             .doubts
             .iter()
-            .map(|(doubt, count)| Untold {
-                doubt: UntoldKind::Delivery(*doubt),
+            .map(|(doubt, count)| UnknownItem {
+                doubt: UnknownKind::Delivery(*doubt),
                 count: *count,
                 text: of_deliveries(*count, words(*doubt)),
             })
             .collect();
         let more: u64 = self.loads.values().map(|known| known.calls.before.abs_diff(known.calls.after)).sum();
-        let mut add = |whole: Whole, count: u64, text: String| {
-            untold.push(Untold { doubt: UntoldKind::Whole(whole), count, text });
+        let mut add = |whole: UnknownWhole, count: u64, text: String| {
+            untold.push(UnknownItem { doubt: UnknownKind::Whole(whole), count, text });
         };
         if more > 0 {
-            let text = "calls more or fewer: what that would have done to dependencies, and what breakers and limits \
-                        would have made of it";
-            add(Whole::Load, more, text.to_owned());
+            let text = "more or fewer calls: the effect on dependencies, breakers and limits";
+            add(UnknownWhole::Load, more, text.to_owned());
         }
         let events: u64 = newly_routed.iter().map(|route| route.events).sum();
         if events > 0 {
-            let text = "events would go to services that did not get them: what those would have answered";
-            add(Whole::NewRoutes, events, text.to_owned());
+            let text = "events for services that did not get them before: their answers";
+            add(UnknownWhole::NewRoutes, events, text.to_owned());
         }
         untold
     }
 }
 
-fn add_case(all: &mut BTreeMap<Cause, Cases>, compared: &Compared<'_>) {
-    let Compared { before, walked, .. } = compared;
+fn add_case(all: &mut BTreeMap<CaseKey, Cases>, compared: &ComparedDelivery<'_>) {
+    let ComparedDelivery { before, walked, .. } = compared;
     let (code, failure) = cause(before, &walked.finish);
-    let cause =
-        Cause { from: name(before), to: name(&walked.finish), queue: compared.queue.clone(), code, failure };
+    let cause = CaseKey {
+        from: name(before),
+        to: name(&walked.finish),
+        queue: compared.queue.clone(),
+        code,
+        failure,
+    };
     let cases = all.entry(cause).or_insert_with(|| Cases {
         count: 0,
         certainty: Certainty::Certain,
@@ -221,7 +227,7 @@ fn add_case(all: &mut BTreeMap<Cause, Cases>, compared: &Compared<'_>) {
     }
 }
 
-/// Why it dies by the new rules, or else why it died.
+/// With the new rules if it dies there, else as recorded.
 fn cause(before: &Finish, after: &Finish) -> (Code, Code) {
     match (before, after) {
         (_, Finish::Dead { code, failure, .. }) | (Finish::Dead { code, failure, .. }, _) => {
@@ -231,10 +237,10 @@ fn cause(before: &Finish, after: &Finish) -> (Code, Code) {
     }
 }
 
-fn cases(all: BTreeMap<Cause, Cases>) -> Vec<Change> {
-    let mut changes: Vec<Change> = all
+fn cases(all: BTreeMap<CaseKey, Cases>) -> Vec<OutcomeChange> {
+    let mut changes: Vec<OutcomeChange> = all
         .into_iter()
-        .map(|(cause, cases)| Change {
+        .map(|(cause, cases)| OutcomeChange {
             from: cause.from,
             to: cause.to,
             service: cause.queue.to_string(),
@@ -269,13 +275,12 @@ const fn count_in(ends: &mut Ends, end: EndName) -> &mut u64 {
     }
 }
 
-/// Who would get events that came, and got none of their type.
-fn newly_routed(plan: &Plan<'_>, seen: &Seen) -> Vec<NewRoute> {
+fn newly_routed(plan: &BacktestPlan<'_>, seen: &EventCounts) -> Vec<NewRoute> {
     let mut found = Vec::new();
     let types: BTreeSet<&String> = seen.by_type.keys().chain(seen.unrouted.keys()).collect();
     for event_type in types {
         let got = seen.by_type.get(event_type);
-        // Each event has at most one delivery to each, so that the most that anybody got are as many as came.
+        // Each event has at most one delivery per queue, so the largest count is the number of events.
         let routed = got.and_then(|queues| queues.values().max().copied()).unwrap_or(0);
         let unrouted = seen.unrouted.get(event_type).copied().unwrap_or(0);
         for route in plan.book.route(event_type) {
@@ -292,61 +297,64 @@ fn newly_routed(plan: &Plan<'_>, seen: &Seen) -> Vec<NewRoute> {
     found
 }
 
-/// What it means for deliveries.
-const fn words(doubt: Doubt) -> &'static str {
+const fn words(doubt: BacktestDoubt) -> &'static str {
     match doubt {
-        Doubt::NothingNear => {
-            "deliveries would have been tried when nobody called: what would have been answered"
+        BacktestDoubt::NothingNear => "deliveries with attempts at a time without calls: the answer",
+        BacktestDoubt::Mixed => {
+            "deliveries with attempts at a time when some calls failed: whether this one would have"
         }
-        Doubt::Mixed => {
-            "deliveries would have been tried when some calls failed and others did not: which of them"
+        BacktestDoubt::Message => {
+            "deliveries failed while others succeeded: whether a later attempt with the same data would have \
+             succeeded"
         }
-        Doubt::Message => {
-            "deliveries failed while others did not: whether a later attempt with the same data would have been \
-             answered otherwise"
+        BacktestDoubt::LongerTimeout => {
+            "deliveries timed out with a shorter limit: whether an answer would have come"
         }
-        Doubt::LongerTimeout => {
-            "deliveries ran into a time limit that is longer now: whether an answer would have come"
+        BacktestDoubt::Headers => {
+            "deliveries had answers with headers that `classify` now matches: their values"
         }
-        Doubt::Headers => {
-            "deliveries were answered with headers that `classify` looks at now: which they were"
+        BacktestDoubt::BookForgotten => {
+            "deliveries were classified by a rule book that is gone: the original \
+                                         answer"
         }
-        Doubt::BookForgotten => "deliveries were judged by a rule book that is gone: what the answer was",
-        Doubt::Target => "deliveries go to another target now: what that one would have answered",
-        Doubt::Breaker => {
-            "deliveries have another breaker now: when it would have opened; the record has what the old one did"
+        BacktestDoubt::Target => "deliveries have another target now: its answers",
+        BacktestDoubt::Breaker => {
+            "deliveries have another breaker now: when it would have opened; the record only has the old one"
         }
-        Doubt::Holds => {
-            "deliveries are held for another time now, or otherwise: what that changes for all that waits with them"
+        BacktestDoubt::Holds => {
+            "deliveries have other hold settings now: the effect on everything held with them"
         }
-        Doubt::Shared => {
-            "deliveries share a dependency, while calls failed, with others that have another breaker, other holds or \
-             other limits now: how the dependency would have been by those"
+        BacktestDoubt::Shared => {
+            "deliveries share a failing dependency with others that have another breaker, other hold settings or \
+             other limits now: how the dependency would have behaved"
         }
-        Doubt::Replayed => "deliveries were replayed after a death: only what came before is compared",
-        Doubt::Session => {
-            "deliveries would have let others of their session go on at another time: what that changes"
+        BacktestDoubt::Replayed => {
+            "deliveries were replayed after becoming dead letters: only the time before \
+                                    is compared"
         }
-        Doubt::Retention => {
-            "deliveries are so old that others of their time which arrived are deleted: what those were answered"
+        BacktestDoubt::Session => {
+            "deliveries would have unblocked their session at another time: the effect on it"
         }
-        Doubt::Paused => {
-            "deliveries came after their service had paused itself: when somebody would have let it go on, and what \
-             would have been met then"
+        BacktestDoubt::Retention => {
+            "deliveries are older than the retention of delivered events: answers to others at that time"
         }
-        Doubt::NeverTried => "deliveries died without an attempt, or their attempts are gone",
-        Doubt::NotYetTried => "deliveries wait, not tried yet: what a call would have met",
-        Doubt::Imported => {
-            "deliveries came as dead letters from elsewhere: nothing is changed there, and attempts from elsewhere are \
-             not among the calls"
+        BacktestDoubt::Paused => {
+            "deliveries came after their service would have paused itself: when it would have been resumed, and \
+             the answers then"
         }
-        Doubt::Limits => {
-            "deliveries have other limits on calls now (`in_flight`, `rate`, `retry_budget`): when a call would have \
+        BacktestDoubt::NeverTried => "deliveries became dead letters without a recorded attempt",
+        BacktestDoubt::NotYetTried => "deliveries are waiting without an attempt: the answer",
+        BacktestDoubt::Imported => {
+            "deliveries were imported as dead letters: they do not change, and their attempts are not counted as \
+             calls"
+        }
+        BacktestDoubt::Limits => {
+            "deliveries have other call limits now (`in_flight`, `rate`, `retry_budget`): when a call would have \
              started"
         }
-        Doubt::Ramp => {
-            "deliveries waited for a dependency to come back, or would have: when their turn would have come, which \
-             `ramp` and all others who waited decide"
+        BacktestDoubt::Ramp => {
+            "deliveries waited for a dependency to recover: when their turn would have come, which depends on \
+             `ramp` and on all others waiting"
         }
     }
 }

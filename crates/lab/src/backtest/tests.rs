@@ -5,7 +5,7 @@ mod played;
 
 use std::time::Duration;
 
-use super::report::{Change, EndName};
+use super::report::{EndName, OutcomeChange};
 use super::*;
 use redrive_core::book;
 use redrive_core::book::connectors::built_in;
@@ -47,17 +47,17 @@ pub(crate) struct Kept {
     pub event_type: String,
     pub accepted_at: Timestamp,
     pub state: RecordedState,
-    pub replays: Replays,
+    pub replays: ReplayHistory,
     pub stories: Vec<Story>,
 }
 
 impl Kept {
-    pub(super) fn recorded(&self) -> Recorded<'_> {
-        Recorded {
+    pub(super) fn recorded(&self) -> RecordedDelivery<'_> {
+        RecordedDelivery {
             id: self.id,
             queue: &self.queue,
             event_type: &self.event_type,
-            order: Ordered::Alone,
+            order: SessionMembership::Alone,
             accepted_at: self.accepted_at,
             state: self.state,
             replays: self.replays,
@@ -116,16 +116,22 @@ fn happens(book: &RuleBook, number: u128, second: u64, says: impl Fn(Timestamp) 
         event_type: "orders.placed".to_owned(),
         accepted_at: at(second),
         state: RecordedState::Waiting,
-        replays: Replays::None,
+        replays: ReplayHistory::None,
         stories,
     }
 }
 
-pub(super) fn tested(new: &RuleBook, old: &RuleBook, kept: &[Kept], seed: Seed, until: Timestamp) -> Report {
-    read_twice(Survey::new(Plan { book: new, seed, since: None, until }), old, kept)
+pub(super) fn tested(
+    new: &RuleBook,
+    old: &RuleBook,
+    kept: &[Kept],
+    seed: Seed,
+    until: Timestamp,
+) -> BacktestReport {
+    read_twice(BacktestSurvey::new(BacktestPlan { book: new, seed, since: None, until }), old, kept)
 }
 
-fn read_twice(mut survey: Survey<'_>, old: &RuleBook, kept: &[Kept]) -> Report {
+fn read_twice(mut survey: BacktestSurvey<'_>, old: &RuleBook, kept: &[Kept]) -> BacktestReport {
     for kept in kept {
         while let Some(hash) = survey.wants_book(&kept.recorded()) {
             survey.add_book(hash, Some(old.clone()).filter(|old| old.hash() == hash));
@@ -136,15 +142,15 @@ fn read_twice(mut survey: Survey<'_>, old: &RuleBook, kept: &[Kept]) -> Report {
     for kept in kept {
         weighing.weigh(&kept.recorded());
     }
-    weighing.told()
+    weighing.report()
 }
 
-fn test(new: &RuleBook, old: &RuleBook, kept: &[Kept]) -> Report {
+fn test(new: &RuleBook, old: &RuleBook, kept: &[Kept]) -> BacktestReport {
     tested(new, old, kept, SEED, at(100_000))
 }
 
 /// A change in short: from, to, code, certainty, how many.
-fn short(changes: &[Change]) -> Vec<(EndName, EndName, &str, Certainty, u64)> {
+fn short(changes: &[OutcomeChange]) -> Vec<(EndName, EndName, &str, Certainty, u64)> {
     changes.iter().map(|c| (c.from, c.to, c.code.as_str(), c.certainty, c.deliveries)).collect()
 }
 
@@ -204,7 +210,7 @@ fn nobody_knows_what_was_answered_when_nobody_called() {
     assert_eq!((report.changed, report.after.unknown, report.certainty.unknown), (0, 1, 1));
     assert_eq!(report.dependencies[0].guessed, 1);
     let doubts: Vec<_> = report.untold.iter().map(|untold| (untold.doubt, untold.count)).collect();
-    assert_eq!(doubts, [(report::UntoldKind::Delivery(Doubt::NothingNear), 1)]);
+    assert_eq!(doubts, [(report::UnknownKind::Delivery(BacktestDoubt::NothingNear), 1)]);
     assert_eq!(report.unknown.len(), 1);
 }
 
@@ -221,7 +227,7 @@ fn what_comes_after_a_pause_is_not_told() {
     assert_eq!((report.before.dead, report.before.delivered), (4, 16));
     assert_eq!((report.changed, report.after.unknown), (1, 14), "one is paused instead of dead");
     let untold: Vec<_> = report.untold.iter().map(|untold| (untold.doubt, untold.count)).collect();
-    assert_eq!(untold, [(report::UntoldKind::Delivery(Doubt::Paused), 14)]);
+    assert_eq!(untold, [(report::UnknownKind::Delivery(BacktestDoubt::Paused), 14)]);
     let same = test(&pausing, &pausing, &steady(&pausing, 8, locked));
     assert_eq!((same.changed, same.certainty.unknown), (0, 0));
 }
@@ -238,7 +244,7 @@ fn what_only_one_message_met_says_nothing_of_a_later_attempt() {
     let report = test(&lenient, &old, &kept);
     assert_eq!((report.before.dead, report.changed, report.after.unknown), (1, 0, 1));
     let doubts: Vec<_> = report.untold.iter().map(|untold| untold.doubt).collect();
-    assert!(doubts.contains(&report::UntoldKind::Delivery(Doubt::Message)), "{doubts:?}");
+    assert!(doubts.contains(&report::UnknownKind::Delivery(BacktestDoubt::Message)), "{doubts:?}");
     let load = &report.dependencies[0];
     assert_eq!((load.calls.before, load.calls.after, load.guessed), (11, 13, 2));
 
@@ -278,7 +284,8 @@ fn who_is_wanted_by_nobody_and_who_would_be_new_is_told() {
     let new = read(
         "version: 1\nservices:\n  mail:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    events: [\"orders.*\"]\n",
     );
-    let mut survey = Survey::new(Plan { book: &new, seed: SEED, since: None, until: at(100) });
+    let mut survey =
+        BacktestSurvey::new(BacktestPlan { book: &new, seed: SEED, since: None, until: at(100) });
     for kept in &kept {
         survey.look(&kept.recorded());
     }
@@ -289,7 +296,7 @@ fn who_is_wanted_by_nobody_and_who_would_be_new_is_told() {
     for kept in &kept {
         weighing.weigh(&kept.recorded());
     }
-    let report = weighing.told();
+    let report = weighing.report();
     assert_eq!(short(&report.changes), [(EndName::Delivered, EndName::NotSent, "", Certainty::Certain, 4)]);
     let routes: Vec<_> =
         report.newly_routed.iter().map(|r| (r.service.as_str(), r.event_type.as_str(), r.events)).collect();
@@ -313,7 +320,8 @@ fn the_order_of_reading_changes_nothing() {
 fn only_the_time_that_was_asked_for_is_looked_at() {
     let old = retries(1);
     let kept = steady(&old, 10, |_| 200);
-    let mut survey = Survey::new(Plan { book: &old, seed: SEED, since: Some(at(3)), until: at(6) });
+    let mut survey =
+        BacktestSurvey::new(BacktestPlan { book: &old, seed: SEED, since: Some(at(3)), until: at(6) });
     for kept in &kept {
         survey.look(&kept.recorded());
     }
@@ -321,7 +329,7 @@ fn only_the_time_that_was_asked_for_is_looked_at() {
     for kept in &kept {
         weighing.weigh(&kept.recorded());
     }
-    let report = weighing.told();
+    let report = weighing.report();
     // The last was accepted at that very moment, and its attempt had not ended.
     assert_eq!((report.deliveries, report.before.delivered, report.before.waiting), (4, 3, 1));
     assert_eq!(report.accepted, Some((at(3), at(6))));
@@ -336,7 +344,8 @@ fn a_call_that_nobody_made_waits_while_the_breaker_was_open() {
     );
     let kept = steady(&old, 40, down(5, 20));
     let told = |open: Option<(u64, u64)>| {
-        let mut survey = Survey::new(Plan { book: &new, seed: SEED, since: None, until: at(1_000) });
+        let mut survey =
+            BacktestSurvey::new(BacktestPlan { book: &new, seed: SEED, since: None, until: at(1_000) });
         if let Some((from, until)) = open {
             survey.add_open("shop", at(from), at(until));
         }
@@ -347,14 +356,14 @@ fn a_call_that_nobody_made_waits_while_the_breaker_was_open() {
         for kept in &kept {
             weighing.weigh(&kept.recorded());
         }
-        weighing.told()
+        weighing.report()
     };
     // One retry more helps only those that came last; a breaker helps whoever still has one.
     let (bare, spared) = (told(None), told(Some((6, 26))));
     assert_eq!((bare.before.dead, bare.after.dead), (19, 18));
     assert_eq!((spared.after.dead, spared.after.delivered), (0, 40));
     let untold: Vec<_> = spared.untold.iter().map(|untold| untold.doubt).collect();
-    assert!(!untold.contains(&report::UntoldKind::Delivery(Doubt::NothingNear)), "{untold:?}");
+    assert!(!untold.contains(&report::UnknownKind::Delivery(BacktestDoubt::NothingNear)), "{untold:?}");
 }
 
 #[test]
@@ -363,10 +372,10 @@ fn a_life_that_began_again_is_compared_until_it_first_ended() {
     let mut kept = happens(&old, 1, 0, |_| 503);
     let replayed = happens(&old, 1, 60, |_| 200);
     kept.stories.extend(replayed.stories);
-    kept.replays = Replays::Here(1);
+    kept.replays = ReplayHistory::Here(1);
     let report = test(&old, &old, &[kept]);
     assert_eq!((report.before.dead, report.after.dead, report.certainty.certain), (1, 1, 1));
     assert_eq!(report.dependencies[0].calls, report::Pair { before: 2, after: 2 });
     let untold: Vec<_> = report.untold.iter().map(|untold| (untold.doubt, untold.count)).collect();
-    assert_eq!(untold, [(report::UntoldKind::Delivery(Doubt::Replayed), 1)]);
+    assert_eq!(untold, [(report::UnknownKind::Delivery(BacktestDoubt::Replayed), 1)]);
 }

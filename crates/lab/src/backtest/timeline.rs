@@ -1,7 +1,5 @@
-//! How a dependency was over time: what it answered to whom, in so many steps and no more.
-//!
-//! A step holds how often each kind of answer came. When there are too many steps, two become one and each lasts
-//! twice as long, so that memory follows neither the number of deliveries nor the time.
+//! The answers of a dependency over time, in a bounded number of steps: when there are too many, pairs are merged and
+//! each lasts twice as long.
 //!
 //! Invariant: the order in which answers are added changes nothing.
 
@@ -9,71 +7,60 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::evidence::{Evidence, Kind};
+use super::evidence::{AnswerEvidence, AnswerKind};
 use redrive_core::ids::DeliveryId;
 use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
 use redrive_core::time::Timestamp;
 
-/// The answers of one dependency.
 #[derive(Debug)]
 pub(super) struct Timeline {
     step_nanos: u64,
-    steps: BTreeMap<u64, Step>,
-    kinds: Vec<Example>,
-    places: BTreeMap<Kind, usize>,
+    steps: BTreeMap<u64, AnswerStep>,
+    kinds: Vec<AnswerExample>,
+    places: BTreeMap<AnswerKind, usize>,
 }
 
-/// How often each kind of answer came, by its place among the kinds.
-type Step = Vec<(usize, Tally)>;
+/// By index into `kinds`.
+type AnswerStep = Vec<(usize, AnswerTally)>;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct AnswerTally {
     count: u64,
     took_nanos: u64,
 }
 
-impl Tally {
-    /// How long they took, on average.
+impl AnswerTally {
     fn took(self) -> Duration {
         Duration::from_nanos(self.took_nanos / self.count.max(1))
     }
 }
 
-/// Which answers are good, and how many of all have to be.
-pub(super) struct Good<'a> {
-    /// Whether those of a kind are.
-    pub kind: &'a dyn Fn(&Evidence) -> bool,
-    /// If they took no longer.
+pub(super) struct GoodAnswer<'a> {
+    pub kind: &'a dyn Fn(&AnswerEvidence) -> bool,
     pub within: Duration,
-    /// Of all, at least.
+    /// 0 to 1.
     pub share: f64,
 }
 
-/// One answer for all of its kind: the first.
 #[derive(Debug)]
-struct Example {
-    kind: Kind,
+struct AnswerExample {
+    kind: AnswerKind,
     at: (Timestamp, DeliveryId),
-    evidence: Evidence,
+    evidence: AnswerEvidence,
 }
 
-/// Answers that came at about one time.
 #[derive(Clone, Debug)]
-pub(super) struct Around<'a> {
+pub(super) struct NearAnswers<'a> {
     answers: Vec<Answers<'a>>,
-    /// How far away they are.
     pub distance: Duration,
 }
 
-/// Answers of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answers<'a> {
-    pub kind: &'a Kind,
-    /// One for all.
-    pub evidence: &'a Evidence,
+    pub kind: &'a AnswerKind,
+    pub evidence: &'a AnswerEvidence,
     pub count: u64,
-    /// How long they took, on average.
     pub took: Duration,
 }
 
@@ -89,12 +76,21 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds an answer to a call that began then.
-    pub(super) fn add(&mut self, at: Timestamp, delivery: DeliveryId, evidence: Evidence, took: Duration) {
+    pub(super) fn add(
+        &mut self,
+        at: Timestamp,
+        delivery: DeliveryId,
+        evidence: AnswerEvidence,
+        took: Duration,
+    ) {
         let kind = evidence.kind();
         let known = self.places.get(&kind).copied();
         let place = known.unwrap_or_else(|| {
-            self.kinds.push(Example { kind: kind.clone(), at: (at, delivery), evidence: evidence.clone() });
+            self.kinds.push(AnswerExample {
+                kind: kind.clone(),
+                at: (at, delivery),
+                evidence: evidence.clone(),
+            });
             self.places.insert(kind, self.kinds.len() - 1);
             self.kinds.len() - 1
         });
@@ -104,7 +100,7 @@ impl Timeline {
             example.evidence = evidence;
         }
         let step = self.steps.entry(at.as_nanos() / self.step_nanos).or_default();
-        count(step, place, Tally { count: 1, took_nanos: nanos(took) });
+        count(step, place, AnswerTally { count: 1, took_nanos: nanos(took) });
         while self.steps.len() > limits::BACKTEST_STEPS_MAX {
             self.coarsen();
         }
@@ -120,33 +116,33 @@ impl Timeline {
         }
     }
 
-    /// How long a step lasts.
     pub(super) const fn step(&self) -> Duration {
         Duration::from_nanos(self.step_nanos)
     }
 
-    /// What was answered at that time itself.
-    pub(super) fn at(&self, at: Timestamp) -> Option<Around<'_>> {
+    pub(super) fn at(&self, at: Timestamp) -> Option<NearAnswers<'_>> {
         let step = self.steps.get(&(at.as_nanos() / self.step_nanos))?;
         Some(self.around(step, Duration::ZERO))
     }
 
-    /// What was answered last before that step.
-    pub(super) fn before(&self, at: Timestamp) -> Option<Around<'_>> {
+    pub(super) fn before(&self, at: Timestamp) -> Option<NearAnswers<'_>> {
         let (index, step) = self.steps.range(..at.as_nanos() / self.step_nanos).next_back()?;
         let end = (index + 1).saturating_mul(self.step_nanos);
         Some(self.around(step, at.since(Timestamp::from_nanos(end))))
     }
 
-    /// What was answered next after that step.
-    pub(super) fn after(&self, at: Timestamp) -> Option<Around<'_>> {
+    pub(super) fn after(&self, at: Timestamp) -> Option<NearAnswers<'_>> {
         let (index, step) = self.steps.range(at.as_nanos() / self.step_nanos + 1..).next()?;
         Some(self.around(step, Timestamp::from_nanos(index.saturating_mul(self.step_nanos)).since(at)))
     }
 
-    /// The start of the first step of that span in which so large a share of all answers was good: those whose
-    /// kind is, and that came within a time. What a kind is, is asked once, since spans may have thousands of steps.
-    pub(super) fn first_good(&self, span: RangeInclusive<Timestamp>, good: &Good<'_>) -> Option<Timestamp> {
+    /// The start of the first step in the span with enough good answers. Kinds are judged once, because a span may
+    /// have thousands of steps.
+    pub(super) fn first_good(
+        &self,
+        span: RangeInclusive<Timestamp>,
+        good: &GoodAnswer<'_>,
+    ) -> Option<Timestamp> {
         let is_good: Vec<bool> = self.kinds.iter().map(|example| (good.kind)(&example.evidence)).collect();
         let index = |at: Timestamp| at.as_nanos() / self.step_nanos;
         let mut steps = self.steps.range(index(*span.start())..=index(*span.end()));
@@ -160,18 +156,18 @@ impl Timeline {
         (at <= *span.end()).then_some(at)
     }
 
-    fn around(&self, step: &Step, distance: Duration) -> Around<'_> {
+    fn around(&self, step: &AnswerStep, distance: Duration) -> NearAnswers<'_> {
         let answers = step.iter().map(|(place, tally)| {
-            let Example { kind, evidence, .. } = &self.kinds[*place];
+            let AnswerExample { kind, evidence, .. } = &self.kinds[*place];
             Answers { kind, evidence, count: tally.count, took: tally.took() }
         });
         let mut answers: Vec<Answers<'_>> = answers.collect();
         answers.sort_by(|a, b| a.kind.cmp(b.kind));
-        Around { answers, distance }
+        NearAnswers { answers, distance }
     }
 }
 
-fn count(step: &mut Step, place: usize, more: Tally) {
+fn count(step: &mut AnswerStep, place: usize, more: AnswerTally) {
     match step.iter_mut().find(|(known, _)| *known == place) {
         Some((_, tally)) => {
             tally.count += more.count;
@@ -181,8 +177,8 @@ fn count(step: &mut Step, place: usize, more: Tally) {
     }
 }
 
-impl<'a> Around<'a> {
-    /// The answers that are most frequent if those of one class are counted together, with their share of all.
+impl<'a> NearAnswers<'a> {
+    /// The largest class of answers, and its share of all.
     pub(super) fn most_frequent<Class: Ord>(
         &self,
         class_of: impl Fn(&Answers<'a>) -> Class,
@@ -207,8 +203,7 @@ impl<'a> Around<'a> {
         (answers, count as f64 / all as f64)
     }
 
-    /// How many were of that kind.
-    pub(super) fn count_of(&self, kind: &Kind) -> u64 {
+    pub(super) fn count_of(&self, kind: &AnswerKind) -> u64 {
         self.answers.iter().find(|answers| answers.kind == kind).map_or(0, |answers| answers.count)
     }
 }
@@ -218,10 +213,10 @@ mod tests {
     use super::*;
     use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
 
-    fn status(status: u16) -> Evidence {
+    fn status(status: u16) -> AnswerEvidence {
         let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
         let reply = Reply { seen, message: format!("{status}"), retry_after: None };
-        Evidence::Answer { reply, lacking: Vec::new() }
+        AnswerEvidence::Answer { reply, lacking: Vec::new() }
     }
 
     const fn at(second: u64) -> Timestamp {
@@ -237,7 +232,7 @@ mod tests {
         timeline
     }
 
-    fn told(around: Option<Around<'_>>) -> Option<(Option<u16>, u64, Duration)> {
+    fn told(around: Option<NearAnswers<'_>>) -> Option<(Option<u16>, u64, Duration)> {
         let around = around?;
         let (most, share) = around.most_frequent(|answers| answers.kind.clone());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share in percent")]
@@ -278,8 +273,8 @@ mod tests {
             ("what took too long is no good", at(5)..=at(60),             millis(9),  None),
         ];
         for (name, span, within, expected) in cases {
-            let kind = |evidence: &Evidence| *evidence == status(200);
-            let good = Good { kind: &kind, within, share: 2.0 / 3.0 };
+            let kind = |evidence: &AnswerEvidence| *evidence == status(200);
+            let good = GoodAnswer { kind: &kind, within, share: 2.0 / 3.0 };
             assert_eq!(timeline.first_good(span, &good), expected, "{name}");
         }
     }

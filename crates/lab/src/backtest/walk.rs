@@ -1,15 +1,14 @@
-//! Walks one delivery through its own record under another rule, and past it where the rule leads elsewhere.
+//! Follows one delivery through its record under another rule.
 //!
-//! As long as the rule asks for the attempts that were made, their answers are known: the walk is on record. The
-//! first retry that falls on another moment leaves it; from then on answers are those that the dependency gave at
-//! about that time, and the walk says how far they can be trusted.
+//! While the rule makes the recorded attempts, their answers are known. The first retry at another time leaves the
+//! record; from then on the answers are those that the dependency gave at about that time, with a certainty.
 
 use std::cell::OnceCell;
 use std::time::Duration;
 
-use super::evidence::{Evidence, Judged, Sureness, took};
-use super::timeline::{Answers, Around, Good, Timeline};
-use super::{Certainty, Doubt, Finish};
+use super::evidence::{AnswerEvidence, JudgedAnswer, Sureness, took};
+use super::timeline::{Answers, GoodAnswer, NearAnswers, Timeline};
+use super::{BacktestDoubt, Certainty, Finish};
 use redrive_core::engine::story::{End, HeldBy, Story, Told, Weighed};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::limits;
@@ -21,82 +20,66 @@ use redrive_core::policy::history::UsedOnRecord;
 use redrive_core::policy::rule::{Rule, WhenOpen};
 use redrive_core::time::Timestamp;
 
-/// Answers of one class are taken for the answer if at least this share of all were of it.
+/// The share of one class of answers from which it counts as the answer.
 const SHARE_LIKELY: f64 = 2.0 / 3.0;
-/// An attempt of one's own so near stands for another.
+/// An own attempt this close stands for another.
 const OWN_NEAR: Duration = Duration::from_secs(1);
 
-/// All that a walk looks at.
-pub(super) struct Walk<'a> {
+pub(super) struct RuleWalk<'a> {
     pub delivery: DeliveryId,
     pub seed: Seed,
-    /// The rule to walk by.
     pub rule: &'a Rule,
-    /// The rules that held when each of its attempts was judged, as far as they are known.
     pub then: &'a [Option<&'a Rule>],
-    /// All attempts on record, those of replays too.
     pub stories: &'a [Story],
-    /// Those of its first life.
     pub life: &'a [Story],
-    /// How its dependency was.
     pub timeline: Option<&'a Timeline>,
-    /// When the breaker of its dependency was not closed.
     pub open: &'a [(Timestamp, Timestamp)],
-    /// Nothing is known of later.
     pub until: Timestamp,
     pub about_message: OnceCell<bool>,
 }
 
-/// Where a walk led.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Walked {
+pub(super) struct WalkResult {
     pub finish: Finish,
     pub certainty: Certainty,
     pub calls: u32,
-    /// Of these, calls whose answer nobody knows.
     pub guessed: u32,
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<BacktestDoubt>,
 }
 
-impl Walked {
-    /// Nothing was called.
+impl WalkResult {
     pub(super) const fn without_calls(finish: Finish, certainty: Certainty) -> Self {
         Self { finish, certainty, calls: 0, guessed: 0, doubts: Vec::new() }
     }
 }
 
-/// Where the walk is.
-struct Step {
+struct WalkState {
     history: History,
     attempt: Attempt,
     calls: u32,
     guessed: u32,
     certainty: Certainty,
-    doubts: Vec<Doubt>,
-    /// The code of the last failure.
+    doubts: Vec<BacktestDoubt>,
     failure: Option<Code>,
 }
 
-/// An answer, and how far it can be trusted.
-struct Known<'a> {
-    evidence: Option<&'a Evidence>,
+struct KnownAnswer<'a> {
+    evidence: Option<&'a AnswerEvidence>,
     own: Option<usize>,
     took: Duration,
     certainty: Certainty,
-    doubt: Option<Doubt>,
+    doubt: Option<BacktestDoubt>,
 }
 
-/// Where an attempt leads.
-enum Onward {
+enum WalkStep {
     Over(Finish),
     Again(Timestamp),
     Paused(Timestamp),
 }
 
-impl Walk<'_> {
-    /// Walks until it is over, or until nobody knows more.
-    pub(super) fn walked(&self) -> Walked {
-        let mut step = Step {
+impl RuleWalk<'_> {
+    pub(super) fn walked(&self) -> WalkResult {
+        let mut step = WalkState {
             history: History::new(),
             attempt: Attempt::FIRST,
             calls: 0,
@@ -106,13 +89,13 @@ impl Walk<'_> {
             failure: None,
         };
         let finish = self.on_record(&mut step);
-        let Step { calls, guessed, certainty, mut doubts, .. } = step;
+        let WalkState { calls, guessed, certainty, mut doubts, .. } = step;
         doubts.sort_unstable();
         doubts.dedup();
-        Walked { finish, certainty, calls, guessed, doubts }
+        WalkResult { finish, certainty, calls, guessed, doubts }
     }
 
-    fn on_record(&self, step: &mut Step) -> Finish {
+    fn on_record(&self, step: &mut WalkState) -> Finish {
         for (place, story) in self.life.iter().enumerate() {
             let is_last = place + 1 == self.life.len();
             step.attempt = story.attempt;
@@ -123,28 +106,27 @@ impl Walk<'_> {
                     (_, false) => continue,
                 }
             }
-            if let Some(finish) = self.lost_patience(step, story, self.then[place]) {
+            if let Some(finish) = self.hold_expired(step, story, self.then[place]) {
                 return finish;
             }
             let onward = self.attempted(step, place);
             match (onward, &story.verdict) {
-                (Onward::Over(finish), _) => return finish,
-                (Onward::Again(due_at), Told::Retry { due_at: then }) if due_at == *then => {}
-                (Onward::Again(due_at), _) => {
+                (WalkStep::Over(finish), _) => return finish,
+                (WalkStep::Again(due_at), Told::Retry { due_at: then }) if due_at == *then => {}
+                (WalkStep::Again(due_at), _) => {
                     step.attempt = story.attempt.next();
                     return self.off_record(step, due_at);
                 }
-                (Onward::Paused(_), Told::Paused) if !is_last => {}
-                (Onward::Paused(at), _) => return Finish::Paused { at },
+                (WalkStep::Paused(_), Told::Paused) if !is_last => {}
+                (WalkStep::Paused(at), _) => return Finish::Paused { at },
             }
         }
         Finish::Waiting
     }
 
-    /// Makes an attempt of the record under the rule.
-    fn attempted(&self, step: &mut Step, place: usize) -> Onward {
+    fn attempted(&self, step: &mut WalkState, place: usize) -> WalkStep {
         let (story, then) = (&self.life[place], self.then[place]);
-        let evidence = Evidence::of(story, then).expect("it was made");
+        let evidence = AnswerEvidence::of(story, then).expect("it was made");
         let started_at = story.started_at;
         let held_before =
             Duration::from_nanos(story.held_nanos).saturating_sub(step.history.held(started_at));
@@ -161,42 +143,41 @@ impl Walk<'_> {
         self.settle(step, judged, now)
     }
 
-    fn settle(&self, step: &mut Step, judged: Judged, now: Timestamp) -> Onward {
+    fn settle(&self, step: &mut WalkState, judged: JudgedAnswer, now: Timestamp) -> WalkStep {
         step.calls += 1;
         match judged.sureness {
             Sureness::Sure => {}
-            Sureness::HeadersUnknown => step.doubt(Doubt::Headers, Certainty::Likely),
-            Sureness::MightHaveCome => step.doubt(Doubt::LongerTimeout, Certainty::Unknown),
-            Sureness::OnlyJudged => step.doubt(Doubt::BookForgotten, Certainty::Likely),
+            Sureness::HeadersUnknown => step.doubt(BacktestDoubt::Headers, Certainty::Likely),
+            Sureness::MightHaveCome => step.doubt(BacktestDoubt::LongerTimeout, Certainty::Unknown),
+            Sureness::OnlyJudged => step.doubt(BacktestDoubt::BookForgotten, Certainty::Likely),
         }
         if let Outcome::Failed(failure) = &judged.outcome {
             step.failure = Some(failure.code.clone());
         }
         let decision = self.decided(step, &Ended::Outcome(judged.outcome), now);
         match decision.verdict {
-            Verdict::Deliver => Onward::Over(Finish::Delivered { at: now }),
-            Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => Onward::Again(due_at),
+            Verdict::Deliver => WalkStep::Over(Finish::Delivered { at: now }),
+            Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => WalkStep::Again(due_at),
             Verdict::DeadLetter { reason, .. } => {
-                let failure = step.failure.clone().expect("only a failure is buried");
-                Onward::Over(Finish::Dead {
+                let failure = step.failure.clone().expect("only failures become dead letters");
+                WalkStep::Over(Finish::Dead {
                     at: now,
                     code: reason.code().map_or_else(|| failure.clone(), Code::of),
                     failure: Some(failure),
                 })
             }
-            Verdict::Pause => Onward::Paused(now),
+            Verdict::Pause => WalkStep::Paused(now),
         }
     }
 
-    fn decided(&self, step: &mut Step, ended: &Ended, now: Timestamp) -> Decision {
+    fn decided(&self, step: &mut WalkState, ended: &Ended, now: Timestamp) -> Decision {
         let moment = Moment { now, seed: self.seed, delivery: self.delivery, attempt: step.attempt };
         let decision = decide(self.rule, &step.history, ended, &moment);
         step.history = step.history.after(&decision, now);
         decision
     }
 
-    /// Whether the rule would have given it up before that attempt, since it was held for too long.
-    fn lost_patience(&self, step: &Step, story: &Story, then: Option<&Rule>) -> Option<Finish> {
+    fn hold_expired(&self, step: &WalkState, story: &Story, then: Option<&Rule>) -> Option<Finish> {
         let held = Duration::from_nanos(story.held_nanos);
         let is_shorter = then.is_some_and(|then| self.rule.hold_max < then.hold_max);
         if !is_shorter || held <= self.rule.hold_max || held <= step.history.held(story.started_at) {
@@ -210,8 +191,7 @@ impl Walk<'_> {
         Some(Finish::Dead { at, code: Code::of(code), failure: step.failure.clone() })
     }
 
-    /// It was given up without an attempt: whether the rule would have too.
-    fn held(&self, step: &mut Step, story: &Story, by: HeldBy, code: &Code) -> Finish {
+    fn held(&self, step: &mut WalkState, story: &Story, by: HeldBy, code: &Code) -> Finish {
         let at = story.started_at;
         let as_recorded = Finish::Dead { at, code: code.clone(), failure: step.failure.clone() };
         let is_late =
@@ -233,71 +213,68 @@ impl Walk<'_> {
         }
     }
 
-    /// It is held until its dependency is seen to be well, if that is soon enough.
-    fn held_on(&self, step: &mut Step, from: Timestamp, left: Duration, code: &Code) -> Finish {
+    fn held_on(&self, step: &mut WalkState, from: Timestamp, left: Duration, code: &Code) -> Finish {
         let last = from + left;
         let limit = self.rule.timeouts.whole.limit(Attempt::FIRST);
-        let kind = |evidence: &Evidence| {
+        let kind = |evidence: &AnswerEvidence| {
             let judged = evidence.judged(self.rule, Attempt::FIRST, Duration::ZERO, None);
             matches!(judged.outcome, Outcome::Delivered { .. })
         };
-        let good = Good { kind: &kind, within: limit, share: SHARE_LIKELY };
+        let good = GoodAnswer { kind: &kind, within: limit, share: SHARE_LIKELY };
         if let Some(at) = self.timeline.and_then(|timeline| timeline.first_good(from..=last, &good)) {
-            step.doubt(Doubt::Ramp, Certainty::Likely);
+            step.doubt(BacktestDoubt::Ramp, Certainty::Likely);
             step.history = step.history.held_since(from);
             return self.off_record(step, at);
         }
-        step.doubt(Doubt::NothingNear, Certainty::Unknown);
+        step.doubt(BacktestDoubt::NothingNear, Certainty::Unknown);
         if last > self.until {
             return Finish::Waiting;
         }
         Finish::Dead { at: last, code: code.clone(), failure: step.failure.clone() }
     }
 
-    /// Goes on from a moment at which there was no attempt.
-    fn off_record(&self, step: &mut Step, due_at: Timestamp) -> Finish {
+    fn off_record(&self, step: &mut WalkState, due_at: Timestamp) -> Finish {
         let mut due_at = due_at;
         while step.calls < limits::BACKTEST_CALLS_MAX {
             match self.behind_breaker(step, due_at) {
-                Onward::Again(at) => due_at = at,
-                Onward::Over(finish) => return finish,
-                Onward::Paused(_) => unreachable!("a breaker pauses nobody"),
+                WalkStep::Again(at) => due_at = at,
+                WalkStep::Over(finish) => return finish,
+                WalkStep::Paused(_) => unreachable!("a breaker never pauses"),
             }
-            // What would start at the very end has not ended by then; a breaker that is open still ends there.
+            // A call that would start at the end has not ended by then.
             if due_at >= self.until {
                 return Finish::Waiting;
             }
             match self.tried(step, due_at) {
-                Onward::Over(finish) => return finish,
-                Onward::Again(at) => due_at = at,
-                Onward::Paused(at) => return Finish::Paused { at },
+                WalkStep::Over(finish) => return finish,
+                WalkStep::Again(at) => due_at = at,
+                WalkStep::Paused(at) => return Finish::Paused { at },
             }
             step.attempt = step.attempt.next();
         }
         Finish::Waiting
     }
 
-    /// When a call that is due then may be made, by what the breaker was at the time.
-    fn behind_breaker(&self, step: &mut Step, due_at: Timestamp) -> Onward {
+    /// By the recorded states of the breaker.
+    fn behind_breaker(&self, step: &mut WalkState, due_at: Timestamp) -> WalkStep {
         let mut at = due_at;
         while self.rule.breaker.is_some()
             && let Some((_, until)) = self.open.iter().find(|(from, until)| *from <= at && at < *until)
         {
-            step.doubt(Doubt::Ramp, Certainty::Likely);
+            step.doubt(BacktestDoubt::Ramp, Certainty::Likely);
             match self.decided(step, &Ended::BreakerOpen { until: *until }, at).verdict {
                 Verdict::Hold { until } if until > at => at = until,
                 Verdict::DeadLetter { reason, .. } => {
                     let code = Code::of(reason.code().expect("what did not start has a reason of its own"));
-                    return Onward::Over(Finish::Dead { at, code, failure: step.failure.clone() });
+                    return WalkStep::Over(Finish::Dead { at, code, failure: step.failure.clone() });
                 }
                 Verdict::Hold { .. } | Verdict::Deliver | Verdict::Retry { .. } | Verdict::Pause => break,
             }
         }
-        Onward::Again(at)
+        WalkStep::Again(at)
     }
 
-    /// Makes an attempt that nobody made.
-    fn tried(&self, step: &mut Step, at: Timestamp) -> Onward {
+    fn tried(&self, step: &mut WalkState, at: Timestamp) -> WalkStep {
         let known = self.known_at(at);
         step.trust(known.certainty);
         step.doubts.extend(known.doubt);
@@ -306,73 +283,73 @@ impl Walk<'_> {
         }
         step.history = step.history.started(at);
         let own = known.own.and_then(|place| self.own(place));
-        let evidence = own.as_ref().or(known.evidence).cloned().unwrap_or(Evidence::Taken);
+        let evidence = own.as_ref().or(known.evidence).cloned().unwrap_or(AnswerEvidence::Taken);
         let judged = evidence.judged(self.rule, step.attempt, known.took, None);
         let now = at + judged.took;
         self.settle(step, judged, now)
     }
 
-    /// What would have been answered then, as far as anybody knows.
-    fn known_at(&self, at: Timestamp) -> Known<'_> {
+    fn known_at(&self, at: Timestamp) -> KnownAnswer<'_> {
         if let Some((place, _)) = self.nearest_own(at).filter(|(_, distance)| *distance <= OWN_NEAR) {
             return self.own_again(place, Certainty::Likely, None);
         }
         if self.is_about_message()
             && let Some((place, _)) = self.last_own()
         {
-            return self.own_again(place, Certainty::Unknown, Some(Doubt::Message));
+            return self.own_again(place, Certainty::Unknown, Some(BacktestDoubt::Message));
         }
-        let Some(timeline) = self.timeline else { return self.nobody_knows(None) };
+        let Some(timeline) = self.timeline else { return self.unknown_answer(None) };
         if let Some(here) = timeline.at(at) {
             return self.by_majority(&here);
         }
         let (before, after) = (timeline.before(at), timeline.after(at));
-        let is_nearer = |one: &Around<'_>, other: &Option<Around<'_>>| {
+        let is_nearer = |one: &NearAnswers<'_>, other: &Option<NearAnswers<'_>>| {
             other.as_ref().is_none_or(|other| one.distance <= other.distance)
         };
         let nearest = match &before {
             Some(before) if is_nearer(before, &after) => Some(before),
             Some(_) | None => after.as_ref(),
         };
-        let Some(nearest) = nearest else { return self.nobody_knows(None) };
+        let Some(nearest) = nearest else { return self.unknown_answer(None) };
         if nearest.distance <= limits::BACKTEST_NEAR {
             return self.by_majority(nearest);
         }
         if let (Some(before), Some(after)) = (&before, &after) {
-            let class = |around: &Around<'_>| self.class_of(&around.most_frequent(|a| self.class_of(a)).0);
+            let class =
+                |around: &NearAnswers<'_>| self.class_of(&around.most_frequent(|a| self.class_of(a)).0);
             let is_between = before.distance + after.distance <= limits::BACKTEST_BETWEEN;
             if is_between && class(before) == class(after) {
                 return self.by_majority(before);
             }
         }
-        self.nobody_knows(Some(before.as_ref().unwrap_or(nearest)))
+        self.unknown_answer(Some(before.as_ref().unwrap_or(nearest)))
     }
 
-    fn by_majority<'b>(&'b self, around: &Around<'b>) -> Known<'b> {
+    fn by_majority<'b>(&'b self, around: &NearAnswers<'b>) -> KnownAnswer<'b> {
         let (most, share) = around.most_frequent(|answers| self.class_of(answers));
         let (certainty, doubt) = if share >= SHARE_LIKELY {
             (Certainty::Likely, None)
         } else {
-            (Certainty::Unknown, Some(Doubt::Mixed))
+            (Certainty::Unknown, Some(BacktestDoubt::Mixed))
         };
-        Known { evidence: Some(most.evidence), own: None, took: most.took, certainty, doubt }
+        KnownAnswer { evidence: Some(most.evidence), own: None, took: most.took, certainty, doubt }
     }
 
-    /// Goes on with the last that was known, and says so.
-    fn nobody_knows<'b>(&'b self, last: Option<&Around<'b>>) -> Known<'b> {
-        let (certainty, doubt) = (Certainty::Unknown, Some(Doubt::NothingNear));
+    /// Continues with the last known answer.
+    fn unknown_answer<'b>(&'b self, last: Option<&NearAnswers<'b>>) -> KnownAnswer<'b> {
+        let (certainty, doubt) = (Certainty::Unknown, Some(BacktestDoubt::NothingNear));
         match last {
-            Some(around) => Known { certainty, doubt, ..self.by_majority(around) },
-            None => Known { evidence: None, own: None, took: Duration::ZERO, certainty, doubt },
+            Some(around) => KnownAnswer { certainty, doubt, ..self.by_majority(around) },
+            None => KnownAnswer { evidence: None, own: None, took: Duration::ZERO, certainty, doubt },
         }
     }
 
-    fn own_again(&self, place: usize, certainty: Certainty, doubt: Option<Doubt>) -> Known<'_> {
-        Known { evidence: None, own: Some(place), took: took(&self.stories[place]), certainty, doubt }
+    fn own_again(&self, place: usize, certainty: Certainty, doubt: Option<BacktestDoubt>) -> KnownAnswer<'_> {
+        KnownAnswer { evidence: None, own: Some(place), took: took(&self.stories[place]), certainty, doubt }
     }
 
-    fn own(&self, place: usize) -> Option<Evidence> {
-        Evidence::of(&self.stories[place], self.then[place])
+    fn own(&self, place: usize) -> Option<AnswerEvidence> {
+        AnswerEvidence::of(&self.stories[place], self.then[place])
     }
 
     fn nearest_own(&self, at: Timestamp) -> Option<(usize, Duration)> {
@@ -385,7 +362,7 @@ impl Walk<'_> {
         self.life.iter().enumerate().rfind(|(_, story)| story.is_attempt())
     }
 
-    /// What the rule makes of answers: none is a success.
+    /// `None` is a success.
     fn class_of(&self, answers: &Answers<'_>) -> Option<Category> {
         match answers.evidence.judged(self.rule, Attempt::FIRST, answers.took, None).outcome {
             Outcome::Delivered { .. } => None,
@@ -393,12 +370,12 @@ impl Walk<'_> {
         }
     }
 
-    fn is_well(&self, around: &Around<'_>) -> bool {
+    fn is_well(&self, around: &NearAnswers<'_>) -> bool {
         let (most, share) = around.most_frequent(|answers| self.class_of(answers));
         self.class_of(&most).is_none() && share >= SHARE_LIKELY
     }
 
-    /// Whether what failed was this very message: then how the dependency was to others says nothing of it.
+    /// Whether only this message failed; then answers to others say nothing about it.
     fn is_about_message(&self) -> bool {
         *self.about_message.get_or_init(|| {
             let was_delivered = self.stories.iter().any(|story| matches!(story.end, End::Delivered { .. }));
@@ -422,18 +399,17 @@ impl Walk<'_> {
     }
 }
 
-impl Step {
+impl WalkState {
     fn trust(&mut self, certainty: Certainty) {
         self.certainty = self.certainty.max(certainty);
     }
 
-    fn doubt(&mut self, doubt: Doubt, certainty: Certainty) {
+    fn doubt(&mut self, doubt: BacktestDoubt, certainty: Certainty) {
         self.doubts.push(doubt);
         self.trust(certainty);
     }
 }
 
-/// What was used up before the wait that was weighed.
 fn used_before(weighed: &Weighed) -> UsedOnRecord {
     let asked = weighed.retry_after_nanos.unwrap_or(0);
     let wait = weighed.backoff_nanos.max(asked);

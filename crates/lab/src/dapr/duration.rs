@@ -1,25 +1,21 @@
-//! Durations as Dapr reads them: Go's syntax, and a bare number of milliseconds.
+//! Dapr durations: Go syntax, or a bare number of milliseconds.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::limits;
 
-/// What a duration in a file means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GoDuration {
-    /// How long; a negative one is none, as it is to Dapr.
+    /// Negative durations are zero, as in Dapr.
     pub(super) span: Duration,
-    /// Whether it had a unit.
-    pub(super) unit: Unit,
+    pub(super) unit: DurationUnit,
 }
 
-/// Whether a duration had a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// It had.
+pub(super) enum DurationUnit {
     Given,
-    /// It had not, and Dapr takes milliseconds.
+    /// Dapr assumes milliseconds.
     Missing,
 }
 
@@ -34,11 +30,10 @@ const UNITS: [(&str, i128); 8] = [
     ("h", 3_600 * 1_000_000_000),
 ];
 
-/// Reads a duration; none if Dapr could not.
 pub(super) fn parse(text: &str) -> Option<GoDuration> {
     if let Ok(millis) = text.parse::<i64>() {
         let nanos = i128::from(millis).checked_mul(1_000_000)?;
-        let unit = if millis == 0 { Unit::Given } else { Unit::Missing };
+        let unit = if millis == 0 { DurationUnit::Given } else { DurationUnit::Missing };
         return Some(GoDuration { span: span(nanos)?, unit });
     }
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -57,39 +52,37 @@ pub(super) fn parse(text: &str) -> Option<GoDuration> {
         total = total.checked_add(nanos(number, unit_nanos)?)?;
         rest = tail;
     }
-    Some(GoDuration { span: span(sign * total)?, unit: Unit::Given })
+    Some(GoDuration { span: span(sign * total)?, unit: DurationUnit::Given })
 }
 
-/// A decimal number of units, what is below a nanosecond cut off.
+/// Truncated to nanoseconds.
 fn nanos(number: &str, unit_nanos: i128) -> Option<i128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
         return None;
     }
     let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<i128>().ok() };
-    // Twelve digits are more than any unit has nanoseconds.
     let fraction = &fraction[..fraction.len().min(12)];
     let scale = 10_i128.pow(u32::try_from(fraction.len()).unwrap_or(0));
     let below = digits(fraction)?.checked_mul(unit_nanos)? / scale;
     digits(whole)?.checked_mul(unit_nanos)?.checked_add(below)
 }
 
-/// Go counts nanoseconds in 64 bits and refuses what does not fit.
+/// Go refuses what does not fit into 64 bits of nanoseconds.
 fn span(nanos: i128) -> Option<Duration> {
     let nanos = i64::try_from(nanos).ok()?;
     Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
 }
 
-/// As long as a book can say.
 pub(super) fn bounded(span: Duration) -> Duration {
     span.min(limits::DURATION_MAX)
 }
 
-/// Shows a duration so that both Dapr and a rule book read it, without days and exactly.
+/// Exact, without days: readable by Dapr and by rule books.
 pub(super) fn show(span: Duration) -> String {
     let mut shown = String::new();
     let mut secs = span.as_secs();
-    // `60s` and `120s` are how people write them; from ten minutes on, minutes read better.
+    // Seconds up to ten minutes, as people write them.
     let units: &[(&str, u64)] = if secs < 600 { &[("s", 1)] } else { &[("h", 3_600), ("m", 60), ("s", 1)] };
     for (unit, unit_secs) in units {
         if secs >= *unit_secs {
@@ -119,19 +112,19 @@ mod tests {
         let secs = Duration::from_secs;
         #[rustfmt::skip]
         let cases = [
-            ("seconds",                "5s",        Some((secs(5), Unit::Given))),
-            ("a sum",                  "1h30m",     Some((secs(5_400), Unit::Given))),
-            ("a unit twice",           "5s5s",      Some((secs(10), Unit::Given))),
-            ("a fraction",             "1.5s",      Some((Duration::from_millis(1_500), Unit::Given))),
-            ("no digit before",        ".5s",       Some((Duration::from_millis(500), Unit::Given))),
-            ("no digit after",         "5.s",       Some((secs(5), Unit::Given))),
-            ("microseconds",           "7µs",       Some((ns(7_000), Unit::Given))),
-            ("the other mu",           "7μs",       Some((ns(7_000), Unit::Given))),
-            ("a nanosecond",           "1ns",       Some((ns(1), Unit::Given))),
-            ("a bare number",          "250",       Some((Duration::from_millis(250), Unit::Missing))),
-            ("nothing",                "0",         Some((Duration::ZERO, Unit::Given))),
-            ("less than nothing",      "-5s",       Some((Duration::ZERO, Unit::Given))),
-            ("a plus",                 "+5s",       Some((secs(5), Unit::Given))),
+            ("seconds",                "5s",        Some((secs(5), DurationUnit::Given))),
+            ("a sum",                  "1h30m",     Some((secs(5_400), DurationUnit::Given))),
+            ("a unit twice",           "5s5s",      Some((secs(10), DurationUnit::Given))),
+            ("a fraction",             "1.5s",      Some((Duration::from_millis(1_500), DurationUnit::Given))),
+            ("no digit before",        ".5s",       Some((Duration::from_millis(500), DurationUnit::Given))),
+            ("no digit after",         "5.s",       Some((secs(5), DurationUnit::Given))),
+            ("microseconds",           "7µs",       Some((ns(7_000), DurationUnit::Given))),
+            ("the other mu",           "7μs",       Some((ns(7_000), DurationUnit::Given))),
+            ("a nanosecond",           "1ns",       Some((ns(1), DurationUnit::Given))),
+            ("a bare number",          "250",       Some((Duration::from_millis(250), DurationUnit::Missing))),
+            ("nothing",                "0",         Some((Duration::ZERO, DurationUnit::Given))),
+            ("less than nothing",      "-5s",       Some((Duration::ZERO, DurationUnit::Given))),
+            ("a plus",                 "+5s",       Some((secs(5), DurationUnit::Given))),
             ("days",                   "1d",        None),
             ("no unit in a fraction",  "1.5",       None),
             ("a space",                "5 s",       None),
@@ -172,7 +165,7 @@ mod tests {
         fn what_is_shown_is_read_back_by_both(nanos in 0..2_000_000_000_000_000_u64) {
             let span = Duration::from_nanos(nanos);
             let shown = show(span);
-            prop_assert_eq!(parse(&shown).map(|go| (go.span, go.unit)), Some((span, Unit::Given)));
+            prop_assert_eq!(parse(&shown).map(|go| (go.span, go.unit)), Some((span, DurationUnit::Given)));
             prop_assert_eq!(text::parse_duration(&shown), Ok(span));
         }
 

@@ -1,10 +1,9 @@
-//! Makes a Dapr resiliency file of a rule book, and collects what Dapr cannot hold.
+//! Exports a rule book as a Dapr resiliency file, and collects what Dapr cannot express.
 //!
-//! A target is a dependency with `dapr:`; what holds for it is resolved as for any delivery that
-//! depends on it and says nothing of its own, so that the file does what the book would do.
+//! A target is a dependency with `dapr:`. Its policies are resolved as for a delivery without settings of its own.
 //!
-//! Invariants: the same book gives the same text; a policy that the book uses or defines is in the
-//! file, a name that Dapr reserves is not; whatever is rounded or left out is among the losses.
+//! Invariants: the same book gives the same text; every policy that the book uses or defines is in the file;
+//! everything rounded or left out is a loss.
 
 mod guards;
 
@@ -12,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::losses;
-use super::model::{Guards, Resiliency, Retry};
+use super::model::{Resiliency, Retry, TargetPolicies};
 use super::read::is_reserved;
 use super::{Remark, Remarks, matching, write};
 use redrive_core::book::RuleBook;
@@ -29,33 +28,27 @@ use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
 use redrive_core::policy::rule::{FailureMatch, Reaction, StatusRange};
 
-/// A Dapr file made of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exported {
-    /// The file's text.
+pub struct DaprExport {
     pub yaml: String,
-    /// What of the book is not in it, and what Dapr does instead.
     pub losses: Vec<Remark>,
 }
 
-/// When policies say which HTTP failures they retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
-    /// Where the book names statuses in `on_failure`.
     AsStated,
-    /// Always, so that Dapr does not retry what the book would not.
+    /// Dapr then does not retry what the book would not.
     Always,
 }
 
-/// Makes a Dapr file of a book.
 #[must_use]
-pub fn export(book: &RuleBook, matching: Matching) -> Exported {
+pub fn export(book: &RuleBook, matching: Matching) -> DaprExport {
     let sections = book.sections();
-    let mut exporter = Exporter {
+    let mut exporter = DaprExporter {
         sections,
         matching,
         losses: Remarks::default(),
-        names: Given::default(),
+        names: UsedNames::default(),
         variants: BTreeMap::new(),
         resiliency: Resiliency {
             name: sections.dapr.name.clone(),
@@ -67,15 +60,15 @@ pub fn export(book: &RuleBook, matching: Matching) -> Exported {
     exporter.policies();
     exporter.targets();
     losses::of_book(sections, &mut exporter.losses);
-    Exported { yaml: write::write(&exporter.resiliency), losses: exporter.losses.into_list() }
+    DaprExport { yaml: write::write(&exporter.resiliency), losses: exporter.losses.into_list() }
 }
 
-struct Exporter<'a> {
+struct DaprExporter<'a> {
     sections: &'a Sections,
     matching: Matching,
     losses: Remarks,
-    names: Given,
-    /// For each retry policy of the book, its forms in the file by the failures they retry.
+    names: UsedNames,
+    /// By the failures they retry.
     variants: BTreeMap<PolicyName, Vec<Variant>>,
     resiliency: Resiliency,
 }
@@ -85,15 +78,14 @@ struct Variant {
     statuses: Option<Vec<StatusRange>>,
 }
 
-/// The names in the file that policies of each kind have got so far.
 #[derive(Default)]
-struct Given {
+struct UsedNames {
     retries: BTreeSet<String>,
     breakers: BTreeSet<String>,
     timeouts: BTreeSet<String>,
 }
 
-impl Exporter<'_> {
+impl DaprExporter<'_> {
     fn targets(&mut self) {
         let mut entries: Vec<&DependencyEntry> = self.sections.dependencies.values().collect();
         entries.sort_by_key(|entry| entry.span);
@@ -102,12 +94,13 @@ impl Exporter<'_> {
         for entry in entries {
             let label = format!("dependency {}", entry.name);
             let Some(target) = &entry.dapr else {
-                let why = "it has no `dapr:`, so Dapr gets no target for it";
+                let why = "without `dapr:` it is not a Dapr target";
                 self.losses.add(label, why);
                 continue;
             };
             if seen.contains(&&target.value) {
-                let why = "another dependency is the same Dapr target; the first in the book is exported";
+                let why =
+                    "another dependency is the same Dapr target; only the first in the book is exported";
                 self.losses.add(label, why);
                 continue;
             }
@@ -131,30 +124,30 @@ impl Exporter<'_> {
         }
     }
 
-    fn target(&mut self, entry: &DependencyEntry, label: &str) -> Guards {
+    fn target(&mut self, entry: &DependencyEntry, label: &str) -> TargetPolicies {
         let service = probe(entry);
         let row = Arc::clone(&service.rows[0]);
         let resolved = self.sections.resolve(&service, None, &row);
         let retry = self.retry_of(entry, &resolved, label);
         let breaker = resolved.rule.breaker.as_ref().map(|breaker| self.breaker_of(entry, breaker));
         if retry.is_some() {
-            self.losses.add("Retry-After", "Dapr does not read it: it waits as the policy says");
+            self.losses.add("Retry-After", "Dapr ignores it and waits as the policy says");
             let on_500 = resolved.rule.reactions.to(Category::Unknown, Some(500)).value;
             if matches!(on_500, Reaction::RetryCautiously(_)) {
-                let why = "Redrive stops after 2 retries of category `unknown`; Dapr goes on";
-                self.losses.add("failures nobody can explain, such as 500", why);
+                let why = "Redrive stops after 2 retries of category `unknown`; Dapr continues";
+                self.losses.add("unexplained failures, such as 500", why);
             }
         }
         if breaker.is_some() {
-            let why = "Dapr fails calls and ends their retries while a breaker is open; Redrive holds deliveries and burns no retries";
+            let why = "while a breaker is open Dapr fails calls and ends their retries; Redrive holds deliveries \
+                       and uses no retries";
             self.losses.add("holding while a breaker is open", why);
-            let why = "each Dapr sidecar counts for itself, for apps by method, and forgets when it stops";
+            let why = "each Dapr sidecar counts separately, for apps by method, and resets when it stops";
             self.losses.add("breakers shared by all callers", why);
         }
-        Guards { timeout: self.timeout_of(entry, &resolved), retry, breaker }
+        TargetPolicies { timeout: self.timeout_of(entry, &resolved), retry, breaker }
     }
 
-    /// The file's name of the policy for this target.
     fn retry_of(&mut self, entry: &DependencyEntry, resolved: &Resolved<'_>, label: &str) -> Option<String> {
         let reactions = &resolved.rule.reactions;
         let name = match reactions.to(Category::Transient, None).value {
@@ -164,7 +157,7 @@ impl Exporter<'_> {
             Reaction::DeadLetter => return None,
             Reaction::Pause => {
                 self.losses
-                    .add(label, "it pauses on transient failures; Dapr cannot, and does not retry them");
+                    .add(label, "it pauses on transient failures; Dapr cannot pause and does not retry them");
                 return None;
             }
         };
@@ -182,20 +175,20 @@ impl Exporter<'_> {
             "Dapr retries every failure; to keep the book's meaning export with --with-matching, or add `matching: {{ httpStatusCodes: \"{}\" }}` to the policies",
             matching::show(&retried)
         );
-        self.losses.add("failures that cannot heal, such as 400", why);
+        self.losses.add("permanent failures, such as 400", why);
         self.variant(&name, None)
     }
 
-    /// A name for a policy of the book, with a remark if it is another than the book's.
-    fn give_name(&mut self, name: &str, given: fn(&mut Given) -> &mut BTreeSet<String>) -> String {
+    /// Adds a remark if the name is reserved.
+    fn give_name(&mut self, name: &str, given: fn(&mut UsedNames) -> &mut BTreeSet<String>) -> String {
         if is_reserved(name) {
-            let why = "Dapr gives the name a meaning of its own and applies it to targets that name no policy; rename it in the book if that is not meant";
+            let why = "Dapr reserves the name and applies the policy to targets without one; rename it in the \
+                       book if that is not intended";
             self.losses.add(format!("the name {name}"), why);
         }
         unique(given(&mut self.names), name)
     }
 
-    /// The form of a policy that retries these failures, made if there is none yet.
     fn variant(&mut self, policy: &PolicyName, statuses: Option<Vec<StatusRange>>) -> Option<String> {
         let variants = self.variants.get_mut(policy)?;
         if let Some(variant) = variants.iter().find(|variant| variant.statuses == statuses) {
@@ -203,7 +196,7 @@ impl Exporter<'_> {
         }
         let first = variants.first()?.name.clone();
         let index = self.resiliency.retries.iter().position(|(name, _)| *name == first)?;
-        // The form that stands for the policy itself is free until a target needs it.
+        // The first variant may be changed until a target uses it.
         if let [only] = variants.as_mut_slice()
             && !self.resiliency.targets.iter().any(|(_, guards)| guards.retry.as_ref() == Some(&only.name))
         {
@@ -213,9 +206,8 @@ impl Exporter<'_> {
         }
         let retry = Retry { statuses: statuses.clone(), ..self.resiliency.retries[index].1.clone() };
         let name = unique(&mut self.names.retries, &first);
-        let why = format!(
-            "targets differ in the failures they retry, so the policy is there a second time, as `{name}`"
-        );
+        let why =
+            format!("targets retry different failures, so the policy is exported a second time, as `{name}`");
         self.losses.add(format!("retries.{first}"), why);
         self.variants.get_mut(policy)?.push(Variant { name: name.clone(), statuses });
         self.resiliency.retries.push((name.clone(), retry));
@@ -223,7 +215,7 @@ impl Exporter<'_> {
     }
 }
 
-/// A service that depends on the dependency and says nothing of its own.
+/// A service that only depends on it.
 fn probe(entry: &DependencyEntry) -> ServiceEntry {
     let span = Span::default();
     let pattern = EventPattern::parse("any").expect("a word is a pattern");
@@ -242,7 +234,6 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
     }
 }
 
-/// The HTTP failures that the rule would retry by any policy.
 fn retried_statuses(resolved: &Resolved<'_>) -> Vec<StatusRange> {
     let reactions = &resolved.rule.reactions;
     let of_target = reactions.to(Category::Transient, None).value.policy();
@@ -253,19 +244,17 @@ fn retried_statuses(resolved: &Resolved<'_>) -> Vec<StatusRange> {
             return false;
         };
         let policy = reactions.to(failure.category, Some(status)).value.policy();
-        // A policy without retries is as good as none, unless it is the one that the target names.
+        // A policy without retries counts only if the target names it.
         policy.is_some_and(|index| {
             policy == of_target || reactions.policies()[usize::from(index.0)].backoff.retries() > 0
         })
     })
 }
 
-/// Whether a policy has no delays, so that there can be no retry.
 fn is_never(backoff: &Backoff) -> bool {
     backoff.factor().is_none() && backoff.listed().is_none()
 }
 
-/// The policies that a layer names.
 fn named_policies(layer: &Layer) -> impl Iterator<Item = &PolicyName> {
     layer.reactions.iter().filter_map(|(_, at)| match &at.value {
         ReactionName::Policy(name) => Some(name),
@@ -273,7 +262,6 @@ fn named_policies(layer: &Layer) -> impl Iterator<Item = &PolicyName> {
     })
 }
 
-/// The wanted name, with a number if it is taken.
 fn unique(given: &mut BTreeSet<String>, wanted: &str) -> String {
     let mut name = wanted.to_owned();
     let mut number = 2;

@@ -1,18 +1,18 @@
-//! Makes a rule book of a Dapr resiliency file.
+//! Imports a Dapr resiliency file as a rule book.
 //!
-//! Every target becomes a dependency that says all of its own: its retry policy, its breaker and its
-//! timeout, or that it has none. So nothing that Redrive does by default takes the place of what Dapr
-//! would not have done, except where the remarks say so.
+//! Every target becomes a dependency with explicit retry policy, breaker and timeout, or explicitly none, so that
+//! Redrive's defaults do not apply unless a remark says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::duration::show;
 use super::model::{
-    CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn, UNLIMITED,
+    CircuitBreaker, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Resiliency, Retry, RetryPace, TargetPolicies,
+    TripOn, UNLIMITED,
 };
-use super::read::{self, Reading};
-use super::write::Lines;
+use super::read::{self, DaprResource};
+use super::write::YamlLines;
 use super::{Remark, Remarks, matching};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::patch::scalar;
@@ -24,50 +24,45 @@ use redrive_core::policy::catalog::Kind;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::StatusRange;
 
-/// A book made of a Dapr file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
-    /// The book's text.
+pub struct DaprImport {
     pub book: String,
-    /// What Dapr does without saying so, and what does not carry over.
     pub notes: Vec<Remark>,
 }
 
-/// Makes a rule book of the bytes of a Dapr file, which may be anything at all.
-pub fn import(bytes: &[u8]) -> Result<Imported, Vec<Problem>> {
+pub fn import(bytes: &[u8]) -> Result<DaprImport, Vec<Problem>> {
     let mut problems = Problems::default();
     let Some(text) = text_of(bytes, &mut problems) else { return Err(problems.into_sorted()) };
-    let Reading { resiliency, notes } = read::read(text)?;
-    let mut writer = Writer { lines: Lines::default(), names: Names::default(), notes };
+    let DaprResource { resiliency, notes } = read::read(text)?;
+    let mut writer = BookWriter { lines: YamlLines::default(), names: BookNames::default(), notes };
     writer.names = writer.choose_names(&resiliency);
     writer.book(&resiliency);
-    Ok(Imported { book: writer.lines.0, notes: writer.notes.into_list() })
+    Ok(DaprImport { book: writer.lines.0, notes: writer.notes.into_list() })
 }
 
-struct Writer {
-    lines: Lines,
-    names: Names,
+struct BookWriter {
+    lines: YamlLines,
+    names: BookNames,
     notes: Remarks,
 }
 
-/// What Dapr's names became.
 #[derive(Default)]
-struct Names {
+struct BookNames {
     retries: BTreeMap<String, String>,
     breakers: BTreeMap<String, String>,
     timeouts: BTreeMap<String, String>,
 }
 
-impl Writer {
-    fn choose_names(&mut self, resiliency: &Resiliency) -> Names {
+impl BookWriter {
+    fn choose_names(&mut self, resiliency: &Resiliency) -> BookNames {
         let is_act = |name: &str| ACTS.contains(&name) || name == "none";
-        // A book reads what begins with a digit as a duration.
+        // A book reads a leading digit as a duration.
         let is_taken = |name: &str| name == UNLIMITED || name.starts_with(|c: char| c.is_ascii_digit());
         let (endless, limits): (Vec<_>, Vec<_>) =
             resiliency.timeouts.iter().cloned().partition(|(_, limit)| limit.is_zero());
         let mut timeouts = self.adapted(&limits, "timeouts", is_taken);
         timeouts.extend(endless.into_iter().map(|(name, _)| (name, UNLIMITED.to_owned())));
-        Names {
+        BookNames {
             retries: self.adapted(&resiliency.retries, "retries", is_act),
             breakers: self.adapted(&resiliency.breakers, "circuitBreakers", |name| name == "none"),
             timeouts,
@@ -80,8 +75,10 @@ impl Writer {
         section: &str,
         is_taken: impl Fn(&str) -> bool,
     ) -> BTreeMap<String, String> {
-        let mut unique =
-            Unique { used: entries.iter().map(|(name, _)| name.clone()).collect(), ..Unique::default() };
+        let mut unique = UniqueNames {
+            used: entries.iter().map(|(name, _)| name.clone()).collect(),
+            ..UniqueNames::default()
+        };
         let mut adapted = BTreeMap::new();
         for (name, _) in entries {
             let is_fine = DependencyName::new(name).is_ok() && !is_taken(name);
@@ -91,7 +88,7 @@ impl Writer {
             if chosen != *name {
                 self.notes.add(
                     format!("{section}.{name}"),
-                    format!("the name is none in a book; it became `{chosen}`"),
+                    format!("the name is not valid in a book; it became `{chosen}`"),
                 );
             }
             adapted.insert(name.clone(), chosen);
@@ -101,7 +98,7 @@ impl Writer {
 
     fn book(&mut self, resiliency: &Resiliency) {
         self.lines
-            .put(0, "# Made from a Dapr resiliency file: what Dapr does without saying so is said here.");
+            .put(0, "# Imported from a Dapr resiliency file; Dapr's implicit defaults are explicit here.");
         self.lines.put(0, "version: 1");
         self.dapr(resiliency);
         if !resiliency.retries.is_empty() {
@@ -161,7 +158,7 @@ impl Writer {
         if needs_unlimited {
             self.lines.put(
                 1,
-                "# Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.",
+                "# Dapr sets no limit where the timeout is missing or 0. Set a real one for these calls.",
             );
             self.lines.put(1, &format!("{UNLIMITED}: {}", show(NO_LIMIT)));
         }
@@ -174,7 +171,7 @@ impl Writer {
         self.heading("dependencies:");
         let retries: BTreeMap<&str, &Retry> =
             resiliency.retries.iter().map(|(name, retry)| (name.as_str(), retry)).collect();
-        let mut unique = Unique::default();
+        let mut unique = UniqueNames::default();
         for (target, guards) in &resiliency.targets {
             let name = unique.choose(&as_name(&dependency_name(target)));
             self.lines.put(1, &format!("{}:", scalar(&name)));
@@ -184,7 +181,9 @@ impl Writer {
             let retry = guards.retry.as_deref().and_then(|name| Some((name, *retries.get(name)?)));
             self.guards(guards, retry, &path(target));
         }
-        let why = "Dapr retries whatever failed; the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx: those become dead letters, unless `on_failure` says otherwise";
+        let why = "Dapr retries every failure; the book retries timeouts, failed connections, 408, 425, 429 and \
+                   5xx except 501, as often as the policy says; 501 and other 4xx become dead letters unless \
+                   `on_failure` says otherwise";
         if resiliency.retries.iter().any(|(_, retry)| retry.statuses.is_none()) {
             self.notes.add("failures", why);
         }
@@ -196,13 +195,13 @@ impl Writer {
         for (name, retry) in &resiliency.retries {
             if retry.statuses.is_some() && !used.contains(name.as_str()) {
                 let why =
-                    "no target uses the policy, and a book says at the dependency which statuses are retried";
+                    "no target uses the policy, and in a book the dependency says which statuses are retried";
                 self.notes.add(format!("retries.{name}.matching"), why);
             }
         }
     }
 
-    fn guards(&mut self, guards: &Guards, retry: Option<(&str, &Retry)>, path: &str) {
+    fn guards(&mut self, guards: &TargetPolicies, retry: Option<(&str, &Retry)>, path: &str) {
         let named = |names: &BTreeMap<String, String>, name: &Option<String>| {
             names.get(name.as_ref()?).map(|name| scalar(name))
         };
@@ -210,13 +209,13 @@ impl Writer {
         let breaker = named(&self.names.breakers, &guards.breaker).unwrap_or_else(|| "none".to_owned());
         let timeout = named(&self.names.timeouts, &guards.timeout).unwrap_or_else(|| {
             let why =
-                "no timeout: Dapr sets no limit on a call; the book says 24h, since every call needs one";
+                "no timeout: Dapr sets no limit on a call; the book has 24h, since every call needs a limit";
             self.notes.add(path, why);
             UNLIMITED.to_owned()
         });
         self.lines.put(2, &format!("retry: {policy}"));
         self.lines.put(2, "on_failure:");
-        // Dapr knows one policy for all failures, and retries an unknown one as often as any other.
+        // Dapr has one policy for all failures.
         for category in [Category::RateLimited, Category::Unknown] {
             self.lines.put(3, &format!("{category}: {policy}"));
         }
@@ -237,7 +236,8 @@ impl Writer {
         match target {
             DaprTarget::App(_) | DaprTarget::Actor(_) => Kind::Invoke,
             DaprTarget::Component { name, .. } => guess_kind(name).unwrap_or_else(|| {
-                let why = "its name does not tell what it is, so the book says `kind: webhook`; put the right kind there";
+                let why = "its kind cannot be derived from its name, so the book has `kind: webhook`; set the \
+                           right kind";
                 self.notes.add(path(target), why);
                 Kind::Webhook
             }),
@@ -245,13 +245,13 @@ impl Writer {
     }
 }
 
-fn write_retry(retry: &Retry, lines: &mut Lines) {
+fn write_retry(retry: &Retry, lines: &mut YamlLines) {
     match retry.pace {
-        Pace::Constant(delay) => {
+        RetryPace::Constant(delay) => {
             lines.put(2, &format!("delays: [{}]", show(delay)));
             lines.put(2, "jitter: none");
         }
-        Pace::Exponential { max } => {
+        RetryPace::Exponential { max } => {
             if max < INITIAL {
                 // Dapr caps every delay but the first.
                 lines.put(2, &format!("delays: [{}, {}]", show(INITIAL), show(max)));
@@ -267,12 +267,12 @@ fn write_retry(retry: &Retry, lines: &mut Lines) {
         Some(retries) => lines.put(2, &format!("retries: {retries}")),
         None => lines.put(2, "retries: unlimited"),
     }
-    if matches!(retry.pace, Pace::Exponential { .. }) {
+    if matches!(retry.pace, RetryPace::Exponential { .. }) {
         lines.put(2, "window: 15m");
     }
 }
 
-fn write_breaker(breaker: &CircuitBreaker, lines: &mut Lines) {
+fn write_breaker(breaker: &CircuitBreaker, lines: &mut YamlLines) {
     let CircuitBreaker { max_requests, interval, timeout, trip } = breaker;
     let within = |interval: Option<Duration>| show(interval.unwrap_or(FOR_EVER));
     let (trip, reset) = match *trip {
@@ -305,7 +305,6 @@ fn dapr_target(target: &DaprTarget) -> String {
     }
 }
 
-/// Where a target stands in the file.
 fn path(target: &DaprTarget) -> String {
     match target {
         DaprTarget::Component { name, direction: Direction::Outbound } => {
@@ -326,7 +325,6 @@ fn dependency_name(target: &DaprTarget) -> String {
     }
 }
 
-/// The words by which people name their components.
 const KIND_WORDS: [(&str, Kind); 25] = [
     ("kafka", Kind::Kafka),
     ("redpanda", Kind::Kafka),
@@ -360,22 +358,20 @@ fn guess_kind(component: &str) -> Option<Kind> {
     KIND_WORDS.into_iter().find(|(word, _)| lower.contains(word)).map(|(_, kind)| kind)
 }
 
-/// The text with what a name cannot have replaced.
 fn as_name(text: &str) -> String {
-    // Room is left for the number that tells two of the same name apart.
+    // Leaves room for a number.
     let fits = |c: char| if DependencyName::new(c.encode_utf8(&mut [0; 4])).is_ok() { c } else { '-' };
     let name: String = text.chars().take(180).map(fits).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// Names that have been given away, and the next number for each that was wanted again.
 #[derive(Default)]
-struct Unique {
+struct UniqueNames {
     used: BTreeSet<String>,
     next: BTreeMap<String, u64>,
 }
 
-impl Unique {
+impl UniqueNames {
     fn choose(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         let next = self.next.entry(name.clone()).or_insert(2);

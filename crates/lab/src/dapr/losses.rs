@@ -1,14 +1,14 @@
-//! What a book says that Dapr has no word for, wherever the book says it.
+//! Settings of a book that Dapr cannot express.
 
 use super::Remarks;
 use redrive_core::book::model::{DeadLetter, Idempotency, Layer, Permits, ReactionName, Sections, Waiting};
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::FailureMatch;
 
-const NO_MEMORY: &str = "Dapr retries without remembering what was delivered";
-const NO_DEAD_LETTERS: &str = "Dapr has none here: what fails for good is an error to the caller, or a dead-letter topic of the subscription";
+const NO_MEMORY: &str = "Dapr does not deduplicate deliveries";
+const NO_DEAD_LETTERS: &str = "Dapr has no dead letters here: a permanent failure is an error to the caller, or \
+                               goes to the dead-letter topic of the subscription";
 
-/// Every level of a book that may say something, and what to call it.
 pub(super) fn layers(sections: &Sections) -> Vec<(String, &Layer)> {
     let mut all = vec![("defaults".to_owned(), &sections.defaults)];
     for entry in sections.dependencies.values() {
@@ -26,7 +26,6 @@ pub(super) fn layers(sections: &Sections) -> Vec<(String, &Layer)> {
     all
 }
 
-/// Adds what the book says beside policies and targets.
 pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
     let layers = layers(sections);
     for (label, layer) in &layers {
@@ -36,7 +35,7 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
         if entry.throttle.is_some() || entry.permits != Permits::default() {
             losses.add(
                 format!("dependency {}", entry.name),
-                "Dapr has no throttle: no bound on calls at once and no rate",
+                "Dapr has no throttle: neither concurrency nor rate is limited",
             );
         }
     }
@@ -44,9 +43,9 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
     if rows > 0 {
         let what =
             if rows == 1 { "1 row of a service".to_owned() } else { format!("{rows} rows of services") };
-        let why = "Dapr knows no event types: only dependencies with `dapr:` are targets";
+        let why = "Dapr has no event types: only dependencies with `dapr:` are targets";
         losses.add(what, why);
-        // Rows have both even where the book says nothing of them; where it does, that has been said.
+        // Rows always have both; explicit settings were reported above.
         if layers.iter().all(|(_, layer)| layer.idempotency == Idempotency::default()) {
             losses.add("idempotency", NO_MEMORY);
         }
@@ -57,16 +56,15 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
     let of_defaults = [("defaults".to_owned(), &sections.waiting)].into_iter();
     let of_services = sections.services.iter().map(|s| (format!("service {}", s.name), &s.waiting));
     for (label, _) in of_defaults.chain(of_services).filter(|(_, waiting)| **waiting != Waiting::default()) {
-        losses.add(label, "`waiting`: Dapr keeps no events that wait, so there is nothing to bound");
+        losses.add(label, "`waiting`: Dapr stores no waiting events");
     }
     if sections.keep_delivered.is_some() {
-        losses.add("defaults", "`keep_delivered`: Dapr keeps no events");
+        losses.add("defaults", "`keep_delivered`: Dapr stores no events");
     }
     let budgets = sections.dependencies.values().filter(|entry| entry.retry_budget.is_some());
     let labels = budgets.map(|entry| format!("dependency {}", entry.name));
     for label in labels.chain(sections.retry_budget.as_ref().map(|_| "defaults".to_owned())) {
-        losses
-            .add(label, "`retry_budget`: Dapr bounds the retries of each call, never those of all together");
+        losses.add(label, "`retry_budget`: Dapr limits the retries of each call, not of all calls together");
     }
     if !sections.alerts.is_empty() {
         losses.add("alerts", "Dapr has no alerts");
@@ -76,10 +74,10 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
 fn of_layer(label: &str, layer: &Layer, losses: &mut Remarks) {
     let mut lose = |why: &str| losses.add(label, why);
     if layer.deadline.is_some() {
-        lose("`deadline`: Dapr limits single attempts, never all of them together");
+        lose("`deadline`: Dapr limits single attempts, not all of them together");
     }
     if layer.fatal_after.is_some() {
-        lose("`fatal_after`: to Dapr a connection that fails for long is one that fails");
+        lose("`fatal_after`: Dapr does not distinguish long connection failures");
     }
     if layer.when_open.is_some() || layer.hold_max.is_some() {
         lose("`when_open` and `hold_max`: while a breaker is open Dapr fails calls at once");
@@ -91,7 +89,7 @@ fn of_layer(label: &str, layer: &Layer, losses: &mut Remarks) {
         lose(&format!("`dead_letter`: {NO_DEAD_LETTERS}"));
     }
     if !layer.classify.is_empty() {
-        lose("`classify`: Dapr takes every failure for one, but for the statuses in `matching`");
+        lose("`classify`: Dapr treats every failure alike, except for the statuses in `matching`");
     }
     if !layer.alerts.is_empty() {
         lose("`alerts`: Dapr has none");
@@ -101,7 +99,6 @@ fn of_layer(label: &str, layer: &Layer, losses: &mut Remarks) {
     }
 }
 
-/// Whether a level treats one kind of failure otherwise than another, beyond what `matching` can say.
 fn reacts_differently(layer: &Layer) -> bool {
     let transient = layer
         .reactions

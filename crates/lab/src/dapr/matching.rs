@@ -1,25 +1,21 @@
-//! Lists of HTTP statuses as Dapr's `matching` writes them, and as ranges that lie apart.
-//!
-//! Only failures matter: Dapr takes 200 to 399 for successes, and below 200 nothing is an answer.
+//! Lists of HTTP statuses in Dapr's `matching`, as disjoint ranges. Only failures matter: Dapr treats 200 to 399 as
+//! success.
 
 use redrive_core::policy::rule::StatusRange;
 
-/// The statuses that are failures to Dapr.
 pub(super) const FAILURES: StatusRange = StatusRange { first: 400, last: 599 };
 
-/// An allow-list that allows no failure: an empty one would allow them all.
+/// Retries nothing; an empty list would retry everything.
 const NO_FAILURE: &str = "100";
 
-/// Why a list of codes is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidCodes {
-    #[error("a space stands in this list of codes, and Dapr refuses the whole resource for it")]
+    #[error("the list of codes contains a space, so Dapr refuses the resource")]
     Space,
-    #[error("`{item}` is no code from {first} to {last} and no range of them")]
+    #[error("`{item}` is not a code from {first} to {last} or a range of them")]
     Item { item: String, first: u16, last: u16 },
 }
 
-/// Reads a list such as `429,500-599`, each code within the bounds.
 pub(super) fn parse(text: &str, within: StatusRange) -> Result<Vec<StatusRange>, InvalidCodes> {
     if text.contains(char::is_whitespace) {
         return Err(InvalidCodes::Space);
@@ -39,17 +35,14 @@ pub(super) fn parse(text: &str, within: StatusRange) -> Result<Vec<StatusRange>,
         .collect()
 }
 
-/// The failures among the ranges, in order and apart.
 pub(super) fn failures(ranges: &[StatusRange]) -> Vec<StatusRange> {
     of_failures(|status| ranges.iter().any(|range| range.contains(status)))
 }
 
-/// The failures that are none of the ranges.
 pub(super) fn others(ranges: &[StatusRange]) -> Vec<StatusRange> {
     of_failures(|status| !ranges.iter().any(|range| range.contains(status)))
 }
 
-/// The ranges of failures that are chosen.
 pub(super) fn of_failures(is_chosen: impl Fn(u16) -> bool) -> Vec<StatusRange> {
     let mut ranges: Vec<StatusRange> = Vec::new();
     for status in (FAILURES.first..=FAILURES.last).filter(|status| is_chosen(*status)) {
@@ -61,7 +54,6 @@ pub(super) fn of_failures(is_chosen: impl Fn(u16) -> bool) -> Vec<StatusRange> {
     ranges
 }
 
-/// The list for Dapr.
 pub(super) fn show(ranges: &[StatusRange]) -> String {
     match ranges {
         [] => NO_FAILURE.to_owned(),

@@ -1,7 +1,7 @@
-//! Reads a Dapr resiliency file, applies every default that Dapr applies in silence, and says so.
+//! Reads a Dapr resiliency file and applies Dapr's silent defaults, with a remark for each.
 //!
-//! Invariants: what makes Dapr refuse a resource is a problem here; what it ignores is a remark and is
-//! ignored here; after reading, every name that a target has left is defined.
+//! Invariants: what Dapr refuses is a problem; what it ignores is a remark; every policy name left at a target is
+//! defined.
 
 mod fields;
 mod policies;
@@ -13,15 +13,13 @@ use super::model::Resiliency;
 use redrive_core::book::problem::{Problem, Problems, Span, nearest};
 use redrive_core::book::yaml::{self, Node, Value};
 
-/// A file that was read without a problem.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct DaprResource {
     pub(super) resiliency: Resiliency,
     pub(super) notes: Remarks,
 }
 
-/// Reads a file.
-pub(super) fn read(text: &str) -> Result<Reading, Vec<Problem>> {
+pub(super) fn read(text: &str) -> Result<DaprResource, Vec<Problem>> {
     let mut problems = Problems::default();
     let root = yaml::read(text, &mut problems);
     if let Some(root) = &root {
@@ -29,21 +27,21 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Problem>> {
     }
     let Some(root) = root.filter(|_| !problems.has_errors()) else {
         if !problems.has_errors() {
-            let help = "give a file with `kind: Resiliency`";
-            problems.error("empty-file", Span::default(), "there is nothing in this file", help);
+            let help = "use a file with `kind: Resiliency`";
+            problems.error("empty-file", Span::default(), "the file is empty", help);
         }
-        return Err(problems.into_sorted().into_iter().map(in_words_of_import).collect());
+        return Err(problems.into_sorted().into_iter().map(import_problem).collect());
     };
-    let mut reader = Reader { problems, notes: Remarks::default() };
+    let mut reader = DaprReader { problems, notes: Remarks::default() };
     let resiliency = reader.resource(&root);
     if reader.problems.has_errors() {
         return Err(reader.problems.into_sorted());
     }
-    Ok(Reading { resiliency, notes: reader.notes })
+    Ok(DaprResource { resiliency, notes: reader.notes })
 }
 
-/// The YAML reader speaks of rule books, and of what they are not made of.
-fn in_words_of_import(problem: Problem) -> Problem {
+/// The YAML reader's messages are about rule books.
+fn import_problem(problem: Problem) -> Problem {
     let help = match problem.code {
         "second-document" => "import one resource at a time: cut the file at `---`",
         "yaml-alias" | "yaml-anchor" | "yaml-merge-key" => "write the value out wherever it is used",
@@ -58,18 +56,18 @@ fn in_words_of_import(problem: Problem) -> Problem {
     Problem { message, help: help.to_owned(), ..problem }
 }
 
-struct Reader {
+struct DaprReader {
     problems: Problems,
     notes: Remarks,
 }
 
-impl Reader {
+impl DaprReader {
     fn resource(&mut self, root: &Node) -> Resiliency {
         let word = |key| root.get(key).and_then(Node::text).unwrap_or_default();
         if word("kind") != "Resiliency" || !word("apiVersion").starts_with("dapr.io/") {
             let place = root.get("kind").or_else(|| root.get("apiVersion")).unwrap_or(root);
             let help = "it must have `apiVersion: dapr.io/v1alpha1` and `kind: Resiliency`";
-            self.problems.error("not-dapr", place.span, "this is no Dapr resiliency resource", help);
+            self.problems.error("not-dapr", place.span, "not a Dapr resiliency resource", help);
             return Resiliency::default();
         }
         self.known_keys(root, "", &["apiVersion", "kind", "metadata", "scopes", "spec"]);
@@ -89,8 +87,7 @@ impl Reader {
         };
         for key in ["policies", "targets"] {
             if spec.get(key).is_none() {
-                self.notes
-                    .add(format!("spec.{key}"), "it is missing: Kubernetes refuses the resource without it");
+                self.notes.add(format!("spec.{key}"), "missing: Kubernetes refuses the resource without it");
             }
         }
         self.known_keys(spec, "spec", &["policies", "targets"]);
@@ -103,7 +100,7 @@ impl Reader {
         resiliency
     }
 
-    /// Refuses a resource that says nothing, unless it is known already why.
+    /// Unless another problem was reported.
     fn missing_spec(&mut self, root: &Node) {
         if self.problems.has_errors() {
             return;

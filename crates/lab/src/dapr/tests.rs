@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::model::{CircuitBreaker, Guards, Pace, Resiliency, Retry, TripOn};
-use super::{Exported, Matching, Remark, export, import, read, write};
+use super::model::{CircuitBreaker, Resiliency, Retry, RetryPace, TargetPolicies, TripOn};
+use super::{DaprExport, Matching, Remark, export, import, read, write};
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::patch::scalar;
@@ -22,7 +22,7 @@ fn book(text: &str) -> RuleBook {
     reading.book.unwrap_or_else(|| panic!("{problems:#?}\nin\n{text}"))
 }
 
-fn exported(text: &str) -> Exported {
+fn exported(text: &str) -> DaprExport {
     export(&book(text), Matching::AsStated)
 }
 
@@ -50,7 +50,7 @@ fn effect(text: &str) -> Effect {
         resiliency.timeouts.into_iter().filter(|(_, limit)| !limit.is_zero()).collect();
     let mut retries: BTreeMap<_, _> = resiliency.retries.into_iter().collect();
     let breakers: BTreeMap<_, _> = resiliency.breakers.into_iter().collect();
-    let of_target = |guards: &Guards| {
+    let of_target = |guards: &TargetPolicies| {
         let timeout = guards.timeout.as_ref().and_then(|name| timeouts.get(name).copied());
         let retry = guards.retry.as_ref().and_then(|name| retries.get(name).cloned());
         (timeout, retry, guards.breaker.as_ref().map(|name| breakers[name]))
@@ -68,7 +68,7 @@ fn effect(text: &str) -> Effect {
 }
 
 /// Imports a file, exports it again, and holds the one against the other.
-fn round_trip(file: &str) -> Exported {
+fn round_trip(file: &str) -> DaprExport {
     let imported = import(file.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}\nin\n{file}"));
     let again = exported(&imported.book);
     assert_eq!(
@@ -276,8 +276,10 @@ fn long_spans() -> impl Strategy<Value = Duration> {
 }
 
 fn retries() -> impl Strategy<Value = Retry> {
-    let pace =
-        prop_oneof![spans().prop_map(Pace::Constant), spans().prop_map(|max| Pace::Exponential { max })];
+    let pace = prop_oneof![
+        spans().prop_map(RetryPace::Constant),
+        spans().prop_map(|max| RetryPace::Exponential { max })
+    ];
     let range = (400..=599_u16, 0..50_u16)
         .prop_map(|(first, more)| StatusRange { first, last: (first + more).min(599) });
     let statuses = proptest::option::of(proptest::collection::vec(range, 0..4));
@@ -317,10 +319,10 @@ prop_compose! {
         targets in proptest::collection::vec((targets(), any::<[u8; 3]>()), 0..8),
     ) -> Resiliency {
         let pick = |names: Vec<&String>, at: u8| names.get(usize::from(at % 5)).map(|name| (*name).clone());
-        let mut unique: Vec<(DaprTarget, Guards)> = Vec::new();
+        let mut unique: Vec<(DaprTarget, TargetPolicies)> = Vec::new();
         for (target, [retry, timeout, breaker]) in targets {
             if unique.iter().all(|(known, _)| *known != target) {
-                unique.push((target, Guards {
+                unique.push((target, TargetPolicies {
                     retry: pick(retries.keys().collect(), retry),
                     timeout: pick(timeouts.keys().collect(), timeout),
                     breaker: pick(breakers.keys().collect(), breaker),

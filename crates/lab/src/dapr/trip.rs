@@ -1,11 +1,10 @@
-//! Trip expressions: the part of CEL that counts failures, and what a breaker of ours can make of it.
+//! Trip expressions: the part of CEL that counts failures, translated into breaker settings.
 //!
-//! Dapr evaluates the expression only when a call has failed, so there every failure count is at
-//! least 1 and `consecutiveSuccesses` is 0. What compiles there and then fails when it is evaluated is
-//! taken for "no", so that the breaker never opens: such expressions are named for what they are.
+//! Dapr evaluates the expression only after a failed call, so every failure count is at least 1 and
+//! `consecutiveSuccesses` is 0. An expression that compiles but fails to evaluate counts as false, so the breaker
+//! never opens; such expressions are refused with the reason.
 //!
-//! Invariant: an expression either opens our breaker in the very cases in which it opens Dapr's, up to
-//! the difference between a tumbling and a sliding time, or it is refused with the reason.
+//! Invariant: a translated breaker opens exactly when Dapr's does, except for a sliding instead of a tumbling window.
 
 use super::model::TripOn;
 use redrive_core::limits;
@@ -15,35 +14,33 @@ mod weigh;
 
 use parse::Expression;
 
-/// Why an expression makes no breaker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidTrip {
-    #[error("this trip condition cannot be read from `{rest}` on")]
+    #[error("invalid trip condition at `{rest}`")]
     Syntax { rest: String },
-    #[error("this trip condition is too long or too deep to be read")]
+    #[error("the trip condition is too long or too deeply nested")]
     TooLong,
-    #[error("Dapr counts no `{name}`: the condition compiles there and the breaker never trips")]
+    #[error("Dapr has no count `{name}`: the condition compiles there, but the breaker never trips")]
     UnknownName { name: String },
-    #[error("this trip condition is no comparison, so in Dapr the breaker never trips")]
+    #[error("the trip condition is not a comparison, so in Dapr the breaker never trips")]
     NotBool,
-    #[error("whole numbers are divided here, which drops the remainder, and no breaker of a book counts so")]
+    #[error("integer division drops the remainder, which no breaker of a book can express")]
     IntegerDivision,
-    #[error("`||` joins conditions on different counts here, and a breaker of a book opens by one of them")]
+    #[error("`||` joins conditions on different counts, and a breaker of a book opens by one of them")]
     TwoConditions,
-    #[error("whole numbers meet fractions here, which fails in Dapr, and the breaker never trips")]
+    #[error("integers and fractions are mixed, which fails in Dapr, so the breaker never trips")]
     MixedNumbers,
-    #[error("this trip condition is always true: in Dapr the first failure opens the breaker")]
+    #[error("the trip condition is always true: in Dapr the first failure opens the breaker")]
     AlwaysTrue,
-    #[error("this trip condition is never true, so the breaker never trips")]
+    #[error("the trip condition is never true, so the breaker never trips")]
     NeverTrue,
-    #[error("this trip condition has no counterpart in a rule book")]
+    #[error("the trip condition has no counterpart in a rule book")]
     NoCounterpart,
-    #[error("this trip condition waits for {given} calls, and a breaker counts up to {max}")]
+    #[error("the trip condition needs {given} calls, but a breaker counts up to {max}")]
     OutOfRange { given: u64, max: u32 },
 }
 
 impl InvalidTrip {
-    /// What to write instead.
     pub(super) const fn help(&self) -> &'static str {
         match self {
             Self::UnknownName { .. } => {
@@ -52,10 +49,8 @@ impl InvalidTrip {
             Self::IntegerDivision | Self::MixedNumbers => {
                 "multiply instead: `requests >= 20 && totalFailures * 100 >= requests * 50`"
             }
-            Self::TwoConditions => {
-                "keep the condition that is to open it, or give the services breakers of their own"
-            }
-            Self::AlwaysTrue => "write `consecutiveFailures >= 1` if that is meant",
+            Self::TwoConditions => "keep one of the conditions, or give the services separate breakers",
+            Self::AlwaysTrue => "write `consecutiveFailures >= 1` if that is intended",
             Self::Syntax { .. }
             | Self::TooLong
             | Self::NotBool
@@ -68,29 +63,25 @@ impl InvalidTrip {
     }
 }
 
-/// What an expression means to a breaker, and whether that is all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meaning {
+pub(super) struct TripMeaning {
     pub(super) trip: TripOn,
-    pub(super) share: Share,
+    pub(super) share: ShareBound,
 }
 
-/// Whether a share counts from where it is reached or from where it is exceeded.
+/// Whether the breaker opens at the share or above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
-    /// As ours does, or there is none.
+pub(super) enum ShareBound {
+    /// As in a rule book, or there is no share.
     Reached,
-    /// Ours opens a little earlier.
     Exceeded,
 }
 
-/// The largest counts that the trips of a rule book take.
 const CONSECUTIVE_MAX: u32 = 1_000_000;
 
-/// Reads an expression.
-pub(super) fn read(text: &str) -> Result<Meaning, InvalidTrip> {
+pub(super) fn read(text: &str) -> Result<TripMeaning, InvalidTrip> {
     let expression = Expression::parse(text)?;
-    if expression.type_of()? != parse::Type::Bool {
+    if expression.type_of()? != parse::ValueType::Bool {
         return Err(InvalidTrip::NotBool);
     }
     let meaning = weigh::weigh(&expression)?;
@@ -105,7 +96,7 @@ pub(super) fn read(text: &str) -> Result<Meaning, InvalidTrip> {
     Ok(meaning)
 }
 
-/// The expression in the form that is safe in Dapr: whole numbers only, no division.
+/// Whole numbers only and no division: safe in Dapr.
 pub(super) fn show(trip: TripOn) -> String {
     match trip {
         TripOn::Consecutive(count) => format!("consecutiveFailures >= {count}"),
@@ -164,9 +155,9 @@ mod tests {
             ("any failure in all is more", "totalFailures >= 3 || consecutiveFailures >= 5",        Failures(3)),
         ];
         for (name, text, expected) in cases {
-            assert_eq!(read(text), Ok(Meaning { trip: expected, share: Share::Reached }), "{name}");
+            assert_eq!(read(text), Ok(TripMeaning { trip: expected, share: ShareBound::Reached }), "{name}");
         }
-        let exceeded = Meaning { trip: rate(50, 20), share: Share::Exceeded };
+        let exceeded = TripMeaning { trip: rate(50, 20), share: ShareBound::Exceeded };
         assert_eq!(read("requests >= 20 && totalFailures * 100 > requests * 50"), Ok(exceeded));
     }
 
@@ -218,7 +209,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_shown_is_read_back(trip in trips()) {
-            prop_assert_eq!(read(&show(trip)), Ok(Meaning { trip, share: Share::Reached }));
+            prop_assert_eq!(read(&show(trip)), Ok(TripMeaning { trip, share: ShareBound::Reached }));
         }
 
         #[test]

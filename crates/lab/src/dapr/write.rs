@@ -1,19 +1,18 @@
 //! Writes a Dapr resiliency file.
 //!
-//! Invariants: every duration has a unit; a text that a reader could take for a bool, a number or
-//! nothing stands in quotes; `spec.policies` and `spec.targets` are always there.
+//! Invariants: every duration has a unit; ambiguous scalars are quoted; `spec.policies` and `spec.targets` are always
+//! present.
 
 use std::fmt::Write as _;
 
 use super::matching;
-use super::model::{CircuitBreaker, Guards, Pace, Resiliency, Retry};
+use super::model::{CircuitBreaker, Resiliency, Retry, RetryPace, TargetPolicies};
 use super::{duration, trip};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::patch::scalar;
 
-/// The file's text.
 pub(super) fn write(resiliency: &Resiliency) -> String {
-    let mut lines = Lines::default();
+    let mut lines = YamlLines::default();
     lines.put(0, "apiVersion: dapr.io/v1alpha1");
     lines.put(0, "kind: Resiliency");
     lines.put(0, "metadata:");
@@ -33,7 +32,7 @@ pub(super) fn write(resiliency: &Resiliency) -> String {
     lines.0
 }
 
-fn policies(resiliency: &Resiliency, lines: &mut Lines) {
+fn policies(resiliency: &Resiliency, lines: &mut YamlLines) {
     let Resiliency { timeouts, retries, breakers, .. } = resiliency;
     if timeouts.is_empty() && retries.is_empty() && breakers.is_empty() {
         return lines.put(1, "policies: {}");
@@ -52,13 +51,13 @@ fn policies(resiliency: &Resiliency, lines: &mut Lines) {
     });
 }
 
-fn retry(policy: &Retry, lines: &mut Lines) {
+fn retry(policy: &Retry, lines: &mut YamlLines) {
     match policy.pace {
-        Pace::Constant(delay) => {
+        RetryPace::Constant(delay) => {
             lines.put(4, "policy: constant");
             lines.put(4, &format!("duration: {}", duration::show(delay)));
         }
-        Pace::Exponential { max } => {
+        RetryPace::Exponential { max } => {
             lines.put(4, "policy: exponential");
             lines.put(4, &format!("maxInterval: {}", duration::show(max)));
         }
@@ -73,7 +72,7 @@ fn retry(policy: &Retry, lines: &mut Lines) {
     }
 }
 
-fn breaker(settings: &CircuitBreaker, lines: &mut Lines) {
+fn breaker(settings: &CircuitBreaker, lines: &mut YamlLines) {
     lines.put(4, &format!("maxRequests: {}", settings.max_requests));
     if let Some(interval) = settings.interval {
         lines.put(4, &format!("interval: {}", duration::show(interval)));
@@ -82,12 +81,12 @@ fn breaker(settings: &CircuitBreaker, lines: &mut Lines) {
     lines.put(4, &format!("trip: {}", trip::show(settings.trip)));
 }
 
-fn targets(resiliency: &Resiliency, lines: &mut Lines) {
+fn targets(resiliency: &Resiliency, lines: &mut YamlLines) {
     if resiliency.targets.is_empty() {
         return lines.put(1, "targets: {}");
     }
     lines.put(1, "targets:");
-    let mut components: Vec<(&str, Vec<(Direction, &Guards)>)> = Vec::new();
+    let mut components: Vec<(&str, Vec<(Direction, &TargetPolicies)>)> = Vec::new();
     let (mut apps, mut actors) = (Vec::new(), Vec::new());
     for (target, guards) in &resiliency.targets {
         match target {
@@ -125,8 +124,8 @@ fn targets(resiliency: &Resiliency, lines: &mut Lines) {
     });
 }
 
-fn guards(level: usize, key: &str, named: &Guards, lines: &mut Lines) {
-    let Guards { timeout, retry, breaker } = named;
+fn guards(level: usize, key: &str, named: &TargetPolicies, lines: &mut YamlLines) {
+    let TargetPolicies { timeout, retry, breaker } = named;
     let values = [("retry", retry), ("timeout", timeout), ("circuitBreaker", breaker)];
     if values.iter().all(|(_, value)| value.is_none()) {
         // An empty entry still keeps Dapr's default policies away from the target.
@@ -140,11 +139,10 @@ fn guards(level: usize, key: &str, named: &Guards, lines: &mut Lines) {
     }
 }
 
-/// A text that grows by indented lines.
 #[derive(Default)]
-pub(super) struct Lines(pub(super) String);
+pub(super) struct YamlLines(pub(super) String);
 
-impl Lines {
+impl YamlLines {
     pub(super) fn put(&mut self, level: usize, line: &str) {
         writeln!(self.0, "{:indent$}{line}", "", indent = 2 * level)
             .expect("a string takes all that is written");

@@ -1,8 +1,8 @@
-//! Where in a rule book a change for a row stands, so that it touches no other.
+//! Builds the smallest rule-book change for a row, so that no other row is affected.
 
 use std::fmt::Display;
 
-use super::evidence::Evidence;
+use super::evidence::DoctorEvidence;
 use redrive_core::book::model::{At, BreakerEntry, Layer, ReactionName, Sections};
 pub(super) use redrive_core::book::patch::{Patch, Step, keys, scalar};
 use redrive_core::book::resolve::{Level, Resolved};
@@ -12,8 +12,7 @@ use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::NamedPolicy;
 use redrive_core::text::show_duration;
 
-/// The place of a level as seen from a row. What stands above all services is stated anew for the one that
-/// suffers, so that no other is touched.
+/// Settings above all services are repeated at the service, so that others keep theirs.
 pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Vec<Step> {
     let mut path = keys(&["services", rule.service.name.as_str()]);
     let channel = rule.channel.map(|channel| channel.name.as_str());
@@ -30,9 +29,8 @@ pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Vec<Step> {
     path
 }
 
-/// Gives a dependency a value, whether the book declares it or not.
 pub(super) fn of_dependency(
-    evidence: &Evidence,
+    evidence: &DoctorEvidence,
     rule: &Resolved<'_>,
     key: &str,
     value: impl Display,
@@ -41,7 +39,7 @@ pub(super) fn of_dependency(
     let declared = evidence.book.sections().dependencies.contains_key(name);
     let (path, change) = match (declared, rule.channel) {
         (false, Some(channel)) if name.as_str().contains('/') => {
-            // Such a name is the target's own, and cannot stand in a book.
+            // The target's default name, which a book cannot declare.
             let new = fit(name);
             let place = keys(&["services", rule.service.name.as_str(), "channels", channel.name.as_str()]);
             (keys(&["dependencies", &new]), Patch::new().set(&place, "depends_on", scalar(&new)))
@@ -52,10 +50,9 @@ pub(super) fn of_dependency(
     change.set(&path, key, value)
 }
 
-/// Changes the policy that a row retries by: in place if it is the book's own, else as a new one of the
-/// service that extends it.
+/// In place if the book defines the policy, else as a new policy of the service that extends it.
 pub(super) fn of_policy(
-    evidence: &Evidence,
+    evidence: &DoctorEvidence,
     rule: &Resolved<'_>,
     policy: &NamedPolicy,
     values: &[(&str, String)],
@@ -83,9 +80,8 @@ pub(super) fn of_policy(
     change.set(&place, "transient", scalar(&name))
 }
 
-/// Changes the breaker of a row's dependency: in place if it is the book's own and nobody else's, else as
-/// a new one that differs by these.
-pub(super) fn of_breaker(evidence: &Evidence, rule: &Resolved<'_>, values: &[(&str, String)]) -> Patch {
+/// In place if the book defines the breaker and no other dependency uses it, else as a new one.
+pub(super) fn of_breaker(evidence: &DoctorEvidence, rule: &Resolved<'_>, values: &[(&str, String)]) -> Patch {
     if let Some((name, _)) = sole_breaker(evidence, rule) {
         return set_all(Patch::new(), &keys(&["breakers", name.as_str()]), values);
     }
@@ -113,23 +109,20 @@ pub(super) fn of_breaker(evidence: &Evidence, rule: &Resolved<'_>, values: &[(&s
     change.set(&place_of(rule, level), "breaker", scalar(&name))
 }
 
-/// Sets keys at a place.
 fn set_all(patch: Patch, place: &[Step], values: &[(&str, String)]) -> Patch {
     values.iter().fold(patch, |patch, (key, value)| patch.set(place, key, value))
 }
 
-/// The line that a change to the breaker of a row's dependency is about: where the breaker stands if it is
-/// changed in place, else where it is named.
-pub(super) fn breaker_line(evidence: &Evidence, rule: &Resolved<'_>) -> Option<u32> {
+/// Where the breaker is defined if it is changed in place, else where it is named.
+pub(super) fn breaker_line(evidence: &DoctorEvidence, rule: &Resolved<'_>) -> Option<u32> {
     match sole_breaker(evidence, rule) {
         Some((_, entry)) => Some(entry.span.position.line),
         None => rule.breaker_origin.position().map(|position| position.line),
     }
 }
 
-/// The breaker of a row's dependency, if it is one of the book that no other dependency goes by.
 fn sole_breaker<'a>(
-    evidence: &'a Evidence,
+    evidence: &'a DoctorEvidence,
     rule: &Resolved<'_>,
 ) -> Option<(&'a BreakerName, &'a At<BreakerEntry>)> {
     let sections = evidence.book.sections();
@@ -146,7 +139,6 @@ fn sole_breaker<'a>(
     (!is_extended && !is_of_others && !is_met_elsewhere).then_some((name, entry))
 }
 
-/// A name for a breaker of a dependency's own that the book does not have yet.
 fn new_breaker(sections: &Sections, dependency: &DependencyName) -> String {
     let name = format!("{}-breaker", fit(dependency));
     let is_free = |name: &String| !sections.breakers.keys().any(|known| known.as_str() == name);
@@ -154,7 +146,6 @@ fn new_breaker(sections: &Sections, dependency: &DependencyName) -> String {
     std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
 }
 
-/// The settings of a breaker as a book states them.
 fn settings(settings: &BreakerSettings) -> Vec<(&'static str, String)> {
     vec![
         ("trip", trip(settings.trip())),
@@ -164,7 +155,6 @@ fn settings(settings: &BreakerSettings) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A trip as a book states it.
 pub(super) fn trip(trip: Trip) -> String {
     match trip {
         Trip::Consecutive(failures) => format!("{{ consecutive: {failures} }}"),
@@ -178,13 +168,12 @@ pub(super) fn trip(trip: Trip) -> String {
     }
 }
 
-/// A name of a dependency that a book can declare.
 fn fit(name: &DependencyName) -> String {
     name.as_str().replace('/', "-")
 }
 
-/// Whether the value at that place of the text stands under that key.
-fn is_written_as(evidence: &Evidence, start: u32, key: &str) -> bool {
+/// Whether the value at that offset of the text belongs to `key`.
+fn is_written_as(evidence: &DoctorEvidence, start: u32, key: &str) -> bool {
     let before = evidence.text.as_deref().and_then(|text| text.get(..start as usize));
     before.is_none_or(|before| {
         let before = before.trim_end_matches([' ', '"', '\'']);

@@ -1,7 +1,7 @@
-//! All that is known when a server is examined, and the same put together by row and by dependency.
+//! What is known about a server, grouped by row and by dependency.
 //!
-//! Whoever fills it in reads it from a running server or from a data folder; nothing here knows which. What
-//! only a running server counts may be missing, and what would be proved by it is then not found.
+//! It is read from a running server or from a data folder. Figures that only a running server has may be missing;
+//! diagnoses that need them then report nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,209 +20,140 @@ use redrive_core::policy::breaker::Phase;
 use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
 
-/// All that is known.
 #[derive(Clone, Debug)]
-pub struct Evidence {
-    /// When it was gathered.
+pub struct DoctorEvidence {
     pub now: Timestamp,
-    /// The rule book that holds.
     pub book: Arc<RuleBook>,
-    /// Its text, where it is at hand: it tells how a value is written.
+    /// For how a value is written.
     pub text: Option<Arc<str>>,
-    /// What a running server has counted.
     pub figures: Option<Arc<Figures>>,
-    /// Services and channels.
     pub queues: Vec<QueueState>,
-    /// Dependencies that were met.
     pub dependencies: Vec<DependencyState>,
-    /// The latest deliveries.
-    pub deliveries: Vec<SeenDelivery>,
-    /// Dead letters that agree in all that is counted.
+    pub deliveries: Vec<ExaminedDelivery>,
     pub letters: Vec<LetterKind>,
-    /// Dead letters that hold their sessions.
     pub held: Vec<HeldLetter>,
-    /// Types of events that nobody wanted.
     pub unrouted: Vec<Unrouted>,
 }
 
-/// How a service or a channel is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueState {
-    /// Its name.
     pub name: QueueName,
-    /// Deliveries that have not ended.
     pub waiting: u64,
-    /// Those of them behind another of their session.
     pub behind: u64,
-    /// Those of them that no row of the rule book takes, and those behind these in their sessions.
+    /// No row of the book takes them, or they are behind such a delivery in their session.
     pub without_rule: u64,
-    /// Dead letters.
     pub dead: u64,
-    /// When the oldest that waits was accepted, where that is known.
     pub oldest_waiting_at: Option<Timestamp>,
-    /// What keeps all of it from starting.
     pub held: Option<HeldQueue>,
 }
 
-/// How a dependency is and was.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DependencyState {
-    /// Its name.
     pub name: DependencyName,
-    /// Calls in flight.
     pub in_flight: u32,
-    /// What its breaker did, the oldest first.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<BreakerTurn>,
 }
 
-/// A breaker changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// When.
+pub struct BreakerTurn {
     pub at: Timestamp,
-    /// From what.
     pub from: Phase,
-    /// To what.
     pub to: Phase,
 }
 
-/// A delivery and all its attempts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenDelivery {
-    /// Where it waits or waited.
+pub struct ExaminedDelivery {
     pub queue: QueueName,
-    /// The event's type.
     pub event_type: String,
-    /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// What it is.
-    pub state: SeenState,
-    /// Its attempts, the first one first.
+    pub state: ExaminedState,
     pub stories: Vec<Story>,
 }
 
-/// What a delivery is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SeenState {
-    /// It has not ended.
+pub enum ExaminedState {
     Waiting,
-    /// Delivered.
     Delivered,
-    /// Failed for good.
     Dead { at: Timestamp, code: Code },
-    /// A dead letter that was done with by hand.
     Closed,
 }
 
-/// Dead letters that agree in all that is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterKind {
-    /// Whose.
     pub queue: QueueName,
-    /// Of which event type.
     pub event_type: String,
-    /// What kind of failure.
     pub category: Category,
-    /// Why they were given up.
     pub code: Code,
-    /// The last failure's own code.
     pub failure_code: Code,
-    /// Among which letters they are kept.
     pub tier: Tier,
-    /// Their cause.
     pub fingerprint: Fingerprint,
-    /// How many there are now.
     pub count: u64,
-    /// When the first of them died.
     pub first_at: Timestamp,
-    /// When the latest did.
     pub last_at: Timestamp,
 }
 
-/// A dead letter that holds its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLetter {
-    /// Whose.
     pub queue: QueueName,
-    /// The session.
     pub session: String,
-    /// The letter's delivery, as people write it.
     pub letter: String,
-    /// Since when.
     pub since: Timestamp,
-    /// How many wait behind it.
     pub behind: u64,
 }
 
-/// Events that nobody wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrouted {
-    /// Their type.
     pub event_type: String,
-    /// How many.
     pub count: u64,
 }
 
-impl SeenDelivery {
-    /// Its attempts, without what could not start.
+impl ExaminedDelivery {
     pub(super) fn attempts(&self) -> impl Iterator<Item = &Story> {
         self.stories.iter().filter(|story| story.is_attempt())
     }
 
-    /// When it failed for good, and why.
     pub(super) const fn death(&self) -> Option<(Timestamp, &Code)> {
         match &self.state {
-            SeenState::Dead { at, code } => Some((*at, code)),
-            SeenState::Waiting | SeenState::Delivered | SeenState::Closed => None,
+            ExaminedState::Dead { at, code } => Some((*at, code)),
+            ExaminedState::Waiting | ExaminedState::Delivered | ExaminedState::Closed => None,
         }
     }
 
-    /// Whether it arrived.
     pub(super) fn arrived(&self) -> bool {
-        self.state == SeenState::Delivered
+        self.state == ExaminedState::Delivered
     }
 }
 
-/// Evidence put together.
 #[derive(Debug)]
-pub(super) struct Chart<'a> {
-    /// What it is made of.
-    pub(super) evidence: &'a Evidence,
-    members: Vec<Member<'a>>,
-    wards: BTreeMap<DependencyName, Ward<'a>>,
+pub(super) struct EvidenceChart<'a> {
+    pub(super) evidence: &'a DoctorEvidence,
+    members: Vec<RowEvidence<'a>>,
+    wards: BTreeMap<DependencyName, DependencyEvidence<'a>>,
 }
 
-/// A row of the book and what became of its deliveries; rows that say nothing of their own are one.
+/// Rows without settings of their own are merged.
 #[derive(Debug)]
-pub(super) struct Member<'a> {
-    /// The service or channel.
+pub(super) struct RowEvidence<'a> {
     pub(super) queue: &'a QueueName,
-    /// What holds for the row, or for the first of several.
+    /// Of the first row.
     pub(super) rule: Resolved<'a>,
-    /// The patterns of the rows.
     pub(super) patterns: BTreeSet<&'a str>,
-    /// Its deliveries.
-    pub(super) deliveries: Vec<&'a SeenDelivery>,
+    pub(super) deliveries: Vec<&'a ExaminedDelivery>,
 }
 
-/// A dependency and the rows that lead to it.
 #[derive(Debug)]
-pub(super) struct Ward<'a> {
-    /// The dependency.
+pub(super) struct DependencyEvidence<'a> {
     pub(super) name: DependencyName,
-    /// The places of its rows among [`Chart::members`]; at least one.
+    /// Indexes into [`EvidenceChart::members`]; at least one.
     members: Vec<usize>,
-    /// How it is.
     pub(super) state: Option<&'a DependencyState>,
-    /// What a running server has counted of it.
     pub(super) figures: Option<&'a DependencyFigures>,
 }
 
-impl<'a> Chart<'a> {
-    /// Puts evidence together.
-    pub(super) fn of(evidence: &'a Evidence) -> Self {
-        let mut members: Vec<Member<'a>> = Vec::new();
-        // Many deliveries share a row, and a row is resolved once.
+impl<'a> EvidenceChart<'a> {
+    pub(super) fn of(evidence: &'a DoctorEvidence) -> Self {
+        let mut members: Vec<RowEvidence<'a>> = Vec::new();
+        // Each row is resolved once.
         let mut places: BTreeMap<(&QueueName, &str), Option<usize>> = BTreeMap::new();
         for delivery in &evidence.deliveries {
             let (queue, event_type) = (&delivery.queue, delivery.event_type.as_str());
@@ -232,7 +163,12 @@ impl<'a> Chart<'a> {
                 let pattern = rule.row.pattern.value.as_str();
                 let known = members.iter().position(|m| m.queue == queue && is_alike(m.rule.row, rule.row));
                 let place = known.unwrap_or_else(|| {
-                    members.push(Member { queue, rule, patterns: BTreeSet::new(), deliveries: Vec::new() });
+                    members.push(RowEvidence {
+                        queue,
+                        rule,
+                        patterns: BTreeSet::new(),
+                        deliveries: Vec::new(),
+                    });
                     members.len() - 1
                 });
                 members[place].patterns.insert(pattern);
@@ -246,37 +182,31 @@ impl<'a> Chart<'a> {
         Self { evidence, members, wards }
     }
 
-    /// The rows that have deliveries.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Member<'a>> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &RowEvidence<'a>> {
         self.members.iter()
     }
 
-    /// The dependencies that have deliveries.
-    pub(super) fn wards(&self) -> impl Iterator<Item = &Ward<'a>> {
+    pub(super) fn wards(&self) -> impl Iterator<Item = &DependencyEvidence<'a>> {
         self.wards.values()
     }
 
-    /// The rows that lead to a dependency.
-    pub(super) fn rows_of(&self, ward: &Ward<'a>) -> impl Iterator<Item = &Member<'a>> {
+    pub(super) fn rows_of(&self, ward: &DependencyEvidence<'a>) -> impl Iterator<Item = &RowEvidence<'a>> {
         ward.members.iter().map(|place| &self.members[*place])
     }
 
-    /// A row that leads to a dependency: what it says of it holds for all.
-    pub(super) fn row_of(&self, ward: &Ward<'a>) -> &Member<'a> {
+    /// The settings of a dependency are the same in all its rows.
+    pub(super) fn row_of(&self, ward: &DependencyEvidence<'a>) -> &RowEvidence<'a> {
         &self.members[ward.members[0]]
     }
 
-    /// How long ago that was.
     pub(super) const fn ago(&self, at: Timestamp) -> Duration {
         self.evidence.now.since(at)
     }
 
-    /// The state of a queue.
     pub(super) fn queue(&self, name: &QueueName) -> Option<&'a QueueState> {
         self.evidence.queues.iter().find(|queue| queue.name == *name)
     }
 
-    /// A row of a queue, of which the book still knows one.
     pub(super) fn any_row_of(&self, queue: &QueueName) -> Option<Resolved<'a>> {
         let sections = self.evidence.book.sections();
         let (service, channel, row) = sections.rows().find(|(service, channel, _)| {
@@ -286,17 +216,20 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// Whether the same holds for both: they are one row, or neither says anything of its own.
+/// The same row, or neither has settings of its own.
 fn is_alike(one: &EventRow, other: &EventRow) -> bool {
     let is_plain = |row: &EventRow| row.depends_on.is_none() && row.layer == Layer::default();
     one.span == other.span || is_plain(one) && is_plain(other)
 }
 
-fn wards<'a>(evidence: &'a Evidence, members: &[Member<'a>]) -> BTreeMap<DependencyName, Ward<'a>> {
-    let mut wards: BTreeMap<DependencyName, Ward<'a>> = BTreeMap::new();
+fn wards<'a>(
+    evidence: &'a DoctorEvidence,
+    members: &[RowEvidence<'a>],
+) -> BTreeMap<DependencyName, DependencyEvidence<'a>> {
+    let mut wards: BTreeMap<DependencyName, DependencyEvidence<'a>> = BTreeMap::new();
     for (place, member) in members.iter().enumerate() {
         let name = &member.rule.dependency.value;
-        let ward = wards.entry(name.clone()).or_insert_with(|| Ward {
+        let ward = wards.entry(name.clone()).or_insert_with(|| DependencyEvidence {
             name: name.clone(),
             members: Vec::new(),
             state: evidence.dependencies.iter().find(|state| state.name == *name),
@@ -307,18 +240,15 @@ fn wards<'a>(evidence: &'a Evidence, members: &[Member<'a>]) -> BTreeMap<Depende
     wards
 }
 
-impl<'a> Member<'a> {
-    /// Every attempt.
+impl<'a> RowEvidence<'a> {
     pub(super) fn attempts(&self) -> impl Iterator<Item = &'a Story> {
         self.deliveries.iter().flat_map(|delivery| delivery.attempts())
     }
 
-    /// How many attempts there were.
     pub(super) fn attempts_made(&self) -> u64 {
         self.attempts().count() as u64
     }
 
-    /// Attempts that failed in one of these ways, with their codes.
     pub(super) fn failed_as(
         &self,
         categories: &'static [Category],
@@ -329,36 +259,30 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// How long attempts took that arrived, the shortest first.
-    pub(super) fn successes(&self) -> Times {
+    pub(super) fn successes(&self) -> SortedTimes {
         let arrived = self.attempts().filter(|story| matches!(story.end, End::Delivered { .. }));
-        Times::of(arrived.map(|story| Duration::from_nanos(story.took_nanos)))
+        SortedTimes::of(arrived.map(|story| Duration::from_nanos(story.took_nanos)))
     }
 }
 
-/// Times, the shortest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Times(Vec<Duration>);
+pub(super) struct SortedTimes(Vec<Duration>);
 
-impl Times {
-    /// Sorts them.
+impl SortedTimes {
     pub(super) fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut times: Vec<Duration> = times.collect();
         times.sort_unstable();
         Self(times)
     }
 
-    /// How many there are.
     pub(super) const fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// The time that 99 of 100 did not exceed.
     pub(super) fn p99(&self) -> Option<Duration> {
         self.percent(99)
     }
 
-    /// The time that half of them did not exceed.
     pub(super) fn median(&self) -> Option<Duration> {
         self.percent(50)
     }

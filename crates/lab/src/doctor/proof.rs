@@ -1,11 +1,10 @@
-//! Plays what was seen once more with each change before it is proposed, with the engine that a server runs.
+//! Simulates the recorded traffic with each change before it is proposed.
 //!
-//! What arrived is played as it arrived, and dependencies answer as they answered at the time; after that all is
-//! well. Where a record cannot tell what a change would have met (nobody waited for a slow answer), the diagnosis
-//! says what is taken for it.
+//! Events arrive as recorded and dependencies answer as recorded; afterwards everything succeeds. Where the record
+//! cannot know an answer (a call was given up), the diagnosis states its assumption.
 //!
-//! Invariants: a change that gains nothing is not proposed; a change is weighed with all that are proposed before
-//! it already made; what is played is bounded, and the same evidence comes to the same end.
+//! Invariants: a change without a gain is not proposed; a change is measured with all earlier proposals applied; the
+//! work is bounded and deterministic.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,14 +14,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::change::Patch;
-use super::evidence::{Chart, Member, SeenDelivery, Times};
+use super::evidence::{EvidenceChart, ExaminedDelivery, RowEvidence, SortedTimes};
 use super::rules::timeouts::is_of_another_limit;
 use super::words::counted;
 use crate::scenario::{
     ALL_DEPENDENCIES, Arrival, Behaviour, Capacity, Flow, Latency, Met, Mood, Phase, Reach, Scenario,
 };
 use crate::simulate::change::changed;
-use crate::simulate::{Go, Plan, run};
+use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Span;
@@ -33,130 +32,111 @@ use redrive_core::policy::category::{Category, codes};
 use redrive_core::text::{Share, show_count, show_measured};
 use redrive_core::time::Timestamp;
 
-/// With so many seeds a change must help.
 const SEEDS: u64 = 2;
-/// A change that takes away less than so many hundredths is not proposed.
+/// Changes below this gain are not proposed.
 const GAIN_PERCENT: u64 = 5;
-/// One that takes away less than so many is worth little.
+/// Gains below this are small.
 const LITTLE_PERCENT: u64 = 25;
-/// Of several changes the first that takes away so many hundredths is enough.
+/// The first change with this gain ends the search.
 const ENOUGH_PERCENT: u64 = 90;
-/// The most moods of a dependency.
 const STEPS_MAX: u64 = 500;
-/// Of deliveries that all go the same way so many are played.
+/// Deliveries simulated where all behave alike.
 const ALIKE_MAX: u32 = 20;
-/// And so far apart.
 const ALIKE_APART: Duration = Duration::from_secs(1);
-/// For how long it is played on after all has arrived.
+/// Simulated time after the last arrival.
 const SETTLE: Duration = Duration::from_hours(24);
-/// How often a run says how far it is, over all runs: so much is played for one examination.
+/// Budget of one examination, in progress callbacks of all its runs.
 pub(super) const LOOKS_MAX: u64 = 150;
 
-/// What should become less by a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
-    /// Deliveries that failed for good.
+pub(super) enum ProofMeasure {
     Dead,
-    /// Deliveries that did not arrive.
     Undelivered,
-    /// Calls.
     Calls,
-    /// Calls that failed.
     FailedCalls,
-    /// The time within which 99 of 100 arrive.
     Latency,
-    /// How often the breaker opened.
     Openings,
 }
 
-impl Measure {
+impl ProofMeasure {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Dead => "dead letters",
             Self::Undelivered => "not delivered",
             Self::Calls => "calls",
             Self::FailedCalls => "failed calls",
-            Self::Latency => "99 of 100 delivered within",
-            Self::Openings => "openings of the breaker",
+            Self::Latency => "p99 until delivered",
+            Self::Openings => "breaker openings",
         }
     }
 }
 
-/// What a change is played in.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum World {
-    /// The dependency answers as it answered.
+pub(super) enum ProofWorld {
     AsSeen,
-    /// It is always like this, for all that arrived.
     Always(Mood),
-    /// It is always like this, for deliveries that all go the same way: some of them are enough.
+    /// Always in this mood, for deliveries that all behave alike; a few are enough.
     Alike(Mood),
-    /// It is well, answers in such times.
     Well(Latency),
-    /// So many deliveries come at once to one that answers in such times and can take so much.
+    /// A burst of that size to a dependency with this latency and capacity.
     Crowd(u32, Latency, Capacity),
-    /// How deliveries go is not what is changed.
     Unplayed,
 }
 
-/// A change that may help, and how to find out.
 #[derive(Clone, Debug)]
-pub(super) struct Proposed {
+pub(super) struct ProposedChange {
     tries: Vec<(Patch, Option<String>)>,
-    measure: Measure,
-    world: World,
+    measure: ProofMeasure,
+    world: ProofWorld,
 }
 
-impl Proposed {
-    pub(super) fn new(change: Patch, measure: Measure, world: World) -> Self {
+impl ProposedChange {
+    pub(super) fn new(change: Patch, measure: ProofMeasure, world: ProofWorld) -> Self {
         Self { tries: vec![(change, None)], measure, world }
     }
 
-    /// What changes nothing about how deliveries go.
     pub(super) fn unplayed(change: Patch) -> Self {
-        Self::new(change, Measure::Undelivered, World::Unplayed)
+        Self::new(change, ProofMeasure::Undelivered, ProofWorld::Unplayed)
     }
 
-    /// Another change to try if those before it do not help enough, with the advice that goes with it.
+    /// The next change to try if earlier ones do not help enough.
     pub(super) fn or(mut self, change: Patch, advice: String) -> Self {
         self.tries.push((change, Some(advice)));
         self
     }
 }
 
-/// What a change gains when it is simulated.
+/// The gain of a change in a simulation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = DoctorGain))]
-pub struct Gain {
-    /// All of it in words.
+pub struct ProofGain {
+    /// The gain as text.
     pub words: String,
-    /// What became less.
+    /// The figure that improved.
     pub figure: Cow<'static, str>,
-    /// What it is without the change; times are in milliseconds.
+    /// Its value without the change; durations in milliseconds.
     pub before: u64,
-    /// What it is with it.
+    /// Its value with the change.
     pub after: u64,
-    /// How many deliveries were simulated.
+    /// The number of simulated deliveries.
     pub deliveries: u64,
 }
 
-impl Gain {
-    fn new(measure: Measure, before: u64, after: u64, deliveries: u64) -> Self {
+impl ProofGain {
+    fn new(measure: ProofMeasure, before: u64, after: u64, deliveries: u64) -> Self {
         let figure = measure.as_str();
         let [was, is] = [before, after].map(|value| match measure {
-            Measure::Latency => show_measured(Duration::from_millis(value)),
+            ProofMeasure::Latency => show_measured(Duration::from_millis(value)),
             _ => show_count(value),
         });
         let words = format!("{figure} {was} → {is}, with {}", counted(deliveries, "delivery"));
         Self { words, figure: Cow::Borrowed(figure), before, after, deliveries }
     }
 
-    /// Whether it takes away more than nearly nothing.
     const fn is_some(&self) -> bool {
         self.takes(GAIN_PERCENT)
     }
 
-    /// Whether it takes away so little that it does not do much good.
     pub(super) const fn is_little(&self) -> bool {
         !self.takes(LITTLE_PERCENT)
     }
@@ -167,54 +147,42 @@ impl Gain {
     }
 }
 
-/// What came of weighing a change.
 #[derive(Clone, Debug)]
-pub(super) enum Weighed {
-    /// It helps.
-    Helps { change: Patch, advice: Option<String>, gain: Option<Gain> },
-    /// What is proposed already helps as much.
+pub(super) enum ProofResult {
+    Helps { change: Patch, advice: Option<String>, gain: Option<ProofGain> },
     HelpedAlready,
-    /// It would set a key that is set already.
     Taken(String),
-    /// It gains nothing worth a change.
-    HardlyHelps(Gain),
-    /// It could not be played.
+    HardlyHelps(ProofGain),
     Unknown,
-    /// It was not played: as much has been played as one examination may.
     OutOfBudget,
 }
 
-/// What a run came to, of the deliveries that a finding is about.
 #[derive(Clone, Copy, Debug)]
-struct Came {
+struct ProofRun {
     deliveries: u64,
     undelivered: u64,
     measured: u64,
 }
 
-/// Plays changes.
 pub(super) struct Prover<'a> {
-    chart: &'a Chart<'a>,
-    /// How often runs may still say how far they are.
+    chart: &'a EvidenceChart<'a>,
     looks_left: u64,
-    /// Everything that is proposed so far.
     patch: Patch,
 }
 
 impl<'a> Prover<'a> {
-    pub(super) fn new(chart: &'a Chart<'a>, looks_max: u64) -> Self {
+    pub(super) fn new(chart: &'a EvidenceChart<'a>, looks_max: u64) -> Self {
         Self { chart, looks_left: looks_max, patch: Patch::new() }
     }
 
-    /// Everything that is proposed so far.
     pub(super) fn patch(self) -> Patch {
         self.patch
     }
 
-    /// Weighs a change to what a dependency is called by; one that helps is part of the patch from then on.
-    pub(super) fn weigh(&mut self, dependency: Option<&str>, proposed: &Proposed) -> Weighed {
+    /// A change that helps becomes part of the patch.
+    pub(super) fn weigh(&mut self, dependency: Option<&str>, proposed: &ProposedChange) -> ProofResult {
         let weighed = self.weighed(dependency, proposed);
-        if let Weighed::Helps { change, .. } = &weighed
+        if let ProofResult::Helps { change, .. } = &weighed
             && let Ok(merged) = self.patch.merged(change)
         {
             self.patch = merged;
@@ -222,35 +190,38 @@ impl<'a> Prover<'a> {
         weighed
     }
 
-    fn weighed(&mut self, dependency: Option<&str>, proposed: &Proposed) -> Weighed {
+    fn weighed(&mut self, dependency: Option<&str>, proposed: &ProposedChange) -> ProofResult {
         let (change, _) = &proposed.tries[0];
         if let Err(key) = self.patch.merged(change) {
-            return Weighed::Taken(key);
+            return ProofResult::Taken(key);
         }
-        if proposed.world == World::Unplayed {
-            return Weighed::Helps { change: change.clone(), advice: None, gain: None };
+        if proposed.world == ProofWorld::Unplayed {
+            return ProofResult::Helps { change: change.clone(), advice: None, gain: None };
         }
-        let played = dependency.and_then(|name| Played::of(self.chart, name, proposed));
-        let Some(played) = played else { return Weighed::Unknown };
+        let played = dependency.and_then(|name| ProofScenario::of(self.chart, name, proposed));
+        let Some(played) = played else { return ProofResult::Unknown };
         let Some(best) = self.best(&played, proposed) else {
-            return if self.looks_left == 0 { Weighed::OutOfBudget } else { Weighed::Unknown };
+            return if self.looks_left == 0 { ProofResult::OutOfBudget } else { ProofResult::Unknown };
         };
         let (change, advice, gain) = best;
         if gain.is_some() {
-            return Weighed::Helps { change, advice, gain: Some(gain) };
+            return ProofResult::Helps { change, advice, gain: Some(gain) };
         }
-        // Without what is proposed already it may have been worth it.
+        // It may have helped without the earlier proposals.
         let alone = (!self.patch.is_empty()).then(|| self.gain(&played, &Patch::new(), &change, 0));
         match alone.flatten() {
-            Some(alone) if alone.is_some() => Weighed::HelpedAlready,
-            Some(_) | None => Weighed::HardlyHelps(gain),
+            Some(alone) if alone.is_some() => ProofResult::HelpedAlready,
+            Some(_) | None => ProofResult::HardlyHelps(gain),
         }
     }
 
-    /// The first change that is enough, or the one that gains most.
-    fn best(&mut self, played: &Played, proposed: &Proposed) -> Option<(Patch, Option<String>, Gain)> {
+    fn best(
+        &mut self,
+        played: &ProofScenario,
+        proposed: &ProposedChange,
+    ) -> Option<(Patch, Option<String>, ProofGain)> {
         let patch = self.patch.clone();
-        let mut best: Option<(Patch, Option<String>, Gain)> = None;
+        let mut best: Option<(Patch, Option<String>, ProofGain)> = None;
         for (change, advice) in &proposed.tries {
             if patch.merged(change).is_err() {
                 continue;
@@ -265,7 +236,7 @@ impl<'a> Prover<'a> {
             }
         }
         let (change, advice, gain) = best?;
-        // Once is luck.
+        // One run may be luck.
         for seed in (1..SEEDS).filter(|_| gain.is_some()) {
             let other = self.gain(played, &patch, &change, seed)?;
             if other.after >= other.before {
@@ -275,16 +246,15 @@ impl<'a> Prover<'a> {
         Some((change, advice, gain))
     }
 
-    /// What a change gains beside those that are made already; as good as nothing if fewer arrive by it.
-    fn gain(&mut self, played: &Played, made: &Patch, change: &Patch, seed: u64) -> Option<Gain> {
+    /// No gain if fewer are delivered with it.
+    fn gain(&mut self, played: &ProofScenario, made: &Patch, change: &Patch, seed: u64) -> Option<ProofGain> {
         let before = self.play(played, &self.changed(made)?, seed)?;
         let after = self.play(played, &self.changed(&made.merged(change).ok()?)?, seed)?;
         let is_worse = after.undelivered > before.undelivered;
         let is = if is_worse { after.measured.max(before.measured) } else { after.measured };
-        Some(Gain::new(played.measure, before.measured, is, before.deliveries))
+        Some(ProofGain::new(played.measure, before.measured, is, before.deliveries))
     }
 
-    /// The book with a change.
     fn changed(&self, change: &Patch) -> Option<Arc<RuleBook>> {
         let evidence = self.chart.evidence;
         if change.is_empty() {
@@ -293,8 +263,8 @@ impl<'a> Prover<'a> {
         changed(&evidence.book, evidence.text.as_deref()?, change)
     }
 
-    fn play(&mut self, played: &Played, book: &Arc<RuleBook>, seed: u64) -> Option<Came> {
-        let plan = Plan { scenario: &played.scenario, book: Arc::clone(book), seed: seed + 1 };
+    fn play(&mut self, played: &ProofScenario, book: &Arc<RuleBook>, seed: u64) -> Option<ProofRun> {
+        let plan = SimulationPlan { scenario: &played.scenario, book: Arc::clone(book), seed: seed + 1 };
         if self.looks_left == 0 {
             return None;
         }
@@ -308,45 +278,46 @@ impl<'a> Prover<'a> {
         let dependencies = || report.dependencies.iter().filter(|it| !played.others.contains(&it.name));
         let undelivered = queues().map(|queue| queue.deliveries - queue.delivered).sum();
         let measured = match played.measure {
-            Measure::Dead => queues().map(|queue| queue.dead).sum(),
-            Measure::Undelivered => undelivered,
-            Measure::Calls => dependencies().map(|it| it.calls).sum(),
-            Measure::FailedCalls => dependencies().map(|it| it.calls_failed).sum(),
-            Measure::Latency => queues().filter_map(|queue| Some(queue.latency?.p99_ms)).max().unwrap_or(0),
-            Measure::Openings => dependencies().map(|it| it.breaker_opened).sum(),
+            ProofMeasure::Dead => queues().map(|queue| queue.dead).sum(),
+            ProofMeasure::Undelivered => undelivered,
+            ProofMeasure::Calls => dependencies().map(|it| it.calls).sum(),
+            ProofMeasure::FailedCalls => dependencies().map(|it| it.calls_failed).sum(),
+            ProofMeasure::Latency => {
+                queues().filter_map(|queue| Some(queue.latency?.p99_ms)).max().unwrap_or(0)
+            }
+            ProofMeasure::Openings => dependencies().map(|it| it.breaker_opened).sum(),
         };
-        Some(Came { deliveries: queues().map(|queue| queue.deliveries).sum(), undelivered, measured })
+        Some(ProofRun { deliveries: queues().map(|queue| queue.deliveries).sum(), undelivered, measured })
     }
 }
 
-/// What is played for a finding, and of which names the outcome is looked at.
-struct Played {
+struct ProofScenario {
     scenario: Scenario,
-    measure: Measure,
+    measure: ProofMeasure,
     queues: BTreeSet<String>,
-    /// Dependencies that are none of it.
+    /// Dependencies to ignore.
     others: BTreeSet<String>,
 }
 
-impl Played {
-    /// None if nothing was seen that could be played.
-    fn of(chart: &Chart<'_>, dependency: &str, proposed: &Proposed) -> Option<Self> {
+impl ProofScenario {
+    /// `None` if there is nothing to simulate.
+    fn of(chart: &EvidenceChart<'_>, dependency: &str, proposed: &ProposedChange) -> Option<Self> {
         let world = &proposed.world;
         let ward = chart.wards().find(|ward| ward.name.as_str() == dependency)?;
-        let members: Vec<&Member<'_>> = chart.rows_of(ward).collect();
+        let members: Vec<&RowEvidence<'_>> = chart.rows_of(ward).collect();
         let deliveries = || members.iter().flat_map(|member| member.deliveries.iter().copied());
         let start = deliveries().map(|delivery| delivery.accepted_at).min()?;
-        let is_alike = matches!(world, World::Alike(_));
+        let is_alike = matches!(world, ProofWorld::Alike(_));
         let lasted = if is_alike { ALIKE_APART * 2 * ALIKE_MAX } else { chart.evidence.now.since(start) };
         let duration = lasted.max(Duration::from_secs(1));
         let whole = duration.saturating_add(SETTLE);
         let always = |mood: &Mood| vec![Phase { at: Duration::ZERO, lasting: whole, mood: mood.clone() }];
         let seen = latency_of(&members);
         let (latency, capacity, phases) = match world {
-            World::AsSeen | World::Unplayed => (seen, None, timeline(&members, start, duration)),
-            World::Always(mood) | World::Alike(mood) => (seen, None, always(mood)),
-            World::Well(latency) => (*latency, None, Vec::new()),
-            World::Crowd(_, latency, capacity) => (*latency, Some(*capacity), Vec::new()),
+            ProofWorld::AsSeen | ProofWorld::Unplayed => (seen, None, timeline(&members, start, duration)),
+            ProofWorld::Always(mood) | ProofWorld::Alike(mood) => (seen, None, always(mood)),
+            ProofWorld::Well(latency) => (*latency, None, Vec::new()),
+            ProofWorld::Crowd(_, latency, capacity) => (*latency, Some(*capacity), Vec::new()),
         };
         let behaviour = Behaviour { latency: Some(latency), capacity, phases, calls: Vec::new() };
         let known = chart.evidence.book.sections().resolved().map(|rule| rule.dependency.value);
@@ -355,7 +326,7 @@ impl Played {
         let mut dependencies: BTreeMap<DependencyName, At<Behaviour>> =
             others.iter().map(|name| (name.clone(), at(Behaviour::default()))).collect();
         dependencies.insert(ward.name.clone(), at(behaviour.clone()));
-        // A change may give it another name.
+        // The change may rename it.
         dependencies.entry(DependencyName::new(ALL_DEPENDENCIES).ok()?).or_insert_with(|| at(behaviour));
         let mut arrivals = arrivals(deliveries(), start, duration);
         if is_alike {
@@ -363,7 +334,7 @@ impl Played {
                 arrival.flow = alike(&arrival.flow);
             }
         }
-        if let World::Crowd(size, ..) = world {
+        if let ProofWorld::Crowd(size, ..) = world {
             arrivals.truncate(1);
             let burst = Flow::Bursts { size: *size, every: None };
             for arrival in &mut arrivals {
@@ -389,9 +360,9 @@ impl Played {
     }
 }
 
-/// What arrived, each type as often as the queue got it that got it most: others got the same events.
+/// Each type as often as the queue with most of them received it; other queues got the same events.
 fn arrivals<'a>(
-    deliveries: impl Iterator<Item = &'a SeenDelivery>,
+    deliveries: impl Iterator<Item = &'a ExaminedDelivery>,
     start: Timestamp,
     duration: Duration,
 ) -> Vec<Arrival> {
@@ -417,24 +388,22 @@ fn arrivals<'a>(
     times.into_iter().filter_map(arrival).collect()
 }
 
-/// Some deliveries for many that go the same way.
 fn alike(flow: &Flow) -> Flow {
     let Flow::Trace { file, times } = flow else { return flow.clone() };
     let times = (0..ALIKE_MAX).zip(times).map(|(place, _)| ALIKE_APART * place).collect();
     Flow::Trace { file: file.clone(), times }
 }
 
-/// How long good calls took.
-fn latency_of(members: &[&Member<'_>]) -> Latency {
+fn latency_of(members: &[&RowEvidence<'_>]) -> Latency {
     let times: Vec<_> = members.iter().map(|member| member.successes()).collect();
-    let longest = |of: fn(&Times) -> Option<Duration>| times.iter().filter_map(of).max();
-    let p50 = longest(Times::median).unwrap_or(Latency::USUAL.p50).max(Duration::from_millis(1));
-    let p99 = longest(Times::p99).unwrap_or(Latency::USUAL.p99).max(p50);
+    let longest = |of: fn(&SortedTimes) -> Option<Duration>| times.iter().filter_map(of).max();
+    let p50 = longest(SortedTimes::median).unwrap_or(Latency::USUAL.p50).max(Duration::from_millis(1));
+    let p99 = longest(SortedTimes::p99).unwrap_or(Latency::USUAL.p99).max(p50);
     Latency { p50, p99 }
 }
 
-/// How a dependency answered over time: a mood lasts until another answer shows another.
-fn timeline(members: &[&Member<'_>], start: Timestamp, duration: Duration) -> Vec<Phase> {
+/// A mood lasts until the next recorded answer.
+fn timeline(members: &[&RowEvidence<'_>], start: Timestamp, duration: Duration) -> Vec<Phase> {
     let step = Duration::from_secs(duration.as_secs().div_ceil(STEPS_MAX).max(1));
     let mut seen: BTreeMap<u64, (u64, BTreeMap<Met, u64>)> = BTreeMap::new();
     for member in members {
@@ -470,7 +439,6 @@ fn timeline(members: &[&Member<'_>], start: Timestamp, duration: Duration) -> Ve
     phases
 }
 
-/// What an attempt met that did not end well.
 fn met(story: &Story) -> Option<Met> {
     match &story.end {
         End::Delivered { .. } | End::Held { .. } => None,

@@ -1,4 +1,4 @@
-//! The diagnoses, by what they look at.
+//! All diagnoses, by what they examine.
 
 mod breakers;
 mod copies;
@@ -12,7 +12,6 @@ pub(super) mod timeouts;
 
 use super::Diagnosis;
 
-/// Every diagnosis.
 pub(super) const FAMILIES: &[&[Diagnosis]] = &[
     targets::DIAGNOSES,
     failing::DIAGNOSES,
@@ -25,7 +24,7 @@ pub(super) const FAMILIES: &[&[Diagnosis]] = &[
     copies::DIAGNOSES,
 ];
 
-/// Whether it names a cause from which most of the rest follows.
+/// Whether it explains most other findings.
 pub(super) fn is_cause(code: &str) -> bool {
     targets::DIAGNOSES.iter().any(|diagnosis| diagnosis.code == code)
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use self::sketch::Sketch;
-use super::{Examined, Finding, Harm, all, examine};
+use super::{DoctorFinding, DoctorReport, Harm, all, examine};
 use crate::lint::check;
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::problem::Severity;
@@ -27,11 +27,11 @@ struct Sick {
     name: &'static str,
     code: &'static str,
     book: String,
-    examined: Examined,
+    examined: DoctorReport,
 }
 
 /// What was found of a case by a diagnosis.
-fn found(name: &str, code: &str) -> &'static Finding {
+fn found(name: &str, code: &str) -> &'static DoctorFinding {
     let sick = SICK.iter().find(|sick| sick.name == name).expect("a case of that name");
     sick.examined.findings.iter().find(|finding| finding.code == code).expect("it is found")
 }
@@ -40,7 +40,7 @@ fn found(name: &str, code: &str) -> &'static Finding {
 fn every_diagnosis_finds_its_sickness_and_leaves_the_healthy_alone() {
     let mut wrong = Vec::new();
     for (sick, (name, code, _, healthy)) in SICK.iter().zip(cases::cases()) {
-        let codes = |examined: &Examined| -> Vec<String> {
+        let codes = |examined: &DoctorReport| -> Vec<String> {
             examined.findings.iter().map(|finding| finding.code.to_string()).collect()
         };
         let (sick, healthy) = (codes(&sick.examined), codes(&examine(&healthy.evidence())));
@@ -108,11 +108,11 @@ fn three_calls_prove_nothing_and_that_is_said() {
 fn what_has_healed_since_does_little_harm_and_says_when_it_was() {
     #[rustfmt::skip]
     let cases = [
-        ("refused until now",   "422 20ms dead UNPROCESSABLE", 0,  "permanent-failures", Harm::High, "refuses"),
-        ("a few have arrived",  "422 20ms dead UNPROCESSABLE", 29, "permanent-failures", Harm::High, "refuses"),
-        ("enough have arrived", "422 20ms dead UNPROCESSABLE", 30, "permanent-failures", Harm::Low,  "and takes it again"),
-        ("failing until now",   "503 20ms waits",              29, "transient-failures", Harm::High, "fail for a while"),
-        ("well again",          "503 20ms waits",              30, "transient-failures", Harm::Low,  "and they arrive again"),
+        ("refused until now",   "422 20ms dead UNPROCESSABLE", 0,  "permanent-failures", Harm::High, "rejects"),
+        ("a few have arrived",  "422 20ms dead UNPROCESSABLE", 29, "permanent-failures", Harm::High, "rejects"),
+        ("enough have arrived", "422 20ms dead UNPROCESSABLE", 30, "permanent-failures", Harm::Low,  "and has recovered"),
+        ("failing until now",   "503 20ms waits",              29, "transient-failures", Harm::High, "fail with transient errors"),
+        ("well again",          "503 20ms waits",              30, "transient-failures", Harm::Low,  "and have recovered"),
     ];
     for (name, failure, arrived, code, harm, words) in cases {
         let sketch = Sketch::new("", "timeout: 3s")
@@ -124,7 +124,7 @@ fn what_has_healed_since_does_little_harm_and_says_when_it_was() {
             findings.iter().find(|finding| finding.code == code).unwrap_or_else(|| panic!("{name}"));
         assert_eq!(finding.harm, harm, "{name}");
         assert!(finding.title.contains(words), "{name}: {}", finding.title);
-        let when = finding.evidence.iter().filter(|line| line.starts_with("it last happened "));
+        let when = finding.evidence.iter().filter(|line| line.starts_with("last failure "));
         assert_eq!(when.count(), 1, "{name}: {:?}", finding.evidence);
     }
 }
@@ -148,10 +148,10 @@ fn a_budget_of_simulations_that_is_spent_is_reported() {
         findings.into_iter().find(|finding| finding.code == "retries-exhausted").expect("it is found")
     };
     let spent = exhausted(0);
-    assert!(spent.advice.contains("the budget of simulations is spent"), "{spent:#?}");
+    assert!(spent.advice.contains("the simulation budget is used up"), "{spent:#?}");
     assert_eq!((spent.change, spent.gain), (None, None));
     let simulated = exhausted(super::proof::LOOKS_MAX);
-    assert!(!simulated.advice.contains("budget of simulations"), "{simulated:#?}");
+    assert!(!simulated.advice.contains("simulation budget"), "{simulated:#?}");
 }
 
 #[test]
@@ -249,5 +249,8 @@ fn who_asks_for_patience_while_much_waits_is_given_a_rate_and_not_more_calls_at_
     assert_eq!(findings[0].code, "rate-limited-often", "{findings:#?}");
     let change = findings[0].change.as_deref().expect("a change");
     assert!(change.contains("rate: ") && !change.contains("in_flight"), "{change}");
-    assert!(findings.iter().all(|finding| !finding.advice.contains("more calls at once")), "{findings:#?}");
+    assert!(
+        findings.iter().all(|finding| !finding.advice.contains("raise its concurrency")),
+        "{findings:#?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Numbers as the doctor says them, and durations rounded to what one would write in a book.
+//! Formats numbers for findings, and rounds durations to values one would write in a book.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,26 +6,21 @@ use std::time::Duration;
 use redrive_core::policy::category::Code;
 pub(super) use redrive_core::text::counted;
 
-/// Codes that are named in one line.
 const CODES_SHOWN_MAX: usize = 3;
 
-/// A part of a whole in percent, such as `37%`.
 pub(super) fn percent(part: u64, of: u64) -> String {
     let share = if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 };
     if share > 0.0 && share < 1.0 { "less than 1%".to_owned() } else { format!("{share:.0}%") }
 }
 
-/// Whether a part is more than so many hundredths of the whole.
 pub(super) const fn exceeds(part: u64, of: u64, hundredths: u64) -> bool {
     part.saturating_mul(100) > of.saturating_mul(hundredths)
 }
 
-/// So many deliveries, and that they wait: `1 delivery waits`, `2 deliveries wait`.
 pub(super) fn waiting(number: u64) -> String {
     format!("{} {}", counted(number, "delivery"), if number == 1 { "waits" } else { "wait" })
 }
 
-/// How often each code came, the most frequent first.
 pub(super) fn tally<'a>(codes: impl Iterator<Item = &'a Code>) -> Vec<(&'a str, u64)> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for code in codes {
@@ -36,7 +31,6 @@ pub(super) fn tally<'a>(codes: impl Iterator<Item = &'a Code>) -> Vec<(&'a str, 
     counts
 }
 
-/// The most frequent codes in a line: `NETWORK_TIMEOUT 31 times, SERVER_ERROR 4 times`.
 pub(super) fn said(counts: &[(&str, u64)]) -> String {
     let times = |(code, count): &(&str, u64)| match count {
         1 => format!("{code} once"),
@@ -49,7 +43,6 @@ pub(super) fn said(counts: &[(&str, u64)]) -> String {
     shown.join(", ")
 }
 
-/// At least so long, and as one would write it.
 pub(super) fn rounded_up(span: Duration) -> Duration {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
     let step = match millis {

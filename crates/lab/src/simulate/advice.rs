@@ -1,67 +1,64 @@
-//! Advice that is proven: the scenario is played again with each change that may help, and only what helped is told.
+//! Advice that was simulated: the scenario is run again with each candidate change, and only changes that helped are
+//! reported.
 //!
-//! Once is luck: where a breaker lets everything through at once, the moment at which its probe falls makes more of a
-//! difference than most changes. So a change must help with the run's own seed and with those after it, with each of
-//! them. Most that do not help are seen to be so at the first.
+//! One run is luck: the moment at which a breaker's probe falls often matters more than the change. So a change must
+//! help with the run's own seed and with each of the next ones. Most that do not help fail with the first.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::change::changed;
-use super::verdict::{Candidate, Finding, Gain, verdict};
-use super::{Go, Plan, Progress, Report, run};
+use super::verdict::{Candidate, CandidateGain, SimulationFinding, verdict};
+use super::{Go, SimulationPlan, SimulationProgress, SimulationReport, run};
 use crate::scenario::expectation::Value;
 use redrive_core::book::RuleBook;
 
 /// A change to the rule book that helps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SimulatedAdvice))]
-pub struct Proven {
-    /// In a few words.
+pub struct ProvenChange {
+    /// The change in a few words.
     pub words: String,
-    /// YAML to be put into the book.
+    /// YAML to merge into the rule book.
     pub change: String,
-    /// What became less.
+    /// The figure that improved.
     pub metric: &'static str,
-    /// What it was with the seed of the run; times are in seconds, and what never came is none.
+    /// Its value without the change, with the seed of the run. Durations are in seconds; null means never.
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub before: Value,
-    /// What it is with the change.
+    /// Its value with the change.
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub after: Value,
-    /// Both as people read them.
+    /// Both values as text.
     pub shown: [String; 2],
-    /// What gets clearly worse by it, in words; empty if nothing does.
+    /// What gets clearly worse with the change; empty if nothing does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub price: String,
-    /// With so many seeds it was played, and it became less with each of them.
+    /// The number of seeds it was simulated with; it helped with each.
     pub seeds: u64,
 }
 
-/// With so many seeds a change must help.
 const SEEDS: u64 = 5;
-/// So many changes are tried at most, and none when so much has been played.
+/// Limits on the work of one call: the changes tried, and the attempts simulated.
 const CHANGES_MAX: usize = 16;
 const ATTEMPTS_MAX: u64 = 4_000_000;
-/// And none at all if the run is so long.
+/// A run with more attempts gets no advice.
 const ATTEMPTS_OF_RUN_MAX: u64 = ATTEMPTS_MAX / (2 * SEEDS);
 
-/// What the report shows, each with the advice that is proven; `watch` is told of each run as by [`run`]. Where it
-/// says stop, the change that was played is not told.
+/// The findings of the report, each with the changes that were proven. A change whose run `watch` stops is left out.
 pub fn advised(
-    plan: &Plan<'_>,
-    report: &Report,
+    plan: &SimulationPlan<'_>,
+    report: &SimulationReport,
     book_text: &str,
-    watch: &mut dyn FnMut(Progress) -> Go,
-) -> Vec<Finding> {
+    watch: &mut dyn FnMut(SimulationProgress) -> Go,
+) -> Vec<SimulationFinding> {
     let mut findings = verdict(report, &plan.book);
     let is_quick = report.attempts <= ATTEMPTS_OF_RUN_MAX;
     let changes = if is_quick { changes(&findings) } else { Vec::new() };
-    let mut again = Again { plan, watch, first: report, others: Vec::new(), attempts: 0 };
-    let mut proven: Vec<(Candidate, Gain)> = Vec::new();
+    let mut again = CandidateRuns { plan, watch, first: report, others: Vec::new(), attempts: 0 };
+    let mut proven: Vec<(Candidate, CandidateGain)> = Vec::new();
     for candidates in changes.into_iter().take(CHANGES_MAX) {
-        // Some changes make no book.
         let book = changed(&plan.book, book_text, &candidates[0].change);
         let gained = book.and_then(|book| again.proven(&book, candidates)).unwrap_or_default();
         proven.extend(gained.into_iter().map(|(candidate, gain)| (candidate.clone(), gain)));
@@ -70,14 +67,14 @@ pub fn advised(
         |candidate: &Candidate| proven.iter().find(|(known, _)| known == candidate).map(|(_, gain)| *gain);
     for finding in &mut findings {
         let candidates = finding.candidates.iter();
-        let proven = candidates.filter_map(|candidate| Some(Proven::new(candidate, gain(candidate)?)));
+        let proven = candidates.filter_map(|candidate| Some(ProvenChange::new(candidate, gain(candidate)?)));
         finding.advice = proven.collect();
     }
     findings
 }
 
-/// The candidates that make the same change, in the order in which they are first named.
-fn changes(findings: &[Finding]) -> Vec<Vec<&Candidate>> {
+/// Candidates grouped by the change they make, in order of first appearance.
+fn changes(findings: &[SimulationFinding]) -> Vec<Vec<&Candidate>> {
     let mut changes: Vec<Vec<&Candidate>> = Vec::new();
     for candidate in findings.iter().flat_map(|finding| &finding.candidates) {
         match changes.iter_mut().find(|known| known[0].change == candidate.change) {
@@ -88,8 +85,8 @@ fn changes(findings: &[Finding]) -> Vec<Vec<&Candidate>> {
     changes
 }
 
-impl Proven {
-    fn new(candidate: &Candidate, gain: Gain) -> Self {
+impl ProvenChange {
+    fn new(candidate: &Candidate, gain: CandidateGain) -> Self {
         Self {
             words: candidate.words(),
             change: candidate.change.to_string(),
@@ -103,28 +100,26 @@ impl Proven {
     }
 }
 
-/// What has been played again.
-struct Again<'a, 'w> {
-    plan: &'a Plan<'a>,
-    watch: &'w mut dyn FnMut(Progress) -> Go,
-    /// The run as it is, with its own seed.
-    first: &'a Report,
-    /// And with the seeds after that, as far as anybody asked.
-    others: Vec<Report>,
+struct CandidateRuns<'a, 'w> {
+    plan: &'a SimulationPlan<'a>,
+    watch: &'w mut dyn FnMut(SimulationProgress) -> Go,
+    first: &'a SimulationReport,
+    /// Runs with the later seeds, made when first needed.
+    others: Vec<SimulationReport>,
     attempts: u64,
 }
 
-impl Again<'_, '_> {
-    /// Which of these a changed book gains with every seed, and how much with the first; none if too much would have
-    /// to be played to know.
+impl CandidateRuns<'_, '_> {
+    /// The candidates that gain with every seed, with the gain of the first seed; `None` if the budget does not
+    /// suffice.
     fn proven<'c>(
         &mut self,
         book: &Arc<RuleBook>,
         candidates: Vec<&'c Candidate>,
-    ) -> Option<Vec<(&'c Candidate, Gain)>> {
+    ) -> Option<Vec<(&'c Candidate, CandidateGain)>> {
         let after = self.play(book, 0)?;
         let gain = |candidate: &'c Candidate| Some((candidate, candidate.gain(self.first, &after)?));
-        let mut gained: Vec<(&Candidate, Gain)> = candidates.into_iter().filter_map(gain).collect();
+        let mut gained: Vec<(&Candidate, CandidateGain)> = candidates.into_iter().filter_map(gain).collect();
         for (place, later) in (1..SEEDS).enumerate() {
             if gained.is_empty() {
                 break;
@@ -140,13 +135,12 @@ impl Again<'_, '_> {
         Some(gained)
     }
 
-    /// The scenario by a book, with the seed that comes so much later.
-    fn play(&mut self, book: &Arc<RuleBook>, later: u64) -> Option<Report> {
+    fn play(&mut self, book: &Arc<RuleBook>, later: u64) -> Option<SimulationReport> {
         if self.attempts >= ATTEMPTS_MAX {
             return None;
         }
         let seed = self.plan.seed.wrapping_add(later);
-        let plan = Plan { book: Arc::clone(book), seed, ..self.plan.clone() };
+        let plan = SimulationPlan { book: Arc::clone(book), seed, ..self.plan.clone() };
         let report = run(&plan, self.watch).ok()?;
         self.attempts += report.attempts;
         Some(report)
@@ -180,11 +174,15 @@ dependencies:
   api: { latency: { p50: 20ms, p99: 200ms }, phases: [{ at: 30s, for: 30s, is: down }] }
 ";
 
-    fn plan(scenario: &Scenario, seed: u64) -> Plan<'_> {
-        Plan { scenario, book: Arc::new(book::read(GUARDED, built_in()).book.expect("a book")), seed }
+    fn plan(scenario: &Scenario, seed: u64) -> SimulationPlan<'_> {
+        SimulationPlan {
+            scenario,
+            book: Arc::new(book::read(GUARDED, built_in()).book.expect("a book")),
+            seed,
+        }
     }
 
-    fn play(plan: &Plan<'_>) -> Report {
+    fn play(plan: &SimulationPlan<'_>) -> SimulationReport {
         run(plan, &mut |_| Go::On).expect("nobody stops it")
     }
 
@@ -202,11 +200,11 @@ dependencies:
                 let changed =
                     patch::laid_over(GUARDED, &candidate.change.to_string()).expect("both are YAML");
                 let book = Arc::new(book::read(&changed, built_in()).book.expect("a book"));
-                let after = play(&Plan { book, ..plan.clone() });
+                let after = play(&SimulationPlan { book, ..plan.clone() });
                 lucky += usize::from(candidate.gain(&before, &after).is_some());
             }
             let told = advised(&plan, &before, GUARDED, &mut |_| Go::On);
-            let told: Vec<&Proven> = told.iter().flat_map(|advised| &advised.advice).collect();
+            let told: Vec<&ProvenChange> = told.iter().flat_map(|advised| &advised.advice).collect();
             assert!(told.iter().all(|proven| !proven.words.contains("jitter")), "seed {seed}: {told:#?}");
         }
         assert!(lucky > 0, "no seed is lucky, so this proves nothing");
@@ -226,14 +224,14 @@ services:
         let scenario = scenario.scenario.expect("a scenario");
         let machine = Machine { cores: NonZeroU32::MIN };
         let read = |text: &str| Arc::new(book::read_for(text, built_in(), machine).book.expect("a book"));
-        let plan = Plan { scenario: &scenario, book: read(PROGRAMS), seed: 1 };
+        let plan = SimulationPlan { scenario: &scenario, book: read(PROGRAMS), seed: 1 };
         let before = play(&plan);
         let told = advised(&plan, &before, PROGRAMS, &mut |_| Go::On);
         let mut proven = told.iter().flat_map(|advised| &advised.advice).peekable();
         assert!(proven.peek().is_some(), "{told:#?}");
         for proven in proven {
             let changed = patch::laid_over(PROGRAMS, &proven.change).expect("both are YAML");
-            let after = play(&Plan { book: read(&changed), ..plan.clone() });
+            let after = play(&SimulationPlan { book: read(&changed), ..plan.clone() });
             let candidates = told.iter().flat_map(|finding| &finding.candidates);
             let mut same = candidates.filter(|candidate| candidate.change.to_string() == proven.change);
             let gains = same.find_map(|candidate| candidate.gain(&before, &after)).expect("it helps");
@@ -249,9 +247,9 @@ services:
         // Long enough for somebody to look at it while it is played.
         let scenario = scenario::read(&OUTAGE.replace("2/s", "40/s")).scenario.expect("a scenario");
         let book = Arc::new(book::read(&bare, built_in()).book.expect("a book"));
-        let plan = Plan { scenario: &scenario, book, seed: 1 };
+        let plan = SimulationPlan { scenario: &scenario, book, seed: 1 };
         let report = play(&plan);
-        let count = |watch: &mut dyn FnMut(Progress) -> Go| {
+        let count = |watch: &mut dyn FnMut(SimulationProgress) -> Go| {
             advised(&plan, &report, &bare, watch).iter().map(|advised| advised.advice.len()).sum::<usize>()
         };
         assert!(count(&mut |_| Go::On) > 0, "{:#?}", verdict(&report, &plan.book));

@@ -1,112 +1,63 @@
-//! What is to happen, in the order of time; at one moment, in the order in which it was planned.
+//! Future events, ordered by time and then by the order of planning.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redrive_core::engine::CallId;
 
-/// Something that is to happen.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Happening {
-    /// Events of a stream arrive.
+pub(super) enum AgendaEvent {
     Arrive { stream: usize },
-    /// The caller learns how a call ended.
-    CallEnds(CallEnd),
-    /// An engine asked to be woken.
+    CallEnds(FinishedCall),
     Wake { node: usize, run: u32 },
-    /// Something happens to Redrive itself.
     FaultBegins { fault: usize },
-    /// It is over.
     FaultEnds { fault: usize },
-    /// A dependency calls the next of its own.
-    CallsOn { visit: u64 },
-    /// A dependency that was called within a call has an answer.
-    VisitEnds { visit: u64, said: Said },
-    /// Whoever made a call within layers has waited long enough.
+    CallNext { visit: u64 },
+    VisitEnds { visit: u64, said: CallAnswer },
     GivenUp { visit: u64 },
-    /// A dependency, or what stands before it, is not well.
-    TroubleBegins { dependency: usize },
-    /// It is well again.
-    TroubleEnds { dependency: usize },
+    IncidentBegins { dependency: usize },
+    IncidentEnds { dependency: usize },
 }
 
-/// How a call ends, as its caller sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CallEnd {
+pub(super) struct FinishedCall {
     pub node: usize,
-    /// The run of the node that made it; a later one knows nothing of it.
+    /// A later run of the node ignores it.
     pub run: u32,
     pub call: CallId,
     pub dependency: usize,
     pub queue: usize,
     pub took: Duration,
-    pub said: Said,
+    pub said: CallAnswer,
 }
 
-/// What the caller is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// It is done.
+pub(super) enum CallAnswer {
     Done,
-    /// A status that is no success.
     Status(u16),
-    /// Too many calls, and perhaps when to come back.
     TooMany(Option<Duration>),
-    /// Nobody listens.
     Refused,
-    /// Nothing, for as long as the caller waited.
     Nothing,
 }
 
-/// A list of what is to happen.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    heap: BinaryHeap<Entry>,
+    /// By nanoseconds and the order of planning.
+    entries: BTreeMap<(u64, u64), AgendaEvent>,
     planned: u64,
 }
 
-#[derive(Debug)]
-struct Entry {
-    at_nanos: u64,
-    order: u64,
-    what: Happening,
-}
-
 impl Agenda {
-    pub(super) fn plan(&mut self, at_nanos: u64, what: Happening) {
+    pub(super) fn plan(&mut self, at_nanos: u64, event: AgendaEvent) {
         self.planned += 1;
-        self.heap.push(Entry { at_nanos, order: self.planned, what });
+        self.entries.insert((at_nanos, self.planned), event);
     }
 
-    /// How much is planned.
     pub(super) fn len(&self) -> usize {
-        self.heap.len()
+        self.entries.len()
     }
 
-    /// What comes next, and when.
-    pub(super) fn next(&mut self) -> Option<(u64, Happening)> {
-        self.heap.pop().map(|entry| (entry.at_nanos, entry.what))
-    }
-}
-
-/// The earliest is the greatest, so that the heap hands it over first.
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_nanos, other.order).cmp(&(self.at_nanos, self.order))
+    pub(super) fn next(&mut self) -> Option<(u64, AgendaEvent)> {
+        self.entries.pop_first().map(|((at_nanos, _), event)| (at_nanos, event))
     }
 }
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}

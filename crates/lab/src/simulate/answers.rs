@@ -1,17 +1,16 @@
-//! What a connector of each kind would report of an answer, so that the rules of the book judge what they would
-//! judge in earnest.
+//! Translates simulated answers into what a connector of each kind reports, so that rules classify them as they would
+//! in production.
 
 use std::time::Duration;
 
-use super::agenda::Said;
+use super::agenda::CallAnswer;
 use redrive_core::book::connectors::Speech;
 use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
 
-/// What a connector that speaks so reports.
-pub(super) fn reply(speech: Speech, said: Said) -> Reply {
+pub(super) fn reply(speech: Speech, said: CallAnswer) -> Reply {
     let retry_after = match said {
-        Said::TooMany(wait) => wait,
-        Said::Done | Said::Status(_) | Said::Refused | Said::Nothing => None,
+        CallAnswer::TooMany(wait) => wait,
+        CallAnswer::Done | CallAnswer::Status(_) | CallAnswer::Refused | CallAnswer::Nothing => None,
     };
     let seen = match speech {
         Speech::Http | Speech::HttpApi => http(said),
@@ -21,51 +20,50 @@ pub(super) fn reply(speech: Speech, said: Said) -> Reply {
     Reply { seen, message: message(said), retry_after: retry_after.filter(|wait| *wait > Duration::ZERO) }
 }
 
-/// What it reports of a batch of which some were taken and others not.
 pub(super) fn partly() -> Reply {
-    let message = "the target named it among those that failed".to_owned();
+    let message = "the target reported it as failed".to_owned();
     Reply { seen: Seen::Broker(BrokerError::Other), message, retry_after: None }
 }
 
-fn message(said: Said) -> String {
+fn message(said: CallAnswer) -> String {
     match said {
-        Said::Done => String::new(),
-        Said::Status(status) => format!("target answered {status}"),
-        Said::TooMany(_) => "target answered 429".to_owned(),
-        Said::Refused => "connection refused".to_owned(),
-        Said::Nothing => "no answer in time".to_owned(),
+        CallAnswer::Done => String::new(),
+        CallAnswer::Status(status) => format!("target answered {status}"),
+        CallAnswer::TooMany(_) => "target answered 429".to_owned(),
+        CallAnswer::Refused => "connection refused".to_owned(),
+        CallAnswer::Nothing => "no answer in time".to_owned(),
     }
 }
 
-fn http(said: Said) -> Seen {
+fn http(said: CallAnswer) -> Seen {
     let status = match said {
-        Said::Done => 200,
-        Said::Status(status) => status,
-        Said::TooMany(_) => 429,
-        Said::Refused => return Seen::Transport(TransportError::Refused),
-        Said::Nothing => return Seen::Transport(TransportError::Timeout(CallPart::Whole)),
+        CallAnswer::Done => 200,
+        CallAnswer::Status(status) => status,
+        CallAnswer::TooMany(_) => 429,
+        CallAnswer::Refused => return Seen::Transport(TransportError::Refused),
+        CallAnswer::Nothing => return Seen::Transport(TransportError::Timeout(CallPart::Whole)),
     };
     Seen::Http { status, headers: HeaderPairs::default(), body: String::new() }
 }
 
-const fn broker(said: Said) -> Seen {
+const fn broker(said: CallAnswer) -> Seen {
     Seen::Broker(match said {
-        Said::Done => return Seen::Taken,
-        Said::Status(401 | 403) => BrokerError::Unauthorized,
-        Said::Status(404) => BrokerError::QueueNotFound,
-        Said::Status(413) => BrokerError::MessageTooLarge,
-        Said::Status(429) | Said::TooMany(_) => BrokerError::QuotaExceeded,
-        Said::Status(500..) | Said::Refused => BrokerError::Unavailable,
-        Said::Status(_) => BrokerError::Refused,
-        Said::Nothing => BrokerError::TimedOut,
+        CallAnswer::Done => return Seen::Taken,
+        CallAnswer::Status(401 | 403) => BrokerError::Unauthorized,
+        CallAnswer::Status(404) => BrokerError::QueueNotFound,
+        CallAnswer::Status(413) => BrokerError::MessageTooLarge,
+        CallAnswer::Status(429) | CallAnswer::TooMany(_) => BrokerError::QuotaExceeded,
+        CallAnswer::Status(500..) | CallAnswer::Refused => BrokerError::Unavailable,
+        CallAnswer::Status(_) => BrokerError::Refused,
+        CallAnswer::Nothing => BrokerError::TimedOut,
     })
 }
 
-const fn process(said: Said) -> Seen {
+const fn process(said: CallAnswer) -> Seen {
     Seen::Process(match said {
-        Said::Done => Exit::Code(0),
-        Said::Status(_) | Said::TooMany(_) => Exit::Code(1),
-        Said::Refused => Exit::SpawnFailed,
-        Said::Nothing => Exit::TimeLimit,
+        CallAnswer::Done => Exit::Code(0),
+        CallAnswer::Status(_) | CallAnswer::TooMany(_) => Exit::Code(1),
+        CallAnswer::Refused => Exit::SpawnFailed,
+        CallAnswer::Nothing => Exit::TimeLimit,
     })
 }

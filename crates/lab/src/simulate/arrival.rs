@@ -1,34 +1,31 @@
-//! How events come in: those of the scenario's streams, those that tell of others, and those that were turned away.
+//! How events enter: from the scenario's streams, derived from settlements, or submitted again after a rejection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::agenda::Happening;
+use super::agenda::AgendaEvent;
 use super::chance::{below, unit};
-use super::ledger::Belongs;
-use super::store::New;
-use super::world::{Health, Taker, World};
+use super::ledger::DeliveryRoute;
+use super::store::SubmittedDelivery;
+use super::world::{NodeCondition, QueueSubscriber, SimulatedWorld};
 use redrive_core::book::model::Order;
 use redrive_core::engine::{Input, Settlement, Waiting};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource, EventType, SessionKey};
 use redrive_core::hash::stable_64_of;
 
-/// An event on its way to one who wants it.
-struct Sent {
+struct SentEvent {
     event: Arc<Event>,
     session: Option<u32>,
-    /// Tells it from all others.
     number: u64,
     content: u64,
     is_poison: bool,
 }
 
-impl World<'_> {
-    /// Events of a stream are sent to whoever wants them.
+impl SimulatedWorld<'_> {
     pub(super) fn arrive(&mut self, stream: usize) {
         match self.streams[stream].next(Some(self.now)) {
-            Some(at) => self.agenda.plan(at, Happening::Arrive { stream }),
+            Some(at) => self.agenda.plan(at, AgendaEvent::Arrive { stream }),
             None => self.streams_open -= 1,
         }
         let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
@@ -52,31 +49,29 @@ impl World<'_> {
             Arc::clone(event.or_insert_with(|| Arc::new(event_of(&arrival.event_type.value, session))));
         let content = self.content.draw(number);
         for taker in 0..self.takers[stream].len() {
-            let sent = Sent { event: Arc::clone(&event), session, number, content, is_poison };
+            let sent = SentEvent { event: Arc::clone(&event), session, number, content, is_poison };
             self.hand_over(self.takers[stream][taker], sent, accepted);
         }
     }
 
-    /// One who wants an event gets it.
-    fn hand_over(&mut self, taker: Taker, sent: Sent, accepted: &mut [Vec<Waiting>]) {
-        let Taker { belongs, key, order } = taker;
-        let Sent { event, session, number, content, is_poison } = sent;
+    fn hand_over(&mut self, taker: QueueSubscriber, sent: SentEvent, accepted: &mut [Vec<Waiting>]) {
+        let QueueSubscriber { belongs, key, order } = taker;
+        let SentEvent { event, session, number, content, is_poison } = sent;
         let session = session.filter(|_| order != Order::None);
         let share = stable_64_of(key, session.map_or(number, |session| u64::from(session) << 32));
         let node = usize::try_from(below(stable_64_of(share, 7), self.nodes.len() as u64)).expect("a node");
         let clock = self.clock();
-        let Belongs { queue, dependency } = belongs;
+        let DeliveryRoute { queue, dependency } = belongs;
         let content = stable_64_of(content, key);
-        let new = New { queue, dependency, session, event, content, sent_at: clock, is_poison };
+        let new = SubmittedDelivery { queue, dependency, session, event, content, sent_at: clock, is_poison };
         self.ledger.sent(belongs);
         let node_at = &mut self.nodes[node];
         match node_at.health {
-            Health::Well => accepted[node].extend(node_at.store.accept(new, clock)),
-            Health::Down { .. } | Health::Stalled { .. } => node_at.door.push(new),
+            NodeCondition::Well => accepted[node].extend(node_at.store.accept(new, clock)),
+            NodeCondition::Down { .. } | NodeCondition::Stalled { .. } => node_at.rejected.push(new),
         }
     }
 
-    /// What a settlement tells of itself arrives at whoever wants it.
     pub(super) fn derive(&mut self, settlement: &Settlement) {
         let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
         for (event, place) in settlement.emits.iter().zip(0_u64..) {
@@ -96,7 +91,7 @@ impl World<'_> {
                 let (event, content) = (Arc::clone(event), number);
                 self.hand_over(
                     taker,
-                    Sent { event, session, number, content, is_poison: false },
+                    SentEvent { event, session, number, content, is_poison: false },
                     &mut accepted,
                 );
             }
@@ -104,7 +99,6 @@ impl World<'_> {
         self.hand_on(accepted);
     }
 
-    /// Nodes learn of what is in their stores.
     fn hand_on(&mut self, accepted: Vec<Vec<Waiting>>) {
         for (node, rows) in accepted.into_iter().enumerate() {
             if !rows.is_empty() {
@@ -114,11 +108,10 @@ impl World<'_> {
         }
     }
 
-    /// Who was turned away sends again.
-    pub(super) fn open_door(&mut self, node: usize) {
+    pub(super) fn accept_rejected(&mut self, node: usize) {
         let clock = self.clock();
         let well = &mut self.nodes[node];
-        let accepted: Vec<_> = std::mem::take(&mut well.door)
+        let accepted: Vec<_> = std::mem::take(&mut well.rejected)
             .into_iter()
             .filter_map(|new| well.store.accept(new, clock))
             .collect();
@@ -127,12 +120,12 @@ impl World<'_> {
     }
 }
 
-/// The number of a session, as [`event_of`] names it.
+/// The inverse of the naming in [`event_of`].
 fn number_of(session: &SessionKey) -> Option<u32> {
     session.as_str().strip_prefix("session-")?.parse().ok()
 }
 
-/// All events of one type and session look alike: nobody looks into them here.
+/// All events of one type and session are equal: nothing here reads their data.
 fn event_of(event_type: &EventType, session: Option<u32>) -> Event {
     Event {
         id: EventId::new("simulated").expect("an id"),

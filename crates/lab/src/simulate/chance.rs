@@ -1,71 +1,64 @@
-//! Chance that comes out the same on every machine: draws are hashes of what they are for, and the few curves
-//! that are needed are made of additions and multiplications alone, since the logarithms of two machines may
-//! differ in their last digit.
+//! Random numbers that are the same on every machine. Draws are hashes of what they are for; logarithm and
+//! exponential use only additions and multiplications, because the library functions of two machines may differ in
+//! the last digit.
 
 use std::time::Duration;
 
 use crate::scenario::Latency;
 use redrive_core::hash::stable_64_of;
 
-/// Draws for one purpose.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chance(u64);
 
 impl Chance {
-    /// The draws of that seed for that purpose.
     pub(super) fn new(seed: u64, purpose: u64) -> Self {
         Self(stable_64_of(seed, purpose ^ 0xc4a7_ce00))
     }
 
-    /// The draws of one of many things that have the same purpose.
     pub(super) fn of(self, thing: u64) -> Self {
         Self(self.draw(thing))
     }
 
-    /// The draw of that number.
     pub(super) fn draw(self, number: u64) -> u64 {
         stable_64_of(self.0, number)
     }
 
-    /// The draw for two numbers.
     pub(super) fn draw_of(self, first: u64, second: u64) -> u64 {
         stable_64_of(stable_64_of(self.0, first), second)
     }
 }
 
-/// A draw as a number above 0 and below 1.
+/// In the open interval (0, 1).
 pub(super) fn unit(draw: u64) -> f64 {
     const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
     ((draw >> 11) as f64 + 0.5) * STEP
 }
 
-/// A draw as a whole number below that one.
 pub(super) fn below(draw: u64, count: u64) -> u64 {
     let high = (u128::from(draw) * u128::from(count)) >> 64;
     u64::try_from(high).expect("less than the count")
 }
 
-/// A time until the next of things that happen by chance, so often in a second on average.
+/// Exponentially distributed.
 pub(super) fn gap_nanos(draw: u64, per_second: f64) -> u64 {
     nanos_in(-ln(unit(draw)) / per_second)
 }
 
-/// Seconds as nanoseconds; what is longer than time itself ends with it.
+/// Saturates.
 pub(super) fn nanos_in(seconds: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it stops at either end")]
     let nanos = (seconds * 1e9) as u64;
     nanos
 }
 
-/// How long calls take, as a curve: its logarithm is shaped like a bell, the sum of eight draws.
+/// Log-normal latency, with the sum of eight uniform draws in place of a normal one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curve {
     p50_nanos: f64,
-    /// What the logarithm grows by for each unit of the bell.
     spread: f64,
 }
 
-/// 99 of 100 sums of eight draws from -0.5 to 0.5 lie below this.
+/// The 99th percentile of the sum of eight uniform draws from -0.5 to 0.5.
 const BELL_P99: f64 = 1.869_453_038;
 
 impl Curve {
@@ -75,7 +68,6 @@ impl Curve {
         Self { p50_nanos, spread: ln(p99_nanos / p50_nanos) / BELL_P99 }
     }
 
-    /// How long the call with that draw takes.
     pub(super) fn at(&self, draw: u64) -> Duration {
         let second = stable_64_of(draw, 1);
         let parts = [draw, second]
@@ -86,10 +78,9 @@ impl Curve {
         nanos_of(self.p50_nanos * exp(self.spread * bell))
     }
 
-    /// How long calls take on average, in seconds.
     pub(super) fn mean_seconds(&self) -> f64 {
         let half = self.spread / 2.0;
-        // The mean of an exponential over an even draw, once for each of the eight.
+        // The mean of exp over one uniform draw; the eight are independent.
         let one = if half < 1e-9 { 1.0 } else { (exp(half) - exp(-half)) / (2.0 * half) };
         let squared = one * one;
         let fourth = squared * squared;
@@ -103,12 +94,12 @@ fn nanos_of(nanos: f64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// The natural logarithm of a number above 0.
+/// For numbers above 0.
 fn ln(number: f64) -> f64 {
     let bits = number.to_bits();
     let exponent = i32::try_from((bits >> 52) & 0x7ff).expect("eleven bits") - 1_023;
     let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
-    // From 1/√2 to √2 the series below is short.
+    // Between 1/√2 and √2 the series converges fast.
     let (mantissa, exponent) = if mantissa > std::f64::consts::SQRT_2 {
         (mantissa / 2.0, exponent + 1)
     } else {
@@ -123,7 +114,6 @@ fn ln(number: f64) -> f64 {
     2.0 * ratio * sum + f64::from(exponent) * std::f64::consts::LN_2
 }
 
-/// The exponential of a number that is neither huge nor tiny.
 fn exp(number: f64) -> f64 {
     let number = number.clamp(-700.0, 700.0);
     let halvings = (number / std::f64::consts::LN_2).round();

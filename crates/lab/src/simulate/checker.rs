@@ -1,39 +1,33 @@
-//! Watches calls from where targets stand: whether each session comes in order. It knows nothing of the engine and
-//! nothing of the store but what a call carries.
+//! Checks at the targets whether the calls of each session come in order. It sees only what a call carries.
 //!
-//! A call is out of order if one behind it in its session was called before, or while a call for another of its
-//! session is being made. A call whose caller went down is nobody's any more.
+//! A call is out of order if a later delivery of its session was called before, or if another call of its session is
+//! in flight. A call whose node went down no longer counts as in flight.
 
 use super::store::Lane;
 use redrive_core::hash::Map;
 use redrive_core::ids::Seq;
 
-/// What was seen of all sessions.
 #[derive(Debug, Default)]
-pub(super) struct Checker {
-    sessions: Map<Lane, Session>,
+pub(super) struct OrderChecker {
+    sessions: Map<Lane, CheckedSession>,
     violations: u64,
 }
 
 #[derive(Debug)]
-struct Session {
-    /// The last in its order that was called.
+struct CheckedSession {
     furthest: Seq,
-    /// The one that is being called, by that caller.
-    calling: Option<(Seq, Caller)>,
+    calling: Option<(Seq, NodeRun)>,
 }
 
-/// A run of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caller {
+pub(super) struct NodeRun {
     pub node: usize,
     pub run: u32,
 }
 
-impl Checker {
-    /// A call begins for that place in a session.
-    pub(super) fn begins(&mut self, lane: Lane, place: Seq, caller: Caller) {
-        let first = || Session { furthest: place, calling: None };
+impl OrderChecker {
+    pub(super) fn begins(&mut self, lane: Lane, place: Seq, caller: NodeRun) {
+        let first = || CheckedSession { furthest: place, calling: None };
         let session = self.sessions.entry(lane).or_insert_with(first);
         let is_beside = session.calling.is_some_and(|(other, by)| other != place && by == caller);
         if place < session.furthest || is_beside {
@@ -43,7 +37,6 @@ impl Checker {
         session.calling = Some((place, caller));
     }
 
-    /// The caller of a session's call knows its end.
     pub(super) fn ends(&mut self, lane: Lane, place: Seq) {
         if let Some(session) = self.sessions.get_mut(&lane)
             && session.calling.is_some_and(|(calling, _)| calling == place)
@@ -52,7 +45,6 @@ impl Checker {
         }
     }
 
-    /// How many calls were out of order.
     pub(super) const fn violations(&self) -> u64 {
         self.violations
     }
@@ -84,10 +76,10 @@ mod tests {
             ("back to one that was passed",  &[Begins(1, 1), Ends(1), Begins(2, 1), Ends(2), Begins(1, 2)], 1),
         ];
         for (name, acts, expected) in cases {
-            let mut checker = Checker::default();
+            let mut checker = OrderChecker::default();
             for act in acts {
                 match *act {
-                    Begins(place, run) => checker.begins(LANE, Seq::new(place), Caller { node: 0, run }),
+                    Begins(place, run) => checker.begins(LANE, Seq::new(place), NodeRun { node: 0, run }),
                     Ends(place) => checker.ends(LANE, Seq::new(place)),
                 }
             }

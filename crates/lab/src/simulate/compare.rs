@@ -1,10 +1,9 @@
-//! Two rule books side by side: the same scenario, the same seeds, and so the same luck.
+//! Compares two rule books: same scenario, same seeds, same random draws.
 //!
-//! Runs are compared in pairs of one seed. A book is called better at something only if it is so in 19 of 20 pairs
-//! at least, and by more than a reader would shrug at; whatever it is worse at is told beside it.
+//! Runs are compared in pairs of one seed. A book is better at a figure only if it is so in at least 19 of 20 pairs
+//! and by a relevant amount; what it is worse at is listed too.
 //!
-//! Latencies are those of what arrives, and what never arrives is never late: a book is called better at them only
-//! where it delivers as much as the other, or more.
+//! Latencies cover only what was delivered, so a book can be better at them only if it delivers as much as the other.
 
 mod beside;
 #[cfg(test)]
@@ -13,27 +12,22 @@ mod words;
 
 use serde::Serialize;
 
-pub use self::beside::{Beside, beside};
+pub use self::beside::{DependencyCurves, beside};
 pub(super) use self::words::listed;
-use super::figures::{Key, Measured, Spread};
-use super::report::{Cause, Report};
+use super::figures::{FigureKey, FigureSpread, RunFigures};
+use super::report::DeadLetterCause;
 use crate::scenario::expectation::{Better, Metric, Value};
 
-/// One of the two books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Side {
-    /// The first.
+pub enum BookSide {
     A,
-    /// The second.
     B,
 }
 
-impl Side {
-    /// Both.
+impl BookSide {
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
-    /// The other one.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -43,105 +37,73 @@ impl Side {
     }
 }
 
-/// What two books came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
-    /// How many runs each.
+pub struct BookComparison {
     pub runs: usize,
-    /// Their seeds, from the first to the last.
     pub seeds: (u64, u64),
-    /// Figures of all, then of each dependency.
-    pub figures: Vec<Compared>,
-    /// Why deliveries failed for good.
-    pub dead_letters: Vec<ComparedCause>,
-    /// What one of them is better at, the weightiest first.
+    pub figures: Vec<FigureComparison>,
+    pub dead_letters: Vec<CauseComparison>,
+    /// The most important first.
     pub advantages: Vec<Advantage>,
-    /// What was expected, and how often it came so.
-    pub expectations: Vec<ComparedExpectation>,
+    pub expectations: Vec<ExpectationComparison>,
 }
 
-/// A figure of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
-    /// Which.
+pub struct FigureComparison {
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// By the first book; none if it does not know the dependency.
-    pub a: Option<Spread>,
-    /// By the second.
-    pub b: Option<Spread>,
-    /// How much larger that of the second is, over pairs of runs; none where one never came to an end.
-    pub difference: Option<Spread>,
-    /// Which is better at it.
-    pub better: Option<Side>,
-    /// In how many runs the first was better, and the second.
+    /// `None` if the book does not know the dependency.
+    pub a: Option<FigureSpread>,
+    pub b: Option<FigureSpread>,
+    /// Second minus first, over pairs of runs; `None` where one is infinite.
+    pub difference: Option<FigureSpread>,
+    pub better: Option<BookSide>,
+    /// The number of runs, by book.
     pub better_in: [usize; 2],
-    /// In how many runs it would be better by the number alone, with a book that delivers less.
+    /// Runs in which a book has the better number only because it delivers less.
     pub not_compared_in: usize,
-    /// Whether less or more of it would be better at all.
     #[serde(skip)]
     pub is_judged: bool,
 }
 
-/// Why deliveries failed for good, and how many by each book.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ComparedCause {
-    /// The service or channel.
+pub struct CauseComparison {
     pub queue: String,
-    /// Why they were given up.
     pub code: String,
-    /// The last failure's own code.
     pub failure_code: String,
-    /// How many by the first book.
-    pub a: Spread,
-    /// How many by the second.
-    pub b: Spread,
+    pub a: FigureSpread,
+    pub b: FigureSpread,
 }
 
-/// Something that one book is better at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advantage {
-    /// Which book.
-    pub side: Side,
-    /// At what.
+    pub side: BookSide,
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// In a few words with its numbers: "38% fewer calls on `ntfy`".
+    /// For example "38% fewer calls on `ntfy`".
     pub text: String,
-    /// In how many runs.
     pub better_in: usize,
 }
 
-/// An expectation, and in how many runs of each book it came so.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ComparedExpectation {
-    /// As it was written.
+pub struct ExpectationComparison {
     pub expectation: String,
-    /// In so many runs of the first book.
     pub a: usize,
-    /// In so many runs of the second.
     pub b: usize,
-    /// What came by each; over many runs, in the middle.
+    /// The median over the runs.
     pub shown: [String; 2],
 }
 
-/// Two runs of one scenario with one seed.
+/// Pairs of runs with the same seed; at least one.
 #[must_use]
-pub fn compare(a: &Report, b: &Report) -> Comparison {
-    compare_runs(&[[Measured::of(a), Measured::of(b)]])
-}
-
-/// Pairs of runs, each of one seed, of which there is one at least.
-#[must_use]
-pub fn compare_runs(pairs: &[[Measured; 2]]) -> Comparison {
+pub fn compare_runs(pairs: &[[RunFigures; 2]]) -> BookComparison {
     let (first, last) = (&pairs[0][0], &pairs[pairs.len() - 1][0]);
-    let figures: Vec<(Key, Compared)> = keys(&pairs[0]).map(|key| compared(key, pairs)).collect();
+    let figures: Vec<(FigureKey, FigureComparison)> =
+        keys(&pairs[0]).map(|key| compared(key, pairs)).collect();
     let advantages = words::advantages(&figures, pairs);
-    Comparison {
+    BookComparison {
         runs: pairs.len(),
         seeds: (first.seed, last.seed),
         figures: figures.into_iter().map(|(_, compared)| compared).collect(),
@@ -151,25 +113,24 @@ pub fn compare_runs(pairs: &[[Measured; 2]]) -> Comparison {
     }
 }
 
-/// Of all, then of each dependency that one of them knows.
-fn keys(pair: &[Measured; 2]) -> impl Iterator<Item = Key> {
+fn keys(pair: &[RunFigures; 2]) -> impl Iterator<Item = FigureKey> {
     let [a, b] = pair;
     let more = b.figures.keys().filter(|key| a.value(key).is_none());
     a.figures.keys().chain(more).cloned()
 }
 
-fn compared(key: Key, pairs: &[[Measured; 2]]) -> (Key, Compared) {
-    let of = |side: Side| {
+fn compared(key: FigureKey, pairs: &[[RunFigures; 2]]) -> (FigureKey, FigureComparison) {
+    let of = |side: BookSide| {
         let values: Vec<Value> = pairs.iter().filter_map(|pair| pair[side as usize].value(&key)).collect();
-        (!values.is_empty()).then(|| Spread::of(values))
+        (!values.is_empty()).then(|| FigureSpread::of(values))
     };
-    let better_in = Side::BOTH.map(|side| gains(&key, side, pairs).count());
-    let better = Side::BOTH.into_iter().find(|side| is_most(better_in[*side as usize], pairs.len()));
-    let compared = Compared {
+    let better_in = BookSide::BOTH.map(|side| gains(&key, side, pairs).count());
+    let better = BookSide::BOTH.into_iter().find(|side| is_most(better_in[*side as usize], pairs.len()));
+    let compared = FigureComparison {
         metric: key.metric.as_str(),
         of: key.of.clone(),
-        a: of(Side::A),
-        b: of(Side::B),
+        a: of(BookSide::A),
+        b: of(BookSide::B),
         difference: difference(&key, pairs),
         better,
         better_in,
@@ -179,16 +140,16 @@ fn compared(key: Key, pairs: &[[Measured; 2]]) -> (Key, Compared) {
     (key, compared)
 }
 
-/// 19 of 20.
+/// At least 95 %.
 const fn is_most(part: usize, whole: usize) -> bool {
     part * 20 >= whole * 19
 }
 
-/// The pairs in which that side is better at it: its own value, and that of the other.
+/// The pairs in which that side is better: its own value, and the other's.
 fn gains<'a>(
-    key: &'a Key,
-    side: Side,
-    pairs: &'a [[Measured; 2]],
+    key: &'a FigureKey,
+    side: BookSide,
+    pairs: &'a [[RunFigures; 2]],
 ) -> impl Iterator<Item = (Value, Value)> + 'a {
     let ordered = pairs.iter().map(move |pair| (&pair[side as usize], &pair[side.other() as usize]));
     let may_be =
@@ -197,18 +158,16 @@ fn gains<'a>(
     values.filter(|(own, others)| is_better(key.metric, *own, *others))
 }
 
-/// Whether one of a pair has the better number, and may not be called better.
-fn is_not_compared(key: &Key, [a, b]: &[Measured; 2]) -> bool {
+fn is_not_compared(key: &FigureKey, [a, b]: &[RunFigures; 2]) -> bool {
     let (Some(of_a), Some(of_b)) = (a.value(key), b.value(key)) else { return false };
-    let [by_a, by_b] = [a, b].map(Measured::delivered);
+    let [by_a, by_b] = [a, b].map(RunFigures::delivered);
     (is_better(key.metric, of_a, of_b) && !may_be_better(key.metric, by_a, by_b))
         || (is_better(key.metric, of_b, of_a) && !may_be_better(key.metric, by_b, by_a))
 }
 
-/// Whoever delivers so much less, as a share of all, may be quicker by that alone.
+/// A book that delivers less than this share fewer may still be called faster.
 const DELIVERED_LESS_MAX: f64 = 0.001;
 
-/// Whether one that delivers such a share may be called better at it than one that delivers the other.
 pub(in crate::simulate) fn may_be_better(metric: Metric, own: f64, others: f64) -> bool {
     !matches!(metric, Metric::LatencyP50 | Metric::LatencyP99) || own + DELIVERED_LESS_MAX >= others
 }
@@ -223,8 +182,8 @@ pub(super) fn is_better(metric: Metric, own: Value, others: Value) -> bool {
     is_ahead && info.apart.is_between(own, others)
 }
 
-fn difference(key: &Key, pairs: &[[Measured; 2]]) -> Option<Spread> {
-    let apart = |[a, b]: &[Measured; 2]| {
+fn difference(key: &FigureKey, pairs: &[[RunFigures; 2]]) -> Option<FigureSpread> {
+    let apart = |[a, b]: &[RunFigures; 2]| {
         let (a, b) = (a.value(key)?, b.value(key)?);
         (a.as_f64().is_finite() && b.as_f64().is_finite()).then_some((a, b))
     };
@@ -233,7 +192,7 @@ fn difference(key: &Key, pairs: &[[Measured; 2]]) -> Option<Spread> {
     let at = |place: usize| both[place];
     let (min, median, max) = (at(0), at((both.len() - 1) / 2), at(both.len() - 1));
     let shown = |(a, b)| words::signed(a, b);
-    Some(Spread {
+    Some(FigureSpread {
         min: Some(apart_by(min)),
         median: Some(apart_by(median)),
         max: Some(apart_by(max)),
@@ -245,81 +204,66 @@ fn apart_by((a, b): (Value, Value)) -> f64 {
     super::report::rounded(b.as_f64() - a.as_f64())
 }
 
-fn causes(pairs: &[[Measured; 2]]) -> Vec<ComparedCause> {
-    let mut known: Vec<&Cause> = Vec::new();
+fn causes(pairs: &[[RunFigures; 2]]) -> Vec<CauseComparison> {
+    let mut known: Vec<&DeadLetterCause> = Vec::new();
     for cause in pairs.iter().flatten().flat_map(|run| &run.causes) {
         if !known.iter().any(|it| is_same(it, cause)) {
             known.push(cause);
         }
     }
-    let count = |run: &Measured, cause: &Cause| {
+    let count = |run: &RunFigures, cause: &DeadLetterCause| {
         let same = run.causes.iter().filter(|it| is_same(it, cause));
         Value::Count(same.map(|it| it.count).sum())
     };
-    let told = known.iter().map(|cause| {
-        let of =
-            |side: Side| Spread::of(pairs.iter().map(|pair| count(&pair[side as usize], cause)).collect());
-        ComparedCause {
+    let causes = known.iter().map(|cause| {
+        let of = |side: BookSide| {
+            FigureSpread::of(pairs.iter().map(|pair| count(&pair[side as usize], cause)).collect())
+        };
+        CauseComparison {
             queue: cause.queue.clone(),
             code: cause.code.clone(),
             failure_code: cause.failure_code.clone(),
-            a: of(Side::A),
-            b: of(Side::B),
+            a: of(BookSide::A),
+            b: of(BookSide::B),
         }
     });
-    told.collect()
+    causes.collect()
 }
 
-fn is_same(one: &Cause, other: &Cause) -> bool {
+fn is_same(one: &DeadLetterCause, other: &DeadLetterCause) -> bool {
     (&one.queue, &one.code, &one.failure_code) == (&other.queue, &other.code, &other.failure_code)
 }
 
-fn expectations(pairs: &[[Measured; 2]]) -> Vec<ComparedExpectation> {
-    let met = |side: Side, place: usize| {
+fn expectations(pairs: &[[RunFigures; 2]]) -> Vec<ExpectationComparison> {
+    let met = |side: BookSide, place: usize| {
         let runs = pairs.iter().map(|pair| &pair[side as usize]);
         runs.filter(|run| run.expectations.get(place).is_some_and(|expected| expected.met)).count()
     };
     let middle = &pairs[(pairs.len() - 1) / 2];
-    let shown = |side: Side, place: usize| {
+    let shown = |side: BookSide, place: usize| {
         let expected = middle[side as usize].expectations.get(place);
         expected.map(|expected| expected.value.to_string()).unwrap_or_default()
     };
-    let told = pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ComparedExpectation {
-        expectation: expected.expectation.clone(),
-        a: met(Side::A, place),
-        b: met(Side::B, place),
-        shown: Side::BOTH.map(|side| shown(side, place)),
-    });
-    told.collect()
+    let compared =
+        pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ExpectationComparison {
+            expectation: expected.expectation.clone(),
+            a: met(BookSide::A, place),
+            b: met(BookSide::B, place),
+            shown: BookSide::BOTH.map(|side| shown(side, place)),
+        });
+    compared.collect()
 }
 
-impl Comparison {
-    /// Whether all came as expected, by either book in every run.
+impl BookComparison {
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
         self.expectations.iter().all(|expected| expected.a == self.runs && expected.b == self.runs)
     }
-
-    /// Figures in which no run differed, and those in which chance decided which was better.
-    #[must_use]
-    pub fn undecided(&self) -> Undecided {
-        words::undecided(self)
-    }
-
-    /// All of it in a sentence that hides nothing.
-    #[must_use]
-    pub fn overall(&self, names: [&str; 2]) -> String {
-        words::overall(self, names)
-    }
 }
 
-/// What neither is better at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Undecided {
-    /// It is the same, or nearly so, in all runs.
     pub same: Vec<String>,
-    /// It differs, but now the one is better and now the other.
     pub by_chance: Vec<String>,
-    /// The better number is that of a book that delivers less.
     pub not_compared: Vec<String>,
 }

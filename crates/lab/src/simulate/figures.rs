@@ -1,13 +1,12 @@
-//! The figures that runs are told apart by, and how they spread over many runs.
+//! The figures by which runs are compared, and their spread over many runs.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::report::{Cause, Expected, Report};
+use super::report::{DeadLetterCause, ExpectationResult, SimulationReport};
 use crate::scenario::expectation::{Metric, Value};
 
-/// What is told of the whole of each run.
 const OF_ALL: [Metric; 8] = [
     Metric::Delivered,
     Metric::DeadLetters,
@@ -19,7 +18,6 @@ const OF_ALL: [Metric; 8] = [
     Metric::AttemptsMax,
 ];
 
-/// What is told of each dependency.
 const OF_EACH: [Metric; 6] = [
     Metric::Calls,
     Metric::Amplification,
@@ -29,31 +27,29 @@ const OF_EACH: [Metric; 6] = [
     Metric::BreakerOpened,
 ];
 
-/// Which figure it is, in the order in which they are listed: those of all, then those of each dependency.
+/// Sorted as listed: overall figures first, then by dependency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// Of which dependency, if not of all.
+pub struct FigureKey {
     pub of: Option<String>,
     pub metric: Metric,
 }
 
-/// What one run came to in figures alone: small enough to be kept of thousands of runs.
+/// The figures of one run, small enough to keep thousands.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct RunFigures {
     pub(super) seed: u64,
-    pub(super) figures: BTreeMap<Key, Value>,
-    pub(super) causes: Vec<Cause>,
-    pub(super) expectations: Vec<Expected>,
+    pub(super) figures: BTreeMap<FigureKey, Value>,
+    pub(super) causes: Vec<DeadLetterCause>,
+    pub(super) expectations: Vec<ExpectationResult>,
 }
 
-impl Measured {
-    /// The figures of a run.
+impl RunFigures {
     #[must_use]
-    pub fn of(report: &Report) -> Self {
-        let whole = OF_ALL.map(|metric| (Key { metric, of: None }, report.value(metric, None)));
+    pub fn of(report: &SimulationReport) -> Self {
+        let whole = OF_ALL.map(|metric| (FigureKey { metric, of: None }, report.value(metric, None)));
         let each = report.dependencies.iter().flat_map(|dependency| {
             let value = |metric| report.value_over(metric, std::iter::once(dependency));
-            OF_EACH.map(|metric| (Key { metric, of: Some(dependency.name.clone()) }, value(metric)))
+            OF_EACH.map(|metric| (FigureKey { metric, of: Some(dependency.name.clone()) }, value(metric)))
         });
         Self {
             seed: report.seed,
@@ -63,38 +59,33 @@ impl Measured {
         }
     }
 
-    pub(super) fn value(&self, key: &Key) -> Option<Value> {
+    pub(super) fn value(&self, key: &FigureKey) -> Option<Value> {
         self.figures.get(key).copied()
     }
 
-    /// The share of deliveries that arrived.
     pub(super) fn delivered(&self) -> f64 {
-        let key = Key { metric: Metric::Delivered, of: None };
-        self.value(&key).expect("it is told of every run").as_f64()
+        let key = FigureKey { metric: Metric::Delivered, of: None };
+        self.value(&key).expect("every run has it").as_f64()
     }
 
-    /// Whether all came as expected.
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
         self.expectations.iter().all(|expected| expected.met)
     }
 }
 
-/// A figure over some runs; shares are from 0 to 1, times in seconds, and what never came is none.
+/// A figure over several runs. Shares are 0 to 1, durations in seconds, never is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// The least.
+pub struct FigureSpread {
     pub min: Option<f64>,
-    /// Half of the runs had no more.
     pub median: Option<f64>,
-    /// The most.
     pub max: Option<f64>,
-    /// The same as people read it: least, middle and most.
+    /// Minimum, median, maximum.
     pub shown: (String, String, String),
 }
 
-impl Spread {
-    /// Over these values, of which there is one at least.
+impl FigureSpread {
+    /// `values` must not be empty.
     pub(super) fn of(mut values: Vec<Value>) -> Self {
         values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
         let number = |value: Value| Some(value.as_f64()).filter(|number| number.is_finite());
@@ -139,9 +130,9 @@ mod tests {
 
     #[test]
     fn a_spread_has_its_ends_and_its_middle() {
-        let told = Spread::of([9, 1, 5, 7].map(Value::Count).to_vec());
+        let told = FigureSpread::of([9, 1, 5, 7].map(Value::Count).to_vec());
         assert_eq!((told.min, told.median, told.max), (Some(1.0), Some(5.0), Some(9.0)));
-        let never = Spread::of(vec![Value::Never, Value::Duration(Duration::from_secs(7))]);
+        let never = FigureSpread::of(vec![Value::Never, Value::Duration(Duration::from_secs(7))]);
         assert_eq!((never.median, never.max, never.shown.2.as_str()), (Some(7.0), None, "never"));
     }
 }

@@ -1,11 +1,11 @@
-//! Dependencies that call others, and try again by themselves.
+//! Dependencies that call other dependencies, with retries of their own.
 //!
-//! A call to such a dependency is a visit: first it does its own work, then it calls the next of its own
-//! dependencies, each as often as it may until that answers well, and then it answers. Each of those calls is a
-//! visit too, so layers multiply: three attempts at each of three layers are 27 calls at the innermost.
+//! A call to such a dependency is a visit: it does its own work, then calls each of its dependencies until that
+//! succeeds or its attempts are used up, then answers. Those calls are visits too, so retries multiply: three
+//! attempts at three layers are 27 calls at the innermost.
 //!
-//! A caller who gives up takes nothing back: the visit goes on without anybody to hear how it ends. Only the
-//! dependency's own work takes room in its capacity; while it waits for another it holds nothing.
+//! A caller that gives up does not cancel the visit. Only the dependency's own work uses its capacity; waiting for
+//! another uses none.
 
 #[cfg(test)]
 mod tests;
@@ -15,87 +15,76 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::agenda::{CallEnd, Happening, Said};
-use super::ledger::How;
-use super::target::{Effect, Knock};
-use super::world::World;
+use super::agenda::{AgendaEvent, CallAnswer, FinishedCall};
+use super::ledger::CallResult;
+use super::target::TargetCall;
+use super::world::SimulatedWorld;
 use redrive_core::hash::{Map, stable_64_of};
 use redrive_core::policy::backoff::nanos;
 
-/// Keeps the luck of inner calls apart from that of others.
+/// Separates the draws of inner calls from others.
 const INNER: u64 = 0x1a7e_0000_0000_0000;
 
-/// How often something took effect, wherever it is remembered.
-pub(super) type Taken = Rc<Cell<u32>>;
+pub(super) type EffectCount = Rc<Cell<u32>>;
 
-/// A dependency's call to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inner {
+pub(super) struct LayerCall {
     pub dependency: usize,
     pub attempts: u32,
     pub wait: Duration,
     pub timeout: Duration,
 }
 
-/// All visits, and who calls whom.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    /// What each dependency calls, in order.
-    calls: Vec<Vec<Inner>>,
-    /// All that a call to each may lead to, itself not included, each once.
+    calls: Vec<Vec<LayerCall>>,
+    /// Transitive, without itself, each once.
     beneath: Vec<Vec<usize>>,
     visits: Map<u64, Visit>,
     last: u64,
 }
 
-/// A call that is being made.
 #[derive(Debug)]
 struct Visit {
     dependency: usize,
     began_at: u64,
-    /// Who waits for its end; none once they have given up.
-    caller: Option<Caller>,
+    /// `None` after the caller gave up.
+    caller: Option<VisitCaller>,
     draw: u64,
-    /// Which of its own calls comes next, and how often that was tried.
+    /// The next inner call, and its attempts so far.
     place: usize,
     tried: u32,
-    /// What takes effect if it ends well.
-    carries: Vec<Taken>,
-    /// It has no end of its own.
+    carries: Vec<EffectCount>,
     hangs: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Caller {
-    Rule(CallEnd),
+enum VisitCaller {
+    Rule(FinishedCall),
     Visit(u64),
 }
 
-/// A call that a rule makes.
 #[derive(Debug)]
-pub(super) struct ByRule {
-    pub end: CallEnd,
-    pub knock: Knock,
-    pub carries: Vec<Taken>,
+pub(super) struct RuleCall {
+    pub end: FinishedCall,
+    pub knock: TargetCall,
+    pub carries: Vec<EffectCount>,
 }
 
 impl Layers {
-    pub(super) fn new(calls: Vec<Vec<Inner>>) -> Self {
+    pub(super) fn new(calls: Vec<Vec<LayerCall>>) -> Self {
         let beneath = (0..calls.len()).map(|dependency| all_beneath(&calls, dependency)).collect();
         Self { calls, beneath, visits: Map::default(), last: 0 }
     }
 
-    /// Whether that dependency calls others.
     pub(super) fn is_before_others(&self, dependency: usize) -> bool {
         !self.calls[dependency].is_empty()
     }
 
-    /// All that a call to that dependency may lead to, itself not included, each once.
     pub(super) fn beneath(&self, dependency: usize) -> &[usize] {
         &self.beneath[dependency]
     }
 
-    /// Calls that are being made.
     pub(super) fn under_way(&self) -> usize {
         self.visits.len()
     }
@@ -107,7 +96,7 @@ impl Layers {
     }
 }
 
-fn all_beneath(calls: &[Vec<Inner>], dependency: usize) -> Vec<usize> {
+fn all_beneath(calls: &[Vec<LayerCall>], dependency: usize) -> Vec<usize> {
     let mut found: BTreeSet<usize> = BTreeSet::new();
     let mut open = vec![dependency];
     while let Some(next) = open.pop() {
@@ -116,49 +105,52 @@ fn all_beneath(calls: &[Vec<Inner>], dependency: usize) -> Vec<usize> {
     found.into_iter().collect()
 }
 
-impl World<'_> {
-    /// A rule calls a dependency that calls others.
-    pub(super) fn visit_by_rule(&mut self, by: ByRule) {
-        let ByRule { end, knock, carries } = by;
-        self.visit(end.dependency, knock, Caller::Rule(end), carries);
+impl SimulatedWorld<'_> {
+    pub(super) fn visit_by_rule(&mut self, by: RuleCall) {
+        let RuleCall { end, knock, carries } = by;
+        self.visit(end.dependency, knock, VisitCaller::Rule(end), carries);
     }
 
-    fn visit(&mut self, dependency: usize, knock: Knock, caller: Caller, carries: Vec<Taken>) {
+    fn visit(
+        &mut self,
+        dependency: usize,
+        knock: TargetCall,
+        caller: VisitCaller,
+        carries: Vec<EffectCount>,
+    ) {
         let (now, draw) = (knock.at_nanos, knock.draw);
-        // Whoever gives up does so by itself; the work takes as long as it takes.
-        let outcome = self.targets[dependency].call(Knock { limit: Duration::MAX, ..knock });
-        let hangs = outcome.said == Said::Nothing;
+        // The caller's timeout is a separate agenda event and does not shorten the work.
+        let outcome = self.targets[dependency].call(TargetCall { limit: Duration::MAX, ..knock });
+        let hangs = outcome.said == CallAnswer::Nothing;
         let caller = Some(caller);
         let visit = Visit { dependency, began_at: now, caller, draw, place: 0, tried: 0, carries, hangs };
         let visit = self.layers.begin(visit);
-        self.agenda.plan(now.saturating_add(nanos(knock.limit)), Happening::GivenUp { visit });
+        self.agenda.plan(now.saturating_add(nanos(knock.limit)), AgendaEvent::GivenUp { visit });
         let at = now.saturating_add(nanos(outcome.took));
-        if outcome.effect == Effect::Taken && self.layers.is_before_others(dependency) {
-            self.agenda.plan(at, Happening::CallsOn { visit });
+        if outcome.takes_effect && self.layers.is_before_others(dependency) {
+            self.agenda.plan(at, AgendaEvent::CallNext { visit });
         } else if !hangs {
-            self.agenda.plan(at, Happening::VisitEnds { visit, said: outcome.said });
+            self.agenda.plan(at, AgendaEvent::VisitEnds { visit, said: outcome.said });
         }
     }
 
-    /// A dependency calls the next of its own.
-    pub(super) fn calls_on(&mut self, id: u64) {
+    pub(super) fn call_next(&mut self, id: u64) {
         let Some(visit) = self.layers.visits.get(&id) else { return };
         let inner = self.layers.calls[visit.dependency][visit.place];
         let turn = ((visit.place as u64) << 32) | u64::from(visit.tried);
-        let knock = Knock {
+        let knock = TargetCall {
             at_nanos: self.now,
             limit: inner.timeout,
             draw: stable_64_of(visit.draw, turn ^ INNER),
             is_poison: false,
         };
         self.ledger.called_within(inner.dependency);
-        self.visit(inner.dependency, knock, Caller::Visit(id), Vec::new());
+        self.visit(inner.dependency, knock, VisitCaller::Visit(id), Vec::new());
     }
 
-    /// A dependency has an answer, whether or not somebody waits for it.
-    pub(super) fn visit_ends(&mut self, id: u64, said: Said) {
+    pub(super) fn visit_ends(&mut self, id: u64, said: CallAnswer) {
         let Some(visit) = self.layers.visits.remove(&id) else { return };
-        if said == Said::Done {
+        if said == CallAnswer::Done {
             for taken in &visit.carries {
                 taken.set(taken.get() + 1);
                 if taken.get() > 1 {
@@ -168,11 +160,10 @@ impl World<'_> {
         }
         let took = Duration::from_nanos(self.now - visit.began_at);
         if let Some(caller) = visit.caller {
-            self.hears(visit.dependency, caller, took, said);
+            self.deliver_answer(visit.dependency, caller, took, said);
         }
     }
 
-    /// Whoever called has waited long enough.
     pub(super) fn given_up(&mut self, id: u64) {
         let Some(visit) = self.layers.visits.get_mut(&id) else { return };
         let (dependency, began_at, caller) = (visit.dependency, visit.began_at, visit.caller.take());
@@ -181,40 +172,40 @@ impl World<'_> {
         }
         let took = Duration::from_nanos(self.now - began_at);
         if let Some(caller) = caller {
-            self.hears(dependency, caller, took, Said::Nothing);
+            self.deliver_answer(dependency, caller, took, CallAnswer::Nothing);
         }
     }
 
-    fn hears(&mut self, dependency: usize, caller: Caller, took: Duration, said: Said) {
-        let how = if said == Said::Done { How::Well } else { How::Badly };
+    fn deliver_answer(&mut self, dependency: usize, caller: VisitCaller, took: Duration, said: CallAnswer) {
+        let how = if said == CallAnswer::Done { CallResult::Well } else { CallResult::Badly };
         match caller {
-            Caller::Rule(end) => self.call_ends(CallEnd { took, said, ..end }),
-            Caller::Visit(id) => {
+            VisitCaller::Rule(end) => self.call_ends(FinishedCall { took, said, ..end }),
+            VisitCaller::Visit(id) => {
                 self.ledger.answered(dependency, took, how);
-                self.tries_on(id, said);
+                self.continue_visit(id, said);
             }
         }
     }
 
-    /// A dependency hears from one of its own: it goes on to the next, tries again, or gives up.
-    fn tries_on(&mut self, id: u64, said: Said) {
+    /// Continues with the next inner call, retries, or fails the visit.
+    fn continue_visit(&mut self, id: u64, said: CallAnswer) {
         let visit = self.layers.visits.get_mut(&id).expect("it waits for what it called");
         let calls = &self.layers.calls[visit.dependency];
         let inner = calls[visit.place];
-        if said == Said::Done {
+        if said == CallAnswer::Done {
             (visit.place, visit.tried) = (visit.place + 1, 0);
             if visit.place == calls.len() {
-                return self.visit_ends(id, Said::Done);
+                return self.visit_ends(id, CallAnswer::Done);
             }
-            return self.calls_on(id);
+            return self.call_next(id);
         }
         visit.tried += 1;
         if visit.tried < inner.attempts {
             return self
                 .agenda
-                .plan(self.now.saturating_add(nanos(inner.wait)), Happening::CallsOn { visit: id });
+                .plan(self.now.saturating_add(nanos(inner.wait)), AgendaEvent::CallNext { visit: id });
         }
-        let status = if said == Said::Nothing { 504 } else { 502 };
-        self.visit_ends(id, Said::Status(status));
+        let status = if said == CallAnswer::Nothing { 504 } else { 502 };
+        self.visit_ends(id, CallAnswer::Status(status));
     }
 }

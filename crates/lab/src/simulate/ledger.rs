@@ -1,36 +1,34 @@
-//! Counts what happens in a simulation, and tells it as a [`Report`].
+//! Counts everything in a simulation and produces the [`SimulationReport`].
 //!
-//! Invariants: what was sent is what was delivered, what is dead and what waits; every attempt is that of a delivery.
+//! Invariants: deliveries = delivered + dead + waiting; every attempt belongs to a delivery.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::quantiles::Times;
+use super::quantiles::LatencySketch;
 use super::report::{
-    AttemptCount, Cause, Change, DependencyReport, DependencySeries, Paused, QueueReport, Report, ratio,
-    rounded,
+    AttemptCount, BreakerChange, DeadLetterCause, DependencyReport, DependencySeries, PausedService,
+    QueueReport, SimulationReport, ratio, rounded,
 };
-use super::series::{Clockface, Level, Sums, Turn};
-use super::trouble::Troubles;
+use super::series::{StepChange, StepClock, StepPeaks, StepSums};
+use super::trouble::IncidentTracker;
 use redrive_core::engine::Death;
 use redrive_core::ids::ServiceName;
 use redrive_core::limits;
 use redrive_core::policy::breaker::{Phase, Transition};
 use redrive_core::policy::category::Category;
 
-/// Deliveries with more attempts are counted together.
-const ATTEMPTS_TOLD_MAX: u32 = 32;
+const ATTEMPTS_LISTED_MAX: u32 = 32;
 
-/// Everything that was counted.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct SimulationLedger {
     now: u64,
-    face: Clockface,
-    /// What can be counted in it; the rest is written when the run is over.
-    report: Report,
+    face: StepClock,
+    /// Filled as far as it can be counted directly.
+    report: SimulationReport,
     open: u64,
     ended: u64,
-    latency: Times,
+    latency: LatencySketch,
     attempts: BTreeMap<u32, AttemptCount>,
     attempts_of_all: u64,
     causes: BTreeMap<CauseKey, u64>,
@@ -43,45 +41,42 @@ type CauseKey = (usize, usize, Category, String, String);
 #[derive(Debug, Default)]
 struct QueueLedger {
     report: QueueReport,
-    latency: Times,
-    waiting: Level,
+    latency: LatencySketch,
+    waiting: StepPeaks,
 }
 
 #[derive(Debug, Default)]
 struct DependencyLedger {
     report: DependencyReport,
-    calls: Sums,
-    first_attempts: Sums,
-    failed: Sums,
-    ended: Sums,
-    took_micros: Sums,
-    in_flight: Level,
-    waiting: Level,
-    not_closed: Level,
+    calls: StepSums,
+    first_attempts: StepSums,
+    failed: StepSums,
+    ended: StepSums,
+    took_micros: StepSums,
+    in_flight: StepPeaks,
+    waiting: StepPeaks,
+    not_closed: StepPeaks,
     attempts: u64,
-    /// Calls of other dependencies.
     within: u64,
-    /// First attempts by rules that call it, and by those that call something before it.
+    /// First attempts of rules that call it, and of rules that call something in front of it.
     first: u64,
     first_before: u64,
-    calls_in_second: InSecond,
-    retries_in_second: InSecond,
-    latency: Times,
-    /// Since when the breaker of each node has not been closed.
+    calls_in_second: SecondPeak,
+    retries_in_second: SecondPeak,
+    latency: LatencySketch,
     not_closed_since: Vec<Option<u64>>,
     not_closed_nanos: u64,
-    troubles: Troubles,
+    troubles: IncidentTracker,
 }
 
-/// How many there are in the second that it is, and the most in any.
 #[derive(Clone, Copy, Debug, Default)]
-struct InSecond {
+struct SecondPeak {
     second: u64,
     count: u64,
     most: u64,
 }
 
-impl InSecond {
+impl SecondPeak {
     fn add(&mut self, now: u64, count: u64) {
         let second = now / 1_000_000_000;
         let before = if self.second == second { self.count } else { 0 };
@@ -90,44 +85,39 @@ impl InSecond {
     }
 }
 
-/// A dependency as the ledger first hears of it.
 #[derive(Clone, Debug)]
-pub(super) struct Opened {
+pub(super) struct TrackedDependency {
     pub name: String,
     pub per_second: Option<f64>,
-    /// Those that call it.
     pub behind: Vec<String>,
 }
 
-/// What a call carries, in deliveries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Carried {
+pub(super) struct CallLoad {
     pub deliveries: u64,
-    /// For so many of them it is the first attempt.
     pub first: u64,
 }
 
-impl Carried {
-    /// A call is a call, however much it carries: one, if nothing in it was tried before.
+impl CallLoad {
+    /// A batch counts as a first call only if none of its deliveries was tried before.
     fn first_calls(self) -> u64 {
         u64::from(self.first == self.deliveries)
     }
 }
 
-/// Where a delivery belongs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Belongs {
+pub(super) struct DeliveryRoute {
     pub queue: usize,
     pub dependency: usize,
 }
 
-impl Ledger {
-    pub(super) fn new(queues: Vec<String>, dependencies: Vec<Opened>, nodes: usize) -> Self {
+impl SimulationLedger {
+    pub(super) fn new(queues: Vec<String>, dependencies: Vec<TrackedDependency>, nodes: usize) -> Self {
         let queue = |name| QueueLedger {
             report: QueueReport { name, ..QueueReport::default() },
             ..QueueLedger::default()
         };
-        let dependency = |opened: Opened| DependencyLedger {
+        let dependency = |opened: TrackedDependency| DependencyLedger {
             report: DependencyReport {
                 name: opened.name,
                 behind: opened.behind,
@@ -144,11 +134,10 @@ impl Ledger {
         }
     }
 
-    /// Time goes on.
     pub(super) fn advance(&mut self, now: u64) {
         self.now = now;
         let turn = self.face.advance(now);
-        if turn != Turn::Same {
+        if turn != StepChange::Same {
             for queue in &mut self.queues {
                 queue.waiting.turn(&self.face, turn);
             }
@@ -162,14 +151,13 @@ impl Ledger {
         self.report.events += 1;
     }
 
-    /// A delivery was sent.
-    pub(super) fn sent(&mut self, belongs: Belongs) {
+    pub(super) fn sent(&mut self, belongs: DeliveryRoute) {
         self.queues[belongs.queue].report.deliveries += 1;
         self.open += 1;
         self.waiting(belongs, |waiting| waiting + 1);
     }
 
-    fn waiting(&mut self, belongs: Belongs, change: fn(u64) -> u64) {
+    fn waiting(&mut self, belongs: DeliveryRoute, change: fn(u64) -> u64) {
         let level = &mut self.queues[belongs.queue].waiting;
         level.set(&self.face, change(level.now()));
         let dependency = &mut self.dependencies[belongs.dependency];
@@ -179,17 +167,15 @@ impl Ledger {
         dependency.troubles.waiting(self.now, waiting);
     }
 
-    /// How many have not ended.
     pub(super) const fn open(&self) -> u64 {
         self.open
     }
 
-    /// How many have ended.
     pub(super) const fn ended_count(&self) -> u64 {
         self.ended
     }
 
-    pub(super) fn delivered(&mut self, belongs: Belongs, took: Duration, attempts: u32) {
+    pub(super) fn delivered(&mut self, belongs: DeliveryRoute, took: Duration, attempts: u32) {
         let queue = &mut self.queues[belongs.queue];
         queue.report.delivered += 1;
         queue.latency.add(took);
@@ -197,7 +183,7 @@ impl Ledger {
         self.ended(belongs, attempts);
     }
 
-    pub(super) fn died(&mut self, belongs: Belongs, death: &Death, attempts: u32) {
+    pub(super) fn died(&mut self, belongs: DeliveryRoute, death: &Death, attempts: u32) {
         self.queues[belongs.queue].report.dead += 1;
         self.dependencies[belongs.dependency].report.dead += 1;
         let (code, failure_code) = (death.code.as_str().to_owned(), death.failure_code.as_str().to_owned());
@@ -206,14 +192,13 @@ impl Ledger {
         self.ended(belongs, attempts);
     }
 
-    fn ended(&mut self, belongs: Belongs, attempts: u32) {
+    fn ended(&mut self, belongs: DeliveryRoute, attempts: u32) {
         self.open -= 1;
         self.ended += 1;
         self.attempted(attempts);
         self.waiting(belongs, |waiting| waiting - 1);
     }
 
-    /// The run is over, and a delivery with so many attempts has not ended.
     pub(super) fn left_waiting(&mut self, attempts: u32) {
         self.attempted(attempts).waiting += 1;
     }
@@ -221,15 +206,14 @@ impl Ledger {
     fn attempted(&mut self, attempts: u32) -> &mut AttemptCount {
         self.report.attempts_max = self.report.attempts_max.max(attempts);
         self.attempts_of_all += u64::from(attempts);
-        let attempts = attempts.min(ATTEMPTS_TOLD_MAX);
+        let attempts = attempts.min(ATTEMPTS_LISTED_MAX);
         let none = AttemptCount { attempts, deliveries: 0, waiting: 0 };
         let attempted = self.attempts.entry(attempts).or_insert(none);
         attempted.deliveries += 1;
         attempted
     }
 
-    /// A call begins.
-    pub(super) fn called(&mut self, dependency: usize, carried: Carried) {
+    pub(super) fn called(&mut self, dependency: usize, carried: CallLoad) {
         let face = &self.face;
         let dependency = &mut self.dependencies[dependency];
         dependency.first_attempts.add(face, carried.first_calls());
@@ -239,40 +223,35 @@ impl Ledger {
         dependency.called(face, self.now);
     }
 
-    /// A call begins at something that stands before that dependency.
-    pub(super) fn called_before(&mut self, dependency: usize, carried: Carried) {
+    pub(super) fn called_before(&mut self, dependency: usize, carried: CallLoad) {
         let dependency = &mut self.dependencies[dependency];
         dependency.first_attempts.add(&self.face, carried.first_calls());
         dependency.first_before += carried.first;
     }
 
-    /// A dependency is called by another.
     pub(super) fn called_within(&mut self, dependency: usize) {
         let dependency = &mut self.dependencies[dependency];
         dependency.within += 1;
         dependency.called(&self.face, self.now);
     }
 
-    /// The caller learns the end of a call.
-    pub(super) fn answered(&mut self, dependency: usize, took: Duration, how: How) {
+    pub(super) fn answered(&mut self, dependency: usize, took: Duration, how: CallResult) {
         let dependency = &mut self.dependencies[dependency];
         dependency.in_flight.set(&self.face, dependency.in_flight.now() - 1);
         dependency.latency.add(took);
         dependency.ended.add(&self.face, 1);
         dependency.took_micros.add(&self.face, u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 20));
         match how {
-            How::Well => {}
-            How::Partly => dependency.report.calls_failed_partly += 1,
-            How::Badly => dependency.failed.add(&self.face, 1),
+            CallResult::Well => {}
+            CallResult::Partly => dependency.report.calls_failed_partly += 1,
+            CallResult::Badly => dependency.failed.add(&self.face, 1),
         }
     }
 
-    /// A rule's call has failed in a way that a breaker counts.
     pub(super) fn failed_counted(&mut self, dependency: usize) {
         self.dependencies[dependency].report.calls_failed_counted += 1;
     }
 
-    /// A node went down with so many calls of a dependency.
     pub(super) fn lost(&mut self, dependency: usize, calls: u64) {
         let level = &mut self.dependencies[dependency].in_flight;
         level.set(&self.face, level.now() - calls);
@@ -283,15 +262,15 @@ impl Ledger {
     }
 
     pub(super) fn paused(&mut self, service: &ServiceName) {
-        self.report.paused.push(Paused { service: service.to_string(), at_ms: self.now / 1_000_000 });
+        self.report.paused.push(PausedService { service: service.to_string(), at_ms: self.now / 1_000_000 });
     }
 
-    pub(super) fn trouble_begins(&mut self, dependency: usize) {
+    pub(super) fn incident_begins(&mut self, dependency: usize) {
         let dependency = &mut self.dependencies[dependency];
         dependency.troubles.begins(self.now, dependency.waiting.now());
     }
 
-    pub(super) fn trouble_ends(&mut self, dependency: usize) {
+    pub(super) fn incident_ends(&mut self, dependency: usize) {
         let dependency = &mut self.dependencies[dependency];
         dependency.troubles.ends(self.now, dependency.waiting.now());
     }
@@ -314,7 +293,7 @@ impl Ledger {
         let not_closed = dependency.not_closed_since.iter().flatten().count() as u64;
         dependency.not_closed.set(&self.face, not_closed);
         if dependency.report.transitions.len() < limits::SIMULATION_TRANSITIONS_MAX {
-            dependency.report.transitions.push(Change {
+            dependency.report.transitions.push(BreakerChange {
                 at_ms: now / 1_000_000,
                 node: u32::try_from(node + 1).unwrap_or(u32::MAX),
                 from: transition.from,
@@ -323,9 +302,9 @@ impl Ledger {
         }
     }
 
-    /// All of it but what only the scenario and the nodes know.
-    pub(super) fn told(self) -> Report {
-        let mut dead_letters: Vec<Cause> =
+    /// Everything except what only the scenario and the nodes know.
+    pub(super) fn into_report(self) -> SimulationReport {
+        let mut dead_letters: Vec<DeadLetterCause> =
             self.causes.iter().map(|(key, count)| self.cause(key, *count)).collect();
         dead_letters.sort_by_key(|cause| std::cmp::Reverse(cause.count));
         let (face, now) = (self.face, self.now);
@@ -333,7 +312,7 @@ impl Ledger {
         assert_eq!(attempts, self.attempts_of_all, "every attempt is that of a delivery");
         let first: u64 = self.dependencies.iter().map(|it| it.first).sum();
         let sum = |figure: fn(&QueueLedger) -> u64| self.queues.iter().map(figure).sum::<u64>();
-        let report = Report {
+        let report = SimulationReport {
             ended_at_ms: now / 1_000_000,
             step_ms: millis(face.step()),
             deliveries: sum(|queue| queue.report.deliveries),
@@ -342,11 +321,11 @@ impl Ledger {
             waiting: sum(|queue| queue.waiting.now()),
             attempts,
             amplification: rounded(ratio(attempts, first)),
-            latency: self.latency.told_of_any(),
+            latency: self.latency.quantiles(),
             attempts_per_delivery: self.attempts.into_values().collect(),
             dead_letters,
-            queues: self.queues.into_iter().map(|queue| queue.told(&face)).collect(),
-            dependencies: self.dependencies.into_iter().map(|it| it.told(&face, now)).collect(),
+            queues: self.queues.into_iter().map(|queue| queue.into_report(&face)).collect(),
+            dependencies: self.dependencies.into_iter().map(|it| it.into_report(&face, now)).collect(),
             ..self.report
         };
         let ended = report.delivered + report.dead;
@@ -358,8 +337,12 @@ impl Ledger {
         report
     }
 
-    fn cause(&self, (queue, dependency, category, code, failure_code): &CauseKey, count: u64) -> Cause {
-        Cause {
+    fn cause(
+        &self,
+        (queue, dependency, category, code, failure_code): &CauseKey,
+        count: u64,
+    ) -> DeadLetterCause {
+        DeadLetterCause {
             queue: self.queues[*queue].report.name.clone(),
             dependency: self.dependencies[*dependency].report.name.clone(),
             category: *category,
@@ -370,11 +353,10 @@ impl Ledger {
     }
 }
 
-/// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum CallResult {
     Well,
-    /// For some of what it carried, and not for the rest.
+    /// Some deliveries of the batch failed.
     Partly,
     Badly,
 }
@@ -384,19 +366,19 @@ pub(super) fn millis(span: Duration) -> u64 {
 }
 
 impl QueueLedger {
-    fn told(self, face: &Clockface) -> QueueReport {
-        QueueReport { latency: self.latency.told_of_any(), waiting: self.waiting.told(face), ..self.report }
+    fn into_report(self, face: &StepClock) -> QueueReport {
+        QueueReport { latency: self.latency.quantiles(), waiting: self.waiting.values(face), ..self.report }
     }
 }
 
 impl DependencyLedger {
-    fn called(&mut self, face: &Clockface, now: u64) {
+    fn called(&mut self, face: &StepClock, now: u64) {
         self.calls_in_second.add(now, 1);
         self.calls.add(face, 1);
         self.in_flight.set(face, self.in_flight.now() + 1);
     }
 
-    fn turn(&mut self, face: &Clockface, turn: Turn) {
+    fn turn(&mut self, face: &StepClock, turn: StepChange) {
         for sums in [
             &mut self.calls,
             &mut self.first_attempts,
@@ -411,9 +393,10 @@ impl DependencyLedger {
         }
     }
 
-    fn told(self, face: &Clockface, now: u64) -> DependencyReport {
-        let (calls, ended, failed) = (self.calls.told(face), self.ended.told(face), self.failed.told(face));
-        let took = self.took_micros.told(face);
+    fn into_report(self, face: &StepClock, now: u64) -> DependencyReport {
+        let (calls, ended, failed) =
+            (self.calls.values(face), self.ended.values(face), self.failed.values(face));
+        let took = self.took_micros.values(face);
         let latency_ms = took.iter().zip(&ended).map(|(sum, count)| sum.div_ceil(1_000 * count.max(&1)));
         let lasting: u64 = self.not_closed_since.iter().flatten().map(|since| now - since).sum();
         DependencyReport {
@@ -422,17 +405,17 @@ impl DependencyLedger {
             amplification: rounded(ratio(self.attempts + self.within, self.first + self.first_before)),
             call_rate_max: self.calls_in_second.most as f64,
             retry_rate_max: self.retries_in_second.most as f64,
-            call_latency: self.latency.told(),
+            call_latency: self.latency.quantiles().unwrap_or_default(),
             breaker_not_closed_ms: (self.not_closed_nanos + lasting) / 1_000_000,
-            troubles: self.troubles.told(self.waiting.now()),
+            troubles: self.troubles.finish(self.waiting.now()),
             series: DependencySeries {
-                first_attempts: self.first_attempts.told(face),
+                first_attempts: self.first_attempts.values(face),
                 well: ended.iter().zip(&failed).map(|(all, failed)| all - failed).collect(),
                 failed,
-                in_flight: self.in_flight.told(face),
-                waiting: self.waiting.told(face),
+                in_flight: self.in_flight.values(face),
+                waiting: self.waiting.values(face),
                 latency_ms: latency_ms.collect(),
-                breaker_not_closed: self.not_closed.told(face),
+                breaker_not_closed: self.not_closed.values(face),
                 calls,
             },
             ..self.report

@@ -1,63 +1,49 @@
-//! Many runs of one scenario with different seeds: ranges instead of anecdotes.
+//! Ranges of figures over many runs with different seeds.
 
 use serde::Serialize;
 
-use super::figures::{Key, Measured, Spread};
-use super::report::Expected;
+use super::figures::{FigureKey, FigureSpread, RunFigures};
+use super::report::ExpectationResult;
 use crate::scenario::expectation::Value;
 
-/// What many runs came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Ranges {
-    /// How many runs.
+pub struct RunRanges {
     pub runs: usize,
-    /// Their seeds, from the first to the last.
     pub seeds: (u64, u64),
-    /// Figures, each over all runs.
-    pub figures: Vec<Range>,
-    /// What was expected, and how often it came so.
-    pub expectations: Vec<Often>,
+    pub figures: Vec<FigureRange>,
+    pub expectations: Vec<ExpectationCount>,
 }
 
-/// A figure over all runs; shares are from 0 to 1, times in seconds, and what never came is none.
+/// Shares are 0 to 1, durations in seconds, never is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Range {
-    /// Which.
+pub struct FigureRange {
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The least.
     pub min: Option<f64>,
-    /// Half of the runs had no more.
     pub median: Option<f64>,
-    /// 19 of 20 runs had no more.
     pub p95: Option<f64>,
-    /// The most.
     pub max: Option<f64>,
-    /// The same as people read it: least, middle and most.
+    /// Minimum, median, maximum.
     pub shown: (String, String, String),
 }
 
-/// How often an expectation was met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Often {
-    /// As it was written.
+pub struct ExpectationCount {
     pub expectation: String,
-    /// In so many runs.
     pub met: usize,
 }
 
-impl Ranges {
-    /// Over these runs of one scenario, in the order of their seeds; there is one at least.
+impl RunRanges {
+    /// In order of seed; at least one run.
     #[must_use]
-    pub fn of(runs: &[Measured]) -> Self {
+    pub fn of(runs: &[RunFigures]) -> Self {
         let figures = runs[0].figures.keys().map(|key| {
             let values = runs.iter().filter_map(|run| run.value(key)).collect();
             range(key, values)
         });
-        let often = |(place, told): (usize, &Expected)| Often {
-            expectation: told.expectation.clone(),
+        let often = |(place, expected): (usize, &ExpectationResult)| ExpectationCount {
+            expectation: expected.expectation.clone(),
             met: runs.iter().filter(|run| run.expectations[place].met).count(),
         };
         Self {
@@ -69,13 +55,13 @@ impl Ranges {
     }
 }
 
-fn range(key: &Key, values: Vec<Value>) -> Range {
+fn range(key: &FigureKey, values: Vec<Value>) -> FigureRange {
     let mut numbers: Vec<f64> = values.iter().map(|value| value.as_f64()).collect();
     numbers.sort_by(f64::total_cmp);
     let p95 = numbers[(numbers.len() * 19).div_ceil(20) - 1];
-    let Spread { min, median, max, shown } = Spread::of(values);
+    let FigureSpread { min, median, max, shown } = FigureSpread::of(values);
     let p95 = Some(p95).filter(|number| number.is_finite());
-    Range { metric: key.metric.as_str(), of: key.of.clone(), min, median, p95, max, shown }
+    FigureRange { metric: key.metric.as_str(), of: key.of.clone(), min, median, p95, max, shown }
 }
 
 #[cfg(test)]
@@ -87,12 +73,12 @@ mod tests {
 
     #[test]
     fn a_range_has_its_ends_and_its_middle() {
-        let drain = Key { metric: Metric::Drain, of: None };
+        let drain = FigureKey { metric: Metric::Drain, of: None };
         let seconds = |count: u64| Value::Duration(Duration::from_secs(count));
         let values: Vec<Value> = (1..=20).rev().map(seconds).collect();
-        let told = range(&drain, values);
+        let expected = range(&drain, values);
         assert_eq!(
-            (told.min, told.median, told.p95, told.max),
+            (expected.min, expected.median, expected.p95, expected.max),
             (Some(1.0), Some(10.0), Some(19.0), Some(20.0))
         );
         let one = range(&drain, vec![seconds(7)]);

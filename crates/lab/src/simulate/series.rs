@@ -1,4 +1,4 @@
-//! Figures over time, in so many steps and no more: when they are full, two become one, and each lasts twice as
+//! Series with a bounded number of steps: when they are full, pairs of steps are merged and each step lasts twice as
 //! long.
 
 use std::time::Duration;
@@ -9,41 +9,36 @@ const STEPS_MAX: usize = limits::SIMULATION_STEPS_MAX;
 const _: () = assert!(STEPS_MAX.is_multiple_of(2));
 const FIRST_STEP_NANOS: u64 = 1_000_000_000;
 
-/// The steps that all series share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clockface {
+pub(super) struct StepClock {
     step_nanos: u64,
     now: usize,
 }
 
-/// What has changed when time went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It is the same step.
+pub(super) enum StepChange {
     Same,
-    /// Another step has begun.
     Next,
-    /// Two steps have become one, so often, and another may have begun.
+    /// Steps were merged this many times.
     Folded(u32),
 }
 
-impl Default for Clockface {
+impl Default for StepClock {
     fn default() -> Self {
         Self { step_nanos: FIRST_STEP_NANOS, now: 0 }
     }
 }
 
-impl Clockface {
+impl StepClock {
     pub(super) const fn step(&self) -> Duration {
         Duration::from_nanos(self.step_nanos)
     }
 
-    /// How many steps have begun.
     pub(super) const fn begun(&self) -> usize {
         self.now + 1
     }
 
-    pub(super) fn advance(&mut self, nanos: u64) -> Turn {
+    pub(super) fn advance(&mut self, nanos: u64) -> StepChange {
         let mut folds = 0;
         while nanos / self.step_nanos >= STEPS_MAX as u64 {
             self.step_nanos *= 2;
@@ -51,62 +46,60 @@ impl Clockface {
         }
         let now = usize::try_from(nanos / self.step_nanos).expect("less than the most");
         let turn = match (folds, now == self.now) {
-            (0, true) => Turn::Same,
-            (0, false) => Turn::Next,
-            (folds, _) => Turn::Folded(folds),
+            (0, true) => StepChange::Same,
+            (0, false) => StepChange::Next,
+            (folds, _) => StepChange::Folded(folds),
         };
         self.now = now;
         turn
     }
 }
 
-/// How much of something there was in each step.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sums(Vec<u64>);
+pub(super) struct StepSums(Vec<u64>);
 
-impl Sums {
-    pub(super) fn add(&mut self, face: &Clockface, count: u64) {
+impl StepSums {
+    pub(super) fn add(&mut self, face: &StepClock, count: u64) {
         *at(&mut self.0, face.now) += count;
     }
 
-    pub(super) fn turn(&mut self, turn: Turn) {
-        if let Turn::Folded(times) = turn {
+    pub(super) fn turn(&mut self, turn: StepChange) {
+        if let StepChange::Folded(times) = turn {
             (0..times).for_each(|_| fold(&mut self.0, |first, second| first + second));
         }
     }
 
-    pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
-        told(&self.0, face)
+    pub(super) fn values(&self, face: &StepClock) -> Vec<u64> {
+        padded(&self.0, face)
     }
 }
 
-/// How high something stood in each step, at its highest.
+/// The maximum of a level in each step.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Level {
+pub(super) struct StepPeaks {
     now: u64,
     peaks: Vec<u64>,
-    /// The step that was written last.
     last: usize,
 }
 
-impl Level {
+impl StepPeaks {
     pub(super) const fn now(&self) -> u64 {
         self.now
     }
 
-    pub(super) fn set(&mut self, face: &Clockface, level: u64) {
+    pub(super) fn set(&mut self, face: &StepClock, level: u64) {
         self.now = level;
         let peak = at(&mut self.peaks, face.now);
         *peak = (*peak).max(level);
     }
 
-    pub(super) fn turn(&mut self, face: &Clockface, turn: Turn) {
-        if let Turn::Folded(times) = turn {
+    pub(super) fn turn(&mut self, face: &StepClock, turn: StepChange) {
+        if let StepChange::Folded(times) = turn {
             (0..times).for_each(|_| fold(&mut self.peaks, u64::max));
             self.last >>= times;
         }
-        if turn != Turn::Same {
-            // It stood as it stood while nothing changed.
+        if turn != StepChange::Same {
+            // The level did not change in the steps between.
             for step in self.last..=face.now {
                 let peak = at(&mut self.peaks, step);
                 *peak = (*peak).max(self.now);
@@ -115,12 +108,11 @@ impl Level {
         }
     }
 
-    pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
-        told(&self.peaks, face)
+    pub(super) fn values(&self, face: &StepClock) -> Vec<u64> {
+        padded(&self.peaks, face)
     }
 }
 
-/// The step at that place; steps that have not been written are not there yet.
 fn at(steps: &mut Vec<u64>, place: usize) -> &mut u64 {
     if steps.len() <= place {
         steps.resize(place + 1, 0);
@@ -128,7 +120,7 @@ fn at(steps: &mut Vec<u64>, place: usize) -> &mut u64 {
     &mut steps[place]
 }
 
-fn told(steps: &[u64], face: &Clockface) -> Vec<u64> {
+fn padded(steps: &[u64], face: &StepClock) -> Vec<u64> {
     steps.iter().copied().chain(std::iter::repeat(0)).take(face.begun()).collect()
 }
 
@@ -142,8 +134,8 @@ mod tests {
 
     #[test]
     fn steps_fold_and_nothing_is_lost() {
-        let mut face = Clockface::default();
-        let (mut sums, mut level) = (Sums::default(), Level::default());
+        let mut face = StepClock::default();
+        let (mut sums, mut level) = (StepSums::default(), StepPeaks::default());
         for second in 0..1_000_u64 {
             let turn = face.advance(second * 1_000_000_000);
             sums.turn(turn);
@@ -156,8 +148,8 @@ mod tests {
         }
         assert_eq!(face.step(), Duration::from_secs(8));
         assert_eq!(face.begun(), 125);
-        assert_eq!(sums.told(&face), vec![8; 125]);
-        let levels = level.told(&face);
+        assert_eq!(sums.values(&face), vec![8; 125]);
+        let levels = level.values(&face);
         assert_eq!(levels[..62], vec![0; 62]);
         assert_eq!(levels[62], 9);
         assert_eq!(levels[63..], vec![3; 62]);

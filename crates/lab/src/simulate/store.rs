@@ -1,13 +1,13 @@
-//! What one node of a simulation has stored: core's model, with what a simulation knows of each delivery.
-//! Everything that is written is durable at once.
+//! The store of one simulated node: core's store model plus what the simulation tracks per delivery. Writes are
+//! durable at once.
 //!
-//! Invariant: what has ended is gone, but for dead letters that hold their session, so memory follows what
-//! waits and not what has passed.
+//! Invariant: ended deliveries are dropped, except dead letters that block their session, so memory follows what
+//! waits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::layers::Taken;
+use super::layers::EffectCount;
 use redrive_core::engine::{Fate, QueueName, Settlement, Waiting};
 use redrive_core::event::Event;
 use redrive_core::hash::Map;
@@ -16,98 +16,93 @@ pub(super) use redrive_core::store_model::Lane;
 use redrive_core::store_model::{Model, NewRow};
 use redrive_core::time::Timestamp;
 
-/// All that is durable on one node.
 #[derive(Debug)]
-pub(super) struct Store {
-    pub model: Model<Row>,
+pub(super) struct SimulatedStore {
+    pub model: Model<SimulatedDelivery>,
     names: Vec<Arc<QueueName>>,
     places: Map<Arc<QueueName>, usize>,
 }
 
-/// A delivery to be stored.
 #[derive(Clone, Debug)]
-pub(super) struct New {
+pub(super) struct SubmittedDelivery {
     pub queue: usize,
     pub dependency: usize,
     pub session: Option<u32>,
     pub event: Arc<Event>,
-    /// Tells what is delivered from all else, whatever book it is delivered by.
+    /// Identifies the delivery independently of the book.
     pub content: u64,
     pub sent_at: Timestamp,
     pub is_poison: bool,
 }
 
-/// What a simulation knows of a delivery.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct SimulatedDelivery {
     pub lane: Option<Lane>,
     pub queue: usize,
     pub dependency: usize,
     pub sent_at: Timestamp,
     pub is_poison: bool,
-    /// How often it was called for, whether or not somebody heard the end of it.
+    /// Including calls cut off by a crash.
     pub calls: u32,
-    /// How often it took effect at its target.
     pub taken: u32,
-    /// The same for a target that calls others: that may be after the row is gone.
-    pub taken_within: Option<Taken>,
+    /// For targets that call others; may be counted after the row is gone.
+    pub taken_within: Option<EffectCount>,
 }
 
-/// What became of a settlement.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct SettleResult {
     pub fate: Fate,
-    /// The next of its session.
     pub promoted: Option<Box<Waiting>>,
-    /// The delivery, if it has ended.
-    pub ended: Option<Row>,
+    pub ended: Option<SimulatedDelivery>,
 }
 
-impl Store {
+impl SimulatedStore {
     pub(super) fn new(queues: &[Arc<QueueName>]) -> Self {
         let places = queues.iter().enumerate().map(|(place, name)| (Arc::clone(name), place));
         Self { model: Model::default(), names: queues.to_vec(), places: places.collect() }
     }
 
-    /// Takes a delivery; hands it back if it may start.
-    pub(super) fn accept(&mut self, new: New, now: Timestamp) -> Option<Waiting> {
-        let New { queue, dependency, session, event, content, sent_at, is_poison } = new;
+    /// Returns the delivery if it may start now.
+    pub(super) fn accept(&mut self, new: SubmittedDelivery, now: Timestamp) -> Option<Waiting> {
+        let SubmittedDelivery { queue, dependency, session, event, content, sent_at, is_poison } = new;
         let lane = session.map(|session| Lane((queue as u64) << 32 | u64::from(session)));
-        let extra =
-            Row { lane, queue, dependency, sent_at, is_poison, calls: 0, taken: 0, taken_within: None };
+        let extra = SimulatedDelivery {
+            lane,
+            queue,
+            dependency,
+            sent_at,
+            is_poison,
+            calls: 0,
+            taken: 0,
+            taken_within: None,
+        };
         let id = DeliveryId::new(self.model.last().next(), content);
         self.model.add(NewRow { id, queue: Arc::clone(&self.names[queue]), event, lane, extra }, now)
     }
 
-    /// The delivery at that place.
-    pub(super) fn row(&mut self, id: DeliveryId) -> &mut Row {
+    pub(super) fn row(&mut self, id: DeliveryId) -> &mut SimulatedDelivery {
         self.model.extra(id.seq())
     }
 
-    /// How often each of those that have not ended was called for.
     pub(super) fn calls_of_open(&self) -> impl Iterator<Item = u32> {
         self.model.rows().filter(|row| row.state.is_open()).map(|row| row.extra.calls)
     }
 
-    /// How many stand behind a dead one that holds their session.
     pub(super) fn behind_dead(&self) -> u64 {
         self.model.held().map(|(lane, _)| self.model.behind(lane)).sum()
     }
 
-    /// The place of a queue.
     pub(super) fn place(&self, queue: &Arc<QueueName>) -> usize {
         self.places[queue]
     }
 
-    /// Queues in which something waits, in the order of the book.
     pub(super) fn open_queues(&self) -> Vec<QueueName> {
         let open = self.model.queues().filter(|(_, open)| *open > 0);
         let open: BTreeSet<usize> = open.map(|(name, _)| self.place(name)).collect();
         open.into_iter().map(|place| (*self.names[place]).clone()).collect()
     }
 
-    /// Writes what became of a delivery.
-    pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Settled {
+    pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> SettleResult {
         let seq = settlement.delivery.seq();
         let settled = self.model.settle(settlement, now);
         let row = self.model.row(seq).filter(|row| settled.fate == Fate::Written && !row.state.is_open());
@@ -116,6 +111,6 @@ impl Store {
             Some(_) => self.model.forget(seq).map(|row| row.extra),
             None => None,
         };
-        Settled { fate: settled.fate, promoted: settled.promoted, ended }
+        SettleResult { fate: settled.fate, promoted: settled.promoted, ended }
     }
 }

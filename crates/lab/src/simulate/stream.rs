@@ -1,4 +1,4 @@
-//! When events of one type arrive.
+//! Arrival times of the events of one type.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,21 @@ use redrive_core::event::attribute::EventType;
 use redrive_core::hash::{stable_64, stable_64_of};
 use redrive_core::policy::backoff::nanos;
 
-/// The arrivals of one type, one after the other.
 #[derive(Debug)]
 pub(super) struct Stream<'a> {
     arrival: &'a Arrival,
-    /// Tells it from all others, in whatever order they stand.
+    /// Independent of the order of streams.
     key: u64,
     chance: Chance,
     sent: u64,
-    /// How many moments of arrival there were.
     moments: u64,
     from_nanos: u64,
     until_nanos: u64,
 }
 
 impl<'a> Stream<'a> {
-    /// All streams of a scenario. Each has draws of its own, by its type, so that a service more in the book, or
-    /// another order of them, changes nothing about the events of others.
+    /// Each stream has its own draws by event type, so adding or reordering services does not change the events of
+    /// others.
     pub(super) fn all(arrivals: &'a [Arrival], chance: Chance) -> Vec<Self> {
         let mut of_type: BTreeMap<&EventType, u64> = BTreeMap::new();
         let stream = |arrival: &'a Arrival| {
@@ -42,13 +40,11 @@ impl<'a> Stream<'a> {
         Self { arrival, key, chance, sent: 0, moments: 0, from_nanos, until_nanos }
     }
 
-    /// The number of its next event, which no other has.
     pub(super) fn next_number(&mut self) -> u64 {
         self.sent += 1;
         stable_64_of(self.key, self.sent)
     }
 
-    /// How many arrive at each moment.
     pub(super) const fn at_once(&self) -> u32 {
         match self.arrival.flow {
             Flow::Bursts { size, .. } => size,
@@ -56,7 +52,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The next moment of arrival; `now` is the one before, if there was one.
+    /// `now` is the previous arrival.
     pub(super) fn next(&mut self, now: Option<u64>) -> Option<u64> {
         let moment = self.moments;
         self.moments += 1;
@@ -70,7 +66,7 @@ impl<'a> Stream<'a> {
             }
             Flow::Wave { low, high, every, spacing } => {
                 let wave =
-                    Wave { low: low.as_per_second(), high: high.as_per_second(), every: nanos(*every) };
+                    RateWave { low: low.as_per_second(), high: high.as_per_second(), every: nanos(*every) };
                 let share = match spacing {
                     Spacing::Random => gap_nanos(self.chance.draw(moment), 1.0) as f64 * 1e-9,
                     Spacing::Even => 1.0,
@@ -91,17 +87,16 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// A rate that rises evenly and falls back; in a second, and how long a wave is in nanoseconds.
+/// A triangular wave; rates per second, period in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Wave {
+struct RateWave {
     low: f64,
     high: f64,
     every: u64,
 }
 
-impl Wave {
-    /// How long it takes from `start` on until so many have come. The rate of the moment would not do: where it is
-    /// low, it is higher long before the next one comes.
+impl RateWave {
+    /// Integrates the rate: the rate at `start` alone would be wrong where it rises long before the next arrival.
     fn seconds_until(self, start: u64, count: f64) -> f64 {
         let every = self.every as f64 * 1e-9;
         let half = every / 2.0;
@@ -110,7 +105,7 @@ impl Wave {
         let waves = (count / in_a_wave).floor();
         let (mut left, mut passed) = (count - waves * in_a_wave, waves * every);
         let mut place = (start % self.every) as f64 * 1e-9;
-        // Less than a wave is left: the rest of this half, two more, and the beginning of this one.
+        // Less than one period is left, so at most four half-waves.
         for _ in 0..4 {
             let (rate, steep, room) = if place < half {
                 (self.low + steep * place, steep, half - place)

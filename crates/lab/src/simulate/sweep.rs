@@ -1,8 +1,8 @@
-//! One setting of a rule book over several values, or two over a grid: what is traded against what.
+//! Varies one setting of a rule book over several values, or two over a grid.
 //!
-//! A path leads into the book as it is written (`retry_policies.standard.max`), and each value is laid over it. A
-//! policy or breaker of the catalog is extended, a dependency that the book does not declare is declared, and a
-//! name that nobody knows is refused: it would change nothing, and look as if nothing mattered.
+//! A path leads into the book (`retry_policies.standard.max`) and each value is merged at it. A catalog policy or
+//! breaker is extended, an undeclared dependency is declared. Unknown names are refused: they would silently change
+//! nothing.
 
 mod outcome;
 #[cfg(test)]
@@ -10,7 +10,7 @@ mod tests;
 
 use std::str::FromStr;
 
-pub use self::outcome::{Column, Row, Swept, swept};
+pub use self::outcome::{SweepColumn, SweepResult, SweepRow, swept};
 use super::change::beside_change;
 use redrive_core::book::RuleBook;
 use redrive_core::book::patch::{Patch, Step};
@@ -18,37 +18,29 @@ use redrive_core::book::problem::suggest;
 use redrive_core::limits;
 use redrive_core::policy::catalog;
 
-/// A path into the book, and the values that are tried there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// As it was written.
     path: String,
     keys: Vec<String>,
     values: Vec<String>,
 }
 
-/// Why a text is no sweep, or does not fit the book.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSweep {
-    /// There are no values.
     #[error("write PATH=VALUE,VALUE, such as retries.standard.max=5s,30s,120s")]
     Form,
-    /// A part of the path is empty, or there is only one.
     #[error(
-        "`{path}` leads to no setting: it needs two names at least; a name with dots stands in quotes: dependencies.\"api.eu\".in_flight"
+        "`{path}` is not a setting: a path needs at least two names; quote names with dots: \
+         dependencies.\"api.eu\".in_flight"
     )]
     Path { path: String },
-    /// Something is opened and not closed.
-    #[error("`{text}`: a bracket or a quote is not closed")]
+    #[error("`{text}`: unclosed bracket or quote")]
     Open { text: String },
-    /// The same value twice.
-    #[error("`{value}` stands there twice")]
+    #[error("duplicate value `{value}`")]
     Twice { value: String },
-    /// The book knows no such thing.
-    #[error("`{path}`: there is no `{name}` under `{section}`: {help}")]
+    #[error("`{path}`: no `{name}` under `{section}`: {help}")]
     Unknown { path: String, section: String, name: String, help: String },
-    /// More books than anybody would read a table of.
-    #[error("that makes {books} rule books, and at most {max} are played: take fewer values", max = limits::SIMULATION_SWEEP_MAX)]
+    #[error("{books} combinations exceed the limit of {max}: use fewer values", max = limits::SIMULATION_SWEEP_MAX)]
     TooMany { books: usize },
 }
 
@@ -56,10 +48,10 @@ impl FromStr for Sweep {
     type Err = InvalidSweep;
 
     fn from_str(text: &str) -> Result<Self, InvalidSweep> {
-        let [path, values] = parts(text, '=', Limit::Two)?.try_into().map_err(|_| InvalidSweep::Form)?;
+        let [path, values] = parts(text, '=', PartsLimit::Two)?.try_into().map_err(|_| InvalidSweep::Form)?;
         let unquoted = |part: &String| part.trim_matches('"').to_owned();
-        let mut keys: Vec<String> = parts(&path, '.', Limit::None)?.iter().map(unquoted).collect();
-        let mut values: Vec<String> = parts(&values, ',', Limit::None)?;
+        let mut keys: Vec<String> = parts(&path, '.', PartsLimit::None)?.iter().map(unquoted).collect();
+        let mut values: Vec<String> = parts(&values, ',', PartsLimit::None)?;
         values.retain(|value| !value.is_empty());
         if keys.iter().any(String::is_empty) || keys.len() < 2 {
             return Err(InvalidSweep::Path { path });
@@ -78,13 +70,13 @@ impl FromStr for Sweep {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum PartsLimit {
     Two,
     None,
 }
 
-/// What stands between marks that are within no bracket and no quote.
-fn parts(text: &str, mark: char, limit: Limit) -> Result<Vec<String>, InvalidSweep> {
+/// Splits at `mark` outside brackets and quotes.
+fn parts(text: &str, mark: char, limit: PartsLimit) -> Result<Vec<String>, InvalidSweep> {
     let mut parts = vec![String::new()];
     let (mut depth, mut quote) = (0_usize, None);
     for letter in text.chars() {
@@ -95,7 +87,7 @@ fn parts(text: &str, mark: char, limit: Limit) -> Result<Vec<String>, InvalidSwe
             (']' | '}', None) => depth = depth.saturating_sub(1),
             (_, Some(_) | None) => {}
         }
-        let is_full = limit == Limit::Two && parts.len() == 2;
+        let is_full = limit == PartsLimit::Two && parts.len() == 2;
         if letter == mark && depth == 0 && quote.is_none() && !is_full {
             parts.push(String::new());
         } else if let Some(last) = parts.last_mut() {
@@ -109,25 +101,21 @@ fn parts(text: &str, mark: char, limit: Limit) -> Result<Vec<String>, InvalidSwe
 }
 
 impl Sweep {
-    /// The path, as it was written.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The key that changes.
     #[must_use]
     pub fn key(&self) -> &str {
         self.keys.last().map_or("", String::as_str)
     }
 
-    /// What is tried.
     #[must_use]
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Refuses a name that the book does not know.
     pub fn fits(&self, book: &RuleBook) -> Result<(), InvalidSweep> {
         let [section, name, ..] = self.keys.as_slice() else { return Ok(()) };
         let Some(known) = names(book, section) else { return Ok(()) };
@@ -142,12 +130,11 @@ impl Sweep {
         })
     }
 
-    /// The part of the book that changes.
     #[must_use]
     pub fn change(&self, book: &RuleBook, value: &str) -> Patch {
         let (last, place) = self.keys.split_last().expect("a path has keys");
         let step = |(at, key): (usize, &String)| {
-            // A row of `events` is one of a list, and found by its type.
+            // Rows of `events` are addressed by their type.
             let is_row = at > 1 && self.keys[at - 1] == "events";
             if is_row { Step::Row(key.clone()) } else { Step::Key(key.clone()) }
         };
@@ -158,7 +145,7 @@ impl Sweep {
     }
 }
 
-/// The names under a section that has names; none of one that has keys.
+/// `None` for a section with fixed keys.
 fn names(book: &RuleBook, section: &str) -> Option<Vec<String>> {
     let sections = book.sections();
     let own = |names: Vec<String>, catalog: Vec<&'static str>| {
@@ -189,7 +176,6 @@ fn names(book: &RuleBook, section: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Every combination of values, the last sweep's quickest.
 pub fn grid(sweeps: &[Sweep]) -> Result<Vec<Vec<String>>, InvalidSweep> {
     let books = sweeps.iter().map(|sweep| sweep.values.len()).fold(1_usize, usize::saturating_mul);
     if books > limits::SIMULATION_SWEEP_MAX {

@@ -1,42 +1,35 @@
-//! A dependency as it behaves: its moods over time, and what it can take.
+//! A simulated dependency: its moods over time, and its capacity.
 //!
-//! What it cannot take at once waits inside it, in order. A caller who gives up does not take its call back: the
-//! dependency works on it all the same, which is how a storm of retries can keep one down that nothing else
-//! keeps down. What a call comes to depends on the seed, the delivery, the attempt and what is inside the
-//! dependency, so that two rule books meet the same luck.
+//! Calls beyond its capacity wait inside it in order. A caller that gives up does not cancel its call; the dependency
+//! still works on it, which is how a retry storm can keep it down.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::agenda::Said;
+use super::agenda::CallAnswer;
 use super::chance::{Curve, nanos_in, unit};
 use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
 use redrive_core::hash::stable_64_of;
 use redrive_core::limits;
 use redrive_core::policy::backoff::nanos;
 
-/// How long it takes to learn that nobody listens.
 const REFUSED_AFTER: Duration = Duration::from_millis(1);
-/// How long it takes to be turned away.
-const TURNED_AWAY_AFTER: Duration = Duration::from_millis(2);
+const REJECTED_AFTER: Duration = Duration::from_millis(2);
 
-/// One dependency.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct SimulatedTarget {
     curve: Curve,
-    moods: Vec<(u64, u64, State)>,
-    /// The first mood that is not over.
+    moods: Vec<(u64, u64, MoodState)>,
     next_mood: usize,
-    inside: Inside,
-    /// What else limits its calls, in shapes that no scenario can tell: says whom it turns away, and how.
+    inside: WorkQueue,
+    /// Rate limits that no scenario can express, for tests.
     #[cfg(test)]
     pub limiter: Option<Limiter>,
 }
 
-/// Says whether a call is turned away that comes at that many nanoseconds.
 #[cfg(test)]
-pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<Said>>);
+pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<CallAnswer>>);
 
 #[cfg(test)]
 impl std::fmt::Debug for Limiter {
@@ -45,9 +38,8 @@ impl std::fmt::Debug for Limiter {
     }
 }
 
-/// A mood with what is worked out once.
 #[derive(Debug)]
-enum State {
+enum MoodState {
     Down,
     Hanging,
     Slow(Curve),
@@ -56,55 +48,39 @@ enum State {
     Mixed(Vec<(Met, f64)>),
 }
 
-/// What a call comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
-    /// What the caller is told.
-    pub said: Said,
-    /// After how long.
+pub(super) struct CallOutcome {
+    pub said: CallAnswer,
     pub took: Duration,
-    /// What happens at the dependency, whatever the caller is told.
-    pub effect: Effect,
+    /// At the target, whatever the caller sees.
+    pub takes_effect: bool,
 }
 
-/// What happens at the dependency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// It takes what was sent.
-    Taken,
-    /// It does not.
-    None,
-}
-
-/// A call that is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Knock {
+pub(super) struct TargetCall {
     pub at_nanos: u64,
-    /// How long the caller waits.
     pub limit: Duration,
-    /// The luck of it.
     pub draw: u64,
-    /// What it carries is rejected by everybody.
     pub is_poison: bool,
 }
 
-impl Target {
+impl SimulatedTarget {
     pub(super) fn new(behaviour: &Behaviour) -> Self {
         let state = |phase: &Phase| {
             let state = match &phase.mood {
-                Mood::Down => State::Down,
-                Mood::Hanging => State::Hanging,
-                Mood::Slow(latency) => State::Slow(Curve::new(*latency)),
+                Mood::Down => MoodState::Down,
+                Mood::Hanging => MoodState::Hanging,
+                Mood::Slow(latency) => MoodState::Slow(Curve::new(*latency)),
                 Mood::Failing(shares) => {
-                    State::Failing(shares.iter().map(|(status, share)| (*status, share.get())).collect())
+                    MoodState::Failing(shares.iter().map(|(status, share)| (*status, share.get())).collect())
                 }
-                Mood::Throttled { rate, retry_after } => State::Throttled {
+                Mood::Throttled { rate, retry_after } => MoodState::Throttled {
                     per_call_nanos: nanos_in(1.0 / rate.as_per_second()),
                     retry_after: *retry_after,
                     next_at: 0,
                 },
                 Mood::Mixed(shares) => {
-                    State::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
+                    MoodState::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
                 }
             };
             (nanos(phase.at), nanos(phase.until()), state)
@@ -113,13 +89,13 @@ impl Target {
             curve: Curve::new(behaviour.latency.unwrap_or(Latency::USUAL)),
             moods: behaviour.phases.iter().map(state).collect(),
             next_mood: 0,
-            inside: Inside::new(behaviour.capacity.unwrap_or_default()),
+            inside: WorkQueue::new(behaviour.capacity.unwrap_or_default()),
             #[cfg(test)]
             limiter: None,
         }
     }
 
-    /// The calls that it can answer in a second while all is well; none if that is not limited.
+    /// Outside of incidents; `None` if unlimited.
     pub(super) fn per_second(&self) -> Option<f64> {
         let by_rate = self.inside.per_call_nanos.map(|nanos| 1e9 / nanos as f64);
         let by_slots =
@@ -130,65 +106,56 @@ impl Target {
         }
     }
 
-    /// Somebody calls; time never goes back.
-    pub(super) fn call(&mut self, knock: Knock) -> Outcome {
-        let now = knock.at_nanos;
+    /// `call.at_nanos` must not decrease.
+    pub(super) fn call(&mut self, call: TargetCall) -> CallOutcome {
+        let now = call.at_nanos;
+        let failed =
+            |said, after: Duration| CallOutcome { said, took: after.min(call.limit), takes_effect: false };
+        let hangs = failed(CallAnswer::Nothing, call.limit);
         #[cfg(test)]
         if let Some(said) = self.limiter.as_mut().and_then(|limiter| limiter.0(now)) {
-            return turned_away(said, TURNED_AWAY_AFTER, knock.limit);
+            return failed(said, REJECTED_AFTER);
         }
         while self.moods.get(self.next_mood).is_some_and(|(_, until, _)| *until <= now) {
             self.next_mood += 1;
         }
         let mood = self.moods.get_mut(self.next_mood).filter(|(from, ..)| *from <= now);
-        let (mut curve, mut said) = (self.curve, Said::Done);
+        let (mut curve, mut said) = (self.curve, CallAnswer::Done);
+        let draw = || unit(stable_64_of(call.draw, 2));
         match mood.map(|(.., state)| state) {
             None => {}
-            Some(State::Down) => return turned_away(Said::Refused, REFUSED_AFTER, knock.limit),
-            Some(State::Hanging) => {
-                return Outcome { said: Said::Nothing, took: knock.limit, effect: Effect::None };
+            Some(MoodState::Down) => return failed(CallAnswer::Refused, REFUSED_AFTER),
+            Some(MoodState::Hanging) => return hangs,
+            Some(MoodState::Slow(slow)) => curve = *slow,
+            Some(MoodState::Failing(shares)) => {
+                said = fallen_on(shares, draw()).map_or(said, CallAnswer::Status);
             }
-            Some(State::Slow(slow)) => curve = *slow,
-            Some(State::Failing(shares)) => {
-                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2))).map_or(said, Said::Status);
+            Some(MoodState::Throttled { next_at, retry_after, .. }) if now < *next_at => {
+                return failed(CallAnswer::TooMany(*retry_after), REJECTED_AFTER);
             }
-            Some(State::Throttled { per_call_nanos, retry_after, next_at }) => {
-                if now < *next_at {
-                    return turned_away(Said::TooMany(*retry_after), TURNED_AWAY_AFTER, knock.limit);
-                }
+            Some(MoodState::Throttled { per_call_nanos, next_at, .. }) => {
                 *next_at = now.saturating_add(*per_call_nanos);
             }
-            Some(State::Mixed(shares)) => match fallen_on(shares, unit(stable_64_of(knock.draw, 2))) {
-                Some(Met::Refused) => return turned_away(Said::Refused, REFUSED_AFTER, knock.limit),
-                Some(Met::Nothing) => {
-                    return Outcome { said: Said::Nothing, took: knock.limit, effect: Effect::None };
-                }
-                Some(Met::Status(429)) => {
-                    return turned_away(Said::TooMany(None), TURNED_AWAY_AFTER, knock.limit);
-                }
-                Some(Met::Status(status)) => said = Said::Status(status),
+            Some(MoodState::Mixed(shares)) => match fallen_on(shares, draw()) {
+                Some(Met::Refused) => return failed(CallAnswer::Refused, REFUSED_AFTER),
+                Some(Met::Nothing) => return hangs,
+                Some(Met::Status(429)) => return failed(CallAnswer::TooMany(None), REJECTED_AFTER),
+                Some(Met::Status(status)) => said = CallAnswer::Status(status),
                 None => {}
             },
         }
-        if knock.is_poison && said == Said::Done {
-            said = Said::Status(422);
+        if call.is_poison && said == CallAnswer::Done {
+            said = CallAnswer::Status(422);
         }
-        let Some(took) = self.inside.work(now, curve.at(knock.draw)) else {
-            return turned_away(Said::Status(503), TURNED_AWAY_AFTER, knock.limit);
+        let Some(took) = self.inside.work(now, curve.at(call.draw)) else {
+            return failed(CallAnswer::Status(503), REJECTED_AFTER);
         };
-        let effect = if said == Said::Done { Effect::Taken } else { Effect::None };
-        if took >= knock.limit {
-            return Outcome { said: Said::Nothing, took: knock.limit, effect };
-        }
-        Outcome { said, took, effect }
+        let takes_effect = said == CallAnswer::Done;
+        let in_time = if took >= call.limit { (CallAnswer::Nothing, call.limit) } else { (said, took) };
+        CallOutcome { said: in_time.0, took: in_time.1, takes_effect }
     }
 }
 
-fn turned_away(said: Said, after: Duration, limit: Duration) -> Outcome {
-    Outcome { said, took: after.min(limit), effect: Effect::None }
-}
-
-/// The failure that a draw falls on.
 fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
     let mut below = 0.0;
     shares.iter().find_map(|(failure, share)| {
@@ -197,23 +164,20 @@ fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
     })
 }
 
-/// What is inside a dependency.
 #[derive(Debug)]
-struct Inside {
+struct WorkQueue {
     per_call_nanos: Option<u64>,
     concurrent: Option<u32>,
     queue_max: usize,
-    /// By how much the work on a call grows for each call that waits.
+    /// Share by which the work on a call grows per waiting call.
     growth: f64,
-    /// When the next call may begin by the rate.
     next_at: u64,
-    /// When each of those that are worked on, or will be, is done; as many as are worked on at once.
+    /// Completion times of the calls in progress and planned; at most `concurrent`.
     slots: BinaryHeap<Reverse<u64>>,
-    /// When each that waits begins, in order.
     waiting: VecDeque<u64>,
 }
 
-impl Inside {
+impl WorkQueue {
     fn new(capacity: Capacity) -> Self {
         Self {
             per_call_nanos: capacity.rate.map(|rate| nanos_in(1.0 / rate.as_per_second()).max(1)),
@@ -226,7 +190,7 @@ impl Inside {
         }
     }
 
-    /// How long one stays inside that needs so much work; none if there is no room for it.
+    /// `None` if the queue is full.
     fn work(&mut self, now: u64, work: Duration) -> Option<Duration> {
         if self.per_call_nanos.is_none() && self.concurrent.is_none() {
             return Some(work);
@@ -275,9 +239,9 @@ mod tests {
 
     const ALWAYS_TEN: Latency = Latency { p50: ms(10), p99: ms(10) };
 
-    fn target(capacity: Option<Capacity>, mood: Option<Mood>) -> Target {
+    fn target(capacity: Option<Capacity>, mood: Option<Mood>) -> SimulatedTarget {
         let phases = mood.map(|mood| Phase { at: ms(0), lasting: ms(60_000), mood });
-        Target::new(&Behaviour {
+        SimulatedTarget::new(&Behaviour {
             latency: Some(ALWAYS_TEN),
             capacity,
             phases: phases.into_iter().collect(),
@@ -285,8 +249,8 @@ mod tests {
         })
     }
 
-    fn knock(at: u64) -> Knock {
-        Knock { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
+    fn knock(at: u64) -> TargetCall {
+        TargetCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
     }
 
     #[test]
@@ -294,24 +258,24 @@ mod tests {
         let rate = Rate::per_second(1.0).expect("a rate");
         let throttled = Mood::Throttled { rate, retry_after: Some(ms(5_000)) };
         let slow = |millis| Mood::Slow(Latency { p50: ms(millis), p99: ms(millis) });
-        let done = (Said::Done, Effect::Taken);
+        let done = (CallAnswer::Done, true);
         #[rustfmt::skip]
         let cases = [
             ("all is well",                 None,                                    10,    done),
-            ("nobody listens",              Some(Mood::Down),                        1,     (Said::Refused, Effect::None)),
-            ("it never answers",            Some(Mood::Hanging),                     1_000, (Said::Nothing, Effect::None)),
+            ("nobody listens",              Some(Mood::Down),                        1,     (CallAnswer::Refused, false)),
+            ("it never answers",            Some(Mood::Hanging),                     1_000, (CallAnswer::Nothing, false)),
             ("it is slow",                  Some(slow(500)),                         500,   done),
-            ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (Said::Nothing, Effect::Taken)),
-            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (Said::Status(503), Effect::None)),
+            ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (CallAnswer::Nothing, true)),
+            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (CallAnswer::Status(503), false)),
             ("it never fails",              Some(Mood::Failing(vec![(503, Share::NONE)])), 10, done),
             ("the first of many",           Some(throttled),                         10,    done),
         ];
-        for (name, mood, took, (said, effect)) in cases {
+        for (name, mood, took, (said, takes_effect)) in cases {
             let outcome = target(None, mood).call(knock(0));
-            assert_eq!(outcome, Outcome { said, took: ms(took), effect }, "{name}");
+            assert_eq!(outcome, CallOutcome { said, took: ms(took), takes_effect }, "{name}");
         }
-        let poisoned = target(None, None).call(Knock { is_poison: true, ..knock(0) });
-        assert_eq!((poisoned.said, poisoned.effect), (Said::Status(422), Effect::None));
+        let poisoned = target(None, None).call(TargetCall { is_poison: true, ..knock(0) });
+        assert_eq!((poisoned.said, poisoned.takes_effect), (CallAnswer::Status(422), false));
     }
 
     #[test]
@@ -319,12 +283,15 @@ mod tests {
         let rate = Rate::per_second(2.0).expect("a rate");
         let mut target = target(None, Some(Mood::Throttled { rate, retry_after: Some(ms(5_000)) }));
         let told = [0, 100, 499, 500, 600, 1_200].map(|at| target.call(knock(at)).said);
-        let too_many = Said::TooMany(Some(ms(5_000)));
-        assert_eq!(told, [Said::Done, too_many, too_many, Said::Done, too_many, Said::Done]);
+        let too_many = CallAnswer::TooMany(Some(ms(5_000)));
+        assert_eq!(
+            told,
+            [CallAnswer::Done, too_many, too_many, CallAnswer::Done, too_many, CallAnswer::Done]
+        );
         let hardly_any = Rate::per_second(1e-30).expect("a rate");
         let mut target = self::target(None, Some(Mood::Throttled { rate: hardly_any, retry_after: None }));
         let told = [5, 6, 50_000].map(|at| target.call(knock(at)).said);
-        assert_eq!(told, [Said::Done, Said::TooMany(None), Said::TooMany(None)]);
+        assert_eq!(told, [CallAnswer::Done, CallAnswer::TooMany(None), CallAnswer::TooMany(None)]);
     }
 
     #[test]
@@ -333,9 +300,9 @@ mod tests {
         let mut target = target(None, Some(Mood::Failing(vec![(503, share(30.0)), (500, share(5.0))])));
         let (mut unavailable, mut broken) = (0, 0);
         for draw in 0..10_000 {
-            match target.call(Knock { draw: stable_64_of(draw, 1), ..knock(1) }).said {
-                Said::Status(503) => unavailable += 1,
-                Said::Status(500) => broken += 1,
+            match target.call(TargetCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
+                CallAnswer::Status(503) => unavailable += 1,
+                CallAnswer::Status(500) => broken += 1,
                 _ => {}
             }
         }
@@ -361,13 +328,16 @@ mod tests {
         for (name, capacity, expected) in cases {
             let mut target = target(Some(capacity), None);
             let told = expected.map(|_| match target.call(knock(0)) {
-                Outcome { said: Said::Done, took, .. } => u64::try_from(took.as_millis()).expect("short"),
+                CallOutcome { said: CallAnswer::Done, took, .. } => {
+                    u64::try_from(took.as_millis()).expect("short")
+                }
                 _ => 0,
             });
             assert_eq!(told, expected, "{name}");
         }
         let mut target = target(Some(collapsing), None);
-        let took = |target: &mut Target| (0..100).map(|_| target.call(knock(0)).took).last().expect("some");
+        let took =
+            |target: &mut SimulatedTarget| (0..100).map(|_| target.call(knock(0)).took).last().expect("some");
         assert!(
             took(&mut target) > ms(700),
             "each that waits makes the work on others longer: {:?}",
@@ -379,14 +349,18 @@ mod tests {
     fn a_caller_who_gives_up_takes_nothing_back() {
         let capacity = Capacity { rate: Rate::per_second(1.0), ..Capacity::default() };
         let mut target = target(Some(capacity), None);
-        let told: Vec<Said> = (0..5).map(|_| target.call(knock(0)).said).collect();
-        assert_eq!(told[0], Said::Done);
+        let told: Vec<CallAnswer> = (0..5).map(|_| target.call(knock(0)).said).collect();
+        assert_eq!(told[0], CallAnswer::Done);
         assert_eq!(
             told[1..],
-            [Said::Nothing; 4],
+            [CallAnswer::Nothing; 4],
             "the second begins after a second, and nobody waits for it"
         );
-        assert_eq!(target.call(knock(4_500)).said, Said::Done, "all of them have been worked on by then");
+        assert_eq!(
+            target.call(knock(4_500)).said,
+            CallAnswer::Done,
+            "all of them have been worked on by then"
+        );
         assert_eq!(target.per_second(), Some(1.0));
     }
 }

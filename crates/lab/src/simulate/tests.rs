@@ -23,10 +23,10 @@ pub(super) fn scenario(text: &str) -> Scenario {
     reading.scenario.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems))
 }
 
-pub(super) fn play(scenario: &Scenario, book: &Arc<RuleBook>, seed: u64) -> Report {
+pub(super) fn play(scenario: &Scenario, book: &Arc<RuleBook>, seed: u64) -> SimulationReport {
     let misfits = scenario.misfits(book);
     assert!(!misfits.has_errors(), "{misfits:?}");
-    run(&Plan { scenario, book: Arc::clone(book), seed }, &mut |_| Go::On).expect("nobody stops it")
+    run(&SimulationPlan { scenario, book: Arc::clone(book), seed }, &mut |_| Go::On).expect("nobody stops it")
 }
 
 const API: &str = "dependencies:\n  api: { kind: webhook, breaker: none, in_flight: 1000 }\n";
@@ -407,7 +407,7 @@ fn retries_that_wait_for_their_budget_keep_no_first_attempt_waiting() {
 #[test]
 fn a_run_can_be_watched_and_stopped() {
     let long = scenario("duration: 1h\narrivals: [{ type: orders.placed, rate: 50/s }]\n");
-    let plan = Plan { scenario: &long, book: book("", API), seed: 1 };
+    let plan = SimulationPlan { scenario: &long, book: book("", API), seed: 1 };
     let mut looks = 0;
     let stopped = run(&plan, &mut |progress| {
         looks += 1;

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agenda::Said;
+use super::agenda::CallAnswer;
 use super::target::Limiter;
 use super::tests::{book, scenario};
-use super::world::World;
-use super::{Go, Plan, Report};
+use super::world::SimulatedWorld;
+use super::{Go, SimulationPlan, SimulationReport};
 
 const SECOND: u64 = 1_000_000_000;
 /// What is allowed in a second, and while it is scarce.
@@ -50,8 +50,8 @@ enum Wait {
 }
 
 impl Wait {
-    fn said(self, now: u64) -> Said {
-        Said::TooMany(match self {
+    fn said(self, now: u64) -> CallAnswer {
+        CallAnswer::TooMany(match self {
             Self::Unsaid => None,
             Self::Seconds(seconds) => Some(Duration::from_secs(seconds)),
             Self::Date(seconds) => {
@@ -165,7 +165,7 @@ fn per_second(calls: &[u64], seconds: usize) -> Vec<u64> {
 }
 
 /// What came of a day, and when calls were taken and refused.
-fn play(day: Day, shape: &Shape, wait: Wait, of_dependency: &str) -> (Report, Vec<u64>, Vec<u64>) {
+fn play(day: Day, shape: &Shape, wait: Wait, of_dependency: &str) -> (SimulationReport, Vec<u64>, Vec<u64>) {
     play_by(1, day, shape, wait, of_dependency)
 }
 
@@ -175,7 +175,7 @@ fn play_by(
     shape: &Shape,
     wait: Wait,
     of_dependency: &str,
-) -> (Report, Vec<u64>, Vec<u64>) {
+) -> (SimulationReport, Vec<u64>, Vec<u64>) {
     let Day { minutes, spacing, .. } = day;
     let latency = if matches!(shape, Shape::AtOnce) { CALL } else { Duration::from_millis(40) };
     let scenario = scenario(&format!(
@@ -183,9 +183,9 @@ fn play_by(
         latency.as_millis()
     ));
     let book = book("", &format!("dependencies:\n  api: {{ kind: webhook{of_dependency} }}\n"));
-    let plan = Plan { scenario: &scenario, book: Arc::clone(&book), seed };
+    let plan = SimulationPlan { scenario: &scenario, book: Arc::clone(&book), seed };
     let scenario = scenario.clone().completed_by(&book);
-    let mut world = World::new(&plan, &scenario);
+    let mut world = SimulatedWorld::new(&plan, &scenario);
     let (taken, refused) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(Vec::new())));
     let (took, turned_away) = (Rc::clone(&taken), Rc::clone(&refused));
     let mut gate = shape.clone().gate(day);
@@ -198,7 +198,7 @@ fn play_by(
     (report, taken.take(), refused.take())
 }
 
-fn judge(day: Day, (report, taken, refused): &(Report, Vec<u64>, Vec<u64>)) -> Came {
+fn judge(day: Day, (report, taken, refused): &(SimulationReport, Vec<u64>, Vec<u64>)) -> Came {
     let step = usize::try_from(report.step_ms).expect("a step");
     let waiting = &report.queues[0].waiting;
     let is_empty = |step: &usize| waiting[*step] <= FEW;

@@ -1,38 +1,32 @@
-//! Troubles of a dependency, and how soon after them no more waits than before.
+//! Tracks incidents of a dependency, and how long after each the backlog drains.
 //!
-//! "Before" is the most that waited within the last calm minute before the trouble: what an earlier one left is no
-//! calm until it is drained. A trouble that begins before another
-//! is drained goes on from that one: both are measured against the calm before the first. One that lasts longer than
-//! the run has no end, and so nothing after it.
+//! The level before an incident is the maximum of the last calm minute. An incident that begins before the previous
+//! one has drained continues it: both are measured against the level before the first.
 
 use std::collections::VecDeque;
 
-use super::report::Trouble;
+use super::report::Incident;
 use redrive_core::limits;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How a dependency fares.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
-    calm: Calm,
-    /// How many troubles last.
+pub(super) struct IncidentTracker {
+    calm: CalmPeaks,
     lasting: u32,
-    open: Option<Open>,
-    over: Vec<Trouble>,
+    open: Option<OpenIncident>,
+    over: Vec<Incident>,
 }
 
-/// A trouble that has not been drained.
 #[derive(Debug)]
-struct Open {
+struct OpenIncident {
     began_at: u64,
     ended_at: Option<u64>,
     level: u64,
     peak: u64,
 }
 
-impl Troubles {
-    /// So many wait from now on.
+impl IncidentTracker {
     pub(super) fn waiting(&mut self, now: u64, waiting: u64) {
         if self.open.is_none() {
             self.calm.waiting(now, waiting);
@@ -52,7 +46,7 @@ impl Troubles {
         } else {
             self.calm.waiting(now, waiting);
             let level = self.calm.peak();
-            self.open = Some(Open { began_at: now, ended_at: None, level, peak: waiting });
+            self.open = Some(OpenIncident { began_at: now, ended_at: None, level, peak: waiting });
         }
     }
 
@@ -64,12 +58,11 @@ impl Troubles {
         self.waiting(now, waiting);
     }
 
-    /// Nothing more is to be told of it; `at` is when it was drained.
     fn drained(&mut self, at: Option<u64>, waiting: u64) {
-        let Some(Open { began_at, ended_at, level, peak }) = self.open.take() else { return };
+        let Some(OpenIncident { began_at, ended_at, level, peak }) = self.open.take() else { return };
         let millis = |nanos: u64| nanos / 1_000_000;
         let drain = at.zip(ended_at).map(|(at, ended_at)| at.saturating_sub(ended_at));
-        self.over.push(Trouble {
+        self.over.push(Incident {
             began_at_ms: millis(began_at),
             ended_at_ms: ended_at.map(millis),
             waiting_before: level,
@@ -79,22 +72,20 @@ impl Troubles {
         });
     }
 
-    /// The run is over, and so many still wait.
-    pub(super) fn told(mut self, waiting: u64) -> Vec<Trouble> {
+    pub(super) fn finish(mut self, waiting: u64) -> Vec<Incident> {
         self.drained(None, waiting);
         self.over
     }
 }
 
-/// The most that waited in each of the last seconds.
 #[derive(Debug, Default)]
-struct Calm {
+struct CalmPeaks {
     second: u64,
     waiting: u64,
     peaks: VecDeque<u64>,
 }
 
-impl Calm {
+impl CalmPeaks {
     fn waiting(&mut self, now: u64, waiting: u64) {
         let second = now / SECOND;
         let passed = (second - self.second.min(second)).min(limits::SIMULATION_CALM_SECONDS as u64);
@@ -134,8 +125,8 @@ mod tests {
     /// When it began and ended, what waited before it and at most, and how long it took to drain.
     type Told = (u64, Option<u64>, u64, u64, Option<u64>);
 
-    fn told(acts: &[(u64, Act)]) -> Vec<Told> {
-        let mut troubles = Troubles::default();
+    fn finish(acts: &[(u64, Act)]) -> Vec<Told> {
+        let mut troubles = IncidentTracker::default();
         let mut waiting = 0;
         for (second, act) in acts {
             let now = second * SECOND;
@@ -149,7 +140,7 @@ mod tests {
             }
         }
         let seconds = |millis: u64| millis / 1_000;
-        let told = troubles.told(waiting).into_iter();
+        let told = troubles.finish(waiting).into_iter();
         told.map(|t| {
             let (began_at, ended_at) = (seconds(t.began_at_ms), t.ended_at_ms.map(seconds));
             (began_at, ended_at, t.waiting_before, t.waiting_max, t.drain_ms)
@@ -175,7 +166,7 @@ mod tests {
                 vec![(100, Some(102), 2, 50, Some(2_000))]),
         ];
         for (name, acts, expected) in cases {
-            assert_eq!(told(acts), expected, "{name}");
+            assert_eq!(finish(acts), expected, "{name}");
         }
     }
 }

@@ -1,21 +1,20 @@
-//! The world of a simulation: events arrive, engines decide, targets answer, faults happen, one thing after the
-//! other in virtual time.
+//! The event loop of a simulation: arrivals, engine decisions, answers and faults in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agenda::{Agenda, CallEnd, Happening, Said};
+use super::agenda::{Agenda, AgendaEvent, CallAnswer, FinishedCall};
 use super::answers;
 use super::chance::Chance;
-use super::checker::{Caller, Checker};
-use super::layers::{ByRule, Inner, Layers, Taken};
-use super::ledger::{Belongs, Carried, How, Ledger, Opened, millis};
-use super::report::Report;
-use super::store::{New, Store};
+use super::checker::{NodeRun, OrderChecker};
+use super::layers::{EffectCount, LayerCall, Layers, RuleCall};
+use super::ledger::{CallLoad, CallResult, DeliveryRoute, SimulationLedger, TrackedDependency, millis};
+use super::report::SimulationReport;
+use super::store::{SimulatedStore, SubmittedDelivery};
 use super::stream::Stream;
-use super::target::{self, Knock, Target};
-use super::{Cancelled, Go, Plan, Progress};
+use super::target::{SimulatedTarget, TargetCall};
+use super::{Cancelled, Go, SimulationPlan, SimulationProgress};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
 use redrive_core::book::RuleBook;
 use redrive_core::book::connectors::{Endpoint, Speech};
@@ -33,12 +32,11 @@ use redrive_core::policy::decide::is_counted_by_breakers;
 use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
-/// When virtual time begins; no day is like another to a person, and all are to a simulation.
+/// The start of virtual time.
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
-/// How many things happen between two looks at whether to go on.
+/// Agenda events between two calls of `watch`.
 const LOOK_EVERY: u64 = 8_192;
 
-/// What chance decides, each by itself.
 mod purpose {
     pub(super) const POISON: u64 = 1;
     pub(super) const SESSION: u64 = 2;
@@ -47,97 +45,90 @@ mod purpose {
     pub(super) const STREAMS: u64 = 5;
 }
 
-/// Everything.
-pub(super) struct World<'a> {
+pub(super) struct SimulatedWorld<'a> {
     pub(super) scenario: &'a Scenario,
-    plan: &'a Plan<'a>,
+    plan: &'a SimulationPlan<'a>,
     pub(super) now: u64,
     pub(super) agenda: Agenda,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SimulatedNode>,
     pub(super) streams: Vec<Stream<'a>>,
     pub(super) streams_open: usize,
-    pub(super) takers: Vec<Vec<Taker>>,
-    /// The events of each stream, one for each session.
+    pub(super) takers: Vec<Vec<QueueSubscriber>>,
     pub(super) events: Vec<Map<Option<u32>, Arc<Event>>>,
-    queues: Vec<Queue>,
+    queues: Vec<SimulatedQueue>,
     dependency_places: BTreeMap<DependencyName, usize>,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<SimulatedTarget>,
     pub(super) layers: Layers,
-    /// Who wants the events that tell of others.
-    pub(super) derived: Map<EventType, Vec<Taker>>,
+    pub(super) derived: Map<EventType, Vec<QueueSubscriber>>,
     pub(super) poison: Chance,
     pub(super) sessions: Chance,
     luck: Chance,
     pub(super) content: Chance,
-    pub(super) ledger: Ledger,
-    checker: Checker,
+    pub(super) ledger: SimulationLedger,
+    checker: OrderChecker,
 }
 
-struct Queue {
+struct SimulatedQueue {
     name: Arc<QueueName>,
     speech: Speech,
 }
 
-/// Who wants the events of a stream.
 #[derive(Clone, Copy)]
-pub(super) struct Taker {
-    pub belongs: Belongs,
-    /// Tells it from all others, in whatever order they stand in the book.
+pub(super) struct QueueSubscriber {
+    pub belongs: DeliveryRoute,
+    /// Independent of the order in the book.
     pub key: u64,
     pub order: Order,
 }
 
-/// One process of Redrive.
-pub(super) struct Node {
+pub(super) struct SimulatedNode {
     engine: Option<Engine>,
     run: u32,
-    pub store: Store,
+    pub store: SimulatedStore,
     wake_at: Option<Timestamp>,
     pub inbox: VecDeque<Input>,
-    pub health: Health,
-    /// Deliveries that were sent and could not be taken.
-    pub door: Vec<New>,
-    /// Outcomes that could not be written.
+    pub health: NodeCondition,
+    pub rejected: Vec<SubmittedDelivery>,
     unwritten: Vec<Arc<Settlement>>,
     in_flight: Vec<u64>,
-    /// The rules by which calls that are being made are judged.
     rules: Map<CallId, Arc<Rule>>,
-    /// The places in their batch of those that fail, for calls that end well.
+    /// Positions of the failing deliveries in successful batches.
     partly: BTreeMap<CallId, Vec<usize>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
+pub(super) enum NodeCondition {
     Well,
     Down { since: Timestamp },
     Stalled { since: Timestamp },
 }
 
-impl<'a> World<'a> {
-    pub(super) fn new(plan: &'a Plan<'a>, scenario: &'a Scenario) -> Self {
+impl<'a> SimulatedWorld<'a> {
+    pub(super) fn new(plan: &'a SimulationPlan<'a>, scenario: &'a Scenario) -> Self {
         let names = plan.book.queues().map(|(service, channel)| {
             Arc::new(QueueName { service: service.clone(), channel: channel.cloned() })
         });
         let names: Vec<Arc<QueueName>> = names.collect();
         let queue = |name: &Arc<QueueName>| {
             let target = target_of(&plan.book, name).expect("a queue of the book");
-            Queue { name: Arc::clone(name), speech: target.connector.speech }
+            SimulatedQueue { name: Arc::clone(name), speech: target.connector.speech }
         };
-        let queues: Vec<Queue> = names.iter().map(queue).collect();
+        let queues: Vec<SimulatedQueue> = names.iter().map(queue).collect();
         let behaviours: Vec<(&DependencyName, &Behaviour)> =
             scenario.dependencies.iter().map(|(name, at)| (name, &at.value)).collect();
-        let targets: Vec<Target> = behaviours.iter().map(|(_, behaviour)| Target::new(behaviour)).collect();
+        let targets: Vec<SimulatedTarget> =
+            behaviours.iter().map(|(_, behaviour)| SimulatedTarget::new(behaviour)).collect();
         let dependency_places: BTreeMap<DependencyName, usize> =
             behaviours.iter().enumerate().map(|(place, (name, _))| ((*name).clone(), place)).collect();
         let opened = behaviours.iter().zip(&targets);
-        let opened = opened.map(|((name, _), target)| Opened {
+        let opened = opened.map(|((name, _), target)| TrackedDependency {
             name: name.to_string(),
             per_second: target.per_second(),
             behind: callers_of(name, &behaviours),
         });
         let opened = opened.collect();
         let inner = |behaviour: &&Behaviour| {
-            let calls = behaviour.calls.iter().map(|call| Inner {
+            let calls = behaviour.calls.iter().map(|call| LayerCall {
                 dependency: dependency_places[&call.dependency.value],
                 attempts: call.attempts,
                 wait: call.wait,
@@ -147,14 +138,14 @@ impl<'a> World<'a> {
         };
         let layers = Layers::new(behaviours.iter().map(|(_, behaviour)| inner(behaviour)).collect());
         let nodes = scenario.nodes as usize;
-        let ledger = Ledger::new(names.iter().map(ToString::to_string).collect(), opened, nodes);
+        let ledger = SimulationLedger::new(names.iter().map(ToString::to_string).collect(), opened, nodes);
         let chance = |purpose| Chance::new(plan.seed, purpose);
         let mut world = Self {
             scenario,
             plan,
             now: 0,
             agenda: Agenda::default(),
-            nodes: (0..nodes).map(|_| Node::new(&names, targets.len())).collect(),
+            nodes: (0..nodes).map(|_| SimulatedNode::new(&names, targets.len())).collect(),
             streams: Stream::all(&scenario.arrivals, chance(purpose::STREAMS)),
             streams_open: 0,
             takers: Vec::new(),
@@ -169,7 +160,7 @@ impl<'a> World<'a> {
             luck: chance(purpose::TARGETS),
             content: chance(purpose::CONTENT),
             ledger,
-            checker: Checker::default(),
+            checker: OrderChecker::default(),
         };
         world.takers =
             scenario.arrivals.iter().map(|arrival| world.takers_of(&arrival.event_type.value)).collect();
@@ -177,68 +168,69 @@ impl<'a> World<'a> {
         world
     }
 
-    pub(super) fn takers_of(&self, event_type: &EventType) -> Vec<Taker> {
+    pub(super) fn takers_of(&self, event_type: &EventType) -> Vec<QueueSubscriber> {
         let taker = |route: &redrive_core::book::route::Route<'_>| {
             let channel = route.channel.map(|channel| channel.name.clone());
             let name = QueueName { service: route.service.name.clone(), channel };
             let queue = self.queues.iter().position(|queue| *queue.name == name);
-            let belongs = Belongs {
+            let belongs = DeliveryRoute {
                 queue: queue.expect("every taker has a queue"),
                 dependency: self.dependency_places[route.dependency()],
             };
             let key = stable_64(name.to_string().as_bytes(), 0);
-            Taker { belongs, key, order: route.order() }
+            QueueSubscriber { belongs, key, order: route.order() }
         };
         self.plan.book.route(event_type.as_str()).iter().map(taker).collect()
     }
 
-    /// What is known before anything has happened. What arrives in the moment in which a trouble begins was not there
-    /// before it.
+    /// Incidents are planned first: what arrives when one begins was not there before it.
     fn plan_ahead(&mut self) {
         let troubled = |span: (Duration, Duration)| (nanos(span.0), nanos(span.1));
         let behaviours: Vec<&Behaviour> = self.scenario.dependencies.values().map(|at| &at.value).collect();
         for place in 0..behaviours.len() {
-            // Who cannot do without another is in trouble with it.
+            // A dependency is disturbed when one that it calls is.
             let within = std::iter::once(place).chain(self.layers.beneath(place).iter().copied());
             let own = within.flat_map(|place| &behaviours[place].phases);
             let own = own.map(|phase| (phase.at, phase.until()));
             let faults = self.scenario.faults.iter().map(|fault| (fault.at, fault.until()));
             for (from, until) in own.chain(faults).map(troubled) {
-                self.agenda.plan(from, Happening::TroubleBegins { dependency: place });
-                self.agenda.plan(until, Happening::TroubleEnds { dependency: place });
+                self.agenda.plan(from, AgendaEvent::IncidentBegins { dependency: place });
+                self.agenda.plan(until, AgendaEvent::IncidentEnds { dependency: place });
             }
         }
         for stream in 0..self.streams.len() {
             if let Some(at) = self.streams[stream].next(None) {
                 self.streams_open += 1;
-                self.agenda.plan(at, Happening::Arrive { stream });
+                self.agenda.plan(at, AgendaEvent::Arrive { stream });
             }
         }
         for (fault, span) in self.scenario.faults.iter().enumerate() {
-            self.agenda.plan(nanos(span.at), Happening::FaultBegins { fault });
-            self.agenda.plan(nanos(span.until()), Happening::FaultEnds { fault });
+            self.agenda.plan(nanos(span.at), AgendaEvent::FaultBegins { fault });
+            self.agenda.plan(nanos(span.until()), AgendaEvent::FaultEnds { fault });
         }
         for node in 0..self.nodes.len() {
             self.start(node);
         }
     }
 
-    /// Lets it all happen.
-    pub(super) fn play(mut self, watch: &mut dyn FnMut(Progress) -> Go) -> Result<Report, Cancelled> {
+    pub(super) fn play(
+        mut self,
+        watch: &mut dyn FnMut(SimulationProgress) -> Go,
+    ) -> Result<SimulationReport, Cancelled> {
         let last = nanos(self.scenario.duration.saturating_add(self.scenario.settle));
-        let mut happened = 0_u64;
+        let mut processed = 0_u64;
         let mut open_seen = 0;
-        while let Some((at, happening)) = self.agenda.next() {
+        while let Some((at, event)) = self.agenda.next() {
             if at > last {
                 break;
             }
             self.now = at;
             self.ledger.advance(at);
-            self.happen(happening);
-            happened += 1;
-            // Whoever watches may bound what waits, and one happening may bring much.
+            self.apply(event);
+            processed += 1;
+            // The watcher may bound what waits, and one event may add much.
             let has_grown = self.ledger.open() >= open_seen + LOOK_EVERY;
-            if happened.is_multiple_of(LOOK_EVERY) || has_grown {
+            if processed.is_multiple_of(LOOK_EVERY) || has_grown {
                 open_seen = self.ledger.open();
                 if watch(self.progress()) == Go::Stop {
                     return Err(Cancelled);
@@ -249,25 +241,25 @@ impl<'a> World<'a> {
             }
         }
         for node in &self.nodes {
-            let outside = node.door.iter().map(|_| 0);
+            let outside = node.rejected.iter().map(|_| 0);
             node.store.calls_of_open().chain(outside).for_each(|calls| self.ledger.left_waiting(calls));
         }
-        let mut report = Report {
+        let mut report = SimulationReport {
             about: self.scenario.about.clone(),
             seed: self.plan.seed,
             duration_ms: millis(self.scenario.duration),
             nodes: self.scenario.nodes,
             order_violations: self.checker.violations(),
             waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
-            ..self.ledger.told()
+            ..self.ledger.into_report()
         };
         let expectations = self.scenario.expectations.iter();
         report.expectations = expectations.map(|at| report.expected(&at.value)).collect();
         Ok(report)
     }
 
-    fn progress(&self) -> Progress {
-        Progress {
+    fn progress(&self) -> SimulationProgress {
+        SimulationProgress {
             at: Duration::from_nanos(self.now),
             duration: self.scenario.duration,
             ended: self.ledger.ended_count(),
@@ -280,14 +272,14 @@ impl<'a> World<'a> {
         START + Duration::from_nanos(self.now)
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Arrive { stream } => self.arrive(stream),
-            Happening::CallEnds(end) => self.call_ends(end),
-            Happening::CallsOn { visit } => self.calls_on(visit),
-            Happening::VisitEnds { visit, said } => self.visit_ends(visit, said),
-            Happening::GivenUp { visit } => self.given_up(visit),
-            Happening::Wake { node, run } => {
+    fn apply(&mut self, event: AgendaEvent) {
+        match event {
+            AgendaEvent::Arrive { stream } => self.arrive(stream),
+            AgendaEvent::CallEnds(end) => self.call_ends(end),
+            AgendaEvent::CallNext { visit } => self.call_next(visit),
+            AgendaEvent::VisitEnds { visit, said } => self.visit_ends(visit, said),
+            AgendaEvent::GivenUp { visit } => self.given_up(visit),
+            AgendaEvent::Wake { node, run } => {
                 let clock = self.clock();
                 let woken = &mut self.nodes[node];
                 if woken.run == run && woken.wake_at.is_some_and(|at| at <= clock) {
@@ -296,14 +288,14 @@ impl<'a> World<'a> {
                     self.pump(node);
                 }
             }
-            Happening::FaultBegins { fault } => self.fault_begins(fault),
-            Happening::FaultEnds { fault } => self.fault_ends(fault),
-            Happening::TroubleBegins { dependency } => self.ledger.trouble_begins(dependency),
-            Happening::TroubleEnds { dependency } => self.ledger.trouble_ends(dependency),
+            AgendaEvent::FaultBegins { fault } => self.fault_begins(fault),
+            AgendaEvent::FaultEnds { fault } => self.fault_ends(fault),
+            AgendaEvent::IncidentBegins { dependency } => self.ledger.incident_begins(dependency),
+            AgendaEvent::IncidentEnds { dependency } => self.ledger.incident_ends(dependency),
         }
     }
 
-    /// Hands a node what came in, and does what it asks for, until nothing is left of either.
+    /// Alternates effects and inputs until neither is left.
     pub(super) fn pump(&mut self, node: usize) {
         let clock = self.clock();
         let Some(mut engine) = self.nodes[node].engine.take() else { return };
@@ -321,8 +313,8 @@ impl<'a> World<'a> {
         match effect {
             Effect::Start(call) => self.call(node, &call),
             Effect::Settle(settlement) => match self.nodes[node].health {
-                Health::Stalled { .. } => self.nodes[node].unwritten.push(settlement),
-                Health::Well | Health::Down { .. } => self.settle(node, &settlement),
+                NodeCondition::Stalled { .. } => self.nodes[node].unwritten.push(settlement),
+                NodeCondition::Well | NodeCondition::Down { .. } => self.settle(node, &settlement),
             },
             Effect::Load(load) => {
                 let page = self.nodes[node].store.model.load(&load);
@@ -331,20 +323,20 @@ impl<'a> World<'a> {
             Effect::WakeAt(at) => {
                 let run = self.nodes[node].run;
                 self.nodes[node].wake_at = Some(at);
-                self.agenda.plan(nanos(at.since(START)), Happening::Wake { node, run });
+                self.agenda.plan(nanos(at.since(START)), AgendaEvent::Wake { node, run });
             }
             Effect::Keep(record) => {
                 self.nodes[node].store.model.breakers.insert(record.service_name.clone(), *record);
             }
-            // Nothing waits for a rule: the book never changes.
+            // The book never changes, so nothing waits for a rule.
             Effect::Release(queue) => self.nodes[node].inbox.push_back(Input::Released(queue)),
-            // Nobody replays here: what is dead stays so, and is counted.
+            // No replays here.
             Effect::Advance(_) | Effect::Reprocess(_) => {}
-            Effect::Signal(signal) => self.hear(node, &signal),
+            Effect::Signal(signal) => self.record_signal(node, &signal),
         }
     }
 
-    fn hear(&mut self, node: usize, signal: &Signal) {
+    fn record_signal(&mut self, node: usize, signal: &Signal) {
         match signal {
             Signal::Breaker { dependency, transition, .. } => {
                 if let Some(place) = self.dependency_places.get(dependency) {
@@ -361,7 +353,7 @@ impl<'a> World<'a> {
     }
 
     fn call(&mut self, node: usize, call: &Call) {
-        let caller = Caller { node, run: self.nodes[node].run };
+        let caller = NodeRun { node, run: self.nodes[node].run };
         let store = &mut self.nodes[node].store;
         let queue = store.place(&call.queue);
         let first = &call.deliveries[0];
@@ -369,7 +361,7 @@ impl<'a> World<'a> {
         let mut first_attempts = 0;
         for (place, delivery) in call.deliveries.iter().enumerate() {
             let row = store.row(delivery.id);
-            // A call that a crash cut off is a call, though the engine that comes back knows nothing of it.
+            // Counts a call cut off by a crash, which the restarted engine does not know.
             row.calls += 1;
             first_attempts += u64::from(row.calls == 1);
             if row.is_poison {
@@ -381,7 +373,7 @@ impl<'a> World<'a> {
         }
         let dependency = store.row(first.id).dependency;
         let is_batch = call.deliveries.len() > 1;
-        let knock = Knock {
+        let knock = TargetCall {
             at_nanos: self.now,
             limit: call.limit,
             draw: self.luck.draw_of(first.id.content(), u64::from(first.attempts)),
@@ -389,16 +381,16 @@ impl<'a> World<'a> {
         };
         self.nodes[node].in_flight[dependency] += 1;
         self.nodes[node].rules.insert(call.id, Arc::clone(&call.rule));
-        let carried = Carried { deliveries: call.deliveries.len() as u64, first: first_attempts };
+        let carried = CallLoad { deliveries: call.deliveries.len() as u64, first: first_attempts };
         self.ledger.called(dependency, carried);
-        let end = CallEnd {
+        let end = FinishedCall {
             node,
             run: caller.run,
             call: call.id,
             dependency,
             queue,
             took: Duration::ZERO,
-            said: Said::Done,
+            said: CallAnswer::Done,
         };
         if self.layers.is_before_others(dependency) {
             for inner in self.layers.beneath(dependency) {
@@ -408,7 +400,7 @@ impl<'a> World<'a> {
         }
         let store = &mut self.nodes[node].store;
         let outcome = self.targets[dependency].call(knock);
-        if outcome.effect == target::Effect::Taken {
+        if outcome.takes_effect {
             for (place, delivery) in call.deliveries.iter().enumerate() {
                 let row = store.row(delivery.id);
                 if !failing.contains(&place) {
@@ -419,17 +411,16 @@ impl<'a> World<'a> {
                 }
             }
         }
-        if is_batch && !failing.is_empty() && outcome.said == Said::Done {
+        if is_batch && !failing.is_empty() && outcome.said == CallAnswer::Done {
             self.nodes[node].partly.insert(call.id, failing);
         }
-        let end = CallEnd { took: outcome.took, said: outcome.said, ..end };
-        self.agenda.plan(self.now.saturating_add(nanos(outcome.took)), Happening::CallEnds(end));
+        let end = FinishedCall { took: outcome.took, said: outcome.said, ..end };
+        self.agenda.plan(self.now.saturating_add(nanos(outcome.took)), AgendaEvent::CallEnds(end));
     }
 
-    /// Calls a dependency that calls others.
-    fn call_through(&mut self, call: &Call, knock: Knock, end: CallEnd, failing: Vec<usize>) {
+    fn call_through(&mut self, call: &Call, knock: TargetCall, end: FinishedCall, failing: Vec<usize>) {
         let node = &mut self.nodes[end.node];
-        let mut carries: Vec<Taken> = Vec::new();
+        let mut carries: Vec<EffectCount> = Vec::new();
         for (place, delivery) in call.deliveries.iter().enumerate() {
             if !failing.contains(&place) {
                 carries.push(node.store.row(delivery.id).taken_within.get_or_insert_default().clone());
@@ -438,20 +429,23 @@ impl<'a> World<'a> {
         if call.deliveries.len() > 1 && !failing.is_empty() {
             node.partly.insert(call.id, failing);
         }
-        self.visit_by_rule(ByRule { end, knock, carries });
+        self.visit_by_rule(RuleCall { end, knock, carries });
     }
 
-    pub(super) fn call_ends(&mut self, end: CallEnd) {
-        let CallEnd { node, run, call, dependency, queue, took, said } = end;
+    pub(super) fn call_ends(&mut self, end: FinishedCall) {
+        let FinishedCall { node, run, call, dependency, queue, took, said } = end;
         if self.nodes[node].run != run {
             return;
         }
         self.nodes[node].in_flight[dependency] -= 1;
-        let partly = self.nodes[node].partly.remove(&call).filter(|_| said == Said::Done);
+        let partly = self.nodes[node].partly.remove(&call).filter(|_| said == CallAnswer::Done);
         let how = match (said, &partly) {
-            (Said::Done, None) => How::Well,
-            (Said::Done, Some(_)) => How::Partly,
-            (Said::Status(_) | Said::TooMany(_) | Said::Refused | Said::Nothing, _) => How::Badly,
+            (CallAnswer::Done, None) => CallResult::Well,
+            (CallAnswer::Done, Some(_)) => CallResult::Partly,
+            (
+                CallAnswer::Status(_) | CallAnswer::TooMany(_) | CallAnswer::Refused | CallAnswer::Nothing,
+                _,
+            ) => CallResult::Badly,
         };
         self.ledger.answered(dependency, took, how);
         let rule = self.nodes[node].rules.remove(&call).expect("it was kept when the call began");
@@ -459,7 +453,7 @@ impl<'a> World<'a> {
             Some(failed) => Ending::Partly { reply: answers::partly(), failed },
             None => Ending::Reply(answers::reply(self.queues[queue].speech, said)),
         };
-        if how == How::Badly
+        if how == CallResult::Badly
             && let Ending::Reply(reply) = &ending
             && let Outcome::Failed(failure) =
                 classify(&reply.as_answer(), &rule.classify, rule.timeouts.category)
@@ -484,7 +478,7 @@ impl<'a> World<'a> {
             self.checker.ends(lane, settlement.delivery.seq());
         }
         if let Some(row) = &settled.ended {
-            let belongs = Belongs { queue: row.queue, dependency: row.dependency };
+            let belongs = DeliveryRoute { queue: row.queue, dependency: row.dependency };
             match &settlement.next {
                 Next::Dead(death) => self.ledger.died(belongs, death, row.calls),
                 Next::Delivered => {
@@ -504,7 +498,6 @@ impl<'a> World<'a> {
         self.nodes[node].store.row(settlement.delivery).lane
     }
 
-    /// The nodes that a fault is about.
     fn struck_by(&self, fault: usize) -> std::ops::Range<usize> {
         match self.scenario.faults[fault].node {
             Some(node) => node as usize - 1..node as usize,
@@ -518,7 +511,7 @@ impl<'a> World<'a> {
             match self.scenario.faults[fault].kind {
                 FaultKind::Restart => self.go_down(node, since),
                 FaultKind::StoreStall => {
-                    self.nodes[node].health = Health::Stalled { since };
+                    self.nodes[node].health = NodeCondition::Stalled { since };
                     self.nodes[node].inbox.push_back(Input::StoreFailing);
                     self.pump(node);
                 }
@@ -526,7 +519,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All that is not stored is gone, and nobody hears how its calls end.
+    /// Loses everything that is not stored; the ends of its calls are ignored.
     fn go_down(&mut self, node: usize, since: Timestamp) {
         let down = &mut self.nodes[node];
         down.engine = None;
@@ -536,7 +529,7 @@ impl<'a> World<'a> {
         down.partly.clear();
         down.rules.clear();
         down.unwritten.clear();
-        down.health = Health::Down { since };
+        down.health = NodeCondition::Down { since };
         for (dependency, calls) in down.in_flight.iter_mut().enumerate() {
             self.ledger.lost(dependency, std::mem::take(calls));
         }
@@ -546,10 +539,12 @@ impl<'a> World<'a> {
         let now = self.clock();
         for node in self.struck_by(fault) {
             let well = &mut self.nodes[node];
-            let (Health::Down { since } | Health::Stalled { since }) = well.health else { continue };
+            let (NodeCondition::Down { since } | NodeCondition::Stalled { since }) = well.health else {
+                continue;
+            };
             well.store.model.absences.add(since, now);
             let was_down = well.engine.is_none();
-            well.health = Health::Well;
+            well.health = NodeCondition::Well;
             if was_down {
                 self.start(node);
             } else {
@@ -559,7 +554,7 @@ impl<'a> World<'a> {
                 self.nodes[node].inbox.push_back(Input::StoreHealed);
                 self.pump(node);
             }
-            self.open_door(node);
+            self.accept_rejected(node);
         }
     }
 
@@ -583,16 +578,16 @@ impl<'a> World<'a> {
     }
 }
 
-impl Node {
+impl SimulatedNode {
     fn new(queues: &[Arc<QueueName>], dependencies: usize) -> Self {
         Self {
             engine: None,
             run: 0,
-            store: Store::new(queues),
+            store: SimulatedStore::new(queues),
             wake_at: None,
             inbox: VecDeque::new(),
-            health: Health::Well,
-            door: Vec::new(),
+            health: NodeCondition::Well,
+            rejected: Vec::new(),
             unwritten: Vec::new(),
             in_flight: vec![0; dependencies],
             rules: Map::default(),
@@ -601,14 +596,12 @@ impl Node {
     }
 }
 
-/// Those that call it to answer.
 fn callers_of(name: &DependencyName, behaviours: &[(&DependencyName, &Behaviour)]) -> Vec<String> {
     let calls = |behaviour: &Behaviour| behaviour.calls.iter().any(|call| call.dependency.value == *name);
     let callers = behaviours.iter().filter(|(_, behaviour)| calls(behaviour));
     callers.map(|(caller, _)| caller.to_string()).collect()
 }
 
-/// Where deliveries of a queue go.
 pub(crate) fn target_of<'a>(book: &'a RuleBook, queue: &QueueName) -> Option<&'a Endpoint> {
     let service = book.service(queue.service.as_str())?;
     let channel = queue.channel.as_ref();

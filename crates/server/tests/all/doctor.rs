@@ -177,14 +177,13 @@ fn where_nothing_ails_it_says_what_it_looked_at() {
 #[test]
 fn a_diagnosis_explains_itself() {
     assert_snapshot!(redrive(&["doctor", "--explain", "timeout-too-long"]).printed(), @r"
-    MEDIUM timeout-too-long: a call that hangs holds its slot far longer than any good call takes
+    MEDIUM timeout-too-long: a hanging call holds its slot far longer than any good call takes
 
-    Good calls are answered in a small part of the timeout, and some calls hang
-    until it is over. Each of these holds a slot and a connection all that while,
-    and its event waits for a retry that could have been made long ago. A limit of a
-    few times the slowest good call gives up the same calls sooner and no others.
+    Good calls take a small part of the timeout, and some calls hang until it ends.
+    Each of these holds a slot and a connection, and its retry comes late. A limit
+    of a few times the slowest good call ends the same calls sooner and no others.
 
-    It needs 100 attempts that arrived and 3 that hung.
+    It needs 100 successes and 3 hanging calls.
     ");
     let all = redrive(&["doctor", "--explain", "all"]).printed();
     assert_eq!(all.lines().count(), redrive_lab::doctor::all().count());

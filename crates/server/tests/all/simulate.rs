@@ -55,12 +55,12 @@ fn an_outage_is_shown_with_what_would_help() {
 
     each column is 2s
 
-    ✗ `shop`: 130 of its 1,200 deliveries (10.8%) dead by MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED
-        played again with `retry: critical` for `shop`: dead_letters 130 → 0, at the price of 1.1 times the calls
+    ✗ `shop`: 130 of its 1,200 deliveries (10.8%) became dead letters with MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED
+        played again with `retry: critical` for `shop`: dead_letters 130 → 0, at the cost of 1.1 times the calls
         played again with `breaker: externalBreaker` on `warehouse`: dead_letters 130 → 0
-    ! `warehouse`: retries make the load 4.0 times as large for 4s after recovery (up to 40/s)
-        played again with `retry_budget: 10%` on `warehouse`: calls in a second after recovery 40 → 22
-    ✓ `warehouse`: drained 4s after it is well again; up to 71 deliveries waited
+    ! `warehouse`: retries multiply the load by 4.0 for 4s after recovery (up to 40/s)
+        played again with `retry_budget: 10%` on `warehouse`: calls per second after recovery 40 → 22
+    ✓ `warehouse`: drained 4s after recovery; up to 71 deliveries waiting
         what was played again helped with each of 5 seeds
 
     ✗ expected dead_letters == 0: 130
@@ -76,7 +76,7 @@ fn a_backlog_that_grows_is_reported() {
     let run =
         |words: &[&str]| folder.run(&[&["simulate", "outage.yaml", "--no-advice"], words].concat()).printed();
     let text = run(&[]);
-    assert!(text.contains("✗ `warehouse`: the backlog grows for as long as events arrive"), "{text}");
+    assert!(text.contains("✗ `warehouse`: the backlog grows while events arrive"), "{text}");
     let report: Value = serde_json::from_str(&run(&["--format", "json"])).expect("JSON");
     assert!(report.to_string().contains("growing-backlog"), "{report}");
 }

@@ -1,7 +1,7 @@
 //! Records that are no plain story of one book: lives that began elsewhere or twice, dependencies that are called
 //! otherwise now, and limits that changed.
 
-use super::report::UntoldKind;
+use super::report::UnknownKind;
 use super::*;
 
 /// One service, `shop`, with two retries a second apart, that depends on something; `more` is said of that.
@@ -14,17 +14,18 @@ fn depending(on: &str, more: &str) -> RuleBook {
     )
 }
 
-fn doubts(report: &Report) -> Vec<(Doubt, u64)> {
+fn doubts(report: &BacktestReport) -> Vec<(BacktestDoubt, u64)> {
     let single = report.untold.iter().filter_map(|untold| match untold.doubt {
-        UntoldKind::Delivery(doubt) => Some((doubt, untold.count)),
-        UntoldKind::Whole(_) => None,
+        UnknownKind::Delivery(doubt) => Some((doubt, untold.count)),
+        UnknownKind::Whole(_) => None,
     });
     single.collect()
 }
 
 /// A record of which the breaker was open for a while, held against another book.
-fn beside(new: &RuleBook, old: &RuleBook, kept: &[Kept], open: &[(&str, u64, u64)]) -> Report {
-    let mut survey = Survey::new(Plan { book: new, seed: SEED, since: None, until: at(1_000) });
+fn beside(new: &RuleBook, old: &RuleBook, kept: &[Kept], open: &[(&str, u64, u64)]) -> BacktestReport {
+    let mut survey =
+        BacktestSurvey::new(BacktestPlan { book: new, seed: SEED, since: None, until: at(1_000) });
     for (dependency, from, until) in open {
         survey.add_open(dependency, at(*from), at(*until));
     }
@@ -34,7 +35,7 @@ fn beside(new: &RuleBook, old: &RuleBook, kept: &[Kept], open: &[(&str, u64, u64
 #[test]
 fn a_life_that_was_not_here_or_has_no_story_is_left_as_it_is() {
     let book = retries(1);
-    let untried = |number: u128, state: RecordedState, replays: Replays, stories: Vec<Story>| Kept {
+    let untried = |number: u128, state: RecordedState, replays: ReplayHistory, stories: Vec<Story>| Kept {
         state,
         replays,
         stories,
@@ -51,13 +52,13 @@ fn a_life_that_was_not_here_or_has_no_story_is_left_as_it_is() {
     let (dead, delivered) = (RecordedState::Dead { at: at(0) }, RecordedState::Delivered);
     #[rustfmt::skip]
     let cases = [
-        ("shed",                             dead,      Replays::None,         vec![],           0, Doubt::NeverTried),
-        ("shed, and replayed",               delivered, Replays::Here(1),      arrived(),        0, Doubt::NeverTried),
-        ("shed, and sent to another",        delivered, Replays::Elsewhere(1), arrived(),        0, Doubt::NeverTried),
-        ("from elsewhere",                   dead,      Replays::None,         died_elsewhere(), 0, Doubt::Imported),
-        ("from elsewhere, replayed there",   dead,      Replays::Here(3),      died_elsewhere(), 0, Doubt::Imported),
-        ("from elsewhere, and replayed",     delivered, Replays::Here(1),      [died_elsewhere(), arrived()].concat(), 0, Doubt::Imported),
-        ("it died here, and was sent to another", delivered, Replays::Elsewhere(1), [happens(&book, 1, 0, |_| 503).stories, arrived()].concat(), 2, Doubt::Replayed),
+        ("shed",                             dead,      ReplayHistory::None,         vec![],           0, BacktestDoubt::NeverTried),
+        ("shed, and replayed",               delivered, ReplayHistory::Here(1),      arrived(),        0, BacktestDoubt::NeverTried),
+        ("shed, and sent to another",        delivered, ReplayHistory::Elsewhere(1), arrived(),        0, BacktestDoubt::NeverTried),
+        ("from elsewhere",                   dead,      ReplayHistory::None,         died_elsewhere(), 0, BacktestDoubt::Imported),
+        ("from elsewhere, replayed there",   dead,      ReplayHistory::Here(3),      died_elsewhere(), 0, BacktestDoubt::Imported),
+        ("from elsewhere, and replayed",     delivered, ReplayHistory::Here(1),      [died_elsewhere(), arrived()].concat(), 0, BacktestDoubt::Imported),
+        ("it died here, and was sent to another", delivered, ReplayHistory::Elsewhere(1), [happens(&book, 1, 0, |_| 503).stories, arrived()].concat(), 2, BacktestDoubt::Replayed),
     ];
     for (name, state, replays, stories, calls, doubt) in cases {
         let kept = [untried(1, state, replays, stories), happens(&book, 2, 0, |_| 200)];
@@ -96,7 +97,7 @@ fn what_was_never_tried_is_unknown_if_the_new_book_lets_deliveries_start_otherwi
     for (name, new, unknown) in cases {
         let report = test(&new, &old, &kept);
         assert_eq!((report.changed, report.certainty.unknown), (0, unknown), "{name}");
-        assert!(doubts(&report).contains(&(Doubt::NotYetTried, 1)), "{name}: {:?}", report.untold);
+        assert!(doubts(&report).contains(&(BacktestDoubt::NotYetTried, 1)), "{name}: {:?}", report.untold);
     }
 }
 
@@ -119,8 +120,15 @@ fn a_breaker_is_what_it_was_whatever_its_dependency_is_called_now() {
     assert_eq!(other_name.after, same_name.after);
     assert_eq!(other_name.changes, same_name.changes);
     // When each of them has its turn is not known.
-    assert!(doubts(&same_name).iter().any(|(doubt, _)| *doubt == Doubt::Ramp), "{:?}", same_name.untold);
-    assert!(!doubts(&other_name).iter().any(|(doubt, _)| *doubt == Doubt::Breaker), "a name is no breaker");
+    assert!(
+        doubts(&same_name).iter().any(|(doubt, _)| *doubt == BacktestDoubt::Ramp),
+        "{:?}",
+        same_name.untold
+    );
+    assert!(
+        !doubts(&other_name).iter().any(|(doubt, _)| *doubt == BacktestDoubt::Breaker),
+        "a name is no breaker"
+    );
 }
 
 #[test]
@@ -132,9 +140,9 @@ fn other_limits_another_way_back_and_dependencies_put_together_are_told() {
     #[rustfmt::skip]
     let cases = [
         ("the same",                "open",   "",                     vec![],                    20),
-        ("a rate",                  "closed", ", rate: 1/s",          vec![(Doubt::Limits, 20)], 0),
-        ("calls at once",           "closed", ", in_flight: 1",       vec![(Doubt::Limits, 20)], 0),
-        ("a ramp after an outage",  "open",   ", ramp: 1m",           vec![(Doubt::Ramp, 20)],   0),
+        ("a rate",                  "closed", ", rate: 1/s",          vec![(BacktestDoubt::Limits, 20)], 0),
+        ("calls at once",           "closed", ", in_flight: 1",       vec![(BacktestDoubt::Limits, 20)], 0),
+        ("a ramp after an outage",  "open",   ", ramp: 1m",           vec![(BacktestDoubt::Ramp, 20)],   0),
         ("a ramp without one",      "closed", ", ramp: 1m",           vec![],                    20),
     ];
     for (name, is_open, more, expected, certain) in cases {
@@ -173,7 +181,7 @@ fn other_limits_another_way_back_and_dependencies_put_together_are_told() {
     ];
     for (name, new, is_other) in cases {
         let report = beside(&new, &apart, &kept, &[]);
-        let is_told = doubts(&report).iter().any(|(doubt, _)| *doubt == Doubt::Breaker);
+        let is_told = doubts(&report).iter().any(|(doubt, _)| *doubt == BacktestDoubt::Breaker);
         assert_eq!(is_told, is_other, "{name}: {:?}", report.untold);
     }
 }
@@ -224,7 +232,7 @@ fn what_shares_a_dependency_with_them_is_not_certain_while_calls_fail() {
     kept.extend(others);
     let report = test(&book(", hold_max: 7m"), &old, &kept);
     assert!(
-        doubts(&report).iter().any(|(doubt, count)| *doubt == Doubt::Shared && *count > 9),
+        doubts(&report).iter().any(|(doubt, count)| *doubt == BacktestDoubt::Shared && *count > 9),
         "{:?}",
         report.untold
     );
@@ -263,7 +271,7 @@ fn what_is_older_than_what_arrived_is_kept_says_so() {
         )
     };
     // The record ends 1,000 seconds after the first of them was accepted.
-    for (kept_for, expected) in [("1h", vec![]), ("995s", vec![(Doubt::Retention, 5)])] {
+    for (kept_for, expected) in [("1h", vec![]), ("995s", vec![(BacktestDoubt::Retention, 5)])] {
         let old = keeping(kept_for);
         let report = beside(&old, &old, &steady(&old, 20, |_| 200), &[]);
         assert_eq!((doubts(&report), report.changed), (expected, 0), "{kept_for}");

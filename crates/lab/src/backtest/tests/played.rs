@@ -59,10 +59,10 @@ services:
 }
 
 /// Plays a day by a book, and keeps its record.
-fn day(scenario: &str, book: &RuleBook, seed: u64) -> (simulate::Report, Vec<Kept>) {
+fn day(scenario: &str, book: &RuleBook, seed: u64) -> (simulate::SimulationReport, Vec<Kept>) {
     let reading = scenario::read(&format!("version: 1\n{scenario}"));
     let scenario = reading.scenario.unwrap_or_else(|| panic!("{:?}", reading.problems));
-    let plan = simulate::Plan { scenario: &scenario, book: Arc::new(book.clone()), seed };
+    let plan = simulate::SimulationPlan { scenario: &scenario, book: Arc::new(book.clone()), seed };
     let (report, stories) =
         record_test::kept(|| simulate::run(&plan, &mut |_| Go::On).expect("nobody stops it"));
     let queue = QueueName { service: Name::new("shop").expect("a name"), channel: None };
@@ -72,7 +72,7 @@ fn day(scenario: &str, book: &RuleBook, seed: u64) -> (simulate::Report, Vec<Kep
         event_type: "orders.placed".to_owned(),
         accepted_at: stories[0].started_at,
         state: RecordedState::Waiting,
-        replays: Replays::None,
+        replays: ReplayHistory::None,
         stories,
     });
     (report, kept.collect())

@@ -1,13 +1,14 @@
-//! Retry policies, breakers and timeouts of a book in the forms that Dapr has.
+//! Retry policies, breakers and timeouts in Dapr's form.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Exporter, Variant, is_never, named_policies, unique};
+use super::{DaprExporter, Variant, is_never, named_policies, unique};
 use crate::dapr::duration::show;
 use crate::dapr::losses::layers;
 use crate::dapr::model::{
-    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Pace, Retry, SPREAD, TripOn, UNLIMITED,
+    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Retry, RetryPace, SPREAD, TripOn,
+    UNLIMITED,
 };
 use redrive_core::book::model::{At, BreakerEntry, DependencyEntry, PolicyEntry, TimeoutParts};
 use redrive_core::book::problem::Span;
@@ -20,13 +21,11 @@ use redrive_core::policy::catalog;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::rule::{GrowingTimeout, NamedBreaker};
 
-/// The policy of a rule that names none.
 const DEFAULT_POLICY: &str = "standard";
-/// The limit of a call that nobody states.
 const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
-impl Exporter<'_> {
-    /// Everything that the book uses or defines, the catalog's first and then in the book's order.
+impl DaprExporter<'_> {
+    /// Catalog policies first, then in the order of the book.
     pub(super) fn policies(&mut self) {
         self.all_retries();
         self.all_timeouts();
@@ -39,7 +38,6 @@ impl Exporter<'_> {
         let all = layers(sections);
         used.extend(all.iter().flat_map(|(_, layer)| named_policies(layer)));
         let standard = PolicyName::new(DEFAULT_POLICY).expect("the catalog's names are names");
-        // What a target falls back on counts as used.
         if sections.dependencies.values().any(|entry| entry.dapr.is_some() && states_no_retry(entry))
             && sections.defaults.reactions.iter().all(|(kind, _)| !is_transient(*kind))
         {
@@ -67,40 +65,43 @@ impl Exporter<'_> {
         let mut lose = |key: &str, why: &str| self.losses.add(name, format!("`{key}`: {why}"));
         let pace = pace(backoff);
         match pace {
-            Pace::Constant(_) => {
+            RetryPace::Constant(_) => {
                 if backoff.jitter() != Jitter::None {
                     lose(
                         "jitter",
-                        "Dapr's constant delays are exact: callers that failed together come back together",
+                        "Dapr's constant delays have no jitter: callers that failed together retry together",
                     );
                 }
                 if backoff.window().is_some() {
-                    lose("window", "Dapr ends constant retries by their number only");
+                    lose("window", "Dapr ends constant retries only by their number");
                 }
             }
-            Pace::Exponential { .. } if is_daprs_own(backoff) => {}
-            Pace::Exponential { .. } => {
+            RetryPace::Exponential { .. } if is_dapr_exponential(backoff) => {}
+            RetryPace::Exponential { .. } => {
                 if backoff.listed().is_some() {
-                    lose("delays", "Dapr takes no list: exponential delays up to the longest come nearest");
+                    lose(
+                        "delays",
+                        "Dapr has no list of delays: exponential delays up to the longest come closest",
+                    );
                 } else {
                     if backoff.initial() != INITIAL {
-                        lose("initial", "Dapr's exponential delays start at 500ms, which no file can change");
+                        lose("initial", "Dapr's exponential delays start at 500ms, which cannot be changed");
                     }
                     if backoff.factor() != Some(FACTOR) {
-                        lose("factor", "Dapr's exponential delays grow by 1.5, which no file can change");
+                        lose("factor", "Dapr's exponential delays grow by 1.5, which cannot be changed");
                     }
                 }
-                if !is_daprs_jitter(backoff.jitter()) {
-                    lose(
-                        "jitter",
-                        "Dapr spreads exponential delays by 50 % up and down, which no file can change",
-                    );
+                if !is_dapr_jitter(backoff.jitter()) {
+                    lose("jitter", "Dapr's exponential jitter is 50 % up and down, which cannot be changed");
                 }
             }
         }
-        if matches!(pace, Pace::Exponential { .. }) && backoff.window() != Some(ELAPSED_MAX) {
+        if matches!(pace, RetryPace::Exponential { .. }) && backoff.window() != Some(ELAPSED_MAX) {
             if backoff.window().is_some() {
-                lose("window", "Dapr has none: exponential retries end by their number or after 15 minutes");
+                lose(
+                    "window",
+                    "Dapr has no window: exponential retries end by their number or after 15 minutes",
+                );
             } else if backoff.is_unlimited() || backoff.wait_max_total() >= ELAPSED_MAX {
                 lose(
                     "retries beyond 15 minutes",
@@ -137,7 +138,7 @@ impl Exporter<'_> {
         }
         for ((_, _, name), parts) in used {
             let whole = parts.whole.unwrap_or(GrowingTimeout::fixed(CALL_LIMIT_DEFAULT));
-            if stands_for_none(parts) {
+            if means_unlimited(parts) {
                 continue;
             }
             let shown = self.give_name(name, |given| &mut given.timeouts);
@@ -148,25 +149,25 @@ impl Exporter<'_> {
 
     fn lose_parts(&mut self, what: &str, parts: &TimeoutParts) {
         if parts.whole.is_some_and(|whole| whole.first < whole.max) {
-            self.losses.add(what, "Dapr's limits do not grow with the attempts; the file has the longest");
+            self.losses.add(what, "Dapr's timeouts do not grow with the attempts; the file has the longest");
         }
         if parts.connect.is_some() || parts.tls.is_some() || parts.headers.is_some() {
             self.losses
-                .add(what, "Dapr limits a call as a whole: `connect`, `tls` and `headers` are left out");
+                .add(what, "Dapr only limits a call as a whole: `connect`, `tls` and `headers` are left out");
         }
         if parts.category.is_some_and(|category| category != Category::Transient) {
             self.losses
-                .add(what, "Dapr retries after every timeout; what the book takes one for is left out");
+                .add(what, "Dapr retries after every timeout; the category of the timeout is left out");
         }
     }
 
-    /// The file's name of the timeout for a target; none if it stands for no limit.
+    /// `None` for no limit.
     pub(super) fn timeout_of(&mut self, entry: &DependencyEntry, resolved: &Resolved<'_>) -> Option<String> {
         let limit = resolved.rule.timeouts.whole.max;
         let levels = [entry.layer.timeout.as_ref(), self.sections.defaults.timeout.as_ref()];
         let of_whole = levels.into_iter().flatten().find(|at| at.value.whole.is_some());
-        if of_whole.is_some_and(|at| stands_for_none(&at.value)) {
-            let why = "it stands for no limit, so these targets have no timeout";
+        if of_whole.is_some_and(|at| means_unlimited(&at.value)) {
+            let why = "it means no limit, so these targets have no timeout";
             self.losses.add(format!("the timeout `{UNLIMITED}`"), why);
             return None;
         }
@@ -214,21 +215,22 @@ impl Exporter<'_> {
         if settings.close_after() != settings.probes() {
             lose(
                 "probes",
-                "Dapr has one number for calls let through and successes that close; the file has `close_after`, so as many calls may probe",
+                "Dapr has one number for probes and for successes that close the breaker; the file has \
+                 `close_after`",
             );
         }
         match (settings.trip(), settings.reset()) {
             (Trip::Consecutive(_), None) => {}
             (Trip::Consecutive(_), Some(_)) => {
-                lose("reset", "Dapr clears the failures after every `interval`, even in the midst of a row");
+                lose("reset", "Dapr resets failures after every `interval`, even within a run of failures");
             }
             (Trip::Failures { .. } | Trip::FailureRate { .. }, reset) => {
                 lose(
                     "within",
-                    "Dapr's `interval` does not slide: it counts from 0 each time, so it may open later",
+                    "Dapr's `interval` does not slide: it restarts at 0, so the breaker may open later",
                 );
                 if reset.is_some() {
-                    lose("reset", "`interval` holds the breaker's `within`, and there is no other time");
+                    lose("reset", "`interval` already holds the breaker's `within`");
                 }
             }
         }
@@ -236,12 +238,11 @@ impl Exporter<'_> {
             lose("count: call", "Dapr counts every attempt");
         }
         if !ignores.is_empty() || !counts.is_empty() {
-            lose("ignores and counts", "to Dapr every failure is one");
+            lose("ignores and counts", "Dapr counts every failure");
         }
         self.resiliency.breakers.push((name, circuit_breaker(settings)));
     }
 
-    /// The file's name of the breaker for a target.
     pub(super) fn breaker_of(&mut self, entry: &DependencyEntry, breaker: &NamedBreaker) -> String {
         let wanted = match &breaker.name {
             Some(name) => name.as_str().to_owned(),
@@ -260,8 +261,8 @@ impl Exporter<'_> {
     }
 }
 
-/// Whether a timeout is the one that importing writes where Dapr has none.
-fn stands_for_none(parts: &TimeoutParts) -> bool {
+/// Whether it is the timeout that an import writes for Dapr's "no limit".
+fn means_unlimited(parts: &TimeoutParts) -> bool {
     parts.name.as_deref() == Some(UNLIMITED) && parts.whole == Some(GrowingTimeout::fixed(NO_LIMIT))
 }
 
@@ -273,11 +274,10 @@ fn states_no_retry(entry: &DependencyEntry) -> bool {
     entry.layer.reactions.iter().all(|(kind, _)| !is_transient(*kind))
 }
 
-/// The form in Dapr that comes nearest.
-fn pace(backoff: &Backoff) -> Pace {
-    if is_daprs_own(backoff) {
+fn pace(backoff: &Backoff) -> RetryPace {
+    if is_dapr_exponential(backoff) {
         let listed = backoff.listed().and_then(|delays| delays.last().copied());
-        return Pace::Exponential { max: listed.unwrap_or_else(|| backoff.max()) };
+        return RetryPace::Exponential { max: listed.unwrap_or_else(|| backoff.max()) };
     }
     let last = backoff.retries().saturating_sub(1);
     let first = backoff.initial();
@@ -289,22 +289,21 @@ fn pace(backoff: &Backoff) -> Pace {
         None => backoff.nominal(last) == first,
     };
     if is_steady && backoff.jitter() != Jitter::Decorrelated {
-        return Pace::Constant(first);
+        return RetryPace::Constant(first);
     }
-    // Without a `max` of its own a policy ends by its number of retries.
+    // Without its own `max`, the last delay.
     let max = if backoff.max() == limits::DURATION_MAX { backoff.nominal(last) } else { backoff.max() };
-    Pace::Exponential { max }
+    RetryPace::Exponential { max }
 }
 
-fn is_daprs_jitter(jitter: Jitter) -> bool {
+fn is_dapr_jitter(jitter: Jitter) -> bool {
     matches!(jitter, Jitter::SpreadShare(share) if (share.get() - SPREAD).abs() < 1e-9)
 }
 
-/// Whether the policy does exactly what Dapr's exponential ones do.
-fn is_daprs_own(backoff: &Backoff) -> bool {
+fn is_dapr_exponential(backoff: &Backoff) -> bool {
     let grows = backoff.factor() == Some(FACTOR) && backoff.initial() == INITIAL;
     let capped_below = matches!(backoff.listed(), Some([INITIAL, after]) if *after < INITIAL);
-    is_daprs_jitter(backoff.jitter()) && (grows || capped_below)
+    is_dapr_jitter(backoff.jitter()) && (grows || capped_below)
 }
 
 fn circuit_breaker(settings: &BreakerSettings) -> CircuitBreaker {

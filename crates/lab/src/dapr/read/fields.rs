@@ -1,15 +1,14 @@
-//! Single keys and values of a Dapr file: shapes, numbers and durations.
+//! Reads single keys: shapes, numbers and durations.
 
 use std::time::Duration;
 
-use super::Reader;
-use crate::dapr::duration::{self, Unit};
+use super::DaprReader;
+use crate::dapr::duration::{self, DurationUnit};
 use redrive_core::book::problem::nearest;
 use redrive_core::book::yaml::{Node, Quoted, Value};
 use redrive_core::limits;
 
-impl Reader {
-    /// The map under a key; nothing if there is none.
+impl DaprReader {
     pub(super) fn section<'a>(&mut self, node: &'a Node, key: &str) -> Option<&'a Node> {
         let section = node.get(key)?;
         match section.value {
@@ -22,7 +21,6 @@ impl Reader {
         }
     }
 
-    /// The entries of the map under a key that are maps themselves, or nothing at all.
     pub(super) fn named_maps<'a>(&mut self, node: &'a Node, key: &str) -> Vec<(&'a str, &'a Node)> {
         let entries = self.section(node, key).map(Node::entries).unwrap_or_default();
         let mut maps = Vec::with_capacity(entries.len());
@@ -37,16 +35,16 @@ impl Reader {
 
     pub(super) fn wrong_shape(&mut self, node: &Node, expected: &str) {
         let message = format!("{expected}, not {}", node.shape());
-        self.problems.error("wrong-type", node.span, message, "look at the indentation");
+        self.problems.error("wrong-type", node.span, message, "check the indentation");
     }
 
-    /// Remarks on keys that Dapr does not know; refuses those that differ by case alone, since whether
-    /// Dapr takes them depends on where it runs. The path of the file itself is empty.
+    /// Unknown keys get a remark. Keys that differ only in case are refused: Dapr versions disagree on them. `path`
+    /// is empty at the root.
     pub(super) fn known_keys(&mut self, node: &Node, path: &str, known: &[&str]) {
         for (key, _) in node.entries() {
             let Some(text) = key.text().filter(|text| !known.contains(text)) else { continue };
             if let Some(meant) = known.iter().find(|known| known.eq_ignore_ascii_case(text)) {
-                let message = format!("`{text}` is known to some Daprs and not to others");
+                let message = format!("`{text}` is accepted by some Dapr versions only");
                 self.problems.error("unknown-key", key.span, message, format!("write `{meant}`"));
                 continue;
             }
@@ -54,11 +52,10 @@ impl Reader {
             let near = if text.len() <= 64 { nearest(text, known.iter().copied()) } else { None };
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             let place = if path.is_empty() { shown } else { format!("{path}.{shown}") };
-            self.notes.add(place, format!("Dapr knows no such key and ignores it{near}"));
+            self.notes.add(place, format!("unknown key, ignored by Dapr{near}"));
         }
     }
 
-    /// The text under a key.
     pub(super) fn text<'a>(&mut self, node: &'a Node, key: &str) -> Option<&'a str> {
         let value = node.get(key)?;
         match &value.value {
@@ -71,29 +68,28 @@ impl Reader {
         }
     }
 
-    /// The duration under a key; negative is zero, as it is to Dapr.
+    /// Negative is zero, as in Dapr.
     pub(super) fn duration(&mut self, node: &Node, path: &str, key: &str) -> Option<Duration> {
         let text = self.text(node, key)?;
         let value = node.get(key)?;
         self.duration_in(value, text, &format!("{path}.{key}"))
     }
 
-    /// The duration in a value whose text is known.
     pub(super) fn duration_in(&mut self, value: &Node, text: &str, path: &str) -> Option<Duration> {
         let Some(go) = duration::parse(text) else {
-            let message = format!("`{text}` is no duration to Dapr");
+            let message = format!("`{text}` is not a Dapr duration");
             let help = "write a number and a unit: ms, s, m or h; there are no days";
             self.problems.error("bad-duration", value.span, message, help);
             return None;
         };
-        if go.unit == Unit::Missing {
-            let why = format!("it has no unit, so Dapr takes milliseconds: {}", duration::show(go.span));
+        if go.unit == DurationUnit::Missing {
+            let why = format!("no unit, so Dapr assumes milliseconds: {}", duration::show(go.span));
             self.notes.add(path, why);
         }
         let bounded = duration::bounded(go.span);
         if bounded < go.span {
             let why = format!(
-                "a book says at most {}, which stands in its place",
+                "the maximum in a book is {}, which is used instead",
                 duration::show(limits::DURATION_MAX)
             );
             self.notes.add(path, why);
@@ -101,7 +97,6 @@ impl Reader {
         Some(bounded)
     }
 
-    /// The whole number under a key.
     pub(super) fn whole_number(&mut self, node: &Node, key: &str) -> Option<i64> {
         let text = self.text(node, key)?;
         let value = node.get(key)?;

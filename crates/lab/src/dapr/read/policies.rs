@@ -1,32 +1,28 @@
-//! The policies of a Dapr file: timeouts, retries and circuit breakers.
+//! Reads the policies of a Dapr file.
 
 use std::time::Duration;
 
-use super::Reader;
+use super::DaprReader;
 use crate::dapr::duration::show;
 use crate::dapr::model::{
-    CONSTANT_DEFAULT, CircuitBreaker, MAX_INTERVAL_DEFAULT, OPEN_DEFAULT, Pace, Resiliency, Retry, TripOn,
-    UNLIMITED,
+    CONSTANT_DEFAULT, CircuitBreaker, MAX_INTERVAL_DEFAULT, OPEN_DEFAULT, Resiliency, Retry, RetryPace,
+    TripOn, UNLIMITED,
 };
 use crate::dapr::{matching, trip};
 use redrive_core::book::yaml::{Node, Value};
 use redrive_core::limits;
 use redrive_core::policy::rule::StatusRange;
 
-/// What Dapr's default policies are called, and its built-in ones.
 const DEFAULT: &str = "Default";
 const BUILT_IN: &str = "DaprBuiltIn";
-/// The built-in policy that no file can change.
 const PROTECTED: &str = "DaprBuiltInActorNotFoundRetries";
-/// Dapr does not let a file set a built-in policy to fewer retries.
 const BUILT_IN_RETRIES_MIN: u32 = 3;
 
-/// Whether Dapr itself gives a meaning to a policy of that name.
 pub(in crate::dapr) fn is_reserved(name: &str) -> bool {
     name.starts_with(BUILT_IN) || name.starts_with(DEFAULT) && name.ends_with("Policy")
 }
 
-impl Reader {
+impl DaprReader {
     pub(super) fn policies(&mut self, policies: &Node, resiliency: &mut Resiliency) {
         self.known_keys(policies, "policies", &["timeouts", "retries", "circuitBreakers"]);
         if let Some(timeouts) = self.section(policies, "timeouts") {
@@ -57,12 +53,13 @@ impl Reader {
 
     fn remark_on_name(&mut self, name: &str, path: &str) {
         if name == PROTECTED {
-            self.notes.add(path, "Dapr protects this policy of its own and ignores the file");
+            self.notes.add(path, "Dapr protects this built-in policy and ignores the file");
         } else if name.starts_with(BUILT_IN) {
             self.notes
-                .add(path, "the name replaces a policy of Dapr's own; in a book it is one among others");
+                .add(path, "the name replaces a built-in policy of Dapr; in a book it is an ordinary policy");
         } else if is_reserved(name) {
-            let why = "Dapr applies it to targets that have no entry of their own; in a book it is one among others: name it under `defaults` if that is meant";
+            let why = "Dapr applies it to targets without an entry; in a book it is an ordinary policy: name it \
+                       under `defaults` to apply it";
             self.notes.add(path, why);
         }
     }
@@ -75,11 +72,11 @@ impl Reader {
         let limit = self.duration_in(value, text, path)?;
         if limit.is_zero() {
             let meant = if text.starts_with('-') {
-                "a negative timeout is taken as none by Dapr"
+                "Dapr treats a negative timeout as none"
             } else {
-                "0 is no limit at all to Dapr"
+                "Dapr treats 0 as no limit"
             };
-            self.notes.add(path, format!("{meant}; the book has `{UNLIMITED}` in its place"));
+            self.notes.add(path, format!("{meant}; the book has `{UNLIMITED}` instead"));
         }
         Some(limit)
     }
@@ -93,30 +90,31 @@ impl Reader {
                 return None;
             }
             None => {
-                self.notes.add(path, "no `maxRetries`: Dapr takes -1, retries without end");
+                self.notes.add(path, "no `maxRetries`: Dapr assumes -1, unlimited retries");
                 None
             }
         };
         let retries = self.bounded_retries(retries, name, path);
         match (retries, pace) {
-            (None, Pace::Constant(_)) => {
-                let why = "a delivery that always fails is retried for ever and never becomes a dead letter";
+            (None, RetryPace::Constant(_)) => {
+                let why = "a delivery that always fails is retried forever and never becomes a dead letter";
                 self.notes.add(path, why);
             }
-            (_, Pace::Exponential { .. }) => {
-                let why = "Dapr's exponential delays are fixed: from 500ms, 1.5 times as long each time, spread by 50 %";
+            (_, RetryPace::Exponential { .. }) => {
+                let why = "Dapr's exponential delays are fixed: from 500ms, times 1.5, with 50 % jitter";
                 self.notes.add(path, why);
-                let why = "Dapr ends exponential retries after 15 minutes whatever `maxRetries` says, so the book says `window: 15m`";
+                let why = "Dapr ends exponential retries after 15 minutes whatever `maxRetries` says, so the \
+                           book has `window: 15m`";
                 self.notes.add(path, why);
             }
-            (Some(_), Pace::Constant(_)) => {}
+            (Some(_), RetryPace::Constant(_)) => {}
         }
         Some(Retry { pace, retries, statuses: self.statuses(node, path) })
     }
 
-    fn pace(&mut self, node: &Node, path: &str) -> Option<Pace> {
+    fn pace(&mut self, node: &Node, path: &str) -> Option<RetryPace> {
         let policy = self.text(node, "policy").unwrap_or_else(|| {
-            self.notes.add(path, "no `policy`: Dapr takes `constant`");
+            self.notes.add(path, "no `policy`: Dapr assumes `constant`");
             "constant"
         });
         let given = |key| node.get(key).is_some();
@@ -132,7 +130,7 @@ impl Reader {
                     .add(path, format!("no `duration`: Dapr waits {} each time", show(CONSTANT_DEFAULT)));
                 CONSTANT_DEFAULT
             });
-            return Some(Pace::Constant(delay));
+            return Some(RetryPace::Constant(delay));
         }
         if policy.eq_ignore_ascii_case("exponential") {
             if given("duration") {
@@ -142,27 +140,28 @@ impl Reader {
                 );
             }
             let max = self.duration(node, path, "maxInterval").unwrap_or_else(|| {
-                self.notes.add(path, format!("no `maxInterval`: Dapr takes {}", show(MAX_INTERVAL_DEFAULT)));
+                self.notes
+                    .add(path, format!("no `maxInterval`: Dapr assumes {}", show(MAX_INTERVAL_DEFAULT)));
                 MAX_INTERVAL_DEFAULT
             });
-            return Some(Pace::Exponential { max });
+            return Some(RetryPace::Exponential { max });
         }
         let span = node.get("policy").map_or(node.span, |value| value.span);
-        let message = "Dapr knows the policies `constant` and `exponential` only, and refuses the resource";
+        let message = "Dapr only has the policies `constant` and `exponential` and refuses the resource";
         self.problems.error("unknown-word", span, message, "write one of the two");
         None
     }
 
     fn bounded_retries(&mut self, retries: Option<u32>, name: &str, path: &str) -> Option<u32> {
         if name.starts_with(BUILT_IN) && retries.is_none_or(|retries| retries < BUILT_IN_RETRIES_MIN) {
-            let why = "Dapr sets fewer than 3 retries of a built-in policy, and -1, to 3";
+            let why = "Dapr raises fewer than 3 retries of a built-in policy, and -1, to 3";
             self.notes.add(format!("{path}.maxRetries"), why);
             return Some(BUILT_IN_RETRIES_MIN);
         }
         let bounded = retries?.min(limits::RETRIES_MAX);
         if Some(bounded) < retries {
             let why =
-                format!("a book has {} retries at most, which stands in its place", limits::RETRIES_MAX);
+                format!("the maximum in a book is {} retries, which is used instead", limits::RETRIES_MAX);
             self.notes.add(format!("{path}.maxRetries"), why);
         }
         Some(bounded)
@@ -174,18 +173,17 @@ impl Reader {
         self.known_keys(matching, &path, &["httpStatusCodes", "gRPCStatusCodes"]);
         let grpc = self.codes(matching, "gRPCStatusCodes", StatusRange { first: 0, last: 16 });
         if grpc.is_some() {
-            let why = "a book knows no gRPC statuses: what it retries of them is left to the category";
+            let why = "a book has no gRPC statuses: their category decides about retries";
             self.notes.add(format!("{path}.gRPCStatusCodes"), why);
         }
         let http = self.codes(matching, "httpStatusCodes", StatusRange { first: 100, last: 599 })?;
         if http.iter().any(|range| range.first < matching::FAILURES.first) {
-            let why = "statuses below 400 are no failures to Dapr, so they are left out";
+            let why = "Dapr does not treat statuses below 400 as failures, so they are left out";
             self.notes.add(format!("{path}.httpStatusCodes"), why);
         }
         Some(matching::failures(&http))
     }
 
-    /// The codes under a key; none if that is as good as unset.
     fn codes(&mut self, node: &Node, key: &str, within: StatusRange) -> Option<Vec<StatusRange>> {
         let text = self.text(node, key)?;
         match matching::parse(text, within) {
@@ -211,25 +209,30 @@ impl Reader {
         let interval = self.duration(node, path, "interval").filter(|interval| !interval.is_zero());
         let timeout = self.duration(node, path, "timeout").filter(|timeout| !timeout.is_zero());
         let timeout = timeout.unwrap_or_else(|| {
-            self.notes
-                .add(path, format!("no `timeout` above 0: Dapr keeps it open for {}", show(OPEN_DEFAULT)));
+            self.notes.add(
+                path,
+                format!("no `timeout` above 0: Dapr keeps the breaker open for {}", show(OPEN_DEFAULT)),
+            );
             OPEN_DEFAULT
         });
         let trip = self.trip(node, path)?;
         match (interval, trip) {
             (None, TripOn::Consecutive(_)) => {
-                self.notes.add(path, "no `interval`: Dapr forgets failures only when a call succeeds");
+                self.notes.add(path, "no `interval`: Dapr resets failures only when a call succeeds");
             }
             (None, TripOn::Failures(_) | TripOn::FailureRate { .. }) => {
-                let why = "no `interval`: Dapr never forgets a call while the breaker is closed, so the book counts over ten years; give it a real `within`";
+                let why = "no `interval`: Dapr never resets the counts while the breaker is closed, so the book \
+                           counts over ten years; set a real `within`";
                 self.notes.add(path, why);
             }
             (Some(_), TripOn::Consecutive(_)) => {
-                let why = "Dapr clears the failures after every `interval`, even in the midst of a row; the book's `reset` does so after that long without a failure";
+                let why = "Dapr resets failures after every `interval`, even within a run of failures; the \
+                           book's `reset` does so after that long without a failure";
                 self.notes.add(path, why);
             }
             (Some(_), TripOn::Failures(_) | TripOn::FailureRate { .. }) => {
-                let why = "Dapr counts from 0 in every `interval`; the book's `within` slides, so it may open earlier";
+                let why = "Dapr restarts at 0 in every `interval`; the book's `within` slides, so it may open \
+                           earlier";
                 self.notes.add(path, why);
             }
         }
@@ -243,7 +246,7 @@ impl Reader {
                 let given = u32::try_from(given).unwrap_or(u32::MAX);
                 if given > limits::PROBES_MAX {
                     let why = format!(
-                        "a book has {} probes at most, which stands in its place",
+                        "the maximum in a book is {} probes, which is used instead",
                         limits::PROBES_MAX
                     );
                     self.notes.add(format!("{path}.maxRequests"), why);
@@ -255,13 +258,13 @@ impl Reader {
                 self.problems.error(
                     "out-of-range",
                     span,
-                    "`maxRequests` counts from 0 up",
+                    "`maxRequests` must not be negative",
                     "write 1 or more",
                 );
                 1
             }
             Some(0) | None => {
-                self.notes.add(path, "no `maxRequests` above 0: Dapr takes 1");
+                self.notes.add(path, "no `maxRequests` above 0: Dapr assumes 1");
                 1
             }
         }
@@ -269,17 +272,16 @@ impl Reader {
 
     fn trip(&mut self, node: &Node, path: &str) -> Option<TripOn> {
         let Some(text) = self.text(node, "trip") else {
-            self.notes.add(
-                path,
-                "no `trip`: Dapr takes `consecutiveFailures > 5`, which is the 6th failure in a row",
-            );
+            self.notes
+                .add(path, "no `trip`: Dapr assumes `consecutiveFailures > 5`, the 6th failure in a row");
             return Some(TripOn::Consecutive(6));
         };
         let path = format!("{path}.trip");
         match trip::read(text) {
-            Ok(trip::Meaning { trip, share }) => {
+            Ok(trip::TripMeaning { trip, share }) => {
                 if text.contains("consecutiveSuccesses") {
-                    let why = "`consecutiveSuccesses` is 0 whenever Dapr looks, which is when a call has failed: the book does without it";
+                    let why = "`consecutiveSuccesses` is always 0 when Dapr evaluates the condition, after a \
+                               failure: the book leaves it out";
                     self.notes.add(&path, why);
                 }
                 if let TripOn::Consecutive(count) | TripOn::Failures(count) = trip
@@ -287,12 +289,12 @@ impl Reader {
                     && !text.contains(">=")
                 {
                     let why = format!(
-                        "`> {}` opens on failure number {count}, which is what the book says",
+                        "`> {}` opens on failure number {count}, as in the book",
                         count.saturating_sub(1)
                     );
                     self.notes.add(&path, why);
                 }
-                if share == trip::Share::Exceeded {
+                if share == trip::ShareBound::Exceeded {
                     self.notes.add(
                         &path,
                         "the book's breaker opens when the share is reached, Dapr's when it is exceeded",

@@ -1,15 +1,15 @@
-//! The targets of a Dapr file, with the policies they name.
+//! Reads the targets of a Dapr file.
 
 use std::collections::BTreeSet;
 
-use super::Reader;
-use crate::dapr::model::{Guards, Resiliency};
+use super::DaprReader;
+use crate::dapr::model::{Resiliency, TargetPolicies};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::yaml::{Node, Value};
 
-impl Reader {
+impl DaprReader {
     pub(super) fn targets(&mut self, targets: &Node, resiliency: &mut Resiliency) {
-        let defined = Defined::by(resiliency);
+        let defined = DefinedPolicies::by(resiliency);
         self.known_keys(targets, "targets", &["apps", "actors", "components"]);
         for (name, node) in self.named_maps(targets, "components") {
             self.component(name, node, &defined, resiliency);
@@ -26,12 +26,12 @@ impl Reader {
         }
     }
 
-    fn component(&mut self, name: &str, node: &Node, defined: &Defined, resiliency: &mut Resiliency) {
+    fn component(&mut self, name: &str, node: &Node, defined: &DefinedPolicies, resiliency: &mut Resiliency) {
         let path = format!("components.{name}");
         for (key, _) in node.entries() {
             if let Some(key) = key.text().filter(|key| ["timeout", "retry", "circuitBreaker"].contains(key)) {
                 let why =
-                    "directly under a component Dapr ignores it; it belongs under `outbound` or `inbound`";
+                    "Dapr ignores it directly under a component; it belongs under `outbound` or `inbound`";
                 self.notes.add(format!("{path}.{key}"), why);
             }
         }
@@ -51,7 +51,8 @@ impl Reader {
         }
         match breakers.as_slice() {
             [outbound, inbound] if outbound != inbound => {
-                let why = "Dapr has one breaker for both directions, and the settings used first win; the book has two";
+                let why =
+                    "Dapr has one breaker for both directions with the settings used first; the book has two";
                 self.notes.add(path, why);
             }
             [_, _] => {
@@ -61,7 +62,7 @@ impl Reader {
         }
     }
 
-    fn actor(&mut self, name: &str, node: &Node, defined: &Defined, resiliency: &mut Resiliency) {
+    fn actor(&mut self, name: &str, node: &Node, defined: &DefinedPolicies, resiliency: &mut Resiliency) {
         let path = format!("actors.{name}");
         let known = ["timeout", "retry", "circuitBreaker", "circuitBreakerScope", "circuitBreakerCacheSize"];
         self.known_keys(node, &path, &known);
@@ -69,30 +70,31 @@ impl Reader {
         let guards = self.guards(node, &path, defined);
         match self.text(node, "circuitBreakerScope") {
             None if self.text(node, "circuitBreaker").is_some() => {
-                let message = "an actor's breaker needs a scope, and Dapr refuses the resource without";
+                let message = "an actor's breaker needs a scope; Dapr refuses the resource without it";
                 let help = "add `circuitBreakerScope: type`";
                 self.problems.error("missing-key", node.span, message, help);
             }
             None | Some("type") => {}
             Some("id" | "both") => {
-                let why = "Dapr has a breaker for each actor (`both` does the same as `id`); the book has one for the type";
+                let why =
+                    "Dapr has a breaker per actor (`both` is the same as `id`); the book has one per type";
                 self.notes.add(format!("{path}.circuitBreakerScope"), why);
             }
             Some(_) => {
                 let span = node.get("circuitBreakerScope").map_or(node.span, |value| value.span);
-                let message = "Dapr knows the scopes `type`, `id` and `both` only, and refuses the resource";
+                let message = "Dapr only has the scopes `type`, `id` and `both` and refuses the resource";
                 self.problems.error("unknown-word", span, message, "write `type`");
             }
         }
         self.add(DaprTarget::Actor(name.to_owned()), guards, resiliency);
     }
 
-    fn add(&mut self, target: DaprTarget, guards: Guards, resiliency: &mut Resiliency) {
+    fn add(&mut self, target: DaprTarget, guards: TargetPolicies, resiliency: &mut Resiliency) {
         let name = match &target {
             DaprTarget::Component { name, .. } | DaprTarget::App(name) | DaprTarget::Actor(name) => name,
         };
         if name.is_empty() {
-            self.notes.add("targets", "one has an empty name, which nothing can have, and is left out");
+            self.notes.add("targets", "a target with an empty name is left out");
         } else {
             resiliency.targets.push((target, guards));
         }
@@ -100,13 +102,13 @@ impl Reader {
 
     fn cache_size(&mut self, node: &Node, path: &str) {
         if node.get("circuitBreakerCacheSize").is_some() {
-            let why = "it bounds Dapr's breakers, one for each method or actor; the book has one for each dependency";
+            let why = "it limits Dapr's breakers per method or actor; the book has one per dependency";
             self.notes.add(format!("{path}.circuitBreakerCacheSize"), why);
         }
     }
 
-    /// The policies that a target names and that are defined.
-    fn guards(&mut self, node: &Node, path: &str, defined: &Defined) -> Guards {
+    /// Only defined policies.
+    fn guards(&mut self, node: &Node, path: &str, defined: &DefinedPolicies) -> TargetPolicies {
         let mut named = |key, names: &BTreeSet<String>| {
             let name = self.text(node, key).filter(|name| !name.is_empty())?;
             if names.contains(name) {
@@ -114,14 +116,14 @@ impl Reader {
             }
             let why = match (key, path.starts_with("components.")) {
                 ("circuitBreaker", true) => {
-                    "no such policy is defined: Dapr may fail at the first call; the book has none"
+                    "undefined policy: Dapr may fail at the first call; the book has none"
                 }
-                _ => "no such policy is defined: Dapr applies none and says nothing; the book has none",
+                _ => "undefined policy: Dapr silently applies none; the book has none",
             };
             self.notes.add(format!("{path}.{key}"), why);
             None
         };
-        Guards {
+        TargetPolicies {
             timeout: named("timeout", &defined.timeouts),
             retry: named("retry", &defined.retries),
             breaker: named("circuitBreaker", &defined.breakers),
@@ -129,14 +131,13 @@ impl Reader {
     }
 }
 
-/// The names that targets may use.
-struct Defined {
+struct DefinedPolicies {
     timeouts: BTreeSet<String>,
     retries: BTreeSet<String>,
     breakers: BTreeSet<String>,
 }
 
-impl Defined {
+impl DefinedPolicies {
     fn by(resiliency: &Resiliency) -> Self {
         Self {
             timeouts: names(&resiliency.timeouts),

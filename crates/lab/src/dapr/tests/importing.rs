@@ -34,8 +34,7 @@ spec:
 ";
 
 /// The book that it becomes.
-const BOOK: &str = "\
-# Made from a Dapr resiliency file: what Dapr does without saying so is said here.
+const BOOK: &str = "# Imported from a Dapr resiliency file; Dapr's implicit defaults are explicit here.
 version: 1
 
 dapr:
@@ -69,7 +68,7 @@ breakers:
 
 timeouts:
   fast: 5s
-  # Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.
+  # Dapr sets no limit where the timeout is missing or 0. Set a real one for these calls.
   unlimited: 24h
 
 dependencies:
@@ -118,30 +117,30 @@ fn every_silent_default_is_named() {
     let notes = notes(ALL_DEFAULTS);
     #[rustfmt::skip]
     let expected = [
-        ("policy",                   "retries.plain, retries.never, retries.some: no `policy`: Dapr takes `constant`"),
+        ("policy",                   "retries.plain, retries.never, retries.some: no `policy`: Dapr assumes `constant`"),
         ("duration",                 "no `duration`: Dapr waits 5s each time"),
         ("constant's maxInterval",   "retries.constant.maxInterval: it belongs to `exponential`"),
         ("exponential's duration",   "retries.growing.duration: it belongs to `constant`"),
-        ("maxInterval",              "retries.growing: no `maxInterval`: Dapr takes 60s"),
-        ("maxRetries",               "retries.plain, retries.growing: no `maxRetries`: Dapr takes -1"),
-        ("no end",                   "is retried for ever"),
-        ("the exponential is fixed", "from 500ms, 1.5 times as long each time, spread by 50 %"),
+        ("maxInterval",              "retries.growing: no `maxInterval`: Dapr assumes 60s"),
+        ("maxRetries",               "retries.plain, retries.growing: no `maxRetries`: Dapr assumes -1"),
+        ("no end",                   "is retried forever"),
+        ("the exponential is fixed", "from 500ms, times 1.5, with 50 % jitter"),
         ("fifteen minutes",          "after 15 minutes"),
-        ("gRPC codes",               "retries.some.matching.gRPCStatusCodes: a book knows no gRPC"),
-        ("maxRequests",              "no `maxRequests` above 0: Dapr takes 1"),
-        ("timeout of a breaker",     "no `timeout` above 0: Dapr keeps it open for 60s"),
-        ("interval",                 "circuitBreakers.plain: no `interval`: Dapr forgets failures only"),
-        ("no interval in all",       "circuitBreakers.endless: no `interval`: Dapr never forgets"),
-        ("tumbling",                 "circuitBreakers.counted, circuitBreakers.shared: Dapr counts from 0 in every `interval`"),
-        ("trip",                     "circuitBreakers.plain: no `trip`: Dapr takes `consecutiveFailures > 5`"),
-        ("no unit",                  "timeouts.bare: it has no unit, so Dapr takes milliseconds: 250ms"),
-        ("no limit",                 "timeouts.none-at-all: 0 is no limit at all to Dapr; the book has `unlimited` in its place"),
+        ("gRPC codes",               "retries.some.matching.gRPCStatusCodes: a book has no gRPC"),
+        ("maxRequests",              "no `maxRequests` above 0: Dapr assumes 1"),
+        ("timeout of a breaker",     "no `timeout` above 0: Dapr keeps the breaker open for 60s"),
+        ("interval",                 "circuitBreakers.plain: no `interval`: Dapr resets failures only"),
+        ("no interval in all",       "circuitBreakers.endless: no `interval`: Dapr never resets"),
+        ("tumbling",                 "circuitBreakers.counted, circuitBreakers.shared: Dapr restarts at 0 in every `interval`"),
+        ("trip",                     "circuitBreakers.plain: no `trip`: Dapr assumes `consecutiveFailures > 5`"),
+        ("no unit",                  "timeouts.bare: no unit, so Dapr assumes milliseconds: 250ms"),
+        ("no limit",                 "timeouts.none-at-all: Dapr treats 0 as no limit; the book has `unlimited` instead"),
         ("no timeout",               "no timeout: Dapr sets no limit on a call"),
-        ("undefined",                "components.typo.outbound.retry: no such policy is defined"),
-        ("ignored under component",  "components.ignored.retry: directly under a component Dapr ignores it"),
+        ("undefined",                "components.typo.outbound.retry: undefined policy"),
+        ("ignored under component",  "components.ignored.retry: Dapr ignores it directly under a component"),
         ("cache size",               "apps.checkout.circuitBreakerCacheSize"),
         ("what the kind is",         "components.statestore.outbound"),
-        ("what is retried",          "the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx"),
+        ("what is retried",          "the book retries timeouts, failed connections, 408, 425, 429 and 5xx except 501, as often as the policy says; 501 and other 4xx become dead letters"),
     ];
     for (name, note) in expected {
         assert!(notes.contains(note), "{name}: {note}\nin\n{notes}");
@@ -159,21 +158,21 @@ fn odd_files_are_imported_with_a_word() {
     };
     #[rustfmt::skip]
     let cases = [
-        ("an unknown key",        file("{retries: {a: {maxRetires: 3}}}", "{}"),                            "retries.a.maxRetires: Dapr knows no such key and ignores it; did you mean `maxRetries`?"),
-        ("an unknown key on top", format!("scope: [a]\n{}", file("{}", "{}")),                              "scope: Dapr knows no such key and ignores it; did you mean `scopes`?"),
-        ("a default policy",      file("{retries: {DefaultRetryPolicy: {maxRetries: 3}}}", "{}"),           "retries.DefaultRetryPolicy: Dapr applies it to targets that have no entry"),
-        ("a built-in policy",     file("{retries: {DaprBuiltInServiceRetries: {maxRetries: 1}}}", "{}"),    "DaprBuiltInServiceRetries.maxRetries: Dapr sets fewer than 3"),
-        ("a protected policy",    file("{retries: {DaprBuiltInActorNotFoundRetries: {}}}", "{}"),           "Dapr protects this policy"),
-        ("a name that is none",   file("{retries: {'a b': {maxRetries: 1}}}", "{}"),                        "retries.a b: the name is none in a book; it became `a-b`"),
+        ("an unknown key",        file("{retries: {a: {maxRetires: 3}}}", "{}"),                            "retries.a.maxRetires: unknown key, ignored by Dapr; did you mean `maxRetries`?"),
+        ("an unknown key on top", format!("scope: [a]\n{}", file("{}", "{}")),                              "scope: unknown key, ignored by Dapr; did you mean `scopes`?"),
+        ("a default policy",      file("{retries: {DefaultRetryPolicy: {maxRetries: 3}}}", "{}"),           "retries.DefaultRetryPolicy: Dapr applies it to targets without an entry"),
+        ("a built-in policy",     file("{retries: {DaprBuiltInServiceRetries: {maxRetries: 1}}}", "{}"),    "DaprBuiltInServiceRetries.maxRetries: Dapr raises fewer than 3"),
+        ("a protected policy",    file("{retries: {DaprBuiltInActorNotFoundRetries: {}}}", "{}"),           "Dapr protects this built-in policy"),
+        ("a name that is none",   file("{retries: {'a b': {maxRetries: 1}}}", "{}"),                        "retries.a b: the name is not valid in a book; it became `a-b`"),
         ("a breaker named none",  file("{circuitBreakers: {none: {}}}", "{apps: {a: {circuitBreaker: none}}}"), "it became `dapr-none`"),
-        ("a scope",               file("{circuitBreakers: {b: {}}}", "{actors: {A: {circuitBreaker: b, circuitBreakerScope: both}}}"), "actors.A.circuitBreakerScope: Dapr has a breaker for each actor"),
-        ("directions differ",     file("{circuitBreakers: {b: {}, c: {}}}", "{components: {k: {inbound: {circuitBreaker: b}, outbound: {circuitBreaker: c}}}}"), "components.k: Dapr has one breaker for both directions, and the settings used first win"),
+        ("a scope",               file("{circuitBreakers: {b: {}}}", "{actors: {A: {circuitBreaker: b, circuitBreakerScope: both}}}"), "actors.A.circuitBreakerScope: Dapr has a breaker per actor"),
+        ("directions differ",     file("{circuitBreakers: {b: {}, c: {}}}", "{components: {k: {inbound: {circuitBreaker: b}, outbound: {circuitBreaker: c}}}}"), "components.k: Dapr has one breaker for both directions with the settings used first"),
         ("a share is exceeded",   file("{circuitBreakers: {b: {trip: totalFailures * 2 > requests}}}", "{}"), "opens when the share is reached"),
-        ("a condition left out",  file("{circuitBreakers: {b: {trip: consecutiveFailures >= 5 && consecutiveSuccesses < 1}}}", "{}"), "circuitBreakers.b.trip: `consecutiveSuccesses` is 0 whenever Dapr looks"),
-        ("more than a book has",  file("{retries: {a: {maxRetries: 2000000}}}", "{}"),                      "a book has 100000 retries at most"),
-        ("no targets",            "apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {policies: {}}\n".to_owned(), "spec.targets: it is missing"),
-        ("a timeout of 0",        file("{timeouts: {t: 0s}}", "{}"),                                        "timeouts.t: 0 is no limit at all to Dapr"),
-        ("a negative timeout",    file("{timeouts: {t: -1s}}", "{}"),                                       "timeouts.t: a negative timeout is taken as none by Dapr"),
+        ("a condition left out",  file("{circuitBreakers: {b: {trip: consecutiveFailures >= 5 && consecutiveSuccesses < 1}}}", "{}"), "circuitBreakers.b.trip: `consecutiveSuccesses` is always 0 when Dapr evaluates"),
+        ("more than a book has",  file("{retries: {a: {maxRetries: 2000000}}}", "{}"),                      "the maximum in a book is 100000 retries"),
+        ("no targets",            "apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {policies: {}}\n".to_owned(), "spec.targets: missing"),
+        ("a timeout of 0",        file("{timeouts: {t: 0s}}", "{}"),                                        "timeouts.t: Dapr treats 0 as no limit"),
+        ("a negative timeout",    file("{timeouts: {t: -1s}}", "{}"),                                       "timeouts.t: Dapr treats a negative timeout as none"),
         ("unused matching",       file("{retries: {a: {matching: {httpStatusCodes: '500'}}}}", "{}"),       "retries.a.matching: no target uses the policy"),
     ];
     for (name, file, note) in cases {

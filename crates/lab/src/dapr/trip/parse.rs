@@ -1,32 +1,29 @@
-//! Reads an expression into a tree and says of which type it is.
+//! Parses an expression into a tree and determines its type.
 //!
-//! Invariant: the tree is no deeper than [`DEPTH_MAX`], so whoever walks it may recurse.
+//! Invariant: the tree is at most [`DEPTH_MAX`] deep, so it may be walked recursively.
 
 use super::InvalidTrip;
 
 const BYTES_MAX: usize = 1_000;
 const DEPTH_MAX: usize = 64;
 
-/// A condition, or a part of one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expression {
     Bool(bool),
     Int(f64),
     Double(f64),
-    Count(Count),
+    Count(TripCount),
     Not(Box<Expression>),
     Minus(Box<Expression>),
-    /// A whole number as a fraction.
     ToDouble(Box<Expression>),
     Both(Box<Expression>, Box<Expression>),
     Either(Box<Expression>, Box<Expression>),
-    Compare(Comparison, Box<Expression>, Box<Expression>),
+    Compare(CompareOperator, Box<Expression>, Box<Expression>),
     Calculate(Operation, Box<Expression>, Box<Expression>),
 }
 
-/// What Dapr counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum TripCount {
     Requests,
     TotalSuccesses,
     TotalFailures,
@@ -35,7 +32,7 @@ pub(super) enum Count {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum CompareOperator {
     Less,
     AtMost,
     More,
@@ -54,7 +51,7 @@ pub(super) enum Operation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
+pub(super) enum ValueType {
     Bool,
     Int,
     Double,
@@ -70,35 +67,38 @@ impl Expression {
         if parser.rest.is_empty() { Ok(expression) } else { Err(parser.syntax()) }
     }
 
-    /// The type, or what makes Dapr's evaluation fail.
-    pub(super) fn type_of(&self) -> Result<Type, InvalidTrip> {
+    pub(super) fn type_of(&self) -> Result<ValueType, InvalidTrip> {
         match self {
-            Self::Bool(_) => Ok(Type::Bool),
-            Self::Int(_) | Self::Count(_) => Ok(Type::Int),
-            Self::Double(_) => Ok(Type::Double),
+            Self::Bool(_) => Ok(ValueType::Bool),
+            Self::Int(_) | Self::Count(_) => Ok(ValueType::Int),
+            Self::Double(_) => Ok(ValueType::Double),
             Self::Not(inner) => inner.expect_bool(),
             Self::Minus(inner) => match inner.type_of()? {
-                Type::Bool => Err(InvalidTrip::NotBool),
+                ValueType::Bool => Err(InvalidTrip::NotBool),
                 number => Ok(number),
             },
             Self::ToDouble(inner) => match inner.type_of()? {
-                Type::Bool => Err(InvalidTrip::NotBool),
-                Type::Int | Type::Double => Ok(Type::Double),
+                ValueType::Bool => Err(InvalidTrip::NotBool),
+                ValueType::Int | ValueType::Double => Ok(ValueType::Double),
             },
             Self::Both(left, right) | Self::Either(left, right) => {
                 left.expect_bool()?;
                 right.expect_bool()
             }
             Self::Compare(_, left, right) => match (left.type_of()?, right.type_of()?) {
-                (Type::Int, Type::Double) | (Type::Double, Type::Int) => Err(InvalidTrip::MixedNumbers),
-                (Type::Bool, _) | (_, Type::Bool) => Err(InvalidTrip::NoCounterpart),
-                (Type::Int, Type::Int) | (Type::Double, Type::Double) => Ok(Type::Bool),
+                (ValueType::Int, ValueType::Double) | (ValueType::Double, ValueType::Int) => {
+                    Err(InvalidTrip::MixedNumbers)
+                }
+                (ValueType::Bool, _) | (_, ValueType::Bool) => Err(InvalidTrip::NoCounterpart),
+                (ValueType::Int, ValueType::Int) | (ValueType::Double, ValueType::Double) => {
+                    Ok(ValueType::Bool)
+                }
             },
             Self::Calculate(operation, left, right) => {
                 let types = (left.type_of()?, right.type_of()?);
                 match (types, operation) {
-                    ((Type::Bool, _) | (_, Type::Bool), _) => Err(InvalidTrip::NotBool),
-                    ((Type::Int, Type::Double) | (Type::Double, Type::Int), _) => {
+                    ((ValueType::Bool, _) | (_, ValueType::Bool), _) => Err(InvalidTrip::NotBool),
+                    ((ValueType::Int, ValueType::Double) | (ValueType::Double, ValueType::Int), _) => {
                         Err(InvalidTrip::MixedNumbers)
                     }
                     ((number, _), _) => Ok(number),
@@ -107,10 +107,10 @@ impl Expression {
         }
     }
 
-    fn expect_bool(&self) -> Result<Type, InvalidTrip> {
+    fn expect_bool(&self) -> Result<ValueType, InvalidTrip> {
         match self.type_of()? {
-            Type::Bool => Ok(Type::Bool),
-            Type::Int | Type::Double => Err(InvalidTrip::NotBool),
+            ValueType::Bool => Ok(ValueType::Bool),
+            ValueType::Int | ValueType::Double => Err(InvalidTrip::NotBool),
         }
     }
 }
@@ -129,7 +129,7 @@ impl Parser<'_> {
         self.chain(Self::comparison, &["&&"], |_, left, right| Expression::Both(left, right))
     }
 
-    /// Operands with signs of one rank between them, joined from the left by the place of each sign.
+    /// Left-associative operators of one precedence.
     fn chain(
         &mut self,
         operand: fn(&mut Self) -> Result<Expression, InvalidTrip>,
@@ -139,7 +139,7 @@ impl Parser<'_> {
         let mut left = operand(self)?;
         let mut length = 0;
         while let Some(sign) = signs.iter().position(|sign| self.take(sign)) {
-            // A chain leans to the left and makes the tree as deep as it is long.
+            // The tree is as deep as the chain is long.
             length += 1;
             if length + self.depth > DEPTH_MAX {
                 return Err(InvalidTrip::TooLong);
@@ -150,9 +150,9 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Expression, InvalidTrip> {
-        use Comparison::{AtLeast, AtMost, Equal, Less, More, Unequal};
+        use CompareOperator::{AtLeast, AtMost, Equal, Less, More, Unequal};
         let left = self.sum()?;
-        // The longer signs first: `>=` begins like `>`.
+        // Longer operators first.
         let signs =
             [("==", Equal), ("!=", Unequal), (">=", AtLeast), ("<=", AtMost), (">", More), ("<", Less)];
         match signs.into_iter().find(|(sign, _)| self.take(sign)) {
@@ -222,18 +222,18 @@ impl Parser<'_> {
             self.expect(")")?;
             return Ok(Expression::ToDouble(Box::new(inner)));
         }
-        // `five in a row` is no expression, whatever its first word is.
+        // `five in a row` is not an expression.
         if self.rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
             return Err(self.syntax());
         }
         Ok(match word.as_str() {
             "true" => Expression::Bool(true),
             "false" => Expression::Bool(false),
-            "requests" => Expression::Count(Count::Requests),
-            "totalSuccesses" => Expression::Count(Count::TotalSuccesses),
-            "totalFailures" => Expression::Count(Count::TotalFailures),
-            "consecutiveSuccesses" => Expression::Count(Count::ConsecutiveSuccesses),
-            "consecutiveFailures" => Expression::Count(Count::ConsecutiveFailures),
+            "requests" => Expression::Count(TripCount::Requests),
+            "totalSuccesses" => Expression::Count(TripCount::TotalSuccesses),
+            "totalFailures" => Expression::Count(TripCount::TotalFailures),
+            "consecutiveSuccesses" => Expression::Count(TripCount::ConsecutiveSuccesses),
+            "consecutiveFailures" => Expression::Count(TripCount::ConsecutiveFailures),
             _ => return Err(InvalidTrip::UnknownName { name: word }),
         })
     }

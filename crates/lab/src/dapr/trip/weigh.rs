@@ -1,51 +1,51 @@
-//! Says what a condition asks for: its comparisons become bounds on counts, and those are joined.
+//! Reduces a condition to bounds on counts.
 
-use super::parse::{Comparison, Count, Expression, Operation, Type};
-use super::{InvalidTrip, Meaning, Share};
+use super::parse::{CompareOperator, Expression, Operation, TripCount, ValueType};
+use super::{InvalidTrip, ShareBound, TripMeaning};
 use crate::dapr::model::TripOn;
 
-/// What a condition, or a part of it, asks for at the moment of a failure.
+/// What must be true when a call has failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Asks {
+enum TripDemand {
     Nothing,
     TheImpossible,
     Consecutive(u32),
     Failures(u32),
     Requests(u32),
-    Rate { thousandths: u32, share: Share },
-    RateOf { thousandths: u32, share: Share, of_at_least: u32 },
+    Rate { thousandths: u32, share: ShareBound },
+    RateOf { thousandths: u32, share: ShareBound, of_at_least: u32 },
 }
 
-pub(super) fn weigh(expression: &Expression) -> Result<Meaning, InvalidTrip> {
-    let reached = |trip| Meaning { trip, share: Share::Reached };
+pub(super) fn weigh(expression: &Expression) -> Result<TripMeaning, InvalidTrip> {
+    let reached = |trip| TripMeaning { trip, share: ShareBound::Reached };
     match asks(expression)? {
-        Asks::Nothing => Err(InvalidTrip::AlwaysTrue),
-        Asks::TheImpossible => Err(InvalidTrip::NeverTrue),
-        Asks::Requests(_) => Err(InvalidTrip::NoCounterpart),
-        Asks::Consecutive(count) => Ok(reached(TripOn::Consecutive(count))),
-        Asks::Failures(count) => Ok(reached(TripOn::Failures(count))),
-        Asks::Rate { thousandths, share } => {
-            Ok(Meaning { trip: TripOn::FailureRate { thousandths, of_at_least: 1 }, share })
+        TripDemand::Nothing => Err(InvalidTrip::AlwaysTrue),
+        TripDemand::TheImpossible => Err(InvalidTrip::NeverTrue),
+        TripDemand::Requests(_) => Err(InvalidTrip::NoCounterpart),
+        TripDemand::Consecutive(count) => Ok(reached(TripOn::Consecutive(count))),
+        TripDemand::Failures(count) => Ok(reached(TripOn::Failures(count))),
+        TripDemand::Rate { thousandths, share } => {
+            Ok(TripMeaning { trip: TripOn::FailureRate { thousandths, of_at_least: 1 }, share })
         }
-        Asks::RateOf { thousandths, share, of_at_least } => {
-            Ok(Meaning { trip: TripOn::FailureRate { thousandths, of_at_least }, share })
+        TripDemand::RateOf { thousandths, share, of_at_least } => {
+            Ok(TripMeaning { trip: TripOn::FailureRate { thousandths, of_at_least }, share })
         }
     }
 }
 
-fn asks(expression: &Expression) -> Result<Asks, InvalidTrip> {
+fn asks(expression: &Expression) -> Result<TripDemand, InvalidTrip> {
     match expression {
-        Expression::Bool(true) => Ok(Asks::Nothing),
-        Expression::Bool(false) => Ok(Asks::TheImpossible),
+        Expression::Bool(true) => Ok(TripDemand::Nothing),
+        Expression::Bool(false) => Ok(TripDemand::TheImpossible),
         Expression::Not(inner) => match asks(inner)? {
-            Asks::Nothing => Ok(Asks::TheImpossible),
-            Asks::TheImpossible => Ok(Asks::Nothing),
+            TripDemand::Nothing => Ok(TripDemand::TheImpossible),
+            TripDemand::TheImpossible => Ok(TripDemand::Nothing),
             _ => Err(InvalidTrip::NoCounterpart),
         },
         Expression::Both(left, right) => both(asks(left)?, asks(right)?),
         Expression::Either(left, right) => either(asks(left)?, asks(right)?),
         Expression::Compare(comparison, left, right) => compare(*comparison, left, right),
-        // A number is no condition, as its type has shown.
+        // Excluded by the type check.
         Expression::Int(_)
         | Expression::Double(_)
         | Expression::Count(_)
@@ -55,9 +55,9 @@ fn asks(expression: &Expression) -> Result<Asks, InvalidTrip> {
     }
 }
 
-/// Failures in a row are never more than failures in all, and those never more than calls.
-fn both(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
-    use Asks::{Consecutive, Failures, Nothing, Rate, RateOf, Requests, TheImpossible};
+/// Consecutive failures ≤ failures ≤ calls.
+fn both(left: TripDemand, right: TripDemand) -> Result<TripDemand, InvalidTrip> {
+    use TripDemand::{Consecutive, Failures, Nothing, Rate, RateOf, Requests, TheImpossible};
     Ok(match (left, right) {
         (Nothing, other) | (other, Nothing) => other,
         (TheImpossible, _) | (_, TheImpossible) => TheImpossible,
@@ -81,17 +81,18 @@ fn both(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
     })
 }
 
-fn either(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
-    use Asks::{Consecutive, Failures, Nothing, Rate, RateOf, Requests, TheImpossible};
+fn either(left: TripDemand, right: TripDemand) -> Result<TripDemand, InvalidTrip> {
+    use TripDemand::{Consecutive, Failures, Nothing, Rate, RateOf, Requests, TheImpossible};
     let shares = |asks| match asks {
         Rate { thousandths, share } => Some((thousandths, share, 1)),
         RateOf { thousandths, share, of_at_least } => Some((thousandths, share, of_at_least)),
         Nothing | TheImpossible | Consecutive(_) | Failures(_) | Requests(_) => None,
     };
     if let (Some(one), Some(other)) = (shares(left), shares(right)) {
-        // Where one asks for less in everything, the other changes nothing.
-        let asks_less = |(a, a_from, a_calls): (u32, Share, u32), (b, b_from, b_calls): (u32, Share, u32)| {
-            (a < b || a == b && (a_from == b_from || a_from == Share::Reached)) && a_calls <= b_calls
+        // The weaker condition implies the other.
+        let asks_less = |(a, a_from, a_calls): (u32, ShareBound, u32),
+                         (b, b_from, b_calls): (u32, ShareBound, u32)| {
+            (a < b || a == b && (a_from == b_from || a_from == ShareBound::Reached)) && a_calls <= b_calls
         };
         return match (asks_less(one, other), asks_less(other, one)) {
             (true, _) => Ok(left),
@@ -154,31 +155,28 @@ impl Linear {
     }
 }
 
-/// A number over another that is above 0.
 struct Ratio {
     over: Linear,
     under: Linear,
     rest: Remainder,
 }
 
-/// What becomes of the remainder of a division.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Remainder {
     Kept,
-    /// Whole numbers were divided.
     Dropped,
 }
 
 fn ratio(expression: &Expression) -> Result<Ratio, InvalidTrip> {
     if let Expression::Calculate(Operation::Divide, over, under) = expression {
         let (over, under) = (linear(over)?, linear(under)?);
-        // There is at least the call that has just failed.
+        // Requests are at least 1: a call has just failed.
         let others = [under.successes, under.failures, under.consecutive, under.constant];
         let counts_calls = under.requests > 0.0 && others.into_iter().all(|other| other == 0.0);
         let is_positive = under.as_constant().map_or(counts_calls, |constant| constant > 0.0);
         let rest = match expression.type_of()? {
-            Type::Int => Remainder::Dropped,
-            Type::Double | Type::Bool => Remainder::Kept,
+            ValueType::Int => Remainder::Dropped,
+            ValueType::Double | ValueType::Bool => Remainder::Kept,
         };
         return if is_positive { Ok(Ratio { over, under, rest }) } else { Err(InvalidTrip::NoCounterpart) };
     }
@@ -191,12 +189,12 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
         Expression::Count(count) => {
             let mut linear = Linear::default();
             match count {
-                Count::Requests => linear.requests = 1.0,
-                Count::TotalSuccesses => linear.successes = 1.0,
-                Count::TotalFailures => linear.failures = 1.0,
-                Count::ConsecutiveFailures => linear.consecutive = 1.0,
-                // A call has just failed, so no success was the last.
-                Count::ConsecutiveSuccesses => {}
+                TripCount::Requests => linear.requests = 1.0,
+                TripCount::TotalSuccesses => linear.successes = 1.0,
+                TripCount::TotalFailures => linear.failures = 1.0,
+                TripCount::ConsecutiveFailures => linear.consecutive = 1.0,
+                // Always 0 after a failure.
+                TripCount::ConsecutiveSuccesses => {}
             }
             Ok(linear)
         }
@@ -212,8 +210,8 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
                     (_, Some(by)) => Some(left.times(by)),
                     (None, None) => None,
                 },
-                // Between other numbers a remainder that is dropped makes steps.
-                Operation::Divide if expression.type_of()? == Type::Int => {
+                // A truncated quotient is not linear.
+                Operation::Divide if expression.type_of()? == ValueType::Int => {
                     return Err(InvalidTrip::IntegerDivision);
                 }
                 Operation::Divide => {
@@ -231,7 +229,11 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
     }
 }
 
-fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Result<Asks, InvalidTrip> {
+fn compare(
+    comparison: CompareOperator,
+    left: &Expression,
+    right: &Expression,
+) -> Result<TripDemand, InvalidTrip> {
     let (left, right) = (ratio(left)?, ratio(right)?);
     let (comparison, left, right) = whole(comparison, left, right)?;
     let cross = |a: Linear, b: Linear| match (a.as_constant(), b.as_constant()) {
@@ -242,27 +244,26 @@ fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Res
     let (left, right) = (cross(left.over, right.under)?, cross(right.over, left.under)?);
     let difference = left.plus(right.times(-1.0));
     match comparison {
-        Comparison::AtLeast => at_least(difference, Share::Reached),
-        Comparison::AtMost => at_least(difference.times(-1.0), Share::Reached),
-        Comparison::More => at_least(difference, Share::Exceeded),
-        Comparison::Less => at_least(difference.times(-1.0), Share::Exceeded),
-        Comparison::Equal => equal(difference),
-        Comparison::Unequal => match equal(difference)? {
-            Asks::Nothing => Ok(Asks::TheImpossible),
-            Asks::TheImpossible => Ok(Asks::Nothing),
+        CompareOperator::AtLeast => at_least(difference, ShareBound::Reached),
+        CompareOperator::AtMost => at_least(difference.times(-1.0), ShareBound::Reached),
+        CompareOperator::More => at_least(difference, ShareBound::Exceeded),
+        CompareOperator::Less => at_least(difference.times(-1.0), ShareBound::Exceeded),
+        CompareOperator::Equal => equal(difference),
+        CompareOperator::Unequal => match equal(difference)? {
+            TripDemand::Nothing => Ok(TripDemand::TheImpossible),
+            TripDemand::TheImpossible => Ok(TripDemand::Nothing),
             _ => Err(InvalidTrip::NoCounterpart),
         },
     }
 }
 
-/// The same comparison without a remainder that is dropped: at least `n` whole times is at least `n` times, and more
-/// than `n` whole times is at least `n + 1` times.
+/// Removes a truncating division: `⌊x⌋ ≥ n` is `x ≥ n`, and `⌊x⌋ > n` is `x ≥ n + 1`.
 fn whole(
-    comparison: Comparison,
+    comparison: CompareOperator,
     left: Ratio,
     right: Ratio,
-) -> Result<(Comparison, Ratio, Ratio), InvalidTrip> {
-    use Comparison::{AtLeast, AtMost, Less, More};
+) -> Result<(CompareOperator, Ratio, Ratio), InvalidTrip> {
+    use CompareOperator::{AtLeast, AtMost, Less, More};
     let (comparison, left, right) = match (left.rest, right.rest) {
         (Remainder::Kept, Remainder::Kept) => return Ok((comparison, left, right)),
         (Remainder::Dropped, Remainder::Kept) => (comparison, left, right),
@@ -272,7 +273,7 @@ fn whole(
                 AtMost => AtLeast,
                 More => Less,
                 AtLeast => AtMost,
-                same @ (Comparison::Equal | Comparison::Unequal) => same,
+                same @ (CompareOperator::Equal | CompareOperator::Unequal) => same,
             };
             (turned, right, left)
         }
@@ -285,44 +286,45 @@ fn whole(
     match comparison {
         AtLeast => Ok((AtLeast, left, right)),
         More => Ok((AtLeast, left, Ratio { over: Linear::constant(times + 1.0), ..right })),
-        Less | AtMost | Comparison::Equal | Comparison::Unequal => Err(InvalidTrip::IntegerDivision),
+        Less | AtMost | CompareOperator::Equal | CompareOperator::Unequal => {
+            Err(InvalidTrip::IntegerDivision)
+        }
     }
 }
 
-/// What `linear >= 0` asks for, or `linear > 0`.
-fn at_least(linear: Linear, from: Share) -> Result<Asks, InvalidTrip> {
+fn at_least(linear: Linear, from: ShareBound) -> Result<TripDemand, InvalidTrip> {
     let Linear { requests, successes, failures, consecutive, constant } = linear;
     let is_met = |number: f64| match from {
-        Share::Reached => number >= 0.0,
-        Share::Exceeded => number > 0.0,
+        ShareBound::Reached => number >= 0.0,
+        ShareBound::Exceeded => number > 0.0,
     };
     // The smallest whole number that meets `by × number + constant`.
     let threshold = |by: f64| match from {
-        Share::Reached => (-constant / by).ceil(),
-        Share::Exceeded => (-constant / by).floor() + 1.0,
+        ShareBound::Reached => (-constant / by).ceil(),
+        ShareBound::Exceeded => (-constant / by).floor() + 1.0,
     };
     if successes != 0.0 {
         return Err(InvalidTrip::NoCounterpart);
     }
-    let single = |by: f64, lowest: f64, asks: fn(u32) -> Asks| {
+    let single = |by: f64, lowest: f64, asks: fn(u32) -> TripDemand| {
         if by < 0.0 {
-            // At most so many: never, if not even one is allowed.
+            // An upper bound: impossible if not even one call is allowed.
             return if is_met(by + constant) {
                 Err(InvalidTrip::NoCounterpart)
             } else {
-                Ok(Asks::TheImpossible)
+                Ok(TripDemand::TheImpossible)
             };
         }
         let threshold = threshold(by);
-        if threshold < lowest { Ok(Asks::Nothing) } else { count(threshold).map(asks) }
+        if threshold < lowest { Ok(TripDemand::Nothing) } else { count(threshold).map(asks) }
     };
     match (requests != 0.0, failures != 0.0, consecutive != 0.0) {
-        (false, false, false) if is_met(constant) => Ok(Asks::Nothing),
-        (false, false, false) => Ok(Asks::TheImpossible),
-        (false, false, true) => single(consecutive, 1.0, Asks::Consecutive),
-        (false, true, false) => single(failures, 1.0, Asks::Failures),
-        // There is always the call that has just failed.
-        (true, false, false) => single(requests, 2.0, Asks::Requests),
+        (false, false, false) if is_met(constant) => Ok(TripDemand::Nothing),
+        (false, false, false) => Ok(TripDemand::TheImpossible),
+        (false, false, true) => single(consecutive, 1.0, TripDemand::Consecutive),
+        (false, true, false) => single(failures, 1.0, TripDemand::Failures),
+        // Requests are at least 1.
+        (true, false, false) => single(requests, 2.0, TripDemand::Requests),
         (true, true, false) if failures > 0.0 && requests < 0.0 && constant == 0.0 => {
             rate(-requests / failures, from)
         }
@@ -330,40 +332,40 @@ fn at_least(linear: Linear, from: Share) -> Result<Asks, InvalidTrip> {
     }
 }
 
-fn rate(share: f64, from: Share) -> Result<Asks, InvalidTrip> {
+fn rate(share: f64, from: ShareBound) -> Result<TripDemand, InvalidTrip> {
     let thousandths = (share * 100_000.0).round();
-    if share > 1.0 || share >= 1.0 && from == Share::Exceeded {
-        return Ok(Asks::TheImpossible);
+    if share > 1.0 || share >= 1.0 && from == ShareBound::Exceeded {
+        return Ok(TripDemand::TheImpossible);
     }
     if thousandths < 1.0 {
         return Err(InvalidTrip::NoCounterpart);
     }
-    Ok(Asks::Rate { thousandths: count(thousandths)?, share: from })
+    Ok(TripDemand::Rate { thousandths: count(thousandths)?, share: from })
 }
 
-/// Failures grow one by one and each is looked at, so the first to be equal is the first to be reached.
-fn equal(linear: Linear) -> Result<Asks, InvalidTrip> {
+/// Counts grow by one, so equality is reached first.
+fn equal(linear: Linear) -> Result<TripDemand, InvalidTrip> {
     let Linear { requests, successes, failures, consecutive, constant } = linear;
     if requests != 0.0 || successes != 0.0 {
         return Err(InvalidTrip::NoCounterpart);
     }
-    let (by, asks): (f64, fn(u32) -> Asks) = match (failures != 0.0, consecutive != 0.0) {
-        (false, false) if constant == 0.0 => return Ok(Asks::Nothing),
-        (false, false) => return Ok(Asks::TheImpossible),
-        (true, false) => (failures, Asks::Failures),
-        (false, true) => (consecutive, Asks::Consecutive),
+    let (by, asks): (f64, fn(u32) -> TripDemand) = match (failures != 0.0, consecutive != 0.0) {
+        (false, false) if constant == 0.0 => return Ok(TripDemand::Nothing),
+        (false, false) => return Ok(TripDemand::TheImpossible),
+        (true, false) => (failures, TripDemand::Failures),
+        (false, true) => (consecutive, TripDemand::Consecutive),
         (true, true) => return Err(InvalidTrip::NoCounterpart),
     };
     let number = -constant / by;
     if number < 1.0 || number.fract() != 0.0 {
-        return Ok(Asks::TheImpossible);
+        return Ok(TripDemand::TheImpossible);
     }
     count(number).map(asks)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at both ends")]
 fn count(number: f64) -> Result<u32, InvalidTrip> {
-    // Numbers that are too large for a float become infinite, and their difference is no number.
+    // Overflow to infinity, and infinity minus infinity.
     if number.is_nan() || number < 1.0 {
         return Err(InvalidTrip::NoCounterpart);
     }

@@ -1,39 +1,29 @@
-//! Diagnoses about breakers: those that open too often, flap, never open, or ask too early.
+//! Diagnoses for breakers that open too often, flap, never open, or probe too early.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::targets;
 use crate::doctor::change;
-use crate::doctor::evidence::{Chart, Member, Turn, Ward};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{BreakerTurn, DependencyEvidence, EvidenceChart, RowEvidence};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use redrive_core::engine::story::{End, Story};
 use redrive_core::policy::breaker::{Phase, Trip};
 use redrive_core::text::{show_duration, show_rounded};
 use redrive_core::time::Timestamp;
 
-/// What a breaker did longer ago than this is history.
 const RECENTLY: Duration = Duration::from_hours(6);
-/// Openings within [`OFTEN_WITHIN`] that are too many.
 const OPENINGS_OFTEN: usize = 5;
 const OFTEN_WITHIN: Duration = Duration::from_hours(1);
-/// Openings soon after the breaker had closed that make it flap.
 const FLAPS_MIN: usize = 3;
-/// Opened again this soon after it closed, a breaker has closed too early.
 const SOON: Duration = Duration::from_mins(1);
-/// Probes in a row that must have failed before they come too early.
 const PROBES_FAILED_MIN: usize = 5;
-/// Attempts that must have been seen before a breaker should have opened.
 const ATTEMPTS_MIN: u64 = 50;
-/// The hundredths of them that failed.
 const FAILING_PERCENT: u64 = 50;
-/// For so long.
 const FAILING_FOR: Duration = Duration::from_mins(2);
-/// The most failures in a row that are advised.
 const CONSECUTIVE_ADVISED_MAX: u32 = 10;
-/// The longest time of being open that is advised.
 const OPEN_ADVISED_MAX: Duration = Duration::from_mins(10);
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
@@ -42,84 +32,79 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
         harm: Harm::High,
         summary: "a breaker opened five times or more within an hour",
         explanation: "Each opening holds back every delivery to the dependency. Find the root cause first: the \
-                      codes of the failures tell. If the failures are few and the dependency is well between \
-                      them, the breaker is too nervous: let it take more failures in a row, 7 to 10 rather \
-                      than 5, and stay open for a shorter time, 15 to 20 seconds rather than 30, so that a \
-                      short trouble costs a short wait.",
-        needs: "what the breaker did, five openings within an hour",
-        look: Look::Dependency(opens_often),
+                      failure codes show it. If failures are few and the dependency is healthy between them, the \
+                      breaker is too sensitive: allow more consecutive failures (7 to 10 instead of 5) and a \
+                      shorter open time (15 to 20 seconds instead of 30).",
+        needs: "breaker history with five openings within an hour",
+        look: DiagnosisCheck::Dependency(opens_often),
     },
     Diagnosis {
         code: "breaker-flaps",
         harm: Harm::Medium,
-        summary: "a breaker closes and opens again within a minute, again and again",
-        explanation: "One good probe closes the breaker, all that has waited rushes in, and it opens again. The \
-                      dependency is not well yet, or not strong enough for the rush. Ask for several good \
-                      probes in a row before it closes, so that it closes once and stays closed.",
-        needs: "what the breaker did, three openings within a minute of closing",
-        look: Look::Dependency(flaps),
+        summary: "a breaker repeatedly opens within a minute of closing",
+        explanation: "One successful probe closes the breaker, the backlog is sent at once, and it opens again. \
+                      The dependency has not recovered, or cannot take the load. Require several successful \
+                      probes in a row before the breaker closes.",
+        needs: "breaker history with three openings within a minute of closing",
+        look: DiagnosisCheck::Dependency(flaps),
     },
     Diagnosis {
         code: "breaker-never-opens",
         harm: Harm::High,
-        summary: "a dependency fails for minutes, and its breaker stays closed",
-        explanation: "More than half of the calls fail, and yet the breaker lets all of them through: failures \
-                      with successes between them are never so many in a row, or there is no breaker. Every \
-                      delivery burns its retries against a dependency that is down. A breaker that looks at \
-                      the share of failed calls opens where one that counts failures in a row does not.",
+        summary: "a dependency fails for minutes and its breaker stays closed",
+        explanation: "More than half of the calls fail, but the breaker stays closed: successes in between reset \
+                      the count of consecutive failures, or there is no breaker. Every delivery uses up its \
+                      retries against a dependency that is down. A breaker with a failure rate opens where one \
+                      that counts consecutive failures does not.",
         needs: "50 attempts over two minutes",
-        look: Look::Dependency(never_opens),
+        look: DiagnosisCheck::Dependency(never_opens),
     },
     Diagnosis {
         code: "probes-keep-failing",
         harm: Harm::Low,
-        summary: "probes fail again and again: the breaker asks too early",
-        explanation: "The dependency turns calls away for much longer than the breaker stays open. Each probe is an \
-                      event that burns a retry and a call that the dependency must turn away while it recovers. A \
-                      breaker that stays open for longer asks less often and learns the same. Where calls fail in a \
-                      way that has a finding of its own (`target-gone`, `target-too-slow`, `target-failing`), that \
-                      finding stands alone.",
-        needs: "what the breaker did, five probes in a row that failed",
-        look: Look::Dependency(probes_fail),
+        summary: "probes keep failing: the breaker probes too early",
+        explanation: "The dependency is down much longer than the breaker stays open. Each probe uses a retry of \
+                      an event and adds load while the dependency recovers. A longer open time probes less \
+                      often. If the calls fail in a way that has its own finding (`target-gone`, \
+                      `target-too-slow`, `target-failing`), only that finding is reported.",
+        needs: "breaker history with five failed probes in a row",
+        look: DiagnosisCheck::Dependency(probes_fail),
     },
 ];
 
-/// What the breaker did of late.
-fn recent<'a>(chart: &Chart<'a>, ward: &Ward<'a>) -> &'a [Turn] {
+fn recent<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> &'a [BreakerTurn] {
     let turns = ward.state.map_or(&[][..], |state| &state.turns);
     let first = turns.partition_point(|turn| turn.at + RECENTLY < chart.evidence.now);
     &turns[first..]
 }
 
-fn openings(turns: &[Turn]) -> impl Iterator<Item = Timestamp> {
+fn openings(turns: &[BreakerTurn]) -> impl Iterator<Item = Timestamp> {
     turns.iter().filter(|turn| turn.from == Phase::Closed && turn.to == Phase::Open).map(|turn| turn.at)
 }
 
-/// The attempts of all rows that lead to a dependency which count against it.
-fn failures<'a>(chart: &Chart<'a>, ward: &Ward<'a>) -> Vec<&'a Story> {
+fn failures<'a>(chart: &EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Vec<&'a Story> {
     let counts = |story: &&Story| match &story.end {
         End::Failed { category, .. } => category.counts_against_dependency(),
         End::Delivered { .. } | End::Held { .. } => false,
     };
-    chart.rows_of(ward).flat_map(Member::attempts).filter(counts).collect()
+    chart.rows_of(ward).flat_map(RowEvidence::attempts).filter(counts).collect()
 }
 
-/// The root cause as far as codes tell it.
-fn cause(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<String> {
+fn cause(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<String> {
     let failed = failures(chart, ward);
     let codes = failed.iter().filter_map(|story| match &story.end {
         End::Failed { code, .. } => Some(code),
         End::Delivered { .. } | End::Held { .. } => None,
     });
     let counts = tally(codes);
-    (!counts.is_empty()).then(|| format!("what fails: {}", said(&counts)))
+    (!counts.is_empty()).then(|| format!("failures: {}", said(&counts)))
 }
 
-fn line_of(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<u32> {
+fn line_of(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<u32> {
     change::breaker_line(chart.evidence, &chart.row_of(ward).rule)
 }
 
-fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn opens_often(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let times: Vec<Timestamp> = openings(recent(chart, ward)).collect();
     let run = times
         .windows(OPENINGS_OFTEN)
@@ -143,30 +128,29 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let (within, recently) = (show_rounded(run[OPENINGS_OFTEN - 1].since(run[0])), show_duration(RECENTLY));
     let all = counted(times.len() as u64, "opening");
     let mut evidence = vec![
-        format!("it opened {OPENINGS_OFTEN} times within {within}"),
-        format!("{all} in the last {recently}, not counting probes that failed"),
+        format!("opened {OPENINGS_OFTEN} times within {within}"),
+        format!("{all} in the last {recently}, without failed probes"),
     ];
-    evidence
-        .extend(times.last().map(|last| format!("the last one was {} ago", show_rounded(chart.ago(*last)))));
+    evidence.extend(times.last().map(|last| format!("last opening {} ago", show_rounded(chart.ago(*last)))));
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &values);
-    Some(Sign {
-        title: format!("the breaker of `{}` opens often", ward.name),
+    Some(DiagnosisSign {
+        title: format!("breaker of `{}` opens often", ward.name),
         touched: times.len() as u64,
         evidence,
         advice: format!(
-            "find out why `{}` fails; if it is well in between, let the breaker open on {} and for {} only",
+            "find out why `{}` fails; if it is healthy in between, let the breaker open on {} and only for {}",
             ward.name,
             change::trip(trip).trim_matches(['{', '}', ' ']),
             show_duration(open)
         ),
-        change: Some(Proposed::new(change, Measure::Latency, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::Latency, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn flaps(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let turns = recent(chart, ward);
     let again = turns.windows(2).filter(|pair| {
         let closed = pair[0].to == Phase::Closed && pair[0].from != Phase::Closed;
@@ -180,25 +164,25 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let settings = &rule.rule.breaker.as_ref()?.settings;
     let wanted = (settings.close_after().get() * 2).max(3);
     let mut evidence =
-        vec![format!("{flaps} times of late it opened again within {} of closing", show_duration(SOON))];
+        vec![format!("opened again within {} of closing, {flaps} times recently", show_duration(SOON))];
     evidence.push(match settings.close_after().get() {
-        1 => "one good probe closes it".to_owned(),
-        successes => format!("{successes} good probes in a row close it"),
+        1 => "one successful probe closes it".to_owned(),
+        successes => format!("{successes} successful probes in a row close it"),
     });
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]);
-    Some(Sign {
-        title: format!("the breaker of `{}` flaps", ward.name),
+    Some(DiagnosisSign {
+        title: format!("breaker of `{}` flaps", ward.name),
         touched: flaps as u64,
         evidence,
-        advice: format!("let {wanted} good probes in a row close it, so that it closes when all is well"),
-        change: Some(Proposed::new(change, Measure::Openings, World::AsSeen)),
+        advice: format!("require {wanted} successful probes in a row before it closes"),
+        change: Some(ProposedChange::new(change, ProofMeasure::Openings, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn never_opens(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let opened = ward.figures.is_some_and(|figures| figures.trips > 0)
         || ward.state.is_some_and(|state| !state.turns.is_empty());
     let held = |story: &Story| matches!(story.end, End::Held { .. });
@@ -207,7 +191,7 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         .any(|member| member.deliveries.iter().any(|delivery| delivery.stories.iter().any(held)));
     let rule = &chart.row_of(ward).rule;
     let failed = failures(chart, ward);
-    let attempts: u64 = chart.rows_of(ward).map(Member::attempts_made).sum();
+    let attempts: u64 = chart.rows_of(ward).map(RowEvidence::attempts_made).sum();
     let started = || failed.iter().map(|story| story.started_at);
     let lasted = started().max()?.since(started().min()?);
     let count = failed.len() as u64;
@@ -223,34 +207,34 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let mut evidence = vec![
         format!("{count} of {all} ({}) failed over {}", percent(count, attempts), show_rounded(lasted)),
         match &rule.rule.breaker {
-            None => "there is no breaker".to_owned(),
+            None => "no breaker is configured".to_owned(),
             Some(breaker) => {
                 let trip = change::trip(breaker.settings.trip());
-                format!("the breaker opens on {}, and never did", trip.trim_matches(['{', '}', ' ']))
+                format!("the breaker opens on {} and never did", trip.trim_matches(['{', '}', ' ']))
             }
         },
     ];
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &values);
-    Some(Sign {
-        title: format!("`{}` fails, and no breaker opens", ward.name),
+    Some(DiagnosisSign {
+        title: format!("`{}` fails and no breaker opens", ward.name),
         touched: count,
         evidence,
-        advice: "let a breaker open when half of the calls fail: what is held burns no retries".to_owned(),
-        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
+        advice: "open a breaker when half of the calls fail: held deliveries use no retries".to_owned(),
+        change: Some(ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn probes_fail(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let turns = recent(chart, ward);
-    // What ended well is over, so the run that counts is the last one.
+    // Only the latest run of failed probes counts.
     let since_closed = turns.iter().rposition(|turn| turn.to == Phase::Closed).map_or(0, |last| last + 1);
     let failed =
         turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
     let failed = failed.count();
-    // Where nothing is delivered any more, the cause is found, and no setting of the breaker heals it.
+    // Targets that deliver nothing have their own finding.
     if failed < PROBES_FAILED_MIN || targets::is_standstill(chart, ward) {
         return None;
     }
@@ -263,23 +247,23 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let down_since = turns[since_closed..].first().map(|turn| turn.at)?;
     let mut evidence = vec![
         format!("{failed} probes in a row failed, one every {}", show_duration(open)),
-        format!("it has been down for {}", show_rounded(chart.ago(down_since))),
+        format!("down for {}", show_rounded(chart.ago(down_since))),
     ];
     evidence.extend(cause(chart, ward));
     let change = change::of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("probes of `{}` keep failing", ward.name),
         touched: failed as u64,
         evidence,
         advice: format!(
-            "find out why `{}` turns probes away; and let the breaker stay open for {} rather than {}, so that fewer \
-             events are spent on asking",
+            "find out why probes of `{}` fail; keep the breaker open for {} instead of {}, so that fewer events \
+             are used as probes",
             ward.name,
             show_duration(wanted),
             show_duration(open)
         ),
-        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::AsSeen)),
         line: line_of(chart, ward),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }

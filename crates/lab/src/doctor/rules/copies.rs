@@ -1,29 +1,28 @@
-//! Diagnoses about events that come twice.
+//! Diagnoses for duplicate events.
 
 use crate::doctor::change::{Patch, Step, place_of};
-use crate::doctor::evidence::Chart;
-use crate::doctor::proof::Proposed;
+use crate::doctor::evidence::EvidenceChart;
+use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, rounded_up};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use redrive_core::text::{show_duration, show_rounded};
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[Diagnosis {
     code: "dedup-window-too-short",
     harm: Harm::High,
-    summary: "events come again about when their ids are forgotten, and the next ones are delivered twice",
-    explanation: "Senders and brokers send an event again when they are not sure that it arrived, and some do so \
-                  much later. An event whose id is still remembered is recognised and dropped; one that comes \
-                  after that is delivered a second time, and nobody can tell any more that it came before. \
-                  These were recognised when their ids were about to be forgotten. Remember ids for longer than \
-                  the latest copy took to come.",
-    needs: "3 events that came twice while the server runs",
-    look: Look::Whole(window_too_short),
+    summary: "duplicates arrive about when their ids are forgotten, so later ones are delivered twice",
+    explanation: "Senders and brokers send an event again when they are not sure that it arrived, sometimes much \
+                  later. A duplicate is dropped while its id is remembered; after that it is delivered a second \
+                  time without being noticed. These duplicates arrived when their ids were about to be \
+                  forgotten. Remember ids for longer than the latest duplicate took.",
+    needs: "3 duplicate events while the server runs",
+    look: DiagnosisCheck::Whole(window_too_short),
 }];
 
-fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
+fn window_too_short(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     let intake = &chart.evidence.figures.as_ref()?.intake;
     let book = &chart.evidence.book;
-    // Ids are remembered as long as any row wants it, and as long as what was delivered is kept.
+    // The longest of all rows, and at least as long as delivered events are kept.
     let window = book.dedup_ttl_max().max(book.keep_delivered());
     let [longest, _, third] = intake.latest_copies.times();
     if third * 3 / 2 <= window {
@@ -38,16 +37,16 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
     });
     let stated = rule.and_then(|rule| rule.idempotency.ttl.origin.position());
     let (latest, remembered) = (show_rounded(longest), show_duration(window));
-    Some(Sign {
-        title: "events come again about when their ids are forgotten".to_owned(),
+    Some(DiagnosisSign {
+        title: "duplicates arrive about when their ids are forgotten".to_owned(),
         touched: intake.duplicates,
         evidence: vec![
-            format!("{} came again and were recognised", counted(intake.duplicates, "event")),
-            format!("the latest copy came after {latest}, and ids are remembered for {remembered}"),
+            format!("{} recognised", counted(intake.duplicates, "duplicate")),
+            format!("latest duplicate after {latest}; ids are remembered for {remembered}"),
         ],
         advice: format!("remember ids for {}", show_duration(wanted)),
-        change: change.map(Proposed::unplayed),
+        change: change.map(ProposedChange::unplayed),
         line: stated.map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }

@@ -1,13 +1,13 @@
-//! Diagnoses about attempts that fail: too many of them, of a kind that heals or of one that never does.
+//! Diagnoses for failing attempts, transient or permanent.
 
 use std::collections::BTreeMap;
 
 use super::{targets, timeouts};
 use crate::doctor::change::{Patch, Step, place_of};
-use crate::doctor::evidence::{Chart, Member, SeenDelivery};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, ExaminedDelivery, RowEvidence};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, said, tally};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::{Met, Mood};
 use redrive_core::book::resolve::Level;
 use redrive_core::engine::story::{End, Place, Story, Told};
@@ -15,83 +15,71 @@ use redrive_core::policy::category::{Category, codes};
 use redrive_core::policy::rule::FailureMatch;
 use redrive_core::text::{Share, show_duration, show_rounded};
 
-/// More transient failures than this, in hundredths of attempts, are a sickness.
 const TRANSIENT_PERCENT: u64 = 20;
-/// From here on more fails than arrives.
 const TRANSIENT_PERCENT_CRITICAL: u64 = 50;
-/// More failures that no retry can heal than this are a sickness of the sender.
 const PERMANENT_PERCENT: u64 = 10;
-/// The hundredths of failures that must be timeouts before they are to blame.
 const DOMINANT_PERCENT: u64 = 50;
-/// Attempts that must have arrived since the last failure before it seems to be over.
 const HEALED_AFTER: u64 = ATTEMPTS_MIN;
-/// Answers of one kind that must have been retried before it is called useless.
+/// Fewer retried answers of a kind prove nothing.
 const RETRIED_MIN: u64 = 10;
-/// The hundredths of them that may heal and it is still useless.
 const HEALED_PERCENT: u64 = 5;
-/// Messages that are quoted.
 const MESSAGES_SHOWN_MAX: usize = 2;
-/// Of a message so many characters are shown.
 const MESSAGE_CHARS_MAX: usize = 120;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "transient-failures",
         harm: Harm::High,
-        summary: "more than 20% of the attempts fail in a way that heals by itself",
-        explanation: "Some failures are the weather; one attempt in five is not. Retries hide it from those who \
-                      wait for the events and double the load of a target that has trouble already. The codes \
-                      tell where to look: timeouts say that calls are slow, refused and broken connections \
-                      that the target is away, 5xx that it has trouble of its own.",
+        summary: "more than 20% of the attempts fail with transient errors",
+        explanation: "A few transient failures are normal; one attempt in five is not. Retries hide them from \
+                      consumers and add load to a target that already has problems. The codes show where to \
+                      look: timeouts mean slow calls, refused or broken connections mean that the target is \
+                      down, 5xx means an error in the target.",
         needs: "30 attempts of a row",
-        look: Look::Row(transient),
+        look: DiagnosisCheck::Row(transient),
     },
     Diagnosis {
         code: "permanent-failures",
         harm: Harm::High,
-        summary: "more than 10% of the attempts are refused for good",
-        explanation: "The target says that it will never take these events: they do not parse, lack something, \
-                      or speak of what is not there. No retry helps, and each becomes a dead letter that \
-                      somebody must look at. The cure is on the sending side: check the data before they are \
-                      sent, and mend the type that is refused most.",
+        summary: "more than 10% of the attempts are rejected permanently",
+        explanation: "The target will never accept these events: they do not parse, lack a field, or refer to \
+                      something that does not exist. Retries do not help, and each becomes a dead letter that \
+                      needs manual work. Fix the sender: validate data before sending, starting with the event \
+                      type that is rejected most.",
         needs: "30 attempts of a row",
-        look: Look::Row(permanent),
+        look: DiagnosisCheck::Row(permanent),
     },
     Diagnosis {
         code: "client-errors-retried",
         harm: Harm::Medium,
-        summary: "answers 4xx are retried, and retrying hardly ever helps",
-        explanation: "A 4xx says that the request is wrong, and the same request is as wrong a minute later: but \
-                      for 408, 425 and 429 a retry is a call for nothing. The book says to retry these, and \
-                      of the deliveries that were retried hardly any arrived. Let them become dead letters at \
-                      once, where they can be mended.",
+        summary: "4xx answers are retried and retries hardly ever help",
+        explanation: "A 4xx means that the request is wrong, and it is still wrong a minute later: except for \
+                      408, 425 and 429 a retry is wasted. The book retries these, and hardly any of the retried \
+                      deliveries arrived. Make them dead letters at once, where the data can be fixed.",
         needs: "10 retried answers of one status",
-        look: Look::Row(client_errors),
+        look: DiagnosisCheck::Row(client_errors),
     },
     Diagnosis {
         code: "override-never-heals",
         harm: Harm::Medium,
-        summary: "a row of `classify` makes answers transient that never heal",
-        explanation: "A row of `classify` calls an answer transient that would be permanent, and so it is \
-                      retried; but of the deliveries that met it hardly any arrived in the end. Whoever wrote \
-                      the row expected otherwise. Classify such answers as permanent, or be more exact about \
-                      which of them heal.",
-        needs: "10 retried answers of one row of `classify`",
-        look: Look::Row(never_heals),
+        summary: "a `classify` row marks answers as transient that never recover",
+        explanation: "A `classify` row marks an answer as transient that would be permanent, so it is retried; \
+                      but hardly any of the retried deliveries arrived. Classify such answers as permanent, or \
+                      match only those that recover.",
+        needs: "10 retried answers of one `classify` row",
+        look: DiagnosisCheck::Row(never_heals),
     },
 ];
 
-/// How it has been since a failure last happened.
-struct Since {
+struct FailureRecency {
     last: String,
-    /// Attempts that have arrived since.
     arrived: u64,
 }
 
-impl Since {
+impl FailureRecency {
     fn of<'a>(
-        chart: &Chart<'_>,
-        member: &Member<'a>,
+        chart: &EvidenceChart<'_>,
+        member: &RowEvidence<'a>,
         failed: impl Iterator<Item = &'a Story>,
     ) -> Option<Self> {
         let last_at = failed.map(|story| story.started_at).max()?;
@@ -101,7 +89,6 @@ impl Since {
         Some(Self { last: show_rounded(chart.ago(last_at)), arrived })
     }
 
-    /// Whether so many have arrived that it seems to be over.
     const fn is_over(&self) -> bool {
         self.arrived >= HEALED_AFTER
     }
@@ -109,13 +96,13 @@ impl Since {
     fn said(&self) -> String {
         let last = &self.last;
         match self.arrived {
-            0 => format!("it last happened {last} ago"),
-            count => format!("it last happened {last} ago, and {} arrived since", counted(count, "attempt")),
+            0 => format!("last failure {last} ago"),
+            count => format!("last failure {last} ago, {} delivered since", counted(count, "attempt")),
         }
     }
 }
 
-fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn transient(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let is_past = |story: &Story| timeouts::is_of_another_limit(member, story);
     let attempts = member.attempts().filter(|story| !is_past(story)).count() as u64;
     let failed: Vec<_> =
@@ -124,8 +111,8 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if attempts < ATTEMPTS_MIN || !exceeds(count, attempts, TRANSIENT_PERCENT) {
         return None;
     }
-    if targets::stands_still(chart, member) {
-        // Which says the same, and more.
+    if targets::is_stalled(chart, member) {
+        // The other finding says more.
         return None;
     }
     let counts = tally(failed.iter().map(|(_, code)| *code));
@@ -133,41 +120,41 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let limit = timeouts::first_limit(member);
     let advice = if !exceeds(slow, count, DOMINANT_PERCENT) {
         format!(
-            "look at `{}` itself: {} leads, and no setting of the book heals that",
+            "check `{}` itself: mostly {}, which no rule-book setting fixes",
             member.rule.dependency.value, counts[0].0
         )
     } else if let Some((_, wanted)) = timeouts::cuts_through(member) {
         let (limit, wanted) = (show_duration(limit), show_duration(wanted));
-        format!("the timeout is to blame: raise it from {limit} to {wanted}")
+        format!("the timeout is too short: raise it from {limit} to {wanted}")
     } else {
         format!(
-            "these calls hang while others are answered at once, so a longer timeout would not help: find out \
+            "these calls hang while others are answered quickly, so a longer timeout would not help: find out \
              what `{}` waits for",
             member.rule.dependency.value
         )
     };
-    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    let since = FailureRecency::of(chart, member, failed.iter().map(|(story, _)| *story))?;
     let (share, queue) = (percent(count, attempts), &member.queue);
     let is_critical = exceeds(count, attempts, TRANSIENT_PERCENT_CRITICAL);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: if since.is_over() {
-            format!("{share} of the attempts of `{queue}` failed for a while, and they arrive again")
+            format!("{share} of attempts to `{queue}` failed with transient errors and have recovered")
         } else {
-            format!("{share} of the attempts of `{queue}` fail for a while")
+            format!("{share} of attempts to `{queue}` fail with transient errors")
         },
         touched: count,
         evidence: vec![
-            format!("{count} of {} failed in a way that heals by itself", counted(attempts, "attempt")),
+            format!("{count} of {} failed with transient errors", counted(attempts, "attempt")),
             said(&counts),
             since.said(),
         ],
         advice,
         harm: if since.is_over() { Some(Harm::Low) } else { is_critical.then_some(Harm::Critical) },
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn permanent(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let attempts = member.attempts_made();
     let failed: Vec<_> = member.failed_as(&[Category::Permanent, Category::Invalid]).collect();
     let count = failed.len() as u64;
@@ -184,29 +171,29 @@ fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let mut types: Vec<_> = types.into_iter().collect();
     types.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut evidence = vec![
-        format!("{count} of {} were refused for good", counted(attempts, "attempt")),
+        format!("{count} of {} were rejected permanently", counted(attempts, "attempt")),
         said(&tally(failed.iter().map(|(_, code)| *code))),
         format!("by event type: {}", said(&types)),
     ];
-    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    let since = FailureRecency::of(chart, member, failed.iter().map(|(story, _)| *story))?;
     evidence.push(since.said());
     evidence.extend(messages(failed.iter().map(|(story, _)| *story)));
     let (share, queue) = (percent(count, attempts), &member.queue);
     let worst = types.first().map_or("these events", |(event_type, _)| event_type);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: if since.is_over() {
-            format!("`{queue}` refused {share} of what it got, and takes it again")
+            format!("`{queue}` rejected {share} of its attempts and has recovered")
         } else {
-            format!("`{queue}` refuses {share} of what it gets")
+            format!("`{queue}` rejects {share} of its attempts")
         },
         touched: count,
         evidence,
         advice: format!(
-            "check `{worst}` where it is sent, before it is sent: what the answers complain of is above; \
-             `redrive dlq groups` shows every cause with its letters"
+            "validate `{worst}` at the sender (the answers above say what is wrong); `redrive dlq groups` lists \
+             every cause with its dead letters"
         ),
         harm: since.is_over().then_some(Harm::Low),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
@@ -217,7 +204,6 @@ fn is_refusal(story: &Story) -> bool {
     }
 }
 
-/// What the most frequent messages say, a line each.
 pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for story in stories {
@@ -229,19 +215,17 @@ pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<Stri
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts.into_iter().take(MESSAGES_SHOWN_MAX).map(|(text, _)| format!("it answers: {text}")).collect()
+    counts.into_iter().take(MESSAGES_SHOWN_MAX).map(|(text, _)| format!("answer: {text}")).collect()
 }
 
-/// Answers that were retried though they say that the request is wrong.
 #[derive(Default)]
-struct Retried<'a> {
-    deliveries: Vec<&'a SeenDelivery>,
+struct RetriedAnswers<'a> {
+    deliveries: Vec<&'a ExaminedDelivery>,
     answers: u64,
     at: Option<Place>,
 }
 
-impl Retried<'_> {
-    /// The deliveries that arrived all the same.
+impl RetriedAnswers<'_> {
     fn healed(&self) -> u64 {
         self.deliveries.iter().filter(|delivery| delivery.arrived()).count() as u64
     }
@@ -252,27 +236,25 @@ impl Retried<'_> {
     }
 }
 
-/// Who said that they are to be retried.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum RetriedBy {
     Classify,
     Reaction,
 }
 
-/// By status, the one that was retried most.
-fn retried<'a>(member: &Member<'a>, by: By) -> Option<(u16, Retried<'a>)> {
-    let mut found: BTreeMap<u16, Retried<'a>> = BTreeMap::new();
+fn retried<'a>(member: &RowEvidence<'a>, by: RetriedBy) -> Option<(u16, RetriedAnswers<'a>)> {
+    let mut found: BTreeMap<u16, RetriedAnswers<'a>> = BTreeMap::new();
     for delivery in &member.deliveries {
         for story in delivery.attempts() {
             let End::Failed { status: Some(status @ 400..500), code, .. } = &story.end else { continue };
             let heals = matches!(status, 408 | 425 | 429) || code.as_str() == codes::RATE_LIMITED;
-            let is_by = if story.classified_at.is_some() { By::Classify } else { By::Reaction };
+            let is_by = if story.classified_at.is_some() { RetriedBy::Classify } else { RetriedBy::Reaction };
             if heals || is_by != by || !matches!(story.verdict, Told::Retry { .. }) {
                 continue;
             }
             let retried = found.entry(*status).or_default();
             retried.answers += 1;
-            retried.at = if by == By::Classify { story.classified_at } else { story.reaction_at };
+            retried.at = if by == RetriedBy::Classify { story.classified_at } else { story.reaction_at };
             if retried.deliveries.last().is_none_or(|last| !std::ptr::eq(*last, *delivery)) {
                 retried.deliveries.push(delivery);
             }
@@ -282,24 +264,28 @@ fn retried<'a>(member: &Member<'a>, by: By) -> Option<(u16, Retried<'a>)> {
     useless.max_by_key(|(_, retried)| retried.answers)
 }
 
-fn shown(status: u16, retried: &Retried<'_>) -> Vec<String> {
+fn shown(status: u16, retried: &RetriedAnswers<'_>) -> Vec<String> {
     let met = retried.deliveries.len() as u64;
     vec![
-        format!("{} with {status} were followed by a retry", counted(retried.answers, "answer")),
-        format!("of {} that met it, {} arrived in the end", counted(met, "delivery"), retried.healed()),
+        format!("{} with {status} were retried", counted(retried.answers, "answer")),
+        format!(
+            "of {} that got it, {} were delivered in the end",
+            counted(met, "delivery"),
+            retried.healed()
+        ),
     ]
 }
 
-/// A change that spares calls to a target that answers so whenever it is asked.
-fn answered(change: Patch, status: u16) -> Proposed {
+/// Simulated with a target that always answers this status.
+fn answered(change: Patch, status: u16) -> ProposedChange {
     let always = Mood::Mixed(vec![(Met::Status(status), Share::ALL)]);
-    Proposed::new(change, Measure::Calls, World::Alike(always))
+    ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(always))
 }
 
-fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let (status, retried) = retried(member, By::Reaction)?;
+fn client_errors(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let (status, retried) = retried(member, RetriedBy::Reaction)?;
     let rule = &member.rule;
-    // What was done under another book proves nothing about this one.
+    // Attempts under another book prove nothing.
     let reaction = rule.rule.reactions.to(Category::Permanent, Some(status));
     reaction.value.policy()?;
     let stated = rule.reactions.iter().find(|(kind, _)| kind.matches(Category::Permanent, Some(status)));
@@ -315,38 +301,38 @@ fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     };
     let mut place = place_of(rule, level);
     place.push(Step::Key("on_failure".to_owned()));
-    Some(Sign {
-        title: format!("`{}` retries {status}, which does not heal", member.queue),
+    Some(DiagnosisSign {
+        title: format!("`{}` retries {status}, which does not recover", member.queue),
         touched: retried.answers,
         evidence: shown(status, &retried),
-        advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
+        advice: format!("make {key} a dead letter at once: it can be replayed after the data is fixed"),
         change: Some(answered(Patch::new().set(&place, &key, "dead-letter"), status)),
         line: reaction.position.map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let (status, retried) = retried(member, By::Classify)?;
+fn never_heals(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let (status, retried) = retried(member, RetriedBy::Classify)?;
     let rule = &member.rule;
     let (row, level) = rule.classify.iter().find(|(row, _)| {
         let fits = row.when.statuses.iter().any(|range| range.contains(status));
         fits && row.meaning == redrive_core::policy::rule::Meaning::Failure(Category::Transient)
     })?;
-    // A row of `classify` that stands nearer to the events is tried first.
+    // A `classify` row closer to the events is tried first.
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
     let change = (*level != Level::Row && member.patterns.len() == 1)
         .then(|| Patch::new().add(&place_of(rule, Level::Row), "classify", item));
-    Some(Sign {
-        title: format!("`{}` takes {status} for transient, and it never heals", member.queue),
+    Some(DiagnosisSign {
+        title: format!("`{}` classifies {status} as transient, but it never recovers", member.queue),
         touched: retried.answers,
         evidence: shown(status, &retried),
         advice: match change {
-            Some(_) => format!("classify {status} as permanent for these events, or take the row away"),
-            None => format!("take the row of `classify` away that makes {status} transient, or narrow it"),
+            Some(_) => format!("classify {status} as permanent for these events, or remove the row"),
+            None => format!("remove or narrow the `classify` row that makes {status} transient"),
         },
         change: change.map(|change| answered(change, status)),
         line: Some(row.position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }

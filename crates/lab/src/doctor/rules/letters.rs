@@ -1,110 +1,102 @@
-//! Diagnoses about dead letters: that nobody looks at, that come ever faster, or that share one cause.
+//! Diagnoses for dead letters that are old, increasing, or share one cause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::doctor::change::{Patch, scalar};
-use crate::doctor::evidence::{Chart, LetterKind, QueueState};
-use crate::doctor::proof::Proposed;
+use crate::doctor::evidence::{EvidenceChart, LetterKind, QueueState};
+use crate::doctor::proof::ProposedChange;
 use crate::doctor::words::{counted, exceeds, percent};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use redrive_core::book::expression::Metric;
 use redrive_core::letters::envelope::Tier;
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::text::{show_duration, show_rounded};
 
-/// A letter that is older than this is looked at by nobody.
 const UNTOUCHED_FOR: Duration = Duration::from_hours(48);
-/// Letters that died in the last hour before they can come too fast.
 const INFLOW_MIN: u64 = 20;
 const INFLOW_OVER: Duration = Duration::from_hours(1);
-/// How many times as many as in the hour before.
 const INFLOW_GROWS: u64 = 2;
-/// Letters that there must be before a cause stands out.
 const LETTERS_MIN: u64 = 10;
-/// The hundredths of them that one cause must have.
 const ONE_CAUSE_PERCENT: u64 = 60;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "letters-untouched",
         harm: Harm::Medium,
-        summary: "dead letters lie there for more than two days",
-        explanation: "A dead letter is an event that somebody was promised and has not got. These have waited for \
-                      longer than 48 hours without being replayed, skipped or purged; when their retention is \
-                      over they are gone. Look at their causes, replay what can arrive by now, and give up the \
-                      rest knowingly.",
-        needs: "a letter older than 48 hours",
-        look: Look::Queue(untouched),
+        summary: "dead letters have been waiting for more than two days",
+        explanation: "These dead letters have waited for more than 48 hours without being replayed, skipped or \
+                      purged; when their retention ends they are deleted. Check the causes, replay what can be \
+                      delivered by now, and skip the rest deliberately.",
+        needs: "a dead letter older than 48 hours",
+        look: DiagnosisCheck::Queue(untouched),
     },
     Diagnosis {
         code: "letters-come-faster",
         harm: Harm::High,
-        summary: "twice as many deliveries died in the last hour as in the one before",
-        explanation: "Something has just broken, or is getting worse: deliveries die at a rate that has doubled \
-                      within an hour. The causes of the latest letters tell what.",
-        needs: "20 deliveries that died within the last hour",
-        look: Look::Queue(faster),
+        summary: "twice as many new dead letters in the last hour as in the hour before",
+        explanation: "Something has just broken or is getting worse: the rate of new dead letters has doubled \
+                      within an hour. The causes of the latest ones show what.",
+        needs: "20 dead letters from the last hour",
+        look: DiagnosisCheck::Queue(faster),
     },
     Diagnosis {
         code: "one-cause",
         harm: Harm::Medium,
-        summary: "one cause makes up most of the dead letters",
-        explanation: "Most of the letters failed in the same way, so that one repair mends nearly all of them. See \
-                      to the cause, then replay the group: first with `--dry-run`, which says what it would \
-                      come to.",
+        summary: "one cause accounts for most of the dead letters",
+        explanation: "Most of the dead letters failed in the same way, so one fix resolves nearly all of them. \
+                      Fix the cause, then replay the group, first with `--dry-run` to preview it.",
         needs: "10 dead letters",
-        look: Look::Whole(one_cause),
+        look: DiagnosisCheck::Whole(one_cause),
     },
     Diagnosis {
         code: "poison-letters",
         harm: Harm::Medium,
-        summary: "there are letters that replays leave alone",
-        explanation: "A letter is poison if it does not parse, or failed again when it was replayed as often as \
-                      the book allows. Replays leave it alone, so that it waits for a person: mend the data \
-                      with `redrive dlq edit`, or give it up with `redrive dlq skip`.",
+        summary: "some dead letters are skipped by replays",
+        explanation: "A dead letter is poison if it does not parse, or if it failed again as many replays as the \
+                      book allows. Replays skip it: fix the data with `redrive dlq edit`, or give up with \
+                      `redrive dlq skip`.",
         needs: "one poison letter",
-        look: Look::Queue(poison),
+        look: DiagnosisCheck::Queue(poison),
     },
     Diagnosis {
         code: "letters-unwatched",
         harm: Harm::High,
-        summary: "there are dead letters, and no alert of the book looks at them",
-        explanation: "Deliveries have failed for good, and the book tells nobody: no alert looks at how many \
-                      letters there are, how old they are or how fast they come. The next ones will be found \
-                      by chance as well.",
+        summary: "dead letters exist and no alert watches them",
+        explanation: "Deliveries have failed permanently and no alert of the book watches the number, age or \
+                      rate of dead letters. The next ones will be found by chance as well.",
         needs: "one dead letter",
-        look: Look::Queue(unwatched),
+        look: DiagnosisCheck::Queue(unwatched),
     },
 ];
 
-fn kinds<'a>(chart: &Chart<'a>, queue: &QueueState) -> Vec<&'a LetterKind> {
+fn kinds<'a>(chart: &EvidenceChart<'a>, queue: &QueueState) -> Vec<&'a LetterKind> {
     chart.evidence.letters.iter().filter(|kind| kind.queue == queue.name && kind.count > 0).collect()
 }
 
-fn untouched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn untouched(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let kinds = kinds(chart, queue);
     let old: Vec<_> = kinds.iter().filter(|kind| chart.ago(kind.first_at) > UNTOUCHED_FOR).collect();
     let oldest = old.iter().map(|kind| kind.first_at).min()?;
     let count: u64 = old.iter().map(|kind| kind.count).sum();
     let (age, limit) = (show_rounded(chart.ago(oldest)), show_duration(UNTOUCHED_FOR));
-    Some(Sign {
-        title: format!("dead letters of `{}` lie there for {age}", queue.name),
+    Some(DiagnosisSign {
+        title: format!("dead letters of `{}` have been waiting for {age}", queue.name),
         touched: count,
         evidence: vec![
-            format!("{} of causes that go back more than {limit}", counted(count, "letter")),
-            format!("the oldest died {age} ago"),
+            format!("{} with causes older than {limit}", counted(count, "letter")),
+            format!("oldest dead letter: {age}"),
         ],
         advice: format!(
-            "`redrive dlq groups --service {0}` shows why; `redrive dlq replay --service {0} --dry-run` what a \
-             replay would come to",
+            "`redrive dlq groups --service {0}` shows the causes; `redrive dlq replay --service {0} --dry-run` \
+             previews a replay",
             queue.name.service
         ),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn faster(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn faster(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let deaths = chart.evidence.deliveries.iter().filter(|delivery| delivery.queue == queue.name);
     let (mut lately, mut before) = (0_u64, 0_u64);
     let mut seen_since = chart.evidence.now;
@@ -116,24 +108,21 @@ fn faster(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             before += u64::from(age > INFLOW_OVER && age <= 2 * INFLOW_OVER);
         }
     }
-    // Deliveries of the hour before must have been among those that were read.
+    // The sample must cover both hours.
     let is_known = chart.ago(seen_since) >= 2 * INFLOW_OVER;
     if lately < INFLOW_MIN || !is_known || lately < before * INFLOW_GROWS {
         return None;
     }
-    Some(Sign {
-        title: format!("deliveries of `{}` die ever faster", queue.name),
+    Some(DiagnosisSign {
+        title: format!("dead letters of `{}` are increasing", queue.name),
         touched: lately,
-        evidence: vec![
-            format!("{lately} died within the last hour"),
-            format!("{before} died in the hour before"),
-        ],
-        advice: format!("`redrive dlq groups --service {}` shows what they died of", queue.name.service),
-        ..Sign::default()
+        evidence: vec![format!("{lately} in the last hour"), format!("{before} in the hour before")],
+        advice: format!("`redrive dlq groups --service {}` shows the causes", queue.name.service),
+        ..DiagnosisSign::default()
     })
 }
 
-fn one_cause(chart: &Chart<'_>) -> Option<Sign> {
+fn one_cause(chart: &EvidenceChart<'_>) -> Option<DiagnosisSign> {
     let mut causes: BTreeMap<u64, (Fingerprint, u64, &LetterKind)> = BTreeMap::new();
     for kind in &chart.evidence.letters {
         causes.entry(kind.fingerprint.0).or_insert((kind.fingerprint, 0, kind)).1 += kind.count;
@@ -143,42 +132,42 @@ fn one_cause(chart: &Chart<'_>) -> Option<Sign> {
     if all < LETTERS_MIN || !exceeds(count, all, ONE_CAUSE_PERCENT) {
         return None;
     }
-    Some(Sign {
-        title: format!("one cause makes up {} of the dead letters", percent(count, all)),
+    Some(DiagnosisSign {
+        title: format!("one cause accounts for {} of the dead letters", percent(count, all)),
         touched: count,
         evidence: vec![
-            format!("{count} of {} are of the group {fingerprint}", counted(all, "letter")),
+            format!("{count} of {} are in group {fingerprint}", counted(all, "letter")),
             format!("`{}` failed with {} ({})", kind.queue, kind.failure_code, kind.category),
-            format!("the latest died {} ago", show_rounded(chart.ago(kind.last_at))),
+            format!("latest dead letter {} ago", show_rounded(chart.ago(kind.last_at))),
         ],
         advice: format!(
-            "see to the cause, then `redrive dlq replay --fingerprint {fingerprint} --dry-run`, and without \
-             `--dry-run` once it looks right"
+            "fix the cause, then run `redrive dlq replay --fingerprint {fingerprint} --dry-run`, and without \
+             `--dry-run` once the preview is right"
         ),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn poison(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn poison(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let kinds = kinds(chart, queue);
     let poison: Vec<_> = kinds.iter().filter(|kind| kind.tier == Tier::Poison).collect();
     let count: u64 = poison.iter().map(|kind| kind.count).sum();
     let worst = poison.iter().max_by_key(|kind| kind.count)?;
     let most = if count == 1 { "it is" } else { "most of them are" };
-    Some(Sign {
-        title: format!("`{}` has {} that replays leave alone", queue.name, counted(count, "poison letter")),
+    Some(DiagnosisSign {
+        title: format!("`{}` has {} that replays skip", queue.name, counted(count, "poison letter")),
         touched: count,
         evidence: vec![format!("{most} `{}` and failed with {}", worst.event_type, worst.failure_code)],
         advice: format!(
-            "`redrive dlq list --service {} --tier poison` shows them; mend the data with `redrive dlq edit`, or \
-             give them up with `redrive dlq skip`",
+            "`redrive dlq list --service {} --tier poison` lists them; fix the data with `redrive dlq edit`, or \
+             give up with `redrive dlq skip`",
             queue.name.service
         ),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
+fn unwatched(chart: &EvidenceChart<'_>, queue: &QueueState) -> Option<DiagnosisSign> {
     let rule = chart.any_row_of(&queue.name)?;
     let sections = chart.evidence.book.sections();
     let looks = |metric: Metric| {
@@ -199,20 +188,20 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             patch.add(&[], "alerts", format!("{{ when: {when}, severity: {severity}, to: [{to}] }}"))
         })
     });
-    Some(Sign {
-        title: format!("nobody is told of the dead letters of `{}`", queue.name),
+    Some(DiagnosisSign {
+        title: format!("no alert watches the dead letters of `{}`", queue.name),
         touched: queue.dead,
         evidence: vec![
             format!("it has {}", counted(queue.dead, "dead letter")),
-            "no alert of the book looks at dead letters".to_owned(),
+            "no alert of the book watches dead letters".to_owned(),
         ],
         advice: match &change {
-            Some(_) => "add alerts on their age and on how fast they come".to_owned(),
-            None => "add somebody who is told under `receivers`, and alerts on the age of letters and on how fast \
-                     they come"
-                .to_owned(),
+            Some(_) => "add alerts on their age and rate".to_owned(),
+            None => {
+                "add a receiver under `receivers`, and alerts on the age and rate of dead letters".to_owned()
+            }
         },
-        change: change.map(Proposed::unplayed),
-        ..Sign::default()
+        change: change.map(ProposedChange::unplayed),
+        ..DiagnosisSign::default()
     })
 }

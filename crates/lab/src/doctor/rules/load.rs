@@ -1,13 +1,13 @@
-//! Diagnoses about how much is asked of a dependency at once: too much, too little, or too fast.
+//! Diagnoses for concurrency and rate: too much, too little, too fast.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::doctor::change;
-use crate::doctor::evidence::{Chart, Member, Times, Ward};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{DependencyEvidence, EvidenceChart, RowEvidence, SortedTimes};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{self, counted, exceeds, percent};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::{Capacity, Latency, Mood};
 use redrive_core::book::resolve::Resolved;
 use redrive_core::engine::story::{End, Story};
@@ -15,81 +15,69 @@ use redrive_core::figures::{BESIDE_BOUNDS, Beside};
 use redrive_core::policy::category::Category;
 use redrive_core::text::{Rate, Share, show_rounded};
 
-/// Calls that a range must have seen before it is compared.
+/// Fewer calls at a concurrency level are not compared.
 const CALLS_MIN: u64 = 50;
-/// By how many hundredths more calls must fail in a crowd.
+/// Percentage points.
 const FAILS_MORE_PERCENT: u64 = 10;
-/// How many times as long calls must take in a crowd.
 const SLOWER: u64 = 3;
-/// Quicker than this, nobody minds how many times slower it is.
+/// Below this, a slowdown is irrelevant.
 const SLOW_MICROS_MIN: u64 = 20_000;
-/// Calls of a dependency that must have been seen before its limit is called too low.
 const CALLS_MIN_TO_RAISE: u64 = 200;
-/// The hundredths of them that were made with no slot free.
 const FULL_PERCENT: u64 = 80;
-/// What must wait meanwhile.
 const WAITING_MIN: u64 = 100;
-/// The hundredths of calls that may fail where more are asked for.
 const WELL_PERCENT: u64 = 2;
-/// Answers that must have asked for patience.
 const THROTTLED_MIN: u64 = 10;
-/// The hundredths of all.
 const THROTTLED_PERCENT: u64 = 5;
-/// How many times what is allowed at once comes at once where a crowd is played, and how much at most.
+/// Size of the simulated burst: this many times `in_flight`.
 const CROWD_TIMES: u32 = 4;
 const CROWD_MAX: u32 = 2_000;
-/// Calls are counted in spans of so many seconds.
 const SPAN_SECS: u64 = 10;
-/// The latest spans in which somebody was asked to come later that are looked at: a limit may change.
+/// Recent only, because limits change.
 const SPANS_MAX: usize = 6;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "too-many-at-once",
         harm: Harm::High,
-        summary: "a dependency fails or slows down when many calls are under way",
-        explanation: "The dependency does well with a few calls at once and badly with many: it has a limit, and \
-                      we go beyond it. More calls at once do not make it quicker then; they fail, are made \
-                      again, and make the crowd larger. Limit `in_flight` to the last number at which all was \
-                      well.",
-        needs: "a running server, and 50 calls each with few and with many at once",
-        look: Look::Dependency(too_many),
+        summary: "a dependency fails or slows down at high concurrency",
+        explanation: "The dependency works with few concurrent calls and fails or slows down with many: it has a \
+                      limit that is exceeded. More concurrency does not make it faster; calls fail, are retried, \
+                      and add load. Limit `in_flight` to the highest concurrency that worked.",
+        needs: "a running server, and 50 calls each at low and at high concurrency",
+        look: DiagnosisCheck::Dependency(too_many),
     },
     Diagnosis {
         code: "too-few-at-once",
         harm: Harm::Medium,
-        summary: "a dependency could do more: its `in_flight` is always used up while deliveries wait",
-        explanation: "Nearly every call was made with all slots taken, deliveries wait for a slot, and the \
-                      dependency answers as quickly as with fewer calls: the limit is ours, not its own. Give \
-                      it more slots, and look again.",
-        needs: "a running server, 200 calls, and 100 deliveries that wait",
-        look: Look::Dependency(too_few),
+        summary: "`in_flight` is always used up while deliveries wait, and the dependency could take more",
+        explanation: "Nearly every call was made with all slots in use, deliveries wait for a slot, and the \
+                      dependency answers as fast as with fewer calls: `in_flight` is the bottleneck. Raise it, \
+                      then run doctor again.",
+        needs: "a running server, 200 calls, and 100 waiting deliveries",
+        look: DiagnosisCheck::Dependency(too_few),
     },
     Diagnosis {
         code: "rate-limited-often",
         harm: Harm::Medium,
-        summary: "the other side asks for patience again and again",
-        explanation: "A target that answers 429 has done work to say no, and may take offence. Redrive slows \
-                      down when it is asked to and then finds its way back to the limit, again and again. If \
-                      the rate that the target takes is stated as `rate`, calls come at that pace from the \
-                      start and none is turned away.",
-        needs: "10 answers that asked for patience: one in twenty of all, or while 100 deliveries wait",
-        look: Look::Row(rate_limited),
+        summary: "the target often answers 429",
+        explanation: "A target that answers 429 does work to reject a call, and may block the sender. Redrive \
+                      slows down when asked and then approaches the limit again. With the limit configured as \
+                      `rate`, calls keep to it from the start and none is rejected.",
+        needs: "10 answers with 429: one in twenty of all, or while 100 deliveries wait",
+        look: DiagnosisCheck::Row(rate_limited),
     },
 ];
 
-/// The mean time of calls.
 fn mean_micros(beside: &Beside) -> u64 {
     beside.took_micros.checked_div(beside.calls).unwrap_or(0)
 }
 
-/// How many calls at once a range means.
 fn range(place: usize) -> String {
     let from = place.checked_sub(1).map_or(1, |before| BESIDE_BOUNDS[before] + 1);
     match BESIDE_BOUNDS.get(place) {
-        Some(to) if *to == from => format!("with {to} at once"),
-        Some(to) => format!("with {from} to {to} at once"),
-        None => format!("with {from} or more at once"),
+        Some(to) if *to == from => format!("at concurrency {to}"),
+        Some(to) => format!("at concurrency {from} to {to}"),
+        None => format!("at concurrency {from} or more"),
     }
 }
 
@@ -99,7 +87,7 @@ fn shown(place: usize, beside: &Beside) -> String {
     format!("{}: {failed} of {calls} failed, {each} each", range(place))
 }
 
-fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn too_many(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let ranges = &ward.figures?.beside;
     let base = ranges.iter().position(|beside| beside.calls >= CALLS_MIN)?;
     let calm = &ranges[base];
@@ -117,41 +105,40 @@ fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     if good >= rule.in_flight.value {
         return None;
     }
-    Some(Sign {
-        title: format!("`{}` does badly with more than {good} calls at once", ward.name),
+    Some(DiagnosisSign {
+        title: format!("`{}` cannot take more than {good} concurrent calls", ward.name),
         touched: ranges[crowd..].iter().map(|beside| beside.calls).sum(),
         evidence: vec![shown(base, calm), shown(crowd, &ranges[crowd])],
-        advice: format!("make {good} calls at once instead of {}", rule.in_flight.value),
+        advice: format!("limit `in_flight` to {good} instead of {}", rule.in_flight.value),
         change: Some(fewer_at_once(chart, rule, good, calm, &ranges[crowd])),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-/// Fewer calls at once, to a dependency that fails or slows down beyond them.
 fn fewer_at_once(
-    chart: &Chart<'_>,
+    chart: &EvidenceChart<'_>,
     rule: &Resolved<'_>,
     good: u32,
     calm: &Beside,
     crowd: &Beside,
-) -> Proposed {
+) -> ProposedChange {
     let change = change::of_dependency(chart.evidence, rule, "in_flight", good);
     let fails = exceeds(crowd.failed, crowd.calls, calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT);
-    let (measure, queue) = if fails { (Measure::FailedCalls, Some(0)) } else { (Measure::Latency, None) };
+    let (measure, queue) =
+        if fails { (ProofMeasure::FailedCalls, Some(0)) } else { (ProofMeasure::Latency, None) };
     let collapse = if fails { None } else { Some(Share::ALL) };
     let capacity = Capacity { rate: None, concurrent: Some(good), queue, collapse };
     let at_once = rule.in_flight.value.saturating_mul(CROWD_TIMES).min(CROWD_MAX);
-    Proposed::new(change, measure, World::Crowd(at_once, latency_of(calm), capacity))
+    ProposedChange::new(change, measure, ProofWorld::Crowd(at_once, latency_of(calm), capacity))
 }
 
-/// Times of which only the mean is known.
 fn latency_of(beside: &Beside) -> Latency {
     let mean = Duration::from_micros(mean_micros(beside)).max(Duration::from_millis(1));
     Latency { p50: mean, p99: mean }
 }
 
-fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+fn too_few(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
     let figures = ward.figures?;
     let rule = &chart.row_of(ward).rule;
     let limit = rule.in_flight.value;
@@ -164,9 +151,9 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         fewer.calls += beside.calls;
         fewer.took_micros += beside.took_micros;
     }
-    // A pace that is stated is a limit that somebody wants.
+    // A configured rate is intended.
     let is_paced = rule.rate.is_some() || figures.held > 0;
-    // Who asks for patience does not want more.
+    // A dependency that answers 429 cannot take more.
     let is_asked_to_wait =
         chart.rows_of(ward).any(|row| row.failed_as(&[Category::RateLimited]).next().is_some());
     let is_slower = fewer.calls > 0 && mean_micros(crowd) > mean_micros(&fewer) * 3 / 2;
@@ -186,37 +173,35 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let (share, all) = (percent(crowd.calls, calls), counted(calls, "call"));
     let ready = counted(waiting, "delivery");
     let at_once = u32::try_from(waiting).unwrap_or(CROWD_MAX).min(CROWD_MAX);
-    let crowded = World::Crowd(at_once, latency_of(crowd), Capacity::default());
+    let crowded = ProofWorld::Crowd(at_once, latency_of(crowd), Capacity::default());
     let change = change::of_dependency(chart.evidence, rule, "in_flight", more);
-    Some(Sign {
-        title: format!("`{}` could take more than the {limit} calls at once that it gets", ward.name),
+    Some(DiagnosisSign {
+        title: format!("`{}` could take more than {limit} concurrent calls", ward.name),
         touched: waiting,
         evidence: vec![
-            format!("{share} of {all} found nearly all slots taken"),
-            format!("{ready} wait that could start, and {limit} calls are under way"),
+            format!("{share} of {all} were made with nearly all slots in use"),
+            format!("{ready} ready to start, {limit} calls in flight"),
             shown(full, crowd),
         ],
-        advice: format!("make {more} calls at once, and see whether it stays as quick"),
-        change: Some(Proposed::new(change, Measure::Latency, crowded)),
+        advice: format!("raise `in_flight` to {more}, then check that latency stays the same"),
+        change: Some(ProposedChange::new(change, ProofMeasure::Latency, crowded)),
         line: rule.in_flight.origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-/// What waits for a row's service.
-fn backlog(chart: &Chart<'_>, member: &Member<'_>) -> u64 {
+fn backlog(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> u64 {
     chart.queue(member.queue).map_or(0, |queue| queue.waiting)
 }
 
-/// Whether the other side asks for patience so often, or with so much waiting, that its limit should be stated.
-pub(super) fn is_throttled(chart: &Chart<'_>, member: &Member<'_>) -> bool {
+pub(super) fn is_throttled(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> bool {
     let attempts = member.attempts_made();
     let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
     let is_much = exceeds(throttled, attempts, THROTTLED_PERCENT) || backlog(chart, member) >= WAITING_MIN;
     attempts >= ATTEMPTS_MIN && throttled >= THROTTLED_MIN && is_much
 }
 
-fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn rate_limited(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let attempts = member.attempts_made();
     let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
     if !is_throttled(chart, member) {
@@ -226,46 +211,46 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let rule = &member.rule;
     let taken = taken_per_second(member);
     let rate = taken.and_then(|taken| as_written(taken * 0.9));
-    // What happened before a pace was stated proves nothing against it.
+    // Attempts before the rate was configured prove nothing.
     let stated = rule.rate.as_ref().map(|known| known.value.as_per_second());
     if stated.zip(taken).is_some_and(|(stated, taken)| stated <= taken) {
         return None;
     }
     let asked = |story: &Story| story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
     let waits: Vec<Duration> = member.attempts().filter_map(asked).map(Duration::from_nanos).collect();
-    let retry_after = Times::of(waits.iter().copied()).median();
+    let retry_after = SortedTimes::of(waits.iter().copied()).median();
     let mut evidence = vec![
         format!(
-            "{throttled} of {} ({}) were asked to come later",
+            "{throttled} of {} ({}) were rate limited",
             counted(attempts, "attempt"),
             percent(throttled, attempts)
         ),
-        format!("{} said for how long, which was obeyed", counted(waits.len() as u64, "answer")),
+        format!("{} had a Retry-After, which was respected", counted(waits.len() as u64, "answer")),
     ];
-    evidence.extend(taken.map(|taken| format!("while that happened it took {taken:.1} a second")));
+    evidence.extend(taken.map(|taken| format!("it accepted {taken:.1} calls per second meanwhile")));
     evidence.extend((waiting > 0).then(|| words::waiting(waiting)));
-    Some(Sign {
-        title: format!("`{}` is asked for patience again and again", member.queue),
+    Some(DiagnosisSign {
+        title: format!("`{}` is often rate limited", member.queue),
         touched: throttled,
         evidence,
         advice: match &rate {
-            Some(rate) => format!("keep to {rate}, a little less than what it takes"),
+            Some(rate) => format!("set `rate` to {rate}, slightly below what the target accepts"),
             None => {
-                format!("ask whoever runs `{}` for its limit, and state it as `rate`", rule.dependency.value)
+                format!("ask the operator of `{}` for its limit, and set it as `rate`", rule.dependency.value)
             }
         },
         change: rate.zip(taken.and_then(Rate::per_second)).map(|(rate, limit)| {
             let change = change::of_dependency(chart.evidence, rule, "rate", rate);
             let mood = Mood::Throttled { rate: limit, retry_after };
-            Proposed::new(change, Measure::FailedCalls, World::Always(mood))
+            ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::Always(mood))
         }),
         line: rule.rate.as_ref().and_then(|known| known.origin.position()).map(|position| position.line),
         harm: (waiting >= WAITING_MIN).then_some(Harm::High),
     })
 }
 
-/// How many attempts a second arrived at most in the latest times in which others were asked to come later.
-fn taken_per_second(member: &Member<'_>) -> Option<f64> {
+/// The highest delivered rate in recent spans that had 429 answers.
+fn taken_per_second(member: &RowEvidence<'_>) -> Option<f64> {
     let span = |story: &Story| story.started_at.as_millis() / 1_000 / SPAN_SECS;
     let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for story in member.attempts() {
@@ -281,7 +266,7 @@ fn taken_per_second(member: &Member<'_>) -> Option<f64> {
     (taken > 0).then(|| taken as f64 / SPAN_SECS as f64)
 }
 
-/// A rate as one would write it: whole numbers a second, a minute or an hour.
+/// Whole numbers per second, minute or hour.
 fn as_written(per_second: f64) -> Option<Rate> {
     let units = [1.0, 60.0, 3_600.0];
     let whole =

@@ -1,12 +1,12 @@
-//! Diagnoses about retry policies: too few retries, retries that never help, and delays at the wrong time.
+//! Diagnoses for retry policies: too few retries, useless retries, wrong delays.
 
 use std::time::Duration;
 
 use crate::doctor::change::{self, Patch, place_of};
-use crate::doctor::evidence::{Chart, Member, SeenDelivery, SeenState};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, ExaminedDelivery, ExaminedState, RowEvidence};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
-use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::doctor::{Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::{Met, Mood};
 use redrive_core::engine::story::{End, HeldBy};
 use redrive_core::limits;
@@ -15,130 +15,110 @@ use redrive_core::policy::category::{Category, codes};
 use redrive_core::policy::rule::{NamedPolicy, WhenOpen};
 use redrive_core::text::{Share, show_duration, show_rounded};
 
-/// Deliveries that must have run out of retries.
 const EXHAUSTED_MIN: u64 = 5;
-/// The hundredths of those that ended.
 const EXHAUSTED_PERCENT: u64 = 2;
-/// So many more retries are tried, with so many times the longest delay and the window.
+/// Additional retries, factor of the longest delay, factor of the window: tried in order.
 const MORE: [(u32, f64, u32); 3] = [(2, 1.5, 2), (4, 3.0, 6), (7, 6.0, 20)];
-/// More retries are advised up to here.
 const RETRIES_ADVISED_MAX: u32 = 12;
-/// Deliveries that must have made a retry before it is called useless.
 const RETRY_MADE_MIN: u64 = 20;
-/// A policy with fewer retries than this has none to spare.
 const RETRIES_TO_SPARE: u32 = 3;
-/// The hundredths of first retries that succeed where waiting long is a waste.
 const FIRST_HELPS_PERCENT: u64 = 90;
-/// A first delay from here on is long.
 const LONG_FIRST_DELAY: Duration = Duration::from_secs(5);
-/// What it should be instead.
 const SHORT_FIRST_DELAY: Duration = Duration::from_secs(1);
-/// Retries that must have met an open breaker.
 const HELD_MIN: u64 = 20;
-/// The hundredths of all retries.
 const HELD_PERCENT: u64 = 50;
-/// Deliveries that must have been retried before a policy that none of them used up is called too long.
 const RETRIED_MIN: u64 = 50;
-/// Deliveries that must be retried without an end in sight.
 const ENDLESS_MIN: usize = 3;
-/// A policy that ends sooner keeps nothing from being seen, and a delivery that is retried for longer is late.
-const GOES_ON_MIN: Duration = Duration::from_secs(60 * 60);
-/// How many times as long as any delivery needed a policy may go on.
+/// Shorter policies are not reported.
+const LASTS_MIN: Duration = Duration::from_secs(60 * 60);
 const NEEDED_TIMES: u32 = 10;
-/// No policy is advised to be shorter than this.
 const PATIENCE_MIN: Duration = Duration::from_secs(15 * 60);
-/// Deliveries that must have died waiting.
 const HOLD_EXPIRED_MIN: u64 = 3;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "retries-exhausted",
         harm: Harm::High,
-        summary: "deliveries run out of retries that later ones would have saved",
-        explanation: "Deliveries become dead letters because their policy gave up, while others were saved by \
-                      one of the last retries: the outages of the target are a little longer than the policy's \
-                      patience. A retry or two more, and a longer longest delay, bridge them. Ask first \
-                      whether the failures are truly transient: if no late retry ever helps, more of them \
-                      will not either.",
-        needs: "5 deliveries that ran out of retries, and one that a late retry saved",
-        look: Look::Row(exhausted),
+        summary: "deliveries run out of retries although later retries would have succeeded",
+        explanation: "Deliveries become dead letters because the policy gave up, while others succeeded with one \
+                      of the last retries: outages of the target are slightly longer than the policy. One or two \
+                      more retries and a longer maximum delay bridge them. First check that the failures are \
+                      really transient: if no late retry ever succeeds, more will not either.",
+        needs: "5 deliveries that ran out of retries, and one that succeeded with a late retry",
+        look: DiagnosisCheck::Row(exhausted),
     },
     Diagnosis {
         code: "retries-never-help",
         harm: Harm::Low,
         summary: "the later retries of a policy never succeed",
-        explanation: "No delivery was ever saved by the later retries of the policy. They are calls to a target \
-                      that is not going to answer, and they keep the dead letter from being seen until they are \
-                      over. Give up earlier: the letter is there for a replay when the cause is gone.",
-        needs: "20 deliveries that made a retry which helped nobody",
-        look: Look::Row(never_help),
+        explanation: "No delivery ever succeeded with the later retries of the policy. They are wasted calls, \
+                      and they delay the dead letter. Give up earlier: the dead letter can be replayed when the \
+                      cause is fixed.",
+        needs: "20 deliveries that made a retry without success",
+        look: DiagnosisCheck::Row(never_help),
     },
     Diagnosis {
         code: "policy-never-exhausted",
         harm: Harm::Low,
-        summary: "a policy goes on for hours, and no delivery ever used it up",
-        explanation: "Whatever arrives here does so soon, and the policy goes on for many times as long. Nothing has \
-                      come to its end yet: a delivery that can never arrive is tried for hours or days, keeps \
-                      what is behind it in its session waiting, and is no dead letter that anybody would see. \
-                      It is worse where deliveries are in that state already. End the policy a good while \
-                      after the latest retry that ever helped: the letter can be replayed when the cause is \
-                      gone. A policy that is meant for long outages which have not come yet may stay as it is.",
-        needs: "50 deliveries that were retried, or 3 that are retried for more than an hour; and none that ran out \
+        summary: "a policy retries for hours and no delivery ever used it up",
+        explanation: "Deliveries that succeed do so soon, but the policy retries many times longer. A delivery \
+                      that can never succeed is retried for hours or days, blocks its session, and does not show \
+                      up as a dead letter. The finding weighs more if such deliveries exist already. End the \
+                      policy some time after the latest retry that ever helped: dead letters can be replayed \
+                      when the cause is fixed. A policy made for long outages that have not happened yet may \
+                      stay as it is.",
+        needs: "50 retried deliveries, or 3 that have been retried for more than an hour; and none that ran out \
                 of retries",
-        look: Look::Row(never_exhausted),
+        look: DiagnosisCheck::Row(never_exhausted),
     },
     Diagnosis {
         code: "first-retry-too-late",
         harm: Harm::Low,
-        summary: "the first retry nearly always succeeds, and waits long for it",
-        explanation: "What fails here is over at once: nine of ten deliveries arrive with the first retry. Until \
-                      then each of them waits for seconds, and what is behind it in its session waits too. A \
-                      short first delay costs nothing, since the delays after it still grow.",
+        summary: "the first retry nearly always succeeds but comes late",
+        explanation: "Failures here are short: nine of ten deliveries succeed with the first retry. Until then \
+                      each waits for seconds, and so does everything behind it in its session. A short first \
+                      delay costs nothing, since later delays still grow.",
         needs: "20 deliveries that made a retry",
-        look: Look::Row(first_too_late),
+        look: DiagnosisCheck::Row(first_too_late),
     },
     Diagnosis {
         code: "retries-meet-open-breaker",
         harm: Harm::Medium,
         summary: "most retries come while the breaker is open",
-        explanation: "All delays of the policy together are shorter than the breaker stays open, so that the \
-                      retries come while nobody may call: they are held, again and again, and do nothing but \
-                      write it down. Delays that reach beyond the time of being open bring each retry to a \
-                      moment at which it can be made.",
-        needs: "20 retries that were held",
-        look: Look::Row(meet_open_breaker),
+        explanation: "All delays of the policy together are shorter than the breaker's open time, so retries \
+                      come while the breaker is open and are held again and again. With delays longer than the \
+                      open time each retry can be made.",
+        needs: "20 held retries",
+        look: DiagnosisCheck::Row(meet_open_breaker),
     },
     Diagnosis {
         code: "holds-expire",
         harm: Harm::High,
-        summary: "deliveries die while they wait for a breaker or a Retry-After",
-        explanation: "These deliveries became dead letters without having used up their retries: the breaker was \
-                      open, or the target had asked for patience, for longer than they may be held. Outages \
-                      of that length do happen here. A longer `hold_max`, and `when_open: hold` where it says \
-                      otherwise, lets them wait for the end of it.",
-        needs: "3 deliveries that died while they were held",
-        look: Look::Row(holds_expire),
+        summary: "deliveries become dead letters while waiting for a breaker or a Retry-After",
+        explanation: "These deliveries became dead letters without using up their retries: the breaker was open, \
+                      or the target had sent a Retry-After, for longer than they may be held. Such outages do \
+                      happen here. Raise `hold_max`, or set `when_open: hold`, so that deliveries wait until the \
+                      outage ends.",
+        needs: "3 deliveries that became dead letters while held",
+        look: DiagnosisCheck::Row(holds_expire),
     },
 ];
 
-/// What the deliveries of a row that were retried by its policy show, as it reads now.
-struct Record<'a> {
+/// Deliveries retried under the current policy.
+struct RetryRecord<'a> {
     policy: &'a NamedPolicy,
-    /// How many made at least so many retries: the first is for one.
+    /// By number of retries; index 0 is the first retry.
     made: Vec<u64>,
-    /// How many arrived with that retry.
     helped: Vec<u64>,
-    /// Deliveries that ended for want of retries.
-    exhausted: Vec<&'a SeenDelivery>,
-    /// Deliveries that have not ended.
-    waiting: Vec<&'a SeenDelivery>,
-    /// The longest that a delivery took to arrive, from its first attempt on.
+    exhausted: Vec<&'a ExaminedDelivery>,
+    waiting: Vec<&'a ExaminedDelivery>,
+    /// From the first attempt to delivery, the longest.
     needed: Duration,
     ended: u64,
 }
 
-impl<'a> Record<'a> {
-    fn of(member: &'a Member<'_>) -> Option<Self> {
+impl<'a> RetryRecord<'a> {
+    fn of(member: &'a RowEvidence<'_>) -> Option<Self> {
         let policy = member.rule.retry_policy().filter(|policy| policy.backoff.retries() > 0)?;
         let mut record = Self {
             policy,
@@ -155,13 +135,13 @@ impl<'a> Record<'a> {
         Some(record)
     }
 
-    fn count(&mut self, delivery: &'a SeenDelivery) {
+    fn count(&mut self, delivery: &'a ExaminedDelivery) {
         let ran_out = delivery.death().is_some_and(|(_, code)| {
             matches!(code.as_str(), codes::MAX_RETRIES_EXCEEDED | codes::RETRY_WINDOW_EXCEEDED)
         });
         self.ended += u64::from(delivery.arrived() || delivery.death().is_some());
         let weighed = delivery.stories.iter().rev().find_map(|story| story.retry.as_ref());
-        // One that was retried by another policy, or by another number of retries, proves nothing of this one.
+        // Retries by another policy or another number of retries prove nothing.
         let is_by_it = weighed.is_some_and(|weighed| {
             weighed.policy == self.policy.name.as_str()
                 && weighed.by_policy.1 == self.policy.backoff.retries()
@@ -182,31 +162,29 @@ impl<'a> Record<'a> {
         if ran_out {
             self.exhausted.push(delivery);
         }
-        if delivery.state == SeenState::Waiting {
+        if delivery.state == ExaminedState::Waiting {
             self.waiting.push(delivery);
         }
     }
 
-    /// The last retry that ever helped anybody; 0 if none did.
+    /// 0 if none did.
     fn last_that_helped(&self) -> usize {
         self.helped.iter().rposition(|helped| *helped > 0).map_or(0, |place| place + 1)
     }
 }
 
-/// How many retries it made.
-fn retries_of(delivery: &SeenDelivery) -> usize {
+fn retries_of(delivery: &ExaminedDelivery) -> usize {
     delivery.attempts().count().saturating_sub(1)
 }
 
-/// From its first attempt to its last.
-fn retried_for(delivery: &SeenDelivery) -> Duration {
+fn retried_for(delivery: &ExaminedDelivery) -> Duration {
     let first = delivery.attempts().next().map(|story| story.started_at);
     let last = delivery.attempts().last().map(|story| story.started_at);
     first.zip(last).map_or(Duration::ZERO, |(first, last)| last.since(first))
 }
 
-fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let (count, ended) = (record.exhausted.len() as u64, record.ended);
     let retries = record.policy.backoff.retries();
     let last = record.last_that_helped();
@@ -215,14 +193,14 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if !is_much || !saved_late || retries >= RETRIES_ADVISED_MAX {
         return None;
     }
-    let last_failure = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
+    let last_failure = |delivery: &ExaminedDelivery| match &delivery.attempts().last()?.end {
         End::Failed { code, .. } => Some(code.clone()),
         End::Delivered { .. } | End::Held { .. } => None,
     };
     let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
     let name = &record.policy.name;
     let (all, share) = (counted(ended, "delivery"), percent(count, ended));
-    Some(Sign {
+    Some(DiagnosisSign {
         title: match retries {
             1 => format!("`{}` gives up too early: the only retry of `{name}` fails", member.queue),
             _ => format!("`{}` gives up too early: the {retries} retries of `{name}` run out", member.queue),
@@ -230,18 +208,16 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         touched: count,
         evidence: vec![
             format!("{count} of {all} that ended ({share}) ran out of retries"),
-            format!("retry {last} still saved {}", counted(record.helped[last - 1], "delivery")),
-            format!("their last failures: {}", said(&tally(failures.iter()))),
+            format!("{} succeeded with retry {last}", counted(record.helped[last - 1], "delivery")),
+            format!("last failures: {}", said(&tally(failures.iter()))),
         ],
         advice: more_of(record.policy, MORE[0]).1,
         change: Some(more_retries(chart, member, record.policy)),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-/// A policy with so many retries more, so many times the longest delay and so many times the window, and that in
-/// words.
 fn more_of(
     policy: &NamedPolicy,
     (retries, max, window): (u32, f64, u32),
@@ -259,28 +235,28 @@ fn more_of(
     let (retries, known, longest) =
         (counted(u64::from(more), "retry"), backoff.retries(), show_duration(longest));
     let words = format!(
-        "make {retries} instead of {known}, with delays of up to {longest}; `redrive timeline` shows what that comes to"
+        "make {retries} instead of {known}, with delays of up to {longest}; `redrive timeline` shows the schedule"
     );
     (values, words)
 }
 
-/// More retries and longer delays, a little at first.
-fn more_retries(chart: &Chart<'_>, member: &Member<'_>, policy: &NamedPolicy) -> Proposed {
+fn more_retries(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>, policy: &NamedPolicy) -> ProposedChange {
     let change = |values: &[_]| change::of_policy(chart.evidence, &member.rule, policy, values);
-    let first = Proposed::new(change(&more_of(policy, MORE[0]).0), Measure::Dead, World::AsSeen);
+    let first =
+        ProposedChange::new(change(&more_of(policy, MORE[0]).0), ProofMeasure::Dead, ProofWorld::AsSeen);
     MORE[1..].iter().fold(first, |proposed, more| {
         let (values, words) = more_of(policy, *more);
         proposed.or(change(&values), words)
     })
 }
 
-fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn never_help(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let retries = record.policy.backoff.retries();
     let enough = record.last_that_helped().max(1);
     let in_vain = *record.made.get(enough)?;
     if never_exhausted(chart, member).is_some() {
-        // Which says the same, and more.
+        // The other finding says more.
         return None;
     }
     let to_spare = retries.saturating_sub(u32::try_from(enough).unwrap_or(u32::MAX));
@@ -291,132 +267,127 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let name = &record.policy.name;
     let change =
         change::of_policy(chart.evidence, &member.rule, record.policy, &[("retries", enough.to_string())]);
-    Some(Sign {
-        title: format!("retries of `{}` beyond number {enough} never help", member.queue),
+    Some(DiagnosisSign {
+        title: format!("retries of `{}` after number {enough} never help", member.queue),
         touched: calls,
         evidence: vec![
             format!("{} made retry {} or more by `{name}`", counted(in_vain, "delivery"), enough + 1),
-            format!("none of them arrived: {} for nothing", counted(calls, "call")),
+            format!("none of them succeeded: {} wasted", counted(calls, "call")),
             match record.last_that_helped() {
-                0 => "no retry at all has helped here".to_owned(),
-                last => format!("the last retry that helped was number {last}"),
+                0 => "no retry has ever succeeded here".to_owned(),
+                last => format!("the last retry that succeeded was number {last}"),
             },
         ],
         advice: format!(
-            "give up after {}: what is a dead letter sooner is seen sooner, and can be replayed when the cause \
-             is gone",
+            "give up after {}: dead letters appear sooner and can be replayed when the cause is fixed",
             counted(enough as u64, "retry")
         ),
-        change: Some(Proposed::new(change, Measure::Calls, World::Alike(never_well()))),
+        change: Some(ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(never_well()))),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn never_exhausted(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let backoff = &record.policy.backoff;
-    let goes_on = [backoff.window(), member.rule.rule.deadline].into_iter().flatten();
-    let goes_on = goes_on.fold(backoff.wait_max_total(), Duration::min);
+    let lasts = [backoff.window(), member.rule.rule.deadline].into_iter().flatten();
+    let lasts = lasts.fold(backoff.wait_max_total(), Duration::min);
     let patience = record.needed.saturating_mul(NEEDED_TIMES).max(PATIENCE_MIN);
     let enough = retries_within(backoff, patience).max(u32::try_from(record.last_that_helped()).ok()?);
-    let is_long = goes_on >= GOES_ON_MIN && goes_on > patience && enough < backoff.retries();
+    let is_long = lasts >= LASTS_MIN && lasts > patience && enough < backoff.retries();
     if !record.exhausted.is_empty() || !is_long {
         return None;
     }
     let beyond = record.waiting.iter().filter(|delivery| retries_of(delivery) > record.last_that_helped());
     let endless: Vec<_> =
-        beyond.filter(|delivery| tried_since(chart, delivery) > GOES_ON_MIN).copied().collect();
-    let told = if endless.len() >= ENDLESS_MIN {
-        told_of_endless(chart, member, &record, &endless, goes_on)
+        beyond.filter(|delivery| tried_since(chart, delivery) > LASTS_MIN).copied().collect();
+    let sign = if endless.len() >= ENDLESS_MIN {
+        endless_sign(chart, member, &record, &endless, lasts)
     } else if endless.is_empty() && record.needed > Duration::ZERO && record.made[0] >= RETRIED_MIN {
-        told_of_unused(member, &record, goes_on)
+        unused_sign(member, &record, lasts)
     } else {
         return None;
     };
-    let Telling { title, touched, evidence, harm } = told;
+    let PolicySign { title, touched, evidence, harm } = sign;
     let values = [("retries", enough.to_string())];
     let change = change::of_policy(chart.evidence, &member.rule, record.policy, &values);
-    Some(Sign {
+    Some(DiagnosisSign {
         title,
         touched,
         evidence,
         advice: format!(
-            "end it after {}, which is about {}: what cannot arrive is a dead letter then, is seen, and can be \
-             replayed when the cause is gone",
+            "end it after {}, about {}: deliveries that cannot succeed then become dead letters, which can be \
+             replayed when the cause is fixed",
             counted(u64::from(enough), "retry"),
             show_rounded(patience)
         ),
-        change: Some(Proposed::new(change, Measure::Calls, World::Alike(never_well()))),
+        change: Some(ProposedChange::new(change, ProofMeasure::Calls, ProofWorld::Alike(never_well()))),
         line: reaction_line(member),
         harm,
     })
 }
 
-/// What is told of a policy that nothing used up.
-struct Telling {
+struct PolicySign {
     title: String,
     touched: u64,
     evidence: Vec<String>,
     harm: Option<Harm>,
 }
 
-fn told_of_endless(
-    chart: &Chart<'_>,
-    member: &Member<'_>,
-    record: &Record<'_>,
-    endless: &[&SeenDelivery],
-    goes_on: Duration,
-) -> Telling {
+fn endless_sign(
+    chart: &EvidenceChart<'_>,
+    member: &RowEvidence<'_>,
+    record: &RetryRecord<'_>,
+    endless: &[&ExaminedDelivery],
+    lasts: Duration,
+) -> PolicySign {
     let name = &record.policy.name;
     let fewest = endless.iter().map(|delivery| retries_of(delivery) as u64).min().unwrap_or_default();
     let longest = endless.iter().map(|delivery| tried_since(chart, delivery)).max().unwrap_or_default();
     let (all, fewest) = (counted(endless.len() as u64, "delivery"), counted(fewest, "retry"));
-    let (longest, goes_on) = (show_rounded(longest), show_duration(rounded_up(goes_on)));
-    Telling {
-        title: format!("`{}` retries for ever: nothing has used up `{name}` yet", member.queue),
+    let (longest, lasts) = (show_rounded(longest), show_duration(rounded_up(lasts)));
+    PolicySign {
+        title: format!("`{}` retries without end: no delivery has used up `{name}` yet", member.queue),
         touched: endless.len() as u64,
         evidence: vec![
-            format!("{all} are still tried after {fewest} or more, the oldest for {longest}"),
-            format!("`{name}` goes on for up to {goes_on}, and no delivery has come to its end"),
+            format!("{all} are still retried after {fewest} or more, the oldest for {longest}"),
+            format!("`{name}` lasts up to {lasts}, and no delivery has reached its end"),
             match record.last_that_helped() {
-                0 => "no retry at all has helped".to_owned(),
-                last => format!("no retry later than number {last} has helped"),
+                0 => "no retry has ever succeeded".to_owned(),
+                last => format!("no retry after number {last} has succeeded"),
             },
         ],
         harm: Some(Harm::Medium),
     }
 }
 
-fn told_of_unused(member: &Member<'_>, record: &Record<'_>, goes_on: Duration) -> Telling {
+fn unused_sign(member: &RowEvidence<'_>, record: &RetryRecord<'_>, lasts: Duration) -> PolicySign {
     let name = &record.policy.name;
-    let (retried, goes_on) = (record.made[0], show_duration(rounded_up(goes_on)));
-    Telling {
-        title: format!("`{name}` of `{}` goes on for {goes_on}, and nothing ever used it up", member.queue),
+    let (retried, lasts) = (record.made[0], show_duration(rounded_up(lasts)));
+    PolicySign {
+        title: format!("`{name}` of `{}` lasts {lasts} and was never used up", member.queue),
         touched: retried,
         evidence: vec![
             format!(
-                "{} were retried, and none ran out of retries: those that arrived did so within {}, by retry {} \
-                 at the latest",
+                "{} were retried and none ran out of retries: successes came within {}, by retry {} at the latest",
                 counted(retried, "delivery"),
                 show_rounded(record.needed),
                 record.last_that_helped()
             ),
             format!(
-                "`{name}` goes on for up to {goes_on}: so long is a delivery that can never arrive kept from being \
-                 seen"
+                "`{name}` lasts up to {lasts}: a delivery that cannot succeed stays unnoticed for that long"
             ),
         ],
         harm: None,
     }
 }
 
-/// For how long it is tried by now.
-fn tried_since(chart: &Chart<'_>, delivery: &SeenDelivery) -> Duration {
+fn tried_since(chart: &EvidenceChart<'_>, delivery: &ExaminedDelivery) -> Duration {
     delivery.attempts().next().map_or(Duration::ZERO, |first| chart.ago(first.started_at))
 }
 
-/// How many retries it takes until all delays together, before jitter, are at least so long.
+/// Nominal delays, without jitter.
 fn retries_within(backoff: &Backoff, span: Duration) -> u32 {
     let mut waited = Duration::ZERO;
     let is_short = |retry: &u32| {
@@ -427,8 +398,8 @@ fn retries_within(backoff: &Backoff, span: Duration) -> u32 {
     u32::try_from((0..most).take_while(is_short).count()).map_or(most, |short| (short + 1).min(most))
 }
 
-fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let record = Record::of(member)?;
+fn first_too_late(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
+    let record = RetryRecord::of(member)?;
     let (made, helped) = (*record.made.first()?, record.helped[0]);
     let delay = record.policy.backoff.initial();
     let is_sure = made >= RETRY_MADE_MIN && exceeds(helped, made, FIRST_HELPS_PERCENT);
@@ -446,21 +417,21 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     };
     let (delay, all, share) = (show_duration(delay), counted(made, "delivery"), percent(helped, made));
     let change = change::of_policy(chart.evidence, &member.rule, record.policy, &[value]);
-    Some(Sign {
-        title: format!("`{}` waits {delay} for a retry that could be made at once", member.queue),
+    Some(DiagnosisSign {
+        title: format!("`{}` waits {delay} for a retry that could come sooner", member.queue),
         touched: helped,
         evidence: vec![
-            format!("{helped} of {all} that were retried ({share}) arrived with the first retry"),
-            format!("that retry comes after {delay} by `{}`", record.policy.name),
+            format!("{helped} of {all} that were retried ({share}) succeeded with the first retry"),
+            format!("`{}` waits {delay} before it", record.policy.name),
         ],
-        advice: format!("wait {short} before the first retry; those after it still grow"),
-        change: Some(Proposed::new(change, Measure::Latency, World::AsSeen)),
+        advice: format!("wait {short} before the first retry; later delays still grow"),
+        change: Some(ProposedChange::new(change, ProofMeasure::Latency, ProofWorld::AsSeen)),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn meet_open_breaker(chart: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let policy = member.rule.retry_policy()?;
     let open = member.rule.rule.breaker.as_ref()?.settings.open();
     let total = policy.backoff.wait_max_total();
@@ -487,27 +458,27 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let values: Vec<_> = values.into_iter().chain(window).collect();
     let [total, open, longest] = [total, open, longest].map(show_duration);
     let change = change::of_policy(chart.evidence, &member.rule, policy, &values);
-    Some(Sign {
+    Some(DiagnosisSign {
         title: format!("retries of `{}` come while the breaker is open", member.queue),
         touched: held,
         evidence: vec![
             format!("{held} of {} found the breaker open", counted(held + made, "retry")),
             format!(
-                "all delays of `{}` together are {total} at most, and the breaker stays open for {open}",
+                "all delays of `{}` together are at most {total}, and the breaker stays open for {open}",
                 policy.name
             ),
         ],
-        advice: format!("let delays grow to {longest}, beyond the time that the breaker is open"),
-        change: Some(Proposed::new(change, Measure::FailedCalls, World::AsSeen)),
+        advice: format!("let delays grow to {longest}, longer than the breaker stays open"),
+        change: Some(ProposedChange::new(change, ProofMeasure::FailedCalls, ProofWorld::AsSeen)),
         line: reaction_line(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn holds_expire(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let died = |wanted: &str| {
         let of_code =
-            |delivery: &&&SeenDelivery| delivery.death().is_some_and(|(_, code)| code.as_str() == wanted);
+            |delivery: &&&ExaminedDelivery| delivery.death().is_some_and(|(_, code)| code.as_str() == wanted);
         member.deliveries.iter().filter(of_code).count() as u64
     };
     let (at_breaker, of_patience) = (died(codes::CIRCUIT_BREAKER_OPEN), died(codes::HOLD_EXPIRED));
@@ -520,37 +491,36 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let (advice, change, origin) = if rule.when_open.value == WhenOpen::DeadLetter && at_breaker > of_patience
     {
         let change = Patch::new().set(&place_of(rule, rule.when_open.origin.level), "when_open", "hold");
-        let advice = "let deliveries wait for the breaker instead of giving them up at once".to_owned();
+        let advice = "hold deliveries while the breaker is open instead of giving up at once".to_owned();
         (advice, change, rule.when_open.origin)
     } else {
         let wanted = show_duration(rounded_up(hold_max * 2));
         let change = Patch::new().set(&place_of(rule, rule.hold_max.origin.level), "hold_max", &wanted);
         (
-            format!("let deliveries be held for {wanted} instead of {}", show_duration(hold_max)),
+            format!("hold deliveries for {wanted} instead of {}", show_duration(hold_max)),
             change,
             rule.hold_max.origin,
         )
     };
-    Some(Sign {
-        title: format!("deliveries of `{}` die while they wait", member.queue),
+    Some(DiagnosisSign {
+        title: format!("deliveries of `{}` become dead letters while waiting", member.queue),
         touched: count,
         evidence: vec![format!(
-            "{} gave up waiting: {at_breaker} for the breaker, {of_patience} for the target, which had asked for patience",
+            "{} gave up: {at_breaker} waiting for the breaker, {of_patience} for a Retry-After",
             counted(count, "delivery")
         )],
         advice,
-        change: Some(Proposed::new(change, Measure::Dead, World::AsSeen)),
+        change: Some(ProposedChange::new(change, ProofMeasure::Dead, ProofWorld::AsSeen)),
         line: origin.position().map(|position| position.line),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-/// How a target is that no retry helps with.
 fn never_well() -> Mood {
     Mood::Mixed(vec![(Met::Status(503), Share::ALL)])
 }
 
-fn reaction_line(member: &Member<'_>) -> Option<u32> {
+fn reaction_line(member: &RowEvidence<'_>) -> Option<u32> {
     let origin = member.rule.reaction_to(Category::Transient).origin;
     origin.position().map(|position| position.line)
 }

@@ -1,84 +1,71 @@
-//! Diagnoses about how long a call may take: too short for good calls, or so long that hangs hold everything.
+//! Diagnoses for timeouts: too short for good calls, or too long for hanging ones.
 
 use std::time::Duration;
 
 use crate::doctor::change::{Patch, place_of};
-use crate::doctor::evidence::{Chart, Member, Times};
-use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::evidence::{EvidenceChart, RowEvidence, SortedTimes};
+use crate::doctor::proof::{ProofMeasure, ProofWorld, ProposedChange};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
-use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, DiagnosisCheck, DiagnosisSign, Harm};
 use crate::scenario::Latency;
 use redrive_core::engine::story::{End, Story};
 use redrive_core::ids::Attempt;
 use redrive_core::policy::category::{Category, codes};
 use redrive_core::text::{show_duration, show_rounded};
 
-/// Attempts that must have been given up before a timeout is to blame.
 const TIMEOUTS_MIN: u64 = 5;
-/// The hundredths of attempts that must have been.
 const TIMEOUTS_PERCENT: u64 = 2;
-/// The hundredths of the limit that good calls must come near to.
 const NEAR_LIMIT_PERCENT: u32 = 60;
-/// Good calls that must have been seen before their slowest say anything.
+/// Fewer successes say nothing about the slowest.
 const SUCCESSES_MIN: u64 = 10;
-/// The same before a limit is called far too long.
 const SUCCESSES_MIN_TO_SHORTEN: u64 = 100;
-/// How many times the slowest good call a limit may be.
 const FAR_ABOVE: u32 = 20;
-/// Below this a limit hurts nobody, however quick the calls are.
 const LONG_LIMIT: Duration = Duration::from_secs(5);
-/// Hangs that must have been seen before a limit is called too long.
 const HANGS_MIN: u64 = 3;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
         code: "timeout-too-short",
         harm: Harm::High,
-        summary: "calls are given up that would have succeeded",
-        explanation: "Some calls run into the timeout, and the slowest of those that succeed come close to it: \
-                      the limit cuts through good calls. Each one that is given up counts against the \
-                      dependency and is made again while the first may still be at work, so that a slow day \
-                      becomes twice the load. The limit should lie well above the slowest good call: one and \
-                      a half times its p99.",
-        needs: "30 attempts, 5 of them given up, and 10 that arrived",
-        look: Look::Row(too_short),
+        summary: "calls time out that would have succeeded",
+        explanation: "Some calls time out, and the slowest successful ones come close to the limit: it cuts off \
+                      good calls. Each timeout counts against the dependency and the call is repeated while the \
+                      first may still be processed, so a slow period doubles the load. Set the limit well above \
+                      the slowest good call: one and a half times its p99.",
+        needs: "30 attempts, 5 timeouts, and 10 successes",
+        look: DiagnosisCheck::Row(too_short),
     },
     Diagnosis {
         code: "timeout-too-long",
         harm: Harm::Medium,
-        summary: "a call that hangs holds its slot far longer than any good call takes",
-        explanation: "Good calls are answered in a small part of the timeout, and some calls hang until it is \
-                      over. Each of these holds a slot and a connection all that while, and its event waits \
-                      for a retry that could have been made long ago. A limit of a few times the slowest good \
-                      call gives up the same calls sooner and no others.",
-        needs: "100 attempts that arrived and 3 that hung",
-        look: Look::Row(too_long),
+        summary: "a hanging call holds its slot far longer than any good call takes",
+        explanation: "Good calls take a small part of the timeout, and some calls hang until it ends. Each of \
+                      these holds a slot and a connection, and its retry comes late. A limit of a few times the \
+                      slowest good call ends the same calls sooner and no others.",
+        needs: "100 successes and 3 hanging calls",
+        look: DiagnosisCheck::Row(too_long),
     },
 ];
 
-/// The limit of a first attempt, as the rule reads now.
-pub(super) fn first_limit(member: &Member<'_>) -> Duration {
+pub(super) fn first_limit(member: &RowEvidence<'_>) -> Duration {
     member.rule.answer_limit(Attempt::FIRST)
 }
 
-/// Attempts that were given up at the limit as it is now.
-pub(super) fn given_up(member: &Member<'_>) -> u64 {
+pub(super) fn given_up(member: &RowEvidence<'_>) -> u64 {
     let given_up = member.attempts().filter(|story| is_given_up(member, story));
     given_up.count() as u64
 }
 
-/// Whether an attempt was given up at the limit as it is now.
-pub(super) fn is_given_up(member: &Member<'_>, story: &Story) -> bool {
+pub(super) fn is_given_up(member: &RowEvidence<'_>, story: &Story) -> bool {
     is_timeout(story) && is_at_limit(member, story)
 }
 
-/// Whether an attempt was given up under another limit than the one that holds now, and so says nothing about
-/// this one.
-pub(in crate::doctor) fn is_of_another_limit(member: &Member<'_>, story: &Story) -> bool {
+/// Such an attempt says nothing about the current limit.
+pub(in crate::doctor) fn is_of_another_limit(member: &RowEvidence<'_>, story: &Story) -> bool {
     is_timeout(story) && !is_at_limit(member, story)
 }
 
-fn is_at_limit(member: &Member<'_>, story: &Story) -> bool {
+fn is_at_limit(member: &RowEvidence<'_>, story: &Story) -> bool {
     let took = Duration::from_nanos(story.took_nanos);
     let limit = member.rule.answer_limit(story.attempt);
     took >= limit * 9 / 10 && took <= limit * 3 / 2 + Duration::from_millis(500)
@@ -94,8 +81,8 @@ fn is_timeout(story: &Story) -> bool {
     }
 }
 
-/// The change to a limit, in the form in which the book states it.
-pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Patch {
+/// In the form that the book uses.
+pub(super) fn set_limit(member: &RowEvidence<'_>, limit: Duration) -> Patch {
     let timeouts = &member.rule.timeouts;
     let whole = &timeouts.whole;
     let place = place_of(&member.rule, whole.origin.level);
@@ -116,12 +103,12 @@ pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Patch {
     Patch::new().set(&place, "timeout", value)
 }
 
-pub(super) fn line_of(member: &Member<'_>) -> Option<u32> {
+pub(super) fn line_of(member: &RowEvidence<'_>) -> Option<u32> {
     member.rule.timeouts.whole.origin.position().map(|position| position.line)
 }
 
-/// Whether good calls come close to the limit, and where the limit should lie then.
-pub(super) fn cuts_through(member: &Member<'_>) -> Option<(Duration, Duration)> {
+/// The p99 of good calls if it is close to the limit, and the limit it needs.
+pub(super) fn cuts_through(member: &RowEvidence<'_>) -> Option<(Duration, Duration)> {
     let successes = member.successes();
     let limit = first_limit(member);
     let p99 = successes.p99().filter(|_| successes.count() >= SUCCESSES_MIN)?;
@@ -129,7 +116,7 @@ pub(super) fn cuts_through(member: &Member<'_>) -> Option<(Duration, Duration)> 
         .then(|| (p99, rounded_up(p99.max(limit) * 3 / 2)))
 }
 
-fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn too_short(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let (attempts, given_up) = (member.attempts_made(), given_up(member));
     let is_enough = attempts >= ATTEMPTS_MIN && given_up >= TIMEOUTS_MIN;
     if !is_enough || !exceeds(given_up, attempts, TIMEOUTS_PERCENT) {
@@ -139,27 +126,31 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let limit = first_limit(member);
     let of_limit = percent(millis(p99), millis(limit));
     let (given, longer) = (show_duration(limit), show_duration(wanted));
-    // What was given up is taken to come within what is proposed.
+    // Assumes that calls given up would end within the proposed limit.
     let latency = Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 };
     let (share, all) = (percent(given_up, attempts), counted(attempts, "attempt"));
-    Some(Sign {
-        title: format!("the timeout of {given} cuts through good calls of `{}`", member.queue),
+    Some(DiagnosisSign {
+        title: format!("the timeout of {given} cuts off good calls of `{}`", member.queue),
         touched: given_up,
         evidence: vec![
-            format!("{given_up} of {all} ({share}) ran into the timeout of {given}"),
-            format!("{}, which is {of_limit} of the limit", slowest(&member.successes(), p99)),
+            format!("{given_up} of {all} ({share}) timed out after {given}"),
+            format!("{}, {of_limit} of the limit", slowest(&member.successes(), p99)),
         ],
         advice: format!(
-            "raise the timeout from {given} to {longer}, half as much again as the slowest good calls take; if \
-             that is longer than anybody can wait, the target must become quicker"
+            "raise the timeout from {given} to {longer}, 1.5 times the slowest good calls; if that is too long \
+             to wait, make the target faster"
         ),
-        change: Some(Proposed::new(set_limit(member, wanted), Measure::FailedCalls, World::Well(latency))),
+        change: Some(ProposedChange::new(
+            set_limit(member, wanted),
+            ProofMeasure::FailedCalls,
+            ProofWorld::Well(latency),
+        )),
         line: line_of(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn too_long(_: &EvidenceChart<'_>, member: &RowEvidence<'_>) -> Option<DiagnosisSign> {
     let (successes, hangs) = (member.successes(), given_up(member));
     let limit = first_limit(member);
     let p99 = successes.p99().filter(|_| successes.count() >= SUCCESSES_MIN_TO_SHORTEN)?;
@@ -169,29 +160,30 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let wanted = rounded_up((p99 * 5).max(Duration::from_secs(1)));
     let (given, shorter) = (show_duration(limit), show_duration(wanted));
     let hung = counted(hangs, "attempt");
-    Some(Sign {
-        title: format!("calls of `{}` that hang are waited for {given}", member.queue),
+    Some(DiagnosisSign {
+        title: format!("hanging calls of `{}` take {given} to time out", member.queue),
         touched: hangs,
         evidence: vec![
             slowest(&successes, p99),
-            format!("{hung} hung until the timeout of {given}, each in a slot that others could have used"),
+            format!("{hung} hung until the timeout of {given}, each blocking a slot"),
         ],
-        advice: format!(
-            "lower the timeout from {given} to {shorter}: five times what the slowest good calls take"
-        ),
-        change: Some(Proposed::new(set_limit(member, wanted), Measure::Latency, World::AsSeen)),
+        advice: format!("lower the timeout from {given} to {shorter}: five times the slowest good calls"),
+        change: Some(ProposedChange::new(
+            set_limit(member, wanted),
+            ProofMeasure::Latency,
+            ProofWorld::AsSeen,
+        )),
         line: line_of(member),
-        ..Sign::default()
+        ..DiagnosisSign::default()
     })
 }
 
-/// What the slowest good calls took, in a line.
-fn slowest(successes: &Times, p99: Duration) -> String {
+fn slowest(successes: &SortedTimes, p99: Duration) -> String {
     let arrived = counted(successes.count(), "attempt");
-    // Rounded to whole seconds, it might seem to reach the limit.
+    // Rounding to seconds could hide the distance to the limit.
     let whole = Duration::from_millis(millis(p99));
     let took = if whole.is_zero() { show_rounded(p99) } else { show_duration(whole) };
-    format!("of {arrived} that arrived, 99 in 100 took up to {took}")
+    format!("p99 of {arrived} that succeeded: {took}")
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

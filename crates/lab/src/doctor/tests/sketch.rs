@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::doctor::{
-    DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
+    BreakerTurn, DependencyState, DoctorEvidence, ExaminedDelivery, ExaminedState, HeldLetter, LetterKind,
+    QueueState, Unrouted,
 };
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, RuleBook};
@@ -30,10 +31,10 @@ pub(super) struct Sketch {
     text: String,
     book: Arc<RuleBook>,
     apart: Duration,
-    deliveries: Vec<SeenDelivery>,
+    deliveries: Vec<ExaminedDelivery>,
     figures: Figures,
     queue: QueueState,
-    turns: Vec<Turn>,
+    turns: Vec<BreakerTurn>,
     in_flight: u32,
     letters: Vec<LetterKind>,
     held: Vec<HeldLetter>,
@@ -112,19 +113,19 @@ impl Sketch {
         self
     }
 
-    fn delivery(&self, words: &str) -> SeenDelivery {
+    fn delivery(&self, words: &str) -> ExaminedDelivery {
         let mut stories = Vec::new();
         let mut words = words.split_whitespace();
-        let mut state = SeenState::Waiting;
+        let mut state = ExaminedState::Waiting;
         let mut wait = Duration::ZERO;
         let accepted_at = NOW - Duration::from_secs(1);
         while let Some(word) = words.next() {
             match word {
                 "dead" => {
                     let code = Code::reported(words.next().expect("a code"));
-                    state = SeenState::Dead { at: NOW, code };
+                    state = ExaminedState::Dead { at: NOW, code };
                 }
-                "waits" => state = SeenState::Waiting,
+                "waits" => state = ExaminedState::Waiting,
                 "after" => wait = span(words.next().expect("a wait")),
                 word => {
                     let took =
@@ -132,16 +133,16 @@ impl Sketch {
                     let attempt = stories.iter().filter(|story: &&Story| story.is_attempt()).count() + 1;
                     let story =
                         self.story(word, took, u32::try_from(attempt).expect("few"), accepted_at + wait);
-                    state = if word == "ok" { SeenState::Delivered } else { SeenState::Waiting };
+                    state = if word == "ok" { ExaminedState::Delivered } else { ExaminedState::Waiting };
                     stories.push(story);
                 }
             }
         }
-        let ends = matches!(state, SeenState::Dead { .. });
+        let ends = matches!(state, ExaminedState::Dead { .. });
         if let (true, Some(last)) = (ends, stories.last_mut()) {
             last.verdict = Told::Dead { code: Code::of(codes::MAX_RETRIES_EXCEEDED), tier: Tier::Dead };
         }
-        SeenDelivery { queue: queue(), event_type: "a.b".to_owned(), accepted_at, state, stories }
+        ExaminedDelivery { queue: queue(), event_type: "a.b".to_owned(), accepted_at, state, stories }
     }
 
     fn story(&self, word: &str, took: Duration, attempt: u32, started_at: Timestamp) -> Story {
@@ -244,7 +245,7 @@ impl Sketch {
         let mut from = self.turns.last().map_or(Phase::Closed, |turn| turn.to);
         for word in phases {
             self.turns.iter_mut().for_each(|turn| turn.at = turn.at - span(apart));
-            self.turns.push(Turn { at: NOW, from, to: phase(word) });
+            self.turns.push(BreakerTurn { at: NOW, from, to: phase(word) });
             from = phase(word);
         }
         self
@@ -295,10 +296,10 @@ impl Sketch {
         self
     }
 
-    pub(super) fn evidence(&self) -> Evidence {
+    pub(super) fn evidence(&self) -> DoctorEvidence {
         let state =
             DependencyState { name: dependency(), in_flight: self.in_flight, turns: self.turns.clone() };
-        Evidence {
+        DoctorEvidence {
             now: NOW,
             book: Arc::clone(&self.book),
             text: Some(self.text.as_str().into()),
@@ -320,10 +321,10 @@ fn mail(rows: &str, says: &str) -> String {
     format!("  mail:\n    target: {{ http: \"http://127.0.0.1:9/\" }}\n    events: {rows}\n{says}")
 }
 
-fn shift(delivery: &mut SeenDelivery, by: Duration) {
+fn shift(delivery: &mut ExaminedDelivery, by: Duration) {
     delivery.accepted_at = delivery.accepted_at - by;
     delivery.stories.iter_mut().for_each(|story| story.started_at = story.started_at - by);
-    if let SeenState::Dead { at, .. } = &mut delivery.state {
+    if let ExaminedState::Dead { at, .. } = &mut delivery.state {
         *at = *at - by;
     }
 }

@@ -1,45 +1,41 @@
-//! Figures of two runs over the same time, in steps of the same length.
+//! The curves of two runs on a common time axis.
 
 use serde::Serialize;
 
-use crate::simulate::report::{DependencyReport, Report};
+use crate::simulate::report::{DependencyReport, SimulationReport};
 
-/// A dependency over time, by each book; empty for a book that does not know it.
+/// Curves by book; empty for a book that does not know the dependency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Beside {
-    /// Its name.
+pub struct DependencyCurves {
     pub name: String,
-    /// How long a step is.
     pub step_ms: u64,
-    /// Calls.
     pub calls: [Vec<u64>; 2],
-    /// The most deliveries that had not ended.
     pub waiting: [Vec<u64>; 2],
 }
 
-/// Every dependency that one of them called.
 #[must_use]
-pub fn beside(a: &Report, b: &Report) -> Vec<Beside> {
+pub fn beside(a: &SimulationReport, b: &SimulationReport) -> Vec<DependencyCurves> {
     let step_ms = a.step_ms.max(b.step_ms);
     let more = b.dependencies.iter().filter(|it| of(a, &it.name).is_none());
     let names = a.dependencies.iter().chain(more).map(|it| it.name.clone());
     let put = names.map(|name| {
-        let each = |report: &Report, series: fn(&DependencyReport) -> &[u64], join: fn(u64, u64) -> u64| {
+        let each = |report: &SimulationReport,
+                    series: fn(&DependencyReport) -> &[u64],
+                    join: fn(u64, u64) -> u64| {
             let steps = of(report, &name).map(series).unwrap_or_default();
             coarser(steps, step_ms / report.step_ms.max(1), join)
         };
         let calls = [a, b].map(|report| each(report, |it| &it.series.calls, |one, other| one + other));
         let waiting = [a, b].map(|report| each(report, |it| &it.series.waiting, u64::max));
-        Beside { name, step_ms, calls, waiting }
+        DependencyCurves { name, step_ms, calls, waiting }
     });
     put.filter(|it| it.calls.iter().flatten().any(|count| *count > 0)).collect()
 }
 
-fn of<'a>(report: &'a Report, name: &str) -> Option<&'a DependencyReport> {
+fn of<'a>(report: &'a SimulationReport, name: &str) -> Option<&'a DependencyReport> {
     report.dependencies.iter().find(|dependency| dependency.name == name)
 }
 
-/// So many steps become one.
 fn coarser(steps: &[u64], each: u64, join: fn(u64, u64) -> u64) -> Vec<u64> {
     let each = usize::try_from(each).unwrap_or(usize::MAX).max(1);
     steps.chunks(each).map(|chunk| chunk.iter().copied().fold(0, join)).collect()

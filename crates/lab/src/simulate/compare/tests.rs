@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::scenario::{self, Scenario};
-use crate::simulate::{Go, Plan, run};
+use crate::simulate::{Go, SimulationPlan, SimulationReport, run};
 use redrive_core::book;
 use redrive_core::book::connectors::built_in;
 
@@ -16,16 +16,20 @@ fn outage() -> Scenario {
     scenario::read(text).scenario.expect("a scenario")
 }
 
-fn play(policy: &str, seed: u64) -> Report {
+fn play(policy: &str, seed: u64) -> SimulationReport {
     let text = format!(
         "version: 1\nretry_policies:\n  {policy}\ndependencies:\n  api: {{ kind: webhook, breaker: none }}\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:9000/\" }}\n    depends_on: api\n    retry: steps\n    events: [\"orders.*\"]\n"
     );
     let read = book::read(&text, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{text}\n{:?}", read.problems)));
-    run(&Plan { scenario: &outage(), book, seed }, &mut |_| Go::On).expect("nobody stops it")
+    run(&SimulationPlan { scenario: &outage(), book, seed }, &mut |_| Go::On).expect("nobody stops it")
 }
 
-fn figure<'a>(comparison: &'a Comparison, metric: &str) -> &'a Compared {
+fn compare(a: &SimulationReport, b: &SimulationReport) -> BookComparison {
+    compare_runs(&[[RunFigures::of(a), RunFigures::of(b)]])
+}
+
+fn figure<'a>(comparison: &'a BookComparison, metric: &str) -> &'a FigureComparison {
     comparison.figures.iter().find(|figure| figure.metric == metric).expect("it is told")
 }
 
@@ -36,21 +40,21 @@ fn a_book_is_as_good_as_itself() {
     assert!(comparison.advantages.is_empty(), "{:?}", comparison.advantages);
     assert!(comparison.undecided().by_chance.is_empty());
     assert!(comparison.undecided().same.contains(&"dead letters".to_owned()));
-    assert_eq!(comparison.overall(["a", "b"]), "Nothing tells a and b apart in this scenario.");
+    assert_eq!(comparison.overall(["a", "b"]), "No difference between a and b in this scenario.");
 }
 
 #[test]
 fn a_trade_is_told_from_both_sides() {
     let comparison = compare(&play(STEPS, 1), &play(LONG, 1));
-    let told: Vec<(Side, &str)> =
+    let told: Vec<(BookSide, &str)> =
         comparison.advantages.iter().map(|advantage| (advantage.side, advantage.metric)).collect();
-    assert!(told.contains(&(Side::B, "dead_letters")), "{told:?}");
-    assert!(told.contains(&(Side::A, "drain")), "{told:?}");
+    assert!(told.contains(&(BookSide::B, "dead_letters")), "{told:?}");
+    assert!(told.contains(&(BookSide::A, "drain")), "{told:?}");
     let overall = comparison.overall(["a.yaml", "b.yaml"]);
-    assert!(overall.starts_with("It is a trade: a.yaml is better in "), "{overall}");
+    assert!(overall.starts_with("Trade-off: a.yaml is better in "), "{overall}");
     assert!(!overall.contains("attempts max"), "few attempts are no virtue: {overall}");
     let back = compare(&play(LONG, 1), &play(STEPS, 1));
-    let mirrored: Vec<(Side, &str)> =
+    let mirrored: Vec<(BookSide, &str)> =
         back.advantages.iter().map(|advantage| (advantage.side.other(), advantage.metric)).collect();
     assert_eq!(mirrored, told, "whichever comes first");
     let expected = &comparison.expectations[0];
@@ -61,17 +65,17 @@ fn a_trade_is_told_from_both_sides() {
 fn better_in_few_runs_is_luck() {
     #[rustfmt::skip]
     let cases = [
-        ("all of them",   20, 20, Some(Side::B)),
-        ("all but one",   19, 20, Some(Side::B)),
+        ("all of them",   20, 20, Some(BookSide::B)),
+        ("all but one",   19, 20, Some(BookSide::B)),
         ("all but two",   18, 20, None),
         ("one of two",    1,  2,  None),
         ("none",          0,  20, None),
     ];
     let (worse, better) = (play(STEPS, 1), play(LONG, 1));
-    let [worse, better] = [worse, better].map(|report| Measured::of(&report));
+    let [worse, better] = [worse, better].map(|report| RunFigures::of(&report));
     for (name, wins, runs, expected) in cases {
         let pair = |number| [worse.clone(), if number < wins { better.clone() } else { worse.clone() }];
-        let pairs: Vec<[Measured; 2]> = (0..runs).map(pair).collect();
+        let pairs: Vec<[RunFigures; 2]> = (0..runs).map(pair).collect();
         let comparison = compare_runs(&pairs);
         let dead = figure(&comparison, "dead_letters");
         assert_eq!((dead.better, dead.better_in), (expected, [0, wins]), "{name}");
@@ -92,10 +96,10 @@ fn latency_is_compared_only_where_as_much_arrives() {
     };
     #[rustfmt::skip]
     let cases = [
-        ("both deliver all",            (1_000, 20), (1_000, 900), Some(Side::A), 0),
-        ("nearly as much",              (999, 20),   (1_000, 900), Some(Side::A), 0),
+        ("both deliver all",            (1_000, 20), (1_000, 900), Some(BookSide::A), 0),
+        ("nearly as much",              (999, 20),   (1_000, 900), Some(BookSide::A), 0),
         ("the quicker delivers less",   (500, 20),   (1_000, 900), None,          1),
-        ("the quicker delivers more",   (1_000, 20), (500, 900),   Some(Side::A), 0),
+        ("the quicker delivers more",   (1_000, 20), (500, 900),   Some(BookSide::A), 0),
     ];
     for (name, a, b, expected, not_compared) in cases {
         let comparison = compare(&of(a.0, a.1), &of(b.0, b.1));

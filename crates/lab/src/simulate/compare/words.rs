@@ -1,15 +1,15 @@
-//! Which book is better at what, in words.
+//! The result of a comparison as text.
 
 use std::time::Duration;
 
-use super::{Advantage, Compared, Comparison, Measured, Side, Undecided, gains};
+use super::{Advantage, BookComparison, BookSide, FigureComparison, RunFigures, Undecided, gains};
 use crate::scenario::expectation::{Metric, Value};
-use crate::simulate::figures::Key;
+use crate::simulate::figures::FigureKey;
 use redrive_core::text::{show_count, show_measured, show_per_second};
 
-/// What is told in words, the weightiest first. What arrives is told by what does not, attempts for each delivery by
-/// calls, and the most attempts of one by nothing: they are what the others cost.
-const TOLD: [Metric; 11] = [
+/// Figures that get a sentence, the most important first. Deliveries are covered by dead letters and waiting,
+/// amplification by calls.
+const METRICS: [Metric; 11] = [
     Metric::OrderViolations,
     Metric::DeadLetters,
     Metric::Waiting,
@@ -23,17 +23,20 @@ const TOLD: [Metric; 11] = [
     Metric::LatencyP50,
 ];
 
-pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -> Vec<Advantage> {
+pub(super) fn advantages(
+    figures: &[(FigureKey, FigureComparison)],
+    pairs: &[[RunFigures; 2]],
+) -> Vec<Advantage> {
     let mut found: Vec<Advantage> = Vec::new();
-    for metric in TOLD {
+    for metric in METRICS {
         let of_metric = figures.iter().filter(|(key, _)| key.metric == metric);
         for (key, compared) in of_metric {
             let Some(side) = compared.better else { continue };
             let is_same = |known: &Advantage| {
                 known.metric == Metric::Calls.as_str() && (known.side, &known.of) == (side, &key.of)
             };
-            let is_told = metric == Metric::Amplification && found.iter().any(is_same);
-            if is_told {
+            let is_covered = metric == Metric::Amplification && found.iter().any(is_same);
+            if is_covered {
                 continue;
             }
             let pairs: Vec<(Value, Value)> = gains(key, side, pairs).collect();
@@ -53,8 +56,7 @@ pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -
     found
 }
 
-/// How much better, from the least to the most.
-fn phrase(key: &Key, pairs: &[(Value, Value)]) -> String {
+fn phrase(key: &FigureKey, pairs: &[(Value, Value)]) -> String {
     let mut pairs = pairs.to_vec();
     pairs.sort_by(|one, other| gain(key.metric, *one).total_cmp(&gain(key.metric, *other)));
     let (least, most) = (pairs[0], pairs[pairs.len() - 1]);
@@ -64,13 +66,12 @@ fn phrase(key: &Key, pairs: &[(Value, Value)]) -> String {
     if from == to { text } else { format!("{text} ({from} to {to})") }
 }
 
-/// By how much the first of a pair is better.
 fn gain(metric: Metric, (own, others): (Value, Value)) -> f64 {
     let (own, others) = (own.as_f64(), others.as_f64());
     if is_in_parts(metric) && others.is_finite() { (others - own) / others } else { others - own }
 }
 
-/// Whether a difference is told as a part of the whole.
+/// Whether the difference is shown in percent.
 const fn is_in_parts(metric: Metric) -> bool {
     matches!(metric, Metric::Calls | Metric::Amplification | Metric::CallRate | Metric::QueueDepth)
 }
@@ -82,12 +83,10 @@ fn shown_gain(metric: Metric, pair: (Value, Value)) -> String {
         Value::Nothing => "from nothing".to_owned(),
         _ if is_in_parts(metric) => format!("{:.0}%", gain * 100.0),
         Value::Duration(_) => show_measured(Duration::from_secs_f64(gain.max(0.0))),
-        // What is counted is whole, and what is a ratio or a rate is told in parts.
         Value::Count(_) | Value::Number(_) | Value::PerSecond(_) | Value::Share(_) => show_whole(gain),
     }
 }
 
-/// A number that is whole in itself.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -97,7 +96,7 @@ fn show_whole(number: f64) -> String {
     show_count(number.round() as u64)
 }
 
-fn in_words(key: &Key, pair: (Value, Value)) -> String {
+fn in_words(key: &FigureKey, pair: (Value, Value)) -> String {
     let by = shown_gain(key.metric, pair);
     let of = key.of.as_deref().unwrap_or("all");
     let one = |singular: &'static str, plural: &'static str| if by == "1" { singular } else { plural };
@@ -107,25 +106,24 @@ fn in_words(key: &Key, pair: (Value, Value)) -> String {
         Metric::Waiting => format!("{by} fewer left waiting"),
         Metric::Duplicates => format!("{by} fewer {}", one("duplicate", "duplicates")),
         Metric::Drain if pair.1 == Value::Never => {
-            format!("`{of}` is drained after {}, which it never is otherwise", pair.0)
+            format!("`{of}` drains after {} instead of never", pair.0)
         }
         Metric::Drain => format!("`{of}` drains {by} sooner"),
         Metric::Calls => format!("{by} fewer calls on `{of}`"),
-        Metric::Amplification => format!("{by} fewer attempts for each delivery on `{of}`"),
-        Metric::CallRate => format!("a peak of calls {by} lower on `{of}`"),
-        Metric::QueueDepth => format!("{by} fewer waiting at most for `{of}`"),
+        Metric::Amplification => format!("{by} fewer attempts per delivery on `{of}`"),
+        Metric::CallRate => format!("peak call rate on `{of}` {by} lower"),
+        Metric::QueueDepth => format!("{by} smaller backlog of `{of}`"),
         Metric::LatencyP99 | Metric::LatencyP50 if pair.1 == Value::Nothing => {
-            "something arrives, which it does not otherwise".to_owned()
+            "something is delivered instead of nothing".to_owned()
         }
-        Metric::LatencyP99 => format!("of those that arrive, 99 of 100 do so {by} sooner"),
-        Metric::LatencyP50 => format!("of those that arrive, half do so {by} sooner"),
+        Metric::LatencyP99 => format!("p99 latency of deliveries {by} lower"),
+        Metric::LatencyP50 => format!("p50 latency of deliveries {by} lower"),
         Metric::AttemptsMax => format!("{by} fewer {} at most", one("attempt", "attempts")),
         Metric::Delivered => format!("{by} more delivered"),
-        Metric::BreakerOpened => format!("{by} fewer openings of the breaker of `{of}`"),
+        Metric::BreakerOpened => format!("{by} fewer breaker openings of `{of}`"),
     }
 }
 
-/// How much larger the second is, with its sign.
 pub(super) fn signed(a: Value, b: Value) -> String {
     let apart = b.as_f64() - a.as_f64();
     let sign = if apart < 0.0 { "−" } else { "+" };
@@ -144,65 +142,68 @@ fn plain(metric: &str) -> String {
     metric.replace('_', " ")
 }
 
-pub(super) fn undecided(comparison: &Comparison) -> Undecided {
-    let mut metrics: Vec<&'static str> = Vec::new();
-    for figure in comparison.figures.iter().filter(|figure| figure.is_judged) {
-        if !metrics.contains(&figure.metric) {
-            metrics.push(figure.metric);
+impl BookComparison {
+    #[must_use]
+    pub fn undecided(&self) -> Undecided {
+        let mut metrics: Vec<&'static str> = Vec::new();
+        for figure in self.figures.iter().filter(|figure| figure.is_judged) {
+            if !metrics.contains(&figure.metric) {
+                metrics.push(figure.metric);
+            }
         }
+        let mut undecided = Undecided::default();
+        for metric in metrics {
+            let of_metric = || self.figures.iter().filter(|figure| figure.metric == metric);
+            if of_metric().any(|figure| figure.better.is_none() && figure.not_compared_in > 0) {
+                undecided.not_compared.push(plain(metric));
+                continue;
+            }
+            if of_metric().all(|figure| figure.better_in == [0, 0]) {
+                undecided.same.push(plain(metric));
+            }
+            for figure in of_metric().filter(|it| it.better.is_none() && it.better_in != [0, 0]) {
+                let of = figure.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
+                undecided.by_chance.push(format!("{}{of}", plain(metric)));
+            }
+        }
+        undecided
     }
-    let mut told = Undecided::default();
-    for metric in metrics {
-        let of_metric = || comparison.figures.iter().filter(|figure| figure.metric == metric);
-        if of_metric().any(|figure| figure.better.is_none() && figure.not_compared_in > 0) {
-            told.not_compared.push(plain(metric));
-            continue;
-        }
-        if of_metric().all(|figure| figure.better_in == [0, 0]) {
-            told.same.push(plain(metric));
-        }
-        for figure in of_metric().filter(|it| it.better.is_none() && it.better_in != [0, 0]) {
-            let of = figure.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
-            told.by_chance.push(format!("{}{of}", plain(metric)));
-        }
+
+    #[must_use]
+    pub fn overall(&self, names: [&str; 2]) -> String {
+        let at = BookSide::BOTH.map(|side| strengths(self, side));
+        let [a, b] = names;
+        let not_compared = match self.undecided().not_compared.as_slice() {
+            [] => String::new(),
+            some => format!(" Not compared: {}, because the books do not deliver the same.", listed(some)),
+        };
+        let judged = match at.each_ref().map(Vec::is_empty) {
+            [true, true] => format!("No difference between {a} and {b} in this scenario."),
+            [false, true] => format!("{a} is better in {} and worse in nothing.", listed(&at[0])),
+            [true, false] => format!("{b} is better in {} and worse in nothing.", listed(&at[1])),
+            [false, false] => {
+                format!("Trade-off: {a} is better in {}; {b} in {}.", listed(&at[0]), listed(&at[1]))
+            }
+        };
+        judged + &not_compared
     }
-    told
 }
 
-pub(super) fn overall(comparison: &Comparison, names: [&str; 2]) -> String {
-    let at = Side::BOTH.map(|side| strengths(comparison, side));
-    let [a, b] = names;
-    let not_compared = match undecided(comparison).not_compared.as_slice() {
-        [] => String::new(),
-        some => format!(" Not compared: {}, for they do not deliver the same.", listed(some)),
-    };
-    let judged = match at.each_ref().map(Vec::is_empty) {
-        [true, true] => format!("Nothing tells {a} and {b} apart in this scenario."),
-        [false, true] => format!("{a} is better in {}, and worse in nothing.", listed(&at[0])),
-        [true, false] => format!("{b} is better in {}, and worse in nothing.", listed(&at[1])),
-        [false, false] => {
-            format!("It is a trade: {a} is better in {}; {b} in {}.", listed(&at[0]), listed(&at[1]))
-        }
-    };
-    judged + &not_compared
-}
-
-/// What a side is better at; with the dependency where the other is better at the same elsewhere.
-fn strengths(comparison: &Comparison, side: Side) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+/// Names the dependency where the other side is better at the same figure elsewhere.
+fn strengths(comparison: &BookComparison, side: BookSide) -> Vec<String> {
+    let mut strengths: Vec<String> = Vec::new();
     for advantage in comparison.advantages.iter().filter(|advantage| advantage.side == side) {
         let is_torn = comparison.advantages.iter().any(|it| it.side != side && it.metric == advantage.metric);
         let of = advantage.of.as_ref().filter(|_| is_torn);
         let of = of.map(|of| format!(" of `{of}`")).unwrap_or_default();
         let name = format!("{}{of}", plain(advantage.metric));
-        if !told.contains(&name) {
-            told.push(name);
+        if !strengths.contains(&name) {
+            strengths.push(name);
         }
     }
-    told
+    strengths
 }
 
-/// "a, b and c".
 pub(in crate::simulate) fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),

@@ -1,19 +1,19 @@
 //! Layers of retries: how they multiply, and what a caller who gives up leaves behind.
 
-use crate::simulate::report::{DependencyReport, Report};
+use crate::simulate::report::{DependencyReport, SimulationReport};
 use crate::simulate::tests::{book, play, scenario};
 
 /// Three attempts at `api`, one second apart.
 const THREE: &str = "retry_policies:\n  thrice: { delays: [1s], retries: 2, jitter: none }\ndependencies:\n  api: { kind: webhook, breaker: none, in_flight: 1000 }\n";
 
-fn played(service: &str, dependencies: &str) -> Report {
+fn played(service: &str, dependencies: &str) -> SimulationReport {
     let text = format!(
         "duration: 10s\narrivals: [{{ type: orders.placed, rate: 10/s, spacing: even }}]\ndependencies:\n{dependencies}"
     );
     play(&scenario(&text), &book(&format!("    retry: thrice\n{service}"), THREE), 1)
 }
 
-fn of<'a>(report: &'a Report, name: &str) -> &'a DependencyReport {
+fn of<'a>(report: &'a SimulationReport, name: &str) -> &'a DependencyReport {
     report.dependencies.iter().find(|dependency| dependency.name == name).expect("it is told of")
 }
 

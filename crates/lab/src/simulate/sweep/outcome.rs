@@ -1,85 +1,71 @@
-//! What a sweep came to: a row for each book, a column for each figure that differs, and what is traded.
+//! The result of a sweep: one row per book, one column per figure that differs, and sentences about trade-offs.
 
 use serde::Serialize;
 
 use super::Sweep;
 use crate::scenario::expectation::{Better, Metric, Value};
-use crate::simulate::compare::{self, Comparison, Side, listed};
-use crate::simulate::figures::{Key, Measured};
-use crate::simulate::runs::Ranges;
+use crate::simulate::compare::{self, BookComparison, BookSide, listed};
+use crate::simulate::figures::{FigureKey, RunFigures};
+use crate::simulate::runs::RunRanges;
 use redrive_core::text;
 
-/// What a sweep came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Swept {
-    /// What was changed.
+pub struct SweepResult {
     pub paths: Vec<String>,
-    /// A row for each book.
-    pub rows: Vec<Row>,
-    /// Where each row stands on an axis of the first path's values.
+    pub rows: Vec<SweepRow>,
+    /// The position of each row on the axis of the first path.
     pub places: Vec<f64>,
-    /// The figures that differ between rows.
-    pub columns: Vec<Column>,
-    /// What is traded against what.
+    pub columns: Vec<SweepColumn>,
     pub words: Vec<String>,
 }
 
-/// What one book came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// The values that were laid over the book.
+pub struct SweepRow {
     pub values: Vec<String>,
-    /// A row that is as good in everything and better in something, if there is one.
+    /// A row that is at least as good in everything and better in something.
     pub beaten_by: Option<usize>,
-    /// Whether all came as expected, in every run.
     pub as_expected: bool,
-    /// All its figures, over all runs.
     #[serde(flatten)]
-    pub ranges: Ranges,
+    pub ranges: RunRanges,
 }
 
-/// A figure that differs, with what each row has; over many runs, in the middle.
+/// Medians over the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Column {
-    /// Which.
+pub struct SweepColumn {
     pub metric: &'static str,
-    /// Of which dependency, if not of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// As plain numbers; what never came is none.
+    /// `None` for never.
     pub values: Vec<Option<f64>>,
-    /// As people read them.
     pub shown: Vec<String>,
-    /// Whether a row is among the best.
     pub is_best: Vec<bool>,
     #[serde(skip)]
-    key: Key,
+    key: FigureKey,
     #[serde(skip)]
     middles: Vec<Value>,
-    /// The share that each row delivers.
     #[serde(skip)]
     delivered: Vec<f64>,
 }
 
-/// Puts runs together: for each row of the [grid](super::grid), one run for each seed.
+/// One run per seed, for each row of the [grid](super::grid).
 #[must_use]
-pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<Measured>]) -> Swept {
+pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<RunFigures>]) -> SweepResult {
     let keys = runs[0][0].figures.keys();
-    let mut columns: Vec<Column> = keys.filter_map(|key| column(key, runs)).collect();
-    // What arrives is what does not die and does not wait.
+    let mut columns: Vec<SweepColumn> = keys.filter_map(|key| column(key, runs)).collect();
+    // Delivered follows from dead letters and waiting.
     if columns.iter().any(|column| matches!(column.key.metric, Metric::DeadLetters | Metric::Waiting)) {
         columns.retain(|column| column.key.metric != Metric::Delivered);
     }
-    let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| Row {
+    let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| SweepRow {
         values: values.clone(),
         beaten_by: (0..grid.len()).find(|other| is_beaten(&columns, place, *other)),
-        as_expected: runs.iter().all(Measured::is_as_expected),
-        ranges: Ranges::of(runs),
+        as_expected: runs.iter().all(RunFigures::is_as_expected),
+        ranges: RunRanges::of(runs),
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<SweepRow> = rows.collect();
     let words = words(sweeps, &rows, &columns, runs);
     let firsts: Vec<&str> = rows.iter().map(|row| row.values[0].as_str()).collect();
-    Swept {
+    SweepResult {
         paths: sweeps.iter().map(|sweep| sweep.path().to_owned()).collect(),
         places: places(&firsts),
         rows,
@@ -88,11 +74,10 @@ pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<Measured>]) -> 
     }
 }
 
-/// Two values that lie nearer to each other than this part of the whole could not be told apart.
+/// Points closer than this share of the axis would overlap.
 const APART_MIN: f64 = 0.08;
 
-/// Where each value stands: at its size if all have one and none stand too near to each other, else one after the
-/// other, in the order of their sizes or else in their own.
+/// By size if all values have the same unit and are far enough apart, else evenly spaced.
 fn places(values: &[&str]) -> Vec<f64> {
     let sizes = values.iter().map(|value| sized(value)).collect::<Option<Vec<_>>>();
     let sizes = sizes.filter(|sizes| sizes.iter().all(|(_, of)| *of == sizes[0].1));
@@ -111,9 +96,8 @@ fn places(values: &[&str]) -> Vec<f64> {
     places
 }
 
-/// The figure, if it differs between rows.
-fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
-    let middle = |runs: &Vec<Measured>| {
+fn column(key: &FigureKey, runs: &[Vec<RunFigures>]) -> Option<SweepColumn> {
+    let middle = |runs: &Vec<RunFigures>| {
         let mut values: Vec<Value> = runs.iter().filter_map(|run| run.value(key)).collect();
         values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
         values.get(values.len().saturating_sub(1) / 2).copied()
@@ -125,7 +109,7 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
         return None;
     }
     let delivered: Vec<f64> = runs.iter().map(|runs| middle_delivered(runs)).collect();
-    // Who gives up early is quick with the rest, and no example for that.
+    // A row that gives up early is faster only for what it still delivers.
     let may_be_best = |own: usize| {
         delivered.iter().all(|others| compare::may_be_better(metric, delivered[own], *others))
             && metric.info().better != Better::Neither
@@ -135,7 +119,7 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
         others.into_iter().any(|other| compare::is_better(metric, middles[other], middles[own]))
     };
     let is_best = (0..middles.len()).map(|own| may_be_best(own) && !is_beaten(own)).collect();
-    Some(Column {
+    Some(SweepColumn {
         metric: metric.as_str(),
         of: key.of.clone(),
         values: middles.iter().map(|it| Some(it.as_f64()).filter(|it| it.is_finite())).collect(),
@@ -147,15 +131,14 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
     })
 }
 
-fn middle_delivered(runs: &[Measured]) -> f64 {
-    let mut shares: Vec<f64> = runs.iter().map(Measured::delivered).collect();
+fn middle_delivered(runs: &[RunFigures]) -> f64 {
+    let mut shares: Vec<f64> = runs.iter().map(RunFigures::delivered).collect();
     shares.sort_by(f64::total_cmp);
     shares[(shares.len() - 1) / 2]
 }
 
-/// Whether the other is as good in everything and better in something.
-fn is_beaten(columns: &[Column], own: usize, other: usize) -> bool {
-    let is_better = |column: &Column, one: usize, than: usize| {
+fn is_beaten(columns: &[SweepColumn], own: usize, other: usize) -> bool {
+    let is_better = |column: &SweepColumn, one: usize, than: usize| {
         let metric = column.key.metric;
         compare::may_be_better(metric, column.delivered[one], column.delivered[than])
             && compare::is_better(metric, column.middles[one], column.middles[than])
@@ -164,46 +147,50 @@ fn is_beaten(columns: &[Column], own: usize, other: usize) -> bool {
         && !columns.iter().any(|column| is_better(column, own, other))
 }
 
-fn words(sweeps: &[Sweep], rows: &[Row], columns: &[Column], runs: &[Vec<Measured>]) -> Vec<String> {
+fn words(
+    sweeps: &[Sweep],
+    rows: &[SweepRow],
+    columns: &[SweepColumn],
+    runs: &[Vec<RunFigures>],
+) -> Vec<String> {
     let paths: Vec<String> = sweeps.iter().map(|sweep| format!("`{}`", sweep.path())).collect();
     if rows.len() < 2 {
-        return vec![format!("{} has one value here: name several, and they are compared", listed(&paths))];
+        return vec![format!("{} has only one value: name several to compare them", listed(&paths))];
     }
     if columns.is_empty() {
         return vec![format!("{} makes no difference in this scenario", listed(&paths))];
     }
-    let mut told = Vec::new();
+    let mut sentences = Vec::new();
     if let [sweep] = sweeps {
-        told.extend(between_ends(sweep, runs));
-        told.extend(columns.iter().filter_map(|column| best_within(sweep, column)));
+        sentences.extend(between_ends(sweep, runs));
+        sentences.extend(columns.iter().filter_map(|column| best_within(sweep, column)));
     }
-    let name = |row: &Row| row.values.join(", ");
-    let beaten: Vec<(&Row, &Row)> =
+    let name = |row: &SweepRow| row.values.join(", ");
+    let beaten: Vec<(&SweepRow, &SweepRow)> =
         rows.iter().filter_map(|row| Some((row, &rows[row.beaten_by?]))).collect();
     let choices: Vec<String> =
         rows.iter().filter(|row| row.beaten_by.is_none()).map(|row| format!("`{}`", name(row))).collect();
     match (beaten.as_slice(), choices.as_slice()) {
         ([], _) => {}
-        (_, [one]) => told.push(format!("{one} is best in everything that is measured")),
+        (_, [one]) => sentences.push(format!("{one} is best in everything measured")),
         ([(row, by)], _) => {
-            told.push(format!(
-                "`{}` is nowhere better than `{}`, and worse in something",
+            sentences.push(format!(
+                "`{}` is never better than `{}` and worse in something",
                 name(row),
                 name(by)
             ));
         }
         (_, choices) => {
-            told.push(format!(
-                "worth choosing between: {}; every other is beaten by one of them",
+            sentences.push(format!(
+                "candidates: {}; every other value is worse than one of them",
                 listed(choices)
             ));
         }
     }
-    told
+    sentences
 }
 
-/// What the largest value does better than the smallest, and the other way round.
-fn between_ends(sweep: &Sweep, runs: &[Vec<Measured>]) -> Vec<String> {
+fn between_ends(sweep: &Sweep, runs: &[Vec<RunFigures>]) -> Vec<String> {
     let values = sweep.values();
     let size = |value: &String| sized(value).map(|(size, _)| size);
     let sizes: Option<Vec<f64>> = values.iter().map(size).collect();
@@ -217,30 +204,29 @@ fn between_ends(sweep: &Sweep, runs: &[Vec<Measured>]) -> Vec<String> {
     if least == most {
         return Vec::new();
     }
-    let pairs: Vec<[Measured; 2]> =
+    let pairs: Vec<[RunFigures; 2]> =
         runs[least].iter().zip(&runs[most]).map(|(one, other)| [one.clone(), other.clone()]).collect();
     let comparison = compare::compare_runs(&pairs);
-    let ends = [(Side::B, most, least), (Side::A, least, most)];
-    let told = ends.into_iter().filter_map(|(side, own, others)| {
+    let ends = [(BookSide::B, most, least), (BookSide::A, least, most)];
+    let sentences = ends.into_iter().filter_map(|(side, own, others)| {
         let better = advantages(&comparison, side)?;
         let (own_value, others_value) = (&values[own], &values[others]);
         let unit = sizes.as_ref().and_then(|_| sized(own_value)).map(|(_, unit)| unit);
         let how = match (unit, side) {
-            (Some(SizeOf::Time), Side::B) => format!("a longer `{}`, ", sweep.key()),
-            (Some(SizeOf::Time), Side::A) => format!("a shorter `{}`, ", sweep.key()),
-            (Some(SizeOf::Number), Side::B) => format!("a higher `{}`, ", sweep.key()),
-            (Some(SizeOf::Number), Side::A) => format!("a lower `{}`, ", sweep.key()),
+            (Some(SizeOf::Time), BookSide::B) => format!("a longer `{}`, ", sweep.key()),
+            (Some(SizeOf::Time), BookSide::A) => format!("a shorter `{}`, ", sweep.key()),
+            (Some(SizeOf::Number), BookSide::B) => format!("a higher `{}`, ", sweep.key()),
+            (Some(SizeOf::Number), BookSide::A) => format!("a lower `{}`, ", sweep.key()),
             (None, _) => String::new(),
         };
         Some(format!("{how}{own_value} instead of {others_value}: {better}"))
     });
-    told.collect()
+    sentences.collect()
 }
 
-/// How many of a side's advantages a sentence can hold.
 const ADVANTAGES_MAX: usize = 5;
 
-fn advantages(comparison: &Comparison, side: Side) -> Option<String> {
+fn advantages(comparison: &BookComparison, side: BookSide) -> Option<String> {
     let all: Vec<&str> =
         comparison.advantages.iter().filter(|it| it.side == side).map(|it| it.text.as_str()).collect();
     let shown: Vec<&str> = all.iter().take(ADVANTAGES_MAX).copied().collect();
@@ -251,15 +237,15 @@ fn advantages(comparison: &Comparison, side: Side) -> Option<String> {
     (!all.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
 }
 
-/// A best that lies between the ends, where a reader would not look for it.
-fn best_within(sweep: &Sweep, column: &Column) -> Option<String> {
+/// Mentioned because a reader would look at the ends.
+fn best_within(sweep: &Sweep, column: &SweepColumn) -> Option<String> {
     let ends = [column.is_best.first()?, column.is_best.last()?];
     let place = column.is_best.iter().position(|is_best| *is_best)?;
     let is_within = ends == [&false, &false];
     let of = column.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
     is_within.then(|| {
         format!(
-            "{}{of} is best in between, at {}: {}",
+            "{}{of} is best between the ends, at {}: {}",
             column.metric.replace('_', " "),
             sweep.values()[place],
             column.shown[place]
@@ -273,7 +259,6 @@ enum SizeOf {
     Number,
 }
 
-/// How large a value is, if it is one that can be larger and smaller.
 fn sized(value: &str) -> Option<(f64, SizeOf)> {
     let number = |number: f64| (number, SizeOf::Number);
     let time = text::parse_duration(value).ok().map(|time| (time.as_secs_f64(), SizeOf::Time));

@@ -1,4 +1,4 @@
-//! Changes to a rule book that may help against a finding. Whether one does is seen by playing again.
+//! Candidate changes for each finding. A run with the change shows whether it helps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::price::Price;
 use super::together::names;
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::change::beside_change_of;
-use crate::simulate::report::{Cause, DependencyReport, Report, ratio};
+use crate::simulate::report::{DeadLetterCause, DependencyReport, SimulationReport, ratio};
 use redrive_core::book::RuleBook;
 use redrive_core::book::patch::{Patch, keys};
 use redrive_core::ids::{DependencyName, PolicyName};
@@ -17,28 +17,22 @@ use redrive_core::policy::catalog::{self, Kind};
 use redrive_core::policy::rule::Rule;
 use redrive_core::text::show_duration;
 
-/// A change that may help.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::simulate) struct Candidate {
-    /// The part of the rule book that changes.
     pub(in crate::simulate) change: Patch,
-    /// What should become less.
-    pub(in crate::simulate) measure: Measure,
-    /// Of which dependency, if not of all.
+    pub(in crate::simulate) measure: CandidateMeasure,
     pub(in crate::simulate) of: Option<String>,
-    /// What is set: `breaker: externalBreaker`.
+    /// For example `breaker: externalBreaker`.
     setting: String,
-    /// Where: on dependencies, in policies, for services.
-    place: Place,
-    /// On which.
+    place: ChangeSection,
     names: Vec<String>,
 }
 
-/// A rule book, and which of its rules call what: worked out once, since a book may have thousands of rows.
+/// The rules that call each dependency, resolved once: a book may have thousands of rows.
 pub(super) struct Callers<'a> {
     book: &'a RuleBook,
     rules: BTreeMap<DependencyName, Vec<Rule>>,
-    /// What those who call it first take a dependency for.
+    /// The kind that the first caller gives it.
     kinds: BTreeMap<DependencyName, Kind>,
 }
 
@@ -53,25 +47,23 @@ impl<'a> Callers<'a> {
         Self { book, rules, kinds }
     }
 
-    /// The rules that call a dependency.
     fn rules_of(&self, dependency: &str) -> &[Rule] {
         self.rules.get(dependency).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether a rule calls a dependency.
     pub(super) fn call(&self, dependency: &str) -> bool {
         !self.rules_of(dependency).is_empty()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChangeSection {
     Dependency,
     Policy,
     Service,
 }
 
-impl Place {
+impl ChangeSection {
     const fn section(self) -> &'static str {
         match self {
             Self::Dependency => "dependencies",
@@ -89,26 +81,23 @@ impl Place {
     }
 }
 
-/// What a change is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::simulate) enum Measure {
-    /// A figure of the report.
+pub(in crate::simulate) enum CandidateMeasure {
     Figure(Metric),
-    /// The most calls in a second once a trouble is over.
+    /// The peak call rate after an incident.
     AfterRecovery,
 }
 
-impl Measure {
-    /// What it is called.
+impl CandidateMeasure {
     pub(in crate::simulate) fn as_str(self) -> &'static str {
         match self {
             Self::Figure(metric) => metric.as_str(),
-            Self::AfterRecovery => "calls in a second after recovery",
+            Self::AfterRecovery => "calls per second after recovery",
         }
     }
 
-    /// How much there is of it; `step_ms` is what peaks are taken over, a multiple of the report's own steps.
-    fn value(self, report: &Report, of: Option<&str>, step_ms: u64) -> Value {
+    /// `step_ms` is the width of a peak, a multiple of the report's step.
+    fn value(self, report: &SimulationReport, of: Option<&str>, step_ms: u64) -> Value {
         match self {
             Self::Figure(metric) => report.value(metric, of),
             Self::AfterRecovery => {
@@ -120,7 +109,6 @@ impl Measure {
     }
 }
 
-/// Calls in a second, at most, in steps that begin when a trouble is over or later.
 fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
     let own_ms = own_ms.max(1);
     let over = dependency.troubles.iter().filter_map(|trouble| trouble.ended_at_ms).min();
@@ -131,35 +119,36 @@ fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
     most as f64 * 1_000.0 / step_ms.max(1) as f64
 }
 
-/// By how much a change helped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::simulate) struct Gain {
-    /// What it was.
+pub(in crate::simulate) struct CandidateGain {
     pub(in crate::simulate) before: Value,
-    /// What it is with the change.
     pub(in crate::simulate) after: Value,
-    /// What it costs.
     pub(in crate::simulate) price: Price,
 }
 
-/// Less than a tenth is not worth a change.
 const WORTH_IT: f64 = 0.9;
 
 impl Candidate {
-    /// The change in a few words.
     pub(in crate::simulate) fn words(&self) -> String {
         let names = names(self.names.iter().map(String::as_str));
         format!("`{}` {} {names}", self.setting, self.place.preposition())
     }
 
-    /// What it gained, if it did: clearly less of what it is against, no more dead letters or waiting, and not clearly
-    /// fewer that arrive.
-    pub(in crate::simulate) fn gain(&self, before: &Report, after: &Report) -> Option<Gain> {
+    /// The gain, if the measure falls clearly without more dead letters, more waiting or clearly fewer deliveries.
+    pub(in crate::simulate) fn gain(
+        &self,
+        before: &SimulationReport,
+        after: &SimulationReport,
+    ) -> Option<CandidateGain> {
         let step_ms = before.step_ms.max(after.step_ms);
-        let value = |report: &Report| self.measure.value(report, self.of.as_deref(), step_ms);
-        let gain = Gain { before: value(before), after: value(after), price: Price::between(before, after) };
+        let value = |report: &SimulationReport| self.measure.value(report, self.of.as_deref(), step_ms);
+        let gain = CandidateGain {
+            before: value(before),
+            after: value(after),
+            price: Price::between(before, after),
+        };
         let is_less = gain.after.as_f64() < WORTH_IT * gain.before.as_f64();
-        let arrives = |report: &Report| ratio(report.delivered, report.deliveries);
+        let arrives = |report: &SimulationReport| ratio(report.delivered, report.deliveries);
         let does_no_harm = after.dead <= before.dead
             && after.waiting <= before.waiting
             && arrives(after) >= WORTH_IT * arrives(before);
@@ -167,21 +156,19 @@ impl Candidate {
     }
 }
 
-/// What is to be less, and of which dependency; of all if none.
 #[derive(Clone, Copy)]
 struct Against<'a> {
     callers: &'a Callers<'a>,
-    measure: Measure,
+    measure: CandidateMeasure,
     of: Option<&'a str>,
 }
 
 impl<'a> Against<'a> {
-    const fn of(callers: &'a Callers<'a>, dependency: &'a str, measure: Measure) -> Self {
+    const fn of(callers: &'a Callers<'a>, dependency: &'a str, measure: CandidateMeasure) -> Self {
         Self { callers, measure, of: Some(dependency) }
     }
 
-    /// A setting such as `breaker: externalBreaker` in that place.
-    fn by(self, place: Place, name: &str, setting: &str) -> Candidate {
+    fn by(self, place: ChangeSection, name: &str, setting: &str) -> Candidate {
         let kind = || self.callers.kinds.get(name).copied();
         let beside = beside_change_of(self.callers.book, place.section(), name, kind);
         let at = keys(&[place.section(), name]);
@@ -202,7 +189,7 @@ impl<'a> Against<'a> {
     }
 
     fn by_dependency(self, setting: &str) -> Candidate {
-        self.by(Place::Dependency, self.dependency(), setting)
+        self.by(ChangeSection::Dependency, self.dependency(), setting)
     }
 
     fn rules(self) -> &'a [Rule] {
@@ -220,8 +207,8 @@ impl<'a> Against<'a> {
         has_none.then(|| self.by_dependency("retry_budget: 10%"))
     }
 
-    /// Every policy that retries calls of the dependency and whose jitter is such. The one for those who ask to wait,
-    /// which every rule has, counts where nothing else retries.
+    /// Policies that retry calls of the dependency with such a jitter. The rate-limit policy, which every rule has,
+    /// counts only if nothing else retries.
     fn jitter(self, could_be_more: fn(Jitter) -> bool) -> Vec<Candidate> {
         let mut jitters: BTreeMap<PolicyName, Jitter> = BTreeMap::new();
         for rule in self.rules() {
@@ -233,10 +220,9 @@ impl<'a> Against<'a> {
             jitters.retain(|name, _| name.as_str() != catalog::RATE_LIMITED_POLICY);
         }
         jitters.retain(|_, jitter| could_be_more(*jitter));
-        merged(jitters.keys().map(|name| self.by(Place::Policy, name.as_str(), "jitter: full")))
+        merged(jitters.keys().map(|name| self.by(ChangeSection::Policy, name.as_str(), "jitter: full")))
     }
 
-    /// No more calls in flight than it can work on.
     fn in_flight(self, dependency: &DependencyReport) -> Option<Candidate> {
         let capacity = dependency.capacity_per_second.filter(|_| !self.rules().is_empty())?;
         let busy = capacity * dependency.call_latency.p50_ms.max(1) as f64 / 1_000.0;
@@ -245,7 +231,6 @@ impl<'a> Against<'a> {
         Some(self.by_dependency(&format!("in_flight: {count}")))
     }
 
-    /// A longer ramp, where a breaker holds back what then comes at once.
     fn ramp(self) -> Option<Candidate> {
         let name = DependencyName::new(self.dependency()).ok()?;
         let is_held = self.rules().iter().any(|rule| rule.breaker.is_some());
@@ -256,15 +241,15 @@ impl<'a> Against<'a> {
         is_held.then(|| self.by_dependency(&format!("ramp: {}", show_duration(longer))))
     }
 
-    /// So many times as long as all but one of a hundred calls take.
+    /// A multiple of the p99 latency.
     fn timeout(self, dependency: &DependencyReport, times: u64) -> Candidate {
         let seconds = (times * dependency.call_latency.p99_ms).div_ceil(1_000).max(1);
         let setting = format!("timeout: {}", show_duration(Duration::from_secs(seconds)));
-        self.by(Place::Dependency, &dependency.name, &setting)
+        self.by(ChangeSection::Dependency, &dependency.name, &setting)
     }
 }
 
-/// The same setting in many places is one change, which is judged by all of them together.
+/// The same setting in several places becomes one change.
 pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
     let mut groups: Vec<(Candidate, BTreeSet<String>)> = Vec::new();
     for one in all {
@@ -285,24 +270,21 @@ pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
     groups.into_iter().map(|(whole, _)| whole).collect()
 }
 
-/// So many times as long as it is, if that is a time at all.
 const RAMP_TIMES: u32 = 6;
 
-/// Against a dependency that does not get well again.
 pub(super) fn against_storms(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::Drain));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Drain));
     [against.breaker(), against.budget(), against.in_flight(dependency)].into_iter().flatten().collect()
 }
 
-/// The time over which a rate that goes well is looked for.
 const GOES_WELL_FOR_MS: u64 = 10_000;
-/// So many times as many calls in flight, where they are what holds the others back.
+/// Factor for `in_flight` where it limits throughput.
 const IN_FLIGHT_TIMES: u32 = 4;
 
-/// Against a backlog that grows: the rate that is known to go well, or more calls at once where those are too few.
+/// The rate known to succeed, or more `in_flight` if that is the limit.
 pub(super) fn against_backlogs(
     callers: &Callers<'_>,
-    report: &Report,
+    report: &SimulationReport,
     dependency: &DependencyReport,
 ) -> Vec<Candidate> {
     let Ok(name) = DependencyName::new(&dependency.name) else { return Vec::new() };
@@ -318,49 +300,47 @@ pub(super) fn against_backlogs(
     let rate = (per_second > 0 && !is_full).then(|| format!("rate: {per_second}/s"));
     let more = throttle.in_flight.get().saturating_mul(IN_FLIGHT_TIMES).min(100_000);
     let in_flight = is_full.then(|| format!("in_flight: {more}"));
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::QueueDepth));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::QueueDepth));
     rate.into_iter().chain(in_flight).map(|setting| against.by_dependency(&setting)).collect()
 }
 
-/// Against more calls after a trouble than before it.
 pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::AfterRecovery);
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::AfterRecovery);
     let mut all = against.jitter(|it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
     let others = [against.breaker(), against.budget(), against.ramp(), against.in_flight(dependency)];
     all.extend(others.into_iter().flatten());
     all
 }
 
-/// Against retries that come all at once.
 pub(super) fn against_waves(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::CallRate));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::CallRate));
     against.jitter(|jitter| jitter == Jitter::None)
 }
 
-/// Against calls that fail in vain.
 pub(super) fn against_calls(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
-    let against = Against::of(callers, &dependency.name, Measure::Figure(Metric::Amplification));
+    let against = Against::of(callers, &dependency.name, CandidateMeasure::Figure(Metric::Amplification));
     against.breaker().into_iter().chain(against.budget()).collect()
 }
 
-/// Against running out of retries: a policy of the catalog that lasts longer, a breaker that holds instead, or more
-/// time for a call that takes too long.
-pub(super) fn against_deaths(callers: &Callers<'_>, report: &Report, cause: &Cause) -> Vec<Candidate> {
+pub(super) fn against_deaths(
+    callers: &Callers<'_>,
+    report: &SimulationReport,
+    cause: &DeadLetterCause,
+) -> Vec<Candidate> {
     let is_impatient = matches!(cause.code.as_str(), "MAX_RETRIES_EXCEEDED" | "RETRY_WINDOW_EXCEEDED");
     if !is_impatient {
         return Vec::new();
     }
     let service = cause.queue.split('/').next().unwrap_or_default();
-    let against = Against::of(callers, &cause.dependency, Measure::Figure(Metric::DeadLetters));
+    let against = Against::of(callers, &cause.dependency, CandidateMeasure::Figure(Metric::DeadLetters));
     let slow = report.dependencies.iter().find(|it| it.name == cause.dependency);
     let slow = slow.filter(|_| cause.failure_code.ends_with("TIMEOUT"));
     let others = [against.breaker(), slow.map(|slow| against.timeout(slow, 4))];
-    let longer = against.by(Place::Service, service, "retry: critical");
+    let longer = against.by(ChangeSection::Service, service, "retry: critical");
     std::iter::once(longer).chain(others.into_iter().flatten()).collect()
 }
 
-/// Against answers that come too late.
 pub(super) fn against_duplicates(callers: &Callers<'_>, dependency: &DependencyReport) -> Option<Candidate> {
-    let against = Against { callers, measure: Measure::Figure(Metric::Duplicates), of: None };
+    let against = Against { callers, measure: CandidateMeasure::Figure(Metric::Duplicates), of: None };
     callers.call(&dependency.name).then(|| against.timeout(dependency, 2))
 }

@@ -1,36 +1,34 @@
-//! What a change costs that helps: figures that get clearly worse by it.
+//! What a helpful change costs: figures that get clearly worse.
 
 use std::fmt;
 
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::compare::{listed, may_be_better};
-use crate::simulate::report::{Report, ratio};
+use crate::simulate::report::{SimulationReport, ratio};
 use redrive_core::text::show_count;
 
-/// So many times as much, and more, is clearly worse.
+/// Ratio from which a figure is clearly worse.
 const WORSE_FROM: f64 = 1.1;
 
-/// Figures that get clearly worse, each with what it was and what it is. What still waits and what is dead are not
-/// among them: a change with more of those helps nobody.
+/// Before and after. Waiting and dead letters are not included: a change with more of those is rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::simulate) struct Price {
     calls: Option<(Value, Value)>,
     duplicates: Option<(Value, Value)>,
     latency: Option<(Value, Value)>,
-    /// So many wait for ever with the change, as they did without it, and are a good part of all.
+    /// Deliveries that wait in either case, if they are a large share.
     waiting: Option<u64>,
 }
 
-/// So large a part of all that still waits belongs beside whatever a change helps with.
 const WAITING_FROM: f64 = 0.1;
 
 impl Price {
-    pub(super) fn between(before: &Report, after: &Report) -> Self {
+    pub(super) fn between(before: &SimulationReport, after: &SimulationReport) -> Self {
         let worse = |metric: Metric| {
             let (was, is) = (before.value(metric, None), after.value(metric, None));
             (is.as_f64() >= WORSE_FROM * was.as_f64() && is.as_f64() > was.as_f64()).then_some((was, is))
         };
-        // What arrives only with the change arrives late, and is no delay of the rest.
+        // Deliveries that arrive only with the change are late, but delay nothing else.
         let [was, is] = [before, after].map(|report| ratio(report.delivered, report.deliveries));
         let latency = worse(Metric::LatencyP99).filter(|_| may_be_better(Metric::LatencyP99, was, is));
         let is_much = after.waiting as f64 >= WAITING_FROM * after.deliveries as f64;
@@ -43,7 +41,6 @@ impl Price {
     }
 }
 
-/// "at the price of 1.9 times the calls", or nothing.
 impl fmt::Display for Price {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = |(was, is): (Value, Value)| format!("{:.1} times the calls", is.as_f64() / was.as_f64());
@@ -56,11 +53,11 @@ impl fmt::Display for Price {
         ];
         let worse: Vec<String> = worse.into_iter().flatten().collect();
         if !worse.is_empty() {
-            write!(f, "at the price of {}", listed(&worse))?;
+            write!(f, "at the cost of {}", listed(&worse))?;
         }
         if let Some(waiting) = self.waiting {
             let lead = if worse.is_empty() { "" } else { ", " };
-            write!(f, "{lead}and yet {} still wait", show_count(waiting))?;
+            write!(f, "{lead}{} still waiting", show_count(waiting))?;
         }
         Ok(())
     }
@@ -79,10 +76,10 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("nothing",    Price::default(), ""),
-            ("calls",      Price { calls: count(12_435, 23_263), ..Price::default() }, "at the price of 1.9 times the calls"),
+            ("calls",      Price { calls: count(12_435, 23_263), ..Price::default() }, "at the cost of 1.9 times the calls"),
             ("all of it",  Price { calls: count(10, 20), duplicates: count(729, 932), latency: Some((seconds(1), seconds(9))), waiting: Some(1_625) },
-                "at the price of 2.0 times the calls, duplicates 729 → 932 and p99 latency 1s → 9s, and yet 1,625 still wait"),
-            ("who waits",  Price { waiting: Some(7), ..Price::default() }, "and yet 7 still wait"),
+                "at the cost of 2.0 times the calls, duplicates 729 → 932 and p99 latency 1s → 9s, 1,625 still waiting"),
+            ("who waits",  Price { waiting: Some(7), ..Price::default() }, "7 still waiting"),
         ];
         for (name, price, expected) in cases {
             assert_eq!(price.to_string(), expected, "{name}");

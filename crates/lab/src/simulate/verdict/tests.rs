@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
-use crate::simulate::{Go, Plan, run};
+use crate::simulate::{Go, SimulationPlan, run};
 use redrive_core::book::connectors::built_in;
 use redrive_core::book::{self, patch};
 
@@ -22,10 +22,10 @@ fn scenario(api: &str) -> Scenario {
     scenario::read(&text).scenario.unwrap_or_else(|| panic!("{text}"))
 }
 
-fn play(book: &str, scenario: &Scenario) -> (Report, Arc<RuleBook>) {
+fn play(book: &str, scenario: &Scenario) -> (SimulationReport, Arc<RuleBook>) {
     let read = book::read(book, built_in());
     let book = Arc::new(read.book.unwrap_or_else(|| panic!("{book}\n{:?}", read.problems)));
-    let plan = Plan { scenario, book: Arc::clone(&book), seed: 1 };
+    let plan = SimulationPlan { scenario, book: Arc::clone(&book), seed: 1 };
     (run(&plan, &mut |_| Go::On).expect("nobody stops it"), book)
 }
 
@@ -71,7 +71,7 @@ fn what_helps_against_a_backlog_that_grows_is_told() {
     let book_text = text("", &BARE.replace("in_flight: 500", "in_flight: 1"));
     let scenario = scenario("latency: 300ms");
     let (report, book) = play(&book_text, &scenario);
-    let plan = Plan { scenario: &scenario, book, seed: 1 };
+    let plan = SimulationPlan { scenario: &scenario, book, seed: 1 };
     let advised = crate::simulate::advice::advised(&plan, &report, &book_text, &mut |_| Go::On);
     let growing = advised.iter().find(|it| it.code == "growing-backlog").expect("it grows");
     assert_eq!(growing.advice.len(), 1, "{growing:#?}");
@@ -91,7 +91,7 @@ fn a_breaker_is_missed_for_what_it_would_count() {
     let text = found.expect("most of them count").text;
     let counted = show_count(api.calls_failed_counted);
     assert!(
-        text.contains(&format!("though {counted} of ")) && text.ends_with(" in a way that breakers count"),
+        text.contains(&format!("although {counted} of ")) && text.ends_with(" in a way that breakers count"),
         "{text}"
     );
 }
@@ -133,16 +133,13 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
         let changed = patch::laid_over(&book_text, &candidate.change.to_string()).expect("both are YAML");
         candidate.gain(&before, &play(&changed, &outage).0)
     };
-    let told: Vec<(String, Option<Gain>)> =
+    let told: Vec<(String, Option<CandidateGain>)> =
         dead.candidates.iter().map(|candidate| (candidate.words(), gain(candidate))).collect();
     assert_eq!(told.len(), 2, "{told:?}");
     // More patience costs more calls while it lasts, and a breaker does not.
     let prices: Vec<String> =
         told.iter().filter_map(|(_, gain)| Some(gain.as_ref()?.price.to_string())).collect();
-    assert!(
-        prices[0].starts_with("at the price of ") && prices[0].contains(" times the calls"),
-        "{prices:?}"
-    );
+    assert!(prices[0].starts_with("at the cost of ") && prices[0].contains(" times the calls"), "{prices:?}");
     assert_eq!(prices[1], "", "{told:?}");
     for (words, gain) in &told {
         let gain = gain.unwrap_or_else(|| panic!("{words} helps"));
@@ -162,7 +159,7 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
 #[test]
 fn the_worst_drain_in_words_is_that_of_the_figure() {
     let (mut report, book) = play(&text("", BARE), &scenario("latency: 10ms"));
-    let trouble = |began_at_ms, waiting_before, waiting_max, drain_ms| Trouble {
+    let trouble = |began_at_ms, waiting_before, waiting_max, drain_ms| Incident {
         began_at_ms,
         ended_at_ms: Some(began_at_ms + 20_000),
         waiting_before,
@@ -183,8 +180,8 @@ fn dead_letters_are_a_part_of_what_their_queues_had() {
     let book_text = "version: 1\nservices:\n  a: { target: { http: \"http://127.0.0.1:9000/\" }, events: [a.x] }\n  b: { target: { http: \"http://127.0.0.1:9001/\" }, events: [b.x] }\n";
     #[rustfmt::skip]
     let cases = [
-        ("one of two queues", "a: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }",   "`a`: 9 of its 10 deliveries (90.0%) dead by "),
-        ("both",              "all: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }", "`a` and `b`: 18 of their 20 deliveries (90.0%) dead by "),
+        ("one of two queues", "a: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }",   "`a`: 9 of its 10 deliveries (90.0%) became dead letters with "),
+        ("both",              "all: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }", "`a` and `b`: 18 of their 20 deliveries (90.0%) became dead letters with "),
     ];
     for (name, phases, expected) in cases {
         let scenario = format!(
@@ -210,13 +207,13 @@ fn why_something_still_waits_is_said_with_how_many() {
     #[rustfmt::skip]
     let cases = [
         ("the run ended",         "retry: again\n".to_owned(), each, down,
-            "not ended when the run does: 5 deliveries, as the run ended before they did"),
+            "not finished when the run ends: 5 deliveries, still in progress"),
         ("it paused",             "on_failure: { fatal: pause }\n".to_owned(), each, "dependencies: { api: { phases: [{ at: 4500ms, for: 1h, fails: { status: 401 } }] } }\n",
-            "not ended when the run does: 5 deliveries, as `shop` paused itself at 5s and waits for a person"),
+            "not finished when the run ends: 5 deliveries, because `shop` paused itself at 5s and must be resumed by hand"),
         ("behind a dead letter",  sessions.to_owned(), poison, "",
-            "not ended when the run does: 9 deliveries, behind a dead letter of their session"),
+            "not finished when the run ends: 9 deliveries, behind a dead letter of their session"),
         ("some of both",          format!("retry: again\n    {sessions}"), both.as_str(), down,
-            "not ended when the run does: 14 deliveries: 9 behind a dead letter of their session, 5 as the run ended before they did"),
+            "not finished when the run ends: 14 deliveries: 9 behind a dead letter of their session, 5 still in progress"),
     ];
     for (name, inside, arrival, more, expected) in cases {
         let book_text = text(&format!("    {inside}"), &format!("{BARE}{policy}"));
@@ -250,7 +247,7 @@ fn what_retries_do_after_recovery_is_told_with_what_helps() {
     let (before, book) = play(&book_text, &scenario);
     let findings = verdict(&before, &book);
     let stampede = findings.iter().find(|finding| finding.code == "stampede").expect("they come together");
-    assert!(stampede.text.starts_with("`api`: retries make the load "), "{}", stampede.text);
+    assert!(stampede.text.starts_with("`api`: retries multiply the load by "), "{}", stampede.text);
     // A second of it has more than the step in which it lies, so it is said what the figure is taken over.
     assert!(
         stampede.text.contains(" after recovery (up to ") && stampede.text.contains("/s over 4s)"),
@@ -304,7 +301,8 @@ fn what_holds_for_many_dependencies_is_said_and_mended_once() {
     let scenario = scenario::read(scenario).scenario.expect("a scenario");
     let (before, book) = play(&book_text, &scenario);
     let findings = verdict(&before, &book);
-    let dead: Vec<&Finding> = findings.iter().filter(|finding| finding.code == "dead-letters").collect();
+    let dead: Vec<&SimulationFinding> =
+        findings.iter().filter(|finding| finding.code == "dead-letters").collect();
     let [dead] = dead.as_slice() else { panic!("{dead:#?}") };
     assert!(dead.text.contains(" and 3 others: "), "{}", dead.text);
     let words: Vec<String> = dead.candidates.iter().map(Candidate::words).collect();
@@ -343,13 +341,13 @@ fn very_many_troubles_of_very_many_dependencies_are_judged_at_once() {
     let trouble = one.troubles[0];
     let each = |number: usize| {
         let later =
-            |by| Trouble { ended_at_ms: trouble.ended_at_ms.map(|at| at + by), drain_ms: None, ..trouble };
+            |by| Incident { ended_at_ms: trouble.ended_at_ms.map(|at| at + by), drain_ms: None, ..trouble };
         DependencyReport { name: name(number), troubles: (0..TROUBLES).map(later).collect(), ..one.clone() }
     };
     report.dependencies = (0..MANY).map(each).collect();
     let findings = verdict(&report, &book);
     let never = findings.iter().find(|finding| finding.code == "never-drained").expect("none of them is");
-    assert!(never.text.starts_with("`s0`, `s1` and 1,498 others: at worst well again at "), "{}", never.text);
+    assert!(never.text.starts_with("`s0`, `s1` and 1,498 others: at worst recovered at "), "{}", never.text);
     let budget = never.candidates.iter().find(|it| it.words().starts_with("`retry_budget: 10%` on"));
     let changed = patch::laid_over(&book_text, &budget.expect("it is tried").change.to_string())
         .expect("both are YAML");

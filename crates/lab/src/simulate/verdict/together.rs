@@ -1,57 +1,50 @@
-//! Lines that would repeat for many dependencies, put together: all their names, and what holds for the worst.
+//! Merges findings that would repeat for many dependencies into one: all names, and the worst value.
 
 use std::collections::BTreeSet;
 
 use super::candidates::{Candidate, merged};
-use super::{Finding, Weight, finding};
+use super::{SimulationFinding, Weight, finding};
 use crate::simulate::report::DependencyReport;
 use redrive_core::text::show_count;
 
-/// What is found of one dependency.
-pub(super) struct Said<'a> {
+pub(super) struct DependencyFinding<'a> {
     pub(super) code: &'static str,
     pub(super) weight: Weight,
-    /// Of which dependency.
     pub(super) of: &'a DependencyReport,
-    /// What it is, as it goes after its name.
     pub(super) text: String,
-    /// How much of it there is, beside others of the same code.
+    /// For comparison with others of the same code.
     pub(super) size: f64,
 }
 
-/// One finding for each code and weight, in the order in which they were found first. What may help is only asked of
-/// what is told: a dependency may have had thousands of troubles.
+/// One finding per code and weight, in order of appearance. Candidates are computed only for what is reported.
 pub(super) fn together<'a>(
-    said: impl Iterator<Item = Said<'a>>,
-    against: impl Fn(&Said<'a>) -> Vec<Candidate>,
-) -> Vec<Finding> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
+    said: impl Iterator<Item = DependencyFinding<'a>>,
+    against: impl Fn(&DependencyFinding<'a>) -> Vec<Candidate>,
+) -> Vec<SimulationFinding> {
+    let mut groups: Vec<FindingGroup<'a>> = Vec::new();
     for one in said {
-        let is_like = |group: &&mut Group<'a>| {
+        let is_like = |group: &&mut FindingGroup<'a>| {
             let first = &group.worst_of_each[0];
             (first.code, first.weight) == (one.code, one.weight)
         };
         match groups.iter_mut().find(is_like) {
             Some(group) => group.add(one),
-            None => groups.push(Group { worst_of_each: vec![one], at_worst: "" }),
+            None => groups.push(FindingGroup { worst_of_each: vec![one], at_worst: "" }),
         }
     }
     groups.into_iter().map(|group| group.joined(&against)).collect()
 }
 
-/// All of one code and weight.
-struct Group<'a> {
-    /// For each dependency the worst; there is one at least.
-    worst_of_each: Vec<Said<'a>>,
-    /// What is said where there is more than is told.
+struct FindingGroup<'a> {
+    worst_of_each: Vec<DependencyFinding<'a>>,
     at_worst: &'static str,
 }
 
-impl<'a> Group<'a> {
-    fn add(&mut self, one: Said<'a>) {
+impl<'a> FindingGroup<'a> {
+    fn add(&mut self, one: DependencyFinding<'a>) {
         self.at_worst = "at worst ";
         match self.worst_of_each.last_mut() {
-            // Those of one dependency come one after the other.
+            // Findings of one dependency are adjacent.
             Some(last) if last.of.name == one.of.name => {
                 if one.size > last.size {
                     *last = one;
@@ -61,9 +54,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    fn joined(self, against: &impl Fn(&Said<'a>) -> Vec<Candidate>) -> Finding {
+    fn joined(self, against: &impl Fn(&DependencyFinding<'a>) -> Vec<Candidate>) -> SimulationFinding {
         let Self { mut worst_of_each, at_worst } = self;
-        // Sorting is stable, so that what is equally bad stays in its order.
         worst_of_each.sort_by(|one, other| other.size.total_cmp(&one.size));
         let worst = &worst_of_each[0];
         let names = names(worst_of_each.iter().map(|said| said.of.name.as_str()));
@@ -72,10 +64,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// So many are named one by one.
 const NAMED_MAX: usize = 3;
 
-/// "`a`, `b` and 3 others", each once.
 pub(super) fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let known: Vec<&str> = all.filter(|name| seen.insert(name)).collect();
@@ -98,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::scenario;
-    use crate::simulate::{Go, Plan, run};
+    use crate::simulate::{Go, SimulationPlan, run};
     use redrive_core::book;
     use redrive_core::book::connectors::built_in;
 
@@ -124,11 +114,11 @@ mod tests {
         let book = "version: 1\nservices: { a: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b], facts: { rate: 1/s } } }\n";
         let scenario = scenario::read(scenario).scenario.expect("a scenario");
         let book = Arc::new(book::read(book, built_in()).book.expect("a book"));
-        let report =
-            run(&Plan { scenario: &scenario, book, seed: 1 }, &mut |_| Go::On).expect("nobody stops it");
+        let report = run(&SimulationPlan { scenario: &scenario, book, seed: 1 }, &mut |_| Go::On)
+            .expect("nobody stops it");
         let [a, b, c] = report.dependencies.as_slice() else { panic!("{:?}", report.dependencies) };
         let told = |all: &[(&DependencyReport, f64, Weight)]| {
-            let said = all.iter().map(|(of, size, weight)| Said {
+            let said = all.iter().map(|(of, size, weight)| DependencyFinding {
                 code: "amplified",
                 weight: *weight,
                 of,
