@@ -5,47 +5,18 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
-mod addresses;
-mod alerts;
-mod body;
-pub(crate) mod book;
-pub(crate) mod bulk;
-mod code;
-mod connection;
-mod crowd;
-mod demo;
-mod dependencies;
-pub(crate) mod doctor;
-pub(crate) mod door;
-mod error;
-mod events;
-mod fresh;
-mod guest;
-pub(crate) mod health;
-pub(crate) mod hooks;
-mod identity;
-mod keys;
-mod letters;
-mod listen;
-pub(crate) mod live;
-mod metrics;
+pub(crate) mod body;
+pub(crate) mod code;
+pub(crate) mod error;
+pub(crate) mod fresh_id;
+pub(crate) mod limits;
+pub(crate) mod listen;
 pub(crate) mod openapi;
-mod operate;
 pub(crate) mod page;
-mod queries;
-mod rate;
-mod refusal;
-mod removed;
-mod replays;
+pub(crate) mod reply;
 pub(crate) mod request;
-mod services;
-pub(crate) mod shape;
-mod simulate;
-mod strangers;
-mod trend;
-mod views;
-mod waits;
-mod whoami;
+pub(crate) mod stream;
+pub(crate) mod transport;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -62,21 +33,32 @@ use redrive_node::runtime::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
+use crate::access::{Access, Need, Reach, whoami};
+use crate::api::body::Reading;
+use crate::api::code::Code;
+use crate::api::error::ApiError;
+use crate::api::fresh_id::fresh_id;
+use crate::api::limits::loopback_only::Guests;
+use crate::api::listen::Limits;
+use crate::api::openapi::Routes;
 use crate::demo::Demo;
-
-pub(crate) use self::body::Reading;
-use self::code::Code;
-use self::error::ApiError;
-pub(crate) use self::fresh::fresh_id;
-pub(crate) use self::guest::Guests;
-pub(crate) use self::identity::{Access, Alarm, With};
-use self::identity::{Need, Reach};
-pub use self::listen::serve_bare;
-pub(crate) use self::listen::{Limits, listen_behind};
-pub(crate) use self::metrics::Metrics;
-use self::openapi::Routes;
-pub(crate) use self::rate::Limiter;
-pub(crate) use self::simulate::Simulations;
+use crate::events::{route, tail};
+use crate::lab::doctor::handlers::Reports;
+use crate::lab::simulate::handlers::Simulations;
+use crate::lab::{doctor, simulate};
+use crate::letters::bulk;
+use crate::rules::handlers::Shown;
+use crate::services::removed;
+use crate::status::health::Memo;
+use crate::status::live::Hub;
+use crate::status::metrics::gather::Metrics;
+use crate::status::{health, live, metrics, trend};
+use crate::storage::{audit, backup};
+use crate::webhooks::handlers::Webhooks;
+use crate::webhooks::refused;
+use crate::{
+    alerts, breakers, deliveries, demo, events, keys, letters, replays, rules, services, status, webhooks,
+};
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
@@ -89,21 +71,21 @@ pub(crate) struct Parts {
     pub limits: Limits,
     /// The bound of all bodies that come in.
     pub reading: Reading,
-    pub hooks: hooks::Webhooks,
+    pub hooks: Webhooks,
     /// Who may come in.
     pub access: Access,
     /// The demo that this server is, if it is one.
     pub demo: Option<Demo>,
     /// How it was when somebody asked last.
-    pub health: health::Memo,
+    pub health: Memo,
     /// What the doctor found lately.
-    pub reports: doctor::Reports,
+    pub reports: Reports,
     /// The bound of what is simulated at once.
     pub simulations: Simulations,
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
-    pub book_shown: book::Shown,
-    pub live: live::Hub,
+    pub book_shown: Shown,
+    pub live: Hub,
     /// The figures of all this.
     pub metrics: Metrics,
     /// Turns true when the server stops, so that endless answers end.
@@ -126,7 +108,7 @@ impl FromRequestParts<Self> for App {
 
 impl App {
     /// What the engine has at the moment.
-    async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, ApiError> {
         self.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))
     }
 }
@@ -140,7 +122,7 @@ impl std::ops::Deref for App {
 }
 
 /// Goes on to the end of what was begun, even if whoever asked has gone or was told that it takes too long.
-async fn to_its_end<T: Send + 'static>(
+pub(crate) async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::spawn(work).await.unwrap_or_else(|error| match error.try_into_panic() {
@@ -150,7 +132,8 @@ async fn to_its_end<T: Send + 'static>(
     })
 }
 
-const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+pub(crate) const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+
 /// The longest correlation id that is taken over from a client.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
@@ -161,59 +144,59 @@ fn routes() -> Routes {
     use Permission::{Administer, Operate, Read, Send};
     use Reach::{Part, Whole};
     Routes::new()
-        .add(Need::Permission(Send, Part),         routes!(events::accept),          &[Code::Conflict, Code::BacklogFull])
-        .add(Need::Permission(Send, Part),         routes!(events::accept_easy),     &[Code::Conflict, Code::BacklogFull])
-        .add(Need::Permission(Read, Part),         routes!(queries::event),          &[Code::EventNotFound])
-        .add(Need::Nothing,                        routes!(hooks::take),             &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
-        .add(Need::Permission(Read, Whole),        routes!(hooks::refused::list),    &[])
-        .add(Need::Permission(Read, Whole),        routes!(hooks::refused::one),     &[Code::RefusedBodyNotFound])
-        .add(Need::Permission(Read, Part),         routes!(queries::list),           &[])
-        .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Read, Part),         routes!(queries::status),         &[])
+        .add(Need::Permission(Send, Part),         routes!(events::handlers::accept),          &[Code::Conflict, Code::BacklogFull])
+        .add(Need::Permission(Send, Part),         routes!(events::handlers::accept_easy),     &[Code::Conflict, Code::BacklogFull])
+        .add(Need::Permission(Read, Part),         routes!(deliveries::handlers::event),          &[Code::EventNotFound])
+        .add(Need::Nothing,                        routes!(webhooks::handlers::take),             &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
+        .add(Need::Permission(Read, Whole),        routes!(refused::list),    &[])
+        .add(Need::Permission(Read, Whole),        routes!(refused::one),     &[Code::RefusedBodyNotFound])
+        .add(Need::Permission(Read, Part),         routes!(deliveries::handlers::list),           &[])
+        .add(Need::Permission(Read, Part),         routes!(deliveries::handlers::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
+        .add(Need::Permission(Read, Part),         routes!(status::handlers::status),         &[])
         .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
         .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
-        .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Permission(Read, Part),         routes!(tail::happenings),     &[])
         .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
         .add(Need::Key,                            routes!(whoami::whoami),          &[])
-        .add(Need::Permission(Read, Part),         routes!(services::list),          &[])
+        .add(Need::Permission(Read, Part),         routes!(services::handlers::list),          &[])
         .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
-        .add(Need::Permission(Read, Whole),        routes!(book::book),              &[])
-        .add(Need::Permission(Read, Part),         routes!(book::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
-        .add(Need::Permission(Read, Whole),        routes!(simulate::ready),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(simulate::simulate),      &[])
-        .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
-        .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
-        .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
-        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
-        .add(Need::Permission(Read, Whole),        routes!(alerts::list),            &[])
-        .add(Need::Permission(Operate, Whole),     routes!(alerts::test),            &[Code::ReceiverNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
-        .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
+        .add(Need::Permission(Read, Whole),        routes!(rules::handlers::book),              &[])
+        .add(Need::Permission(Read, Part),         routes!(rules::handlers::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
+        .add(Need::Permission(Read, Whole),        routes!(simulate::handlers::ready),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(simulate::handlers::simulate),      &[])
+        .add(Need::Permission(Read, Part),         routes!(breakers::handlers::list),      &[])
+        .add(Need::Permission(Operate, Whole),     routes!(breakers::handlers::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Operate, Whole),     routes!(breakers::handlers::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Read, Whole),        routes!(doctor::handlers::doctor),          &[])
+        .add(Need::Permission(Read, Whole),        routes!(alerts::handlers::list),            &[])
+        .add(Need::Permission(Operate, Whole),     routes!(alerts::handlers::test),            &[Code::ReceiverNotFound])
+        .add(Need::Permission(Operate, Part),      routes!(services::handlers::pause),          &[Code::ServiceNotFound])
+        .add(Need::Permission(Operate, Part),      routes!(services::handlers::resume),         &[Code::ServiceNotFound])
+        .add(Need::Permission(Operate, Whole),     routes!(route::route_unrouted), &[])
         .add(Need::Permission(Read, Part),         routes!(removed::list),           &[])
         .add(Need::Permission(Operate, Part),      routes!(removed::dead_letter),    &[Code::ServiceInBook])
         .add(Need::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[Code::ServiceInBook, Code::ServiceGone])
-        .add(Need::Permission(Administer, Whole),  routes!(operate::back_up),        &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::list),              &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::create),            &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::revoke),            &[Code::KeyNotFound])
-        .add(Need::Permission(Read, Part),         routes!(letters::list),           &[])
+        .add(Need::Permission(Administer, Whole),  routes!(backup::back_up),        &[])
+        .add(Need::Permission(Administer, Whole),  routes!(keys::handlers::list),              &[])
+        .add(Need::Permission(Administer, Whole),  routes!(keys::handlers::create),            &[])
+        .add(Need::Permission(Administer, Whole),  routes!(keys::handlers::revoke),            &[Code::KeyNotFound])
+        .add(Need::Permission(Read, Part),         routes!(letters::handlers::list),           &[])
         .add(Need::Permission(Read, Part),         routes!(bulk::export),            &[])
         .add(Need::Permission(Operate, Part),      routes!(bulk::import),            &[])
         .add(Need::Permission(Operate, Part),      routes!(bulk::purge),             &[Code::DeadLetterNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Read, Part),         routes!(letters::one),            &[Code::DeadLetterNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Operate, Part),      routes!(letters::skip),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
-        .add(Need::Permission(Operate, Part),      routes!(letters::edit),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
-        .add(Need::Permission(Read, Part),         routes!(letters::groups),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(letters::held_sessions),  &[])
-        .add(Need::Permission(Read, Whole),        routes!(letters::audit),          &[])
-        .add(Need::Permission(Read, Part),         routes!(replays::list),           &[])
-        .add(Need::Permission(Operate, Part),      routes!(replays::begin),          &[Code::DeadLetterNotFound, Code::Conflict, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
-        .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
-        .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
-        .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
-        .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
+        .add(Need::Permission(Read, Part),         routes!(letters::handlers::one),            &[Code::DeadLetterNotFound, Code::AmbiguousId])
+        .add(Need::Permission(Operate, Part),      routes!(letters::handlers::skip),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
+        .add(Need::Permission(Operate, Part),      routes!(letters::handlers::edit),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
+        .add(Need::Permission(Read, Part),         routes!(letters::handlers::groups),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(letters::handlers::held_sessions),  &[])
+        .add(Need::Permission(Read, Whole),        routes!(audit::audit),          &[])
+        .add(Need::Permission(Read, Part),         routes!(replays::handlers::list),           &[])
+        .add(Need::Permission(Operate, Part),      routes!(replays::handlers::begin),          &[Code::DeadLetterNotFound, Code::Conflict, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
+        .add(Need::Permission(Read, Part),         routes!(replays::handlers::one),            &[Code::ReplayNotFound])
+        .add(Need::Permission(Read, Part),         routes!(replays::handlers::progress),       &[Code::ReplayNotFound])
+        .add(Need::Permission(Operate, Part),      routes!(replays::handlers::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
+        .add(Need::Permission(Read, Whole),        routes!(demo::handlers::story),             &[Code::PathNotFound])
+        .add(Need::Permission(Operate, Whole),     routes!(demo::handlers::act),               &[Code::PathNotFound])
         .add(Need::Nothing,                        routes!(health::live),            &[])
         .add(Need::Nothing,                        routes!(health::ready),           &[Code::Unauthorized, Code::RateLimitExceeded])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])

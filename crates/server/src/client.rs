@@ -3,9 +3,9 @@
 //! Invariants: nothing waits without a limit, and no answer is read without a bound. A request is sent again
 //! only if nobody answered or the server said that it is not there; each of ours may come twice.
 
-mod address;
-mod key;
-mod trouble;
+pub(crate) mod address;
+pub(crate) mod key;
+pub(crate) mod trouble;
 mod trust;
 
 use std::borrow::Cow;
@@ -29,24 +29,27 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use self::address::Security;
-
-pub(crate) use address::{Address, header_value, segment};
-pub(crate) use key::Key;
-pub(crate) use trouble::{Break, Trouble};
-use trouble::{NotRead, Refusal};
+use crate::client::address::{Address, Security};
+use crate::client::key::Key;
+use crate::client::trouble::{Break, NotRead, Refusal, Trouble};
+use crate::letters::LIST_MAX;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a whole answer may take, once connected.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// How long a stream may say nothing: the server sends an empty line far more often.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
 /// The pauses before each further try.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
+
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+
 /// The longest line of a stream: a dead letter holds all that its event does.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
@@ -367,5 +370,24 @@ impl Lines {
         self.read = 0;
         let line: Vec<u8> = self.buffer.drain(..=end).collect();
         Some(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+}
+
+/// As many rows as are wanted, page by page, and where a next list would begin; a page may be short and still not be
+/// the last.
+pub(crate) async fn gather<T>(
+    wanted: u32,
+    mut before: Option<String>,
+    mut page: impl AsyncFnMut(usize, Option<String>) -> anyhow::Result<(Vec<T>, Option<String>)>,
+) -> anyhow::Result<(Vec<T>, Option<String>)> {
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let mut rows = Vec::new();
+    loop {
+        let (more, next) = page((wanted - rows.len()).min(LIST_MAX), before).await?;
+        rows.extend(more);
+        if next.is_none() || rows.len() >= wanted {
+            return Ok((rows, next));
+        }
+        before = next;
     }
 }

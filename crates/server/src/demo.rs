@@ -4,6 +4,8 @@
 //! of them is decided by a rule book that anybody may change while the demo runs. Only the deploy that breaks
 //! `invoicing`, and the one that mends it, are a flag.
 
+pub(crate) mod command;
+pub(crate) mod handlers;
 mod orders;
 mod shops;
 mod story;
@@ -18,14 +20,15 @@ use redrive_node::runtime::Node;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use self::shops::Shops;
-use self::story::Telling;
-pub(crate) use self::story::{Facts, Step};
+use crate::demo::shops::Shops;
+use crate::demo::story::{Facts, Step, Telling};
 
 /// How often the story looks whether it has gone on.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// The service that the story is about.
 const BROKEN: &str = "invoicing";
+
 /// Its rule book, with places for the addresses of the services.
 const BOOK: &str = include_str!("demo/book.yaml");
 

@@ -5,6 +5,11 @@
 //! Invariant: a key is known to its owner only. What is kept is its SHA-256, and since the key is long and
 //! random no slower hash would add anything.
 
+pub(crate) mod command;
+pub(crate) mod handlers;
+mod json;
+mod text;
+
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -18,16 +23,23 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// What every key begins with.
 pub(crate) const PREFIX: &str = "rk_";
+
 const ID_BYTES: usize = 4;
+
 const SECRET_BYTES: usize = 32;
+
 /// The length of a key's name: the prefix and eight digits.
 const ID_LENGTH: usize = PREFIX.len() + 2 * ID_BYTES;
+
 /// The length of a whole key: 32 bytes take 43 characters.
 const KEY_LENGTH: usize = ID_LENGTH + 1 + 43;
+
 /// The longest name of a key's owner.
 const NAME_BYTES_MAX: usize = 100;
+
 /// Sources, and services, that a key may be bound to.
 const SCOPE_NAMES_MAX: usize = 100;
+
 /// The longest name of a source or service.
 const SCOPE_NAME_BYTES_MAX: usize = 500;
 

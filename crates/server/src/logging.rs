@@ -10,6 +10,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use clap::ValueEnum;
 use redrive::clock::wall_clock;
 use redrive_core::mask::mask_addresses;
 use redrive_core::redact::{redact, redact_id};
@@ -21,8 +22,25 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::LogFormat;
-use crate::show::{plain, style};
+use crate::terminal::{plain, style};
+
+/// How much of what happens is logged.
+pub(crate) const LOG_LEVELS: [(&str, &str, Level); 5] = [
+    ("error", "What the server cannot do", Level::ERROR),
+    ("warn", "And what needs a look", Level::WARN),
+    ("info", "And every failure, hold and change", Level::INFO),
+    ("debug", "And every event and delivery", Level::DEBUG),
+    ("trace", "Everything", Level::TRACE),
+];
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object a line
+    Json,
+}
 
 /// Fields that only the rule book and ourselves fill.
 const OURS: &[&str] = &[
@@ -40,11 +58,13 @@ const OURS: &[&str] = &[
     "span_id",
     "trace_id",
 ];
+
 /// Fields with ids and names that others choose, and that look like anything; the value of an alert names a delivery.
 const IDS: &[&str] = &["correlation_id", "event_id", "event_type", "value"];
 
 /// What was chosen at the start, for the whole process, as the log itself is.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
 /// Whose values no line may have.
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 

@@ -13,17 +13,19 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::code::Code;
-use super::error::ApiError;
+use crate::api::App;
+use crate::api::code::Code;
+use crate::api::error::ApiError;
 
 /// Bytes of bodies that are being read or judged at once, whatever they are for.
 const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
+
 /// What a body may take without being counted.
 const SMALL_BYTES: usize = 32 * 1024;
 
 /// Why there is no whole body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotRead {
+pub(crate) enum NotRead {
     #[error("the body is too large")]
     TooLarge,
     #[error("the body did not come in time")]
@@ -38,7 +40,7 @@ pub(super) enum NotRead {
 
 impl NotRead {
     /// What the client hears, where a body may be that large.
-    pub(super) fn refusal(self, bytes_max: usize) -> ApiError {
+    pub(crate) fn refusal(self, bytes_max: usize) -> ApiError {
         match self {
             Self::TooLarge => ApiError::too_large(bytes_max),
             Self::TooSlow => ApiError::too_slow(),
@@ -56,7 +58,7 @@ impl NotRead {
 
 /// A whole body with its place in the bound: it leaves room when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     bytes: Bytes,
     _place: OwnedSemaphorePermit,
 }
@@ -80,7 +82,7 @@ impl std::ops::Deref for Held {
 }
 
 /// The whole body.
-pub(super) async fn read(
+pub(crate) async fn read(
     reading: &Reading,
     headers: &HeaderMap,
     body: Body,
@@ -131,6 +133,22 @@ const fn counted(bytes: usize) -> usize {
 fn take(reading: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, NotRead> {
     let bytes = u32::try_from(bytes).map_err(|_| NotRead::NoRoom)?;
     Arc::clone(reading).try_acquire_many_owned(bytes).map_err(|_| NotRead::NoRoom)
+}
+
+/// The whole body, if it is not too large and comes in time.
+pub(crate) async fn read_limited(app: &App, headers: &HeaderMap, body: Body) -> Result<Held, ApiError> {
+    read_up_to(app, headers, body, app.limits.body_bytes_max).await
+}
+
+/// The same, where more may come than an event has.
+pub(crate) async fn read_up_to(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Held, ApiError> {
+    let held = read(&app.reading, headers, body, bytes_max, app.limits.body_time).await;
+    held.map_err(|not_read| not_read.refusal(bytes_max))
 }
 
 #[cfg(test)]

@@ -11,13 +11,14 @@ use axum::response::{IntoResponse, Response};
 use redrive_core::event::refusal::InvalidEvent;
 use redrive_node::runtime::{ReadError, RerouteError, SubmitError};
 use redrive_node::store::Refusal;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use super::code::Code;
-use super::shape::{ErrorBody, ErrorShown};
+use crate::api::code::Code;
 
 /// What a request comes to.
-pub(super) type Answer = Result<Response, ApiError>;
+pub(crate) type Answer = Result<Response, ApiError>;
 
 /// An answer that is no success.
 #[derive(Debug)]
@@ -34,63 +35,64 @@ struct Told {
 
 /// What those wait who come when we cannot take more.
 const RETRY_AFTER_SECONDS: u32 = 1;
+
 /// What those wait who come when the disk is full or the store fails.
 const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 
 impl ApiError {
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), Map::new());
         let retry_after_seconds = code.asks_to_wait().then_some(RETRY_AFTER_SECONDS);
         Self(Box::new(Told { code, message, details, retry_after_seconds, headers: Vec::new() }))
     }
 
-    pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.details.insert(key.to_owned(), value.into());
         self
     }
 
     /// What it says to people.
-    pub(super) fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 
-    pub(super) fn retry_after(mut self, seconds: u32) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after_seconds = Some(seconds);
         self
     }
 
-    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.push((name, value));
         self
     }
 
     /// Something about the request is wrong.
-    pub(super) fn invalid(field: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::new(Code::Validation, format!("`{field}` {reason}")).with("field", field).with("reason", reason)
     }
 
     /// Something about the request is wrong, in a sentence that needs no name of a field.
-    pub(super) fn wrong(field: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn wrong(field: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::new(Code::Validation, message.clone()).with("field", field).with("reason", message)
     }
 
-    pub(super) fn too_large(bytes_max: usize) -> Self {
+    pub(crate) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body has more than {bytes_max} bytes");
         Self::new(Code::PayloadTooLarge, message).with("bytes_max", bytes_max)
     }
 
-    pub(super) fn too_slow() -> Self {
+    pub(crate) fn too_slow() -> Self {
         Self::new(Code::RequestTimeout, "the body did not come in time")
     }
 
-    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, message)
     }
 
     /// Whoever waits must not wait for ever; what was begun may still come to its end.
-    pub(super) fn no_answer(within: Duration) -> Self {
+    pub(crate) fn no_answer(within: Duration) -> Self {
         let seconds = within.as_secs_f64();
         Self::unavailable(format!(
             "there was no answer within {seconds} s; what was asked for may still be done"
@@ -98,7 +100,7 @@ impl ApiError {
     }
 
     /// Our own fault; what exactly went wrong is in the log.
-    pub(super) fn internal() -> Self {
+    pub(crate) fn internal() -> Self {
         let message = "something went wrong here; the server's log says more";
         Self::new(Code::Internal, message)
     }
@@ -133,7 +135,7 @@ impl From<InvalidEvent> for ApiError {
 
 impl ApiError {
     /// An event was not taken, or it is not known whether it was: its id makes it safe to send it again.
-    pub(super) fn of_event(error: SubmitError) -> Self {
+    pub(crate) fn of_event(error: SubmitError) -> Self {
         match error {
             SubmitError::Unknown { .. } => Self::unknown(
                 "the store failed while this was being written, and it is not known whether it was taken: send it again with the same id",
@@ -208,7 +210,7 @@ impl From<RerouteError> for ApiError {
 }
 
 /// The one part of a path that names something.
-pub(super) struct Named(pub String);
+pub(crate) struct Named(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = ApiError;
@@ -221,14 +223,30 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-pub(super) async fn no_such_path(uri: Uri) -> ApiError {
+pub(crate) async fn no_such_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at {}", uri.path());
     ApiError::new(Code::PathNotFound, message)
 }
 
-pub(super) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+pub(crate) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
     ApiError::new(Code::MethodNotAllowed, message)
+}
+
+/// Any error: `{"error":{"code","message","details"}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorBody {
+    pub error: ErrorShown,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorShown {
+    pub code: String,
+    pub message: String,
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub details: Map<String, Value>,
 }
 
 #[cfg(test)]

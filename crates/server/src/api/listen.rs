@@ -26,14 +26,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use super::code::Code;
-use super::connection::Connection;
-use super::crowd::Crowd;
-use super::door::{Door, Entered, Scheme};
-use super::error::ApiError;
-use super::guest::{Guests, check_host};
-use super::identity::Peer;
-use super::{CORRELATION_ID, Guarded, Routers, correlation_id, hooks};
+use crate::access::Peer;
+use crate::api::code::Code;
+use crate::api::error::ApiError;
+use crate::api::limits::connection::Connection;
+use crate::api::limits::loopback_only::{Guests, check_host};
+use crate::api::limits::per_address::Crowd;
+use crate::api::transport::{Door, Entered, Scheme};
+use crate::api::{CORRELATION_ID, Guarded, Routers, correlation_id};
+use crate::webhooks;
 
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +72,7 @@ impl Limits {
 
 /// Connections at once, if the system lets us have as many.
 const CONNECTIONS_MAX: u64 = 10_000;
+
 /// Files that are left for calls to targets, which are up to 1,024, and for the store.
 const FILES_RESERVED: u64 = 1_024 + 256;
 
@@ -92,8 +94,10 @@ fn files_max() -> u64 {
 
 /// The bytes that a request's headers may take; the library takes a hundred of them at most.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
+
 /// The bytes that a path with its query may take.
 const URI_BYTES_MAX: usize = 8 * 1024;
+
 /// How long to wait when the system has no more sockets for us.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -227,7 +231,8 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
     match &routers.guarded {
         Some(Guarded { access, router }) if access.is_on() => Ok(router.clone()),
         Some(_) | None => {
-            let is_hook = routers.guarded.is_some() && hooks::is_call(request.method(), request.uri());
+            let is_hook =
+                routers.guarded.is_some() && webhooks::handlers::is_call(request.method(), request.uri());
             // The signature tells whose a hook is: a tunnel may have brought it here under a name of its own.
             let guests = if is_hook { Guests::Everybody } else { routers.guests };
             guests.check(request.headers(), came.by)?;

@@ -3,7 +3,7 @@
 //! Invariants: a route is added with its description and its errors, or not at all; every answer there is has
 //! its headers; what is served, printed by `redrive openapi` and kept in `docs/openapi.json` is the same.
 
-mod keys;
+pub(crate) mod query_keys;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,6 +14,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
 use bytes::Bytes;
+use clap::Args;
 use redrive_core::access::Role;
 use redrive_node::activity::ActivityLine;
 use serde_json::{Map, Value, json};
@@ -23,12 +24,23 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-pub(super) use self::keys::Keys;
-use super::App;
-use super::code::Code;
-use super::identity::{Guard, Need, guard};
-use super::shape::live::Pulse;
-use super::shape::{BackupStep, ErrorBody};
+use crate::access::{Guard, Need, guard};
+use crate::api;
+use crate::api::App;
+use crate::api::code::Code;
+use crate::api::error::ErrorBody;
+use crate::status::live::json::Pulse;
+use crate::storage::backup::BackupStep;
+use crate::terminal::print_json;
+
+/// Prints the description of the HTTP API, OpenAPI 3.1, for tools that make clients, pages and tests of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive openapi > openapi.json
+
+A running server has it at /openapi.json.")]
+pub(crate) struct OpenapiArgs {}
 
 /// What every request may be answered with, whatever it asks for.
 const EVERYWHERE: [Code; 6] = [
@@ -39,6 +51,7 @@ const EVERYWHERE: [Code; 6] = [
     Code::Internal,
     Code::Unavailable,
 ];
+
 /// What else those are answered with that bring a body.
 const WITH_BODY: [Code; 4] =
     [Code::Validation, Code::RequestTimeout, Code::PayloadTooLarge, Code::UnsupportedEncoding];
@@ -62,7 +75,7 @@ const WITH_BODY: [Code; 4] =
 struct Frame;
 
 /// Every route with what one needs for it, its description, and the errors of its own.
-pub(super) struct Routes {
+pub(crate) struct Routes {
     promised: Vec<Route>,
     /// What is no part of the API.
     beside: Vec<(&'static str, MethodRouter<App>)>,
@@ -75,12 +88,12 @@ struct Route {
 }
 
 impl Routes {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { promised: Vec::new(), beside: Vec::new() }
     }
 
     /// One more route: what one needs for it, and the errors of its own that it is answered with.
-    pub(super) fn add(
+    pub(crate) fn add(
         mut self,
         need: Need,
         described: UtoipaMethodRouter<App>,
@@ -91,13 +104,13 @@ impl Routes {
     }
 
     /// One more route that everybody may come by and that no program should rely on.
-    pub(super) fn beside(mut self, path: &'static str, answer: MethodRouter<App>) -> Self {
+    pub(crate) fn beside(mut self, path: &'static str, answer: MethodRouter<App>) -> Self {
         self.beside.push((path, answer));
         self
     }
 
     /// What serves: where nobody is asked who they are, and where everybody is.
-    pub(super) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
+    pub(crate) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut open, mut guarded) = (Router::new(), Router::new());
         for Route { need, described: (_, paths, answer), .. } in self.promised {
             for path in paths.paths.keys() {
@@ -140,7 +153,7 @@ impl Routes {
 
     /// What each needs, as people call it.
     #[cfg(test)]
-    pub(super) fn needs(&self) -> Vec<(String, Need)> {
+    pub(crate) fn needs(&self) -> Vec<(String, Need)> {
         let of = |route: &Route| {
             let (path, item) = route.described.1.paths.first_key_value().expect("a route has a path");
             let method = if item.get.is_some() { "GET" } else { "POST" };
@@ -252,7 +265,7 @@ fn error(codes: &[Code]) -> Response {
 
 /// The whole description.
 pub(crate) fn document() -> Value {
-    let mut document = serde_json::to_value(super::routes().describe()).expect("descriptions are JSON");
+    let mut document = serde_json::to_value(api::routes().describe()).expect("descriptions are JSON");
     let components = &mut document["components"];
     components["headers"] = json!({
         "X-Correlation-Id": {
@@ -367,6 +380,10 @@ static SERVED: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into())
     get, path = "/openapi.json", operation_id = "describe", tag = "operating",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
 )]
-pub(super) async fn describe() -> impl IntoResponse {
+pub(crate) async fn describe() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], SERVED.clone())
+}
+
+pub(crate) fn run(OpenapiArgs {}: &OpenapiArgs) -> anyhow::Result<()> {
+    print_json(&document())
 }

@@ -15,12 +15,15 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 
-use super::code::Code;
-use super::error::{Answer, ApiError};
+use crate::api::code::Code;
+use crate::api::error::{Answer, ApiError};
 
 const HTML: &str = "text/html; charset=utf-8";
+
 const SCRIPT: &str = "text/javascript; charset=utf-8";
+
 const STYLE: &str = "text/css; charset=utf-8";
+
 const DRAWING: &str = "image/svg+xml";
 
 /// The file that is the page itself.
@@ -110,12 +113,12 @@ const RULES: [(HeaderName, &str); 8] = [
 ];
 
 /// The page.
-pub(super) async fn first(asked: HeaderMap) -> Answer {
+pub(crate) async fn first(asked: HeaderMap) -> Answer {
     serve(FIRST, &asked)
 }
 
 /// A file of the page.
-pub(super) async fn file(Path(name): Path<String>, asked: HeaderMap) -> Answer {
+pub(crate) async fn file(Path(name): Path<String>, asked: HeaderMap) -> Answer {
     serve(&name, &asked)
 }
 

@@ -6,16 +6,17 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
+use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::error::ApiError;
-use super::{App, events};
+use crate::api::error::ApiError;
+use crate::api::{App, body};
 use crate::letters::{LIST_DEFAULT, LIST_MAX};
 
 /// The largest number that a key takes: clients and the store have no larger ones.
 const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// The longest note: it is kept with what was done, and shown wherever that is.
 const NOTE_CHARS_MAX: usize = 1_000;
 
@@ -44,7 +45,7 @@ impl serde::de::Error for WrongField {
 }
 
 /// The query of a request.
-pub(super) struct Query<T>(pub T);
+pub(crate) struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     type Rejection = ApiError;
@@ -55,14 +56,14 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
 }
 
 /// The JSON object of a request, which may be left out if none of its keys must be there.
-pub(super) struct Sent<T>(pub T);
+pub(crate) struct Sent<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Sent<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        Ok(Self(of_body(&events::read(app, &parts.headers, body).await?)?))
+        Ok(Self(of_body(&body::read_limited(app, &parts.headers, body).await?)?))
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn of_query<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Wr
     of_keys(keys)
 }
 
-pub(super) fn of_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WrongField> {
+pub(crate) fn of_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WrongField> {
     if body.trim_ascii().is_empty() {
         return of_keys(Map::new());
     }
@@ -178,7 +179,7 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, 
 }
 
 /// Why somebody does something, in their own words.
-pub(super) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let note = Option::<String>::deserialize(from)?;
     if note.as_deref().is_some_and(|note| note.chars().nth(NOTE_CHARS_MAX).is_some()) {
         return Err(D::Error::custom(format_args!("the note has more than {NOTE_CHARS_MAX} characters")));
@@ -188,14 +189,14 @@ pub(super) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>,
 
 /// A part of a list.
 #[derive(Deserialize, ToSchema)]
-pub(super) struct Page {
+pub(crate) struct Page {
     /// How many at most: 50 unless said, and never more than 500.
     #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 
 impl Page {
-    pub(super) fn rows_max(&self) -> usize {
+    pub(crate) fn rows_max(&self) -> usize {
         let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX)
     }
@@ -203,21 +204,25 @@ impl Page {
 
 /// Where a list goes on whose entries are numbered.
 #[derive(Deserialize, ToSchema)]
-pub(super) struct Before {
+pub(crate) struct Before {
     /// The `next` of an earlier answer.
     #[serde(default, deserialize_with = "number")]
-    pub(super) before: Option<u64>,
+    pub(crate) before: Option<u64>,
 }
 
 /// Why something is done.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NoteWanted {
+pub(crate) struct NoteWanted {
     /// For the audit.
     #[serde(default, deserialize_with = "note")]
     #[schema(min_length = 1, max_length = 1000)]
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
+
+/// Nothing more to say.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Nothing {}
 
 #[cfg(test)]
 mod tests {

@@ -9,10 +9,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use http::HeaderValue;
 
-use crate::commands::Refused;
+use crate::cli::Refused;
 
 /// The variable that holds a key.
 pub(crate) const VARIABLE: &str = "REDRIVE_KEY";
+
 /// No key and no token is longer.
 const KEY_BYTES_MAX: u64 = 16 * 1024;
 

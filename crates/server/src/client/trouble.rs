@@ -7,10 +7,11 @@ use http::{HeaderMap, StatusCode};
 use redrive_core::text::show_duration;
 use serde_json::Value;
 
-use super::trust::Distrust;
-use super::{Address, is_away};
-use crate::api::shape::{ErrorBody, ErrorShown};
-use crate::show::{io_words, plain};
+use crate::api::error::{ErrorBody, ErrorShown};
+use crate::client::address::Address;
+use crate::client::is_away;
+use crate::client::trust::Distrust;
+use crate::terminal::{io_words, plain};
 
 /// Why a request came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +93,7 @@ pub(crate) enum Break {
 
 impl Break {
     /// What came of a handshake: whether somebody hung up, or showed what cannot be believed.
-    pub(super) fn of_handshake(error: std::io::Error) -> Self {
+    pub(crate) fn of_handshake(error: std::io::Error) -> Self {
         match error.downcast() {
             Ok(error) => Self::Distrust(Distrust::new(error)),
             Err(error) => Self::Handshake(error),

@@ -9,7 +9,7 @@ use rustls::{CertificateError, Error};
 pub(crate) struct Distrust(Box<Error>);
 
 impl Distrust {
-    pub(super) fn new(error: Error) -> Self {
+    pub(crate) fn new(error: Error) -> Self {
         Self(Box::new(error))
     }
 }

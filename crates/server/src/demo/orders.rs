@@ -9,21 +9,25 @@ use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_node::runtime::{Node, SubmitError};
 use serde_json::{Value, json};
 
-use crate::api::fresh_id;
+use crate::api::fresh_id::fresh_id;
 
 /// How often something happens in the shop.
 const EVERY: Duration = Duration::from_millis(250);
+
 /// Every so many times, many customers are updated at once.
 const IMPORT_EVERY: u64 = 60;
+
 /// How many.
 const IMPORTED: u64 = 20;
+
 /// How many customers there are.
 const CUSTOMERS: u64 = 40;
+
 /// Where they live; those of the EU have a VAT id.
 const COUNTRIES: [&str; 5] = ["US", "DE", "GB", "US", "FR"];
 
 /// Sends what happens in the shop until the node stops.
-pub(super) async fn send(node: Node) {
+pub(crate) async fn send(node: Node) {
     let mut tick = tokio::time::interval(EVERY);
     for number in 0.. {
         tick.tick().await;

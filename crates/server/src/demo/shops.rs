@@ -13,29 +13,38 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use redrive::clock::wall_clock;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use super::DemoService;
-use redrive::clock::wall_clock;
+use crate::demo::DemoService;
+use crate::terminal::style;
 
 /// The largest request that a service takes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
+
 /// How long the slow one takes.
 const SLOW: Duration = Duration::from_millis(900);
+
 /// What the limited one takes in a second.
 const CALLS_PER_SECOND: u32 = 3;
+
 /// How long it asks everybody to wait then, in seconds.
 const WAIT_SECONDS: u64 = 2;
+
 /// When the one that is down now and then goes down first, for how long, and how often.
 const DOWN_AFTER: Duration = Duration::from_secs(8);
+
 const DOWN_FOR: Duration = Duration::from_secs(20);
+
 const DOWN_EVERY: Duration = Duration::from_secs(80);
+
 /// One call in so many fails at the flaky one.
 const FLAKY_ONE_IN: u64 = 4;
+
 /// And so often at most for one order: bad luck must not tell another story than ours.
 const FLAKY_ATTEMPTS_MAX: u32 = 3;
 
@@ -65,7 +74,7 @@ const SHOPS: [(&str, Habit, &str); 6] = [
 ];
 
 /// All of them; dropped, they close.
-pub(super) struct Shops {
+pub(crate) struct Shops {
     open: Vec<(&'static str, SocketAddr, AbortHandle)>,
     world: Arc<World>,
 }
@@ -81,7 +90,7 @@ struct World {
 }
 
 impl Shops {
-    pub(super) async fn open() -> std::io::Result<Self> {
+    pub(crate) async fn open() -> std::io::Result<Self> {
         let world = Arc::new(World {
             began: Instant::now(),
             calls: AtomicU64::new(0),
@@ -98,12 +107,12 @@ impl Shops {
         Ok(Self { open, world })
     }
 
-    pub(super) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         self.open.iter().map(|(name, address, _)| (*name, *address))
     }
 
     /// Those that orders go to.
-    pub(super) fn introduced(&self) -> Vec<DemoService> {
+    pub(crate) fn introduced(&self) -> Vec<DemoService> {
         let both = SHOPS.into_iter().zip(self.addresses());
         let services = both.filter(|((_, habit, _), _)| *habit != Habit::Pager);
         let shown = |((service, _, habit), (_, address))| DemoService {
@@ -114,19 +123,19 @@ impl Shops {
         services.map(shown).collect()
     }
 
-    pub(super) fn are_closed(&self) -> bool {
+    pub(crate) fn are_closed(&self) -> bool {
         self.open.iter().all(|(_, _, task)| task.is_finished())
     }
 
-    pub(super) fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.world.mended().get_or_insert_with(wall_clock);
     }
 
-    pub(super) fn break_again(&self) {
+    pub(crate) fn break_again(&self) {
         *self.world.mended() = None;
     }
 
-    pub(super) fn mended_at(&self) -> Option<Timestamp> {
+    pub(crate) fn mended_at(&self) -> Option<Timestamp> {
         *self.world.mended()
     }
 }
@@ -180,7 +189,7 @@ async fn answer(
 fn tell_pager(notice: &Value) {
     let said = notice.get("summary").or_else(|| notice.get("data").and_then(|data| data.get("summary")));
     if let Some(summary) = said.and_then(Value::as_str) {
-        anstream::println!("  {} {summary}", crate::show::style::warning("pager"));
+        anstream::println!("  {} {summary}", style::warning("pager"));
     }
 }
 

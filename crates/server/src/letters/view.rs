@@ -8,19 +8,16 @@ use redrive_core::engine::QueueName;
 use redrive_core::ids::ChannelName;
 use redrive_core::letters::envelope::RedisLetter;
 use redrive_core::letters::fingerprint::Fingerprint;
-use redrive_core::letters::replay::{Manner, Origin, Wave};
-use redrive_core::text::Rate;
 use redrive_node::letter::envelope;
 use redrive_node::store::letter::{
-    GroupView, HeldSession, LetterFilter, LetterPage, LetterQuery, LetterView, ReplayView, Survey, TREND_SPAN,
+    GroupView, HeldSession, LetterFilter, LetterPage, LetterQuery, LetterView, Survey, TREND_SPAN,
 };
 use redrive_node::store::{DeliveryView, Reader, StoreError};
 use serde_json::Value;
 
-use super::filter::cursor;
-use crate::api::shape::letters::{
-    CauseShown, ClaimShown, Form, GroupShown, HeldSessionShown, LetterShown, LettersFound, OriginShown,
-    QueueCount, ReplayShown, StopShown, SurveyShown, Trend, TypeCount,
+use crate::letters::filter::cursor;
+use crate::letters::json::{
+    Form, GroupShown, HeldSessionShown, LetterShown, LettersFound, QueueCount, Trend, TypeCount,
 };
 
 /// Causes of a survey that are told with a message.
@@ -107,43 +104,9 @@ pub(crate) fn group(view: &GroupView) -> GroupShown {
     }
 }
 
-fn queue_count(queue: &QueueName, count: u64) -> QueueCount {
+pub(crate) fn queue_count(queue: &QueueName, count: u64) -> QueueCount {
     let (service, channel) = service_of(queue);
     QueueCount { service, channel, count }
-}
-
-pub(crate) fn replay(view: &ReplayView) -> ReplayShown {
-    let tally = view.tally;
-    ReplayShown {
-        id: view.id.0,
-        state: view.state,
-        what: view.what.clone(),
-        to: view.to.as_ref().map(ToString::to_string),
-        note: view.note.clone(),
-        rate: view.pace.rate.map(Rate::as_per_second),
-        concurrency: view.pace.concurrency,
-        canary: view.pace.manner == Manner::Canary,
-        wave: (view.pace.manner == Manner::Canary && view.wave != Wave::None).then_some(view.wave),
-        origin: match view.origin {
-            Origin::Operator => OriginShown::Operator,
-            Origin::Automatic { .. } => OriginShown::Automatic,
-        },
-        total: tally.total,
-        sent: tally.sent,
-        delivered: tally.delivered,
-        failed: tally.failed,
-        left: tally.left,
-        in_flight: tally.in_flight(),
-        waiting: tally.waiting(),
-        claimed_by_others: view.claimed_by_others,
-        poison_left: None,
-        created_at: view.created_at,
-        changed_at: view.changed_at,
-        stop: view.stop.map(|stop| StopShown {
-            fingerprint: stop.fingerprint.to_string(),
-            delivery: stop.delivery.to_string(),
-        }),
-    }
 }
 
 pub(crate) fn held_session(held: &HeldSession) -> HeldSessionShown {
@@ -156,44 +119,6 @@ pub(crate) fn held_session(held: &HeldSession) -> HeldSessionShown {
         event_type: held.event_type.clone(),
         since: held.since,
         behind: held.behind,
-    }
-}
-
-/// What a replay would come to.
-pub(crate) fn survey(
-    survey: &Survey,
-    messages: &BTreeMap<Fingerprint, String>,
-    rate: Option<Rate>,
-    to: Option<&QueueName>,
-) -> SurveyShown {
-    let mut by_cause: Vec<CauseShown> = survey
-        .by_cause
-        .iter()
-        .map(|((fingerprint, queue), count)| {
-            let QueueCount { service, channel, count } = queue_count(queue, *count);
-            let message = messages.get(fingerprint).cloned();
-            CauseShown { fingerprint: fingerprint.to_string(), service, channel, count, message }
-        })
-        .collect();
-    by_cause.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-    let mut targets: BTreeMap<&QueueName, u64> = BTreeMap::new();
-    for ((queue, _), count) in &survey.by_type {
-        *targets.entry(to.unwrap_or(queue)).or_default() += count;
-    }
-    SurveyShown {
-        letters: survey.letters,
-        sessions: survey.sessions,
-        by_cause,
-        by_target: targets.into_iter().map(|(queue, count)| queue_count(queue, count)).collect(),
-        estimated_seconds: rate.map(|rate| survey.letters as f64 / rate.as_per_second()),
-        claimed: survey
-            .claimed
-            .iter()
-            .map(|(id, count)| ClaimShown { replay: id.0, count: *count })
-            .collect(),
-        poison_left: survey.poison_left,
-        holding: survey.holding,
-        refused_because: None,
     }
 }
 

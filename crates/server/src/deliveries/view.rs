@@ -1,0 +1,181 @@
+//! From stored events and deliveries to their JSON.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use redrive_core::book;
+use redrive_core::engine::story::Place;
+use redrive_core::event::idempotency::webhook_id;
+use redrive_core::mask::AddressMask;
+use redrive_node::runtime::Node;
+use redrive_node::store::{Closed, DeliveryState, DeliveryView, EventView};
+
+use crate::access::addresses::Addresses;
+use crate::access::caller::Caller;
+use crate::api::error::ApiError;
+use crate::connectors;
+use crate::deliveries::json::{DeathShown, DeliveryShown, EventShown, StateShown, StoryShown};
+use crate::deliveries::waits::{Hold, Waits};
+
+pub(crate) fn event_shown(view: &EventView, waits: &Waits) -> EventShown {
+    EventShown {
+        receipt: view.receipt.to_string(),
+        received_at: view.received_at,
+        unrouted: view.unrouted,
+        event: view.event.to_json(),
+        deliveries: view.deliveries.iter().map(|delivery| delivery_shown(delivery, waits)).collect(),
+    }
+}
+
+pub(crate) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShown {
+    let waiting = waits.shown(view);
+    let is_held = matches!(waiting, Some((_, Hold::Yes)));
+    let (mut death, mut superseded_by) = (None, None);
+    let (state, due_at, ended_at) = match &view.state {
+        DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
+        DeliveryState::Dead { at, death: why } => {
+            death = Some(DeathShown {
+                category: why.category.to_string(),
+                code: why.code.to_string(),
+                failure_code: why.failure_code.to_string(),
+                tier: why.tier.to_string(),
+                message: why.message.clone(),
+                fingerprint: why.fingerprint.to_string(),
+            });
+            (StateShown::Dead, None, Some(*at))
+        }
+        DeliveryState::Closed { at, how: Closed::Skipped } => (StateShown::Skipped, None, Some(*at)),
+        DeliveryState::Closed { at, how: Closed::Purged } => (StateShown::Purged, None, Some(*at)),
+        DeliveryState::Closed { at, how: Closed::Superseded { by } } => {
+            superseded_by = Some(by.to_string());
+            (StateShown::Superseded, None, Some(*at))
+        }
+        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. } if is_held => {
+            (StateShown::Held, None, None)
+        }
+        DeliveryState::Due { at } if view.replaying.is_some() => (StateShown::Replaying, Some(*at), None),
+        DeliveryState::Ready | DeliveryState::Behind if view.replaying.is_some() => {
+            (StateShown::Replaying, None, None)
+        }
+        DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
+        DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
+    };
+    let shown = |story: &redrive_core::engine::story::Story| StoryShown {
+        story: story.clone(),
+        reaction_line: None,
+        classified_line: None,
+    };
+    DeliveryShown {
+        id: view.id.to_string(),
+        webhook_id: webhook_id(view.id),
+        service: view.queue.service.to_string(),
+        channel: view.queue.channel.as_ref().map(ToString::to_string),
+        subscription: view.subscription.clone(),
+        state,
+        waits: waiting.map(|(shown, _)| shown),
+        held_by: waits.letter_before(view).map(|letter| letter.to_string()),
+        due_at,
+        behind: view.state == DeliveryState::Behind,
+        ended_at,
+        death,
+        event_id: view.event_id.clone(),
+        event_source: view.event_source.clone(),
+        event_type: view.event_type.clone(),
+        receipt: view.receipt.to_string(),
+        session: view.session.clone(),
+        correlation_id: view.correlation_id.clone(),
+        accepted_at: view.accepted_at,
+        written_at: Some(view.written_at),
+        attempts: view.attempts,
+        replays: view.replays,
+        replay: view.replaying.map(|replay| replay.0),
+        supersedes: view.supersedes.map(|receipt| receipt.to_string()),
+        superseded_by,
+        stories: view.stories.iter().map(shown).collect(),
+    }
+}
+
+/// Adds the lines of the rule book as they read when each attempt was judged.
+pub(crate) async fn with_lines(
+    node: &Node,
+    caller: &Caller,
+    mut shown: DeliveryShown,
+) -> Result<DeliveryShown, ApiError> {
+    let mut books: BTreeMap<u64, Option<String>> = BTreeMap::new();
+    for story in &mut shown.stories {
+        let hash = story.story.book;
+        let text = match books.entry(hash) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let text = node.read(move |reader| reader.book(hash)).await?;
+                place.insert(text.map(|text| as_seen_by(caller, &text)))
+            }
+        };
+        let text = text.as_deref();
+        let line = |place: Option<Place>| {
+            let number = place?.line.checked_sub(1)?;
+            text?.lines().nth(usize::try_from(number).ok()?).map(|line| line.trim().to_owned())
+        };
+        story.reaction_line = line(story.story.reaction_at);
+        story.classified_line = line(story.story.classified_at);
+    }
+    Ok(shown)
+}
+
+/// A book that held once, with its addresses as the caller may see them.
+fn as_seen_by(caller: &Caller, text: &str) -> String {
+    let addresses =
+        book::read(text, connectors::table()).book.map(|book| Addresses::for_caller(caller, &book));
+    // A later version may not read every book of an earlier one.
+    let addresses =
+        addresses.unwrap_or_else(|| Addresses::Masked(AddressMask::of_text(text, connectors::table())));
+    addresses.shown_book(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
+    use redrive_core::time::Timestamp;
+
+    use super::*;
+    use crate::status::view::{REPLAYS_PAGE, open_replays};
+    use redrive_core::letters::replay::ReplayId;
+    use redrive_node::store::letter::ReplayView;
+
+    #[test]
+    fn an_open_replay_is_found_however_many_came_after_it() {
+        let replay = |id: u64, state| ReplayView {
+            id: ReplayId(id),
+            state,
+            what: "all dead letters".to_owned(),
+            service: None,
+            pace: Pace { rate: None, concurrency: 1, manner: Manner::Straight },
+            origin: Origin::Operator,
+            to: None,
+            note: None,
+            wave: Wave::First,
+            tally: Tally::default(),
+            claimed_by_others: 0,
+            created_at: Timestamp::EPOCH,
+            changed_at: Timestamp::EPOCH,
+            stop: None,
+        };
+        let page = REPLAYS_PAGE as u64;
+        for count in [0, 1, 2, page - 1, page, page + 1, 2 * page, 2 * page + 2] {
+            let all: Vec<ReplayView> = (1..=count)
+                .map(|id| replay(id, if id <= 2 { ReplayState::Paused } else { ReplayState::Done }))
+                .collect();
+            let latest_first = |before: Option<ReplayId>| {
+                let earlier =
+                    all.iter().rev().filter(|replay| before.is_none_or(|before| replay.id < before));
+                Ok::<_, Infallible>(earlier.take(REPLAYS_PAGE).cloned().collect())
+            };
+            let found = open_replays(latest_first).expect("it can be read");
+            let ids: Vec<u64> = found.iter().map(|replay| replay.id.0).collect();
+            let expected: Vec<u64> = (1..=count.min(2)).rev().collect();
+            assert_eq!(ids, expected, "of {count}");
+        }
+    }
+}

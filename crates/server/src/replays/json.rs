@@ -1,0 +1,121 @@
+//! The JSON of replays.
+
+use redrive_core::letters::replay::{ReplayState, Wave};
+use redrive_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::letters::json::QueueCount;
+
+/// A replay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReplayShown {
+    pub id: u64,
+    pub state: ReplayState,
+    /// Which letters, in words.
+    pub what: String,
+    /// Where they go, if not where they came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Letters a second, at most.
+    #[schema(required)]
+    pub rate: Option<f64>,
+    /// Letters that may be on their way at once.
+    pub concurrency: u32,
+    pub canary: bool,
+    /// How far the canary has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave: Option<Wave>,
+    /// Who began it.
+    pub origin: OriginShown,
+    pub total: u64,
+    pub sent: u64,
+    pub delivered: u64,
+    /// Failed again, and are poison unless the rule book gives them more tries.
+    pub failed: u64,
+    /// Stay as they are: one before them in their session failed, or they are no longer dead.
+    pub left: u64,
+    pub in_flight: u64,
+    /// Not sent yet.
+    pub waiting: u64,
+    /// Matched, and belonged to other replays.
+    pub claimed_by_others: u64,
+    /// Matched, and are left alone for being poison; told to whoever begins it, and not later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poison_left: Option<u64>,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+    /// Why it has stopped by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopShown>,
+}
+
+/// Who began a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OriginShown {
+    /// A person.
+    Operator,
+    /// The rule book, when a dependency was well again.
+    Automatic,
+}
+
+/// What made a replay stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct StopShown {
+    /// What the letter failed of.
+    pub fingerprint: String,
+    /// With which letter.
+    pub delivery: String,
+}
+
+/// A list of replays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReplaysFound {
+    pub replays: Vec<ReplayShown>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// What a replay would come to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SurveyShown {
+    pub letters: u64,
+    /// Sessions that the letters are of.
+    pub sessions: u64,
+    pub by_cause: Vec<CauseShown>,
+    pub by_target: Vec<QueueCount>,
+    /// At the rate that was given; null without one.
+    #[schema(required)]
+    pub estimated_seconds: Option<f64>,
+    /// Letters that match and belong to open replays.
+    pub claimed: Vec<ClaimShown>,
+    /// Letters that match but for being poison.
+    pub poison_left: u64,
+    /// Sessions that they hold.
+    pub holding: u64,
+    /// Why it could not begin, if it could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_because: Option<String>,
+}
+
+/// A cause among the letters of a survey.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct CauseShown {
+    pub fingerprint: String,
+    pub service: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    pub count: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Letters of another replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ClaimShown {
+    pub replay: u64,
+    pub count: u64,
+}
