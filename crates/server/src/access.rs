@@ -41,31 +41,31 @@ use redrive_node::store::door::KeyRecord;
 use redrive_node::target::http::Pool;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::access::caller::Caller;
+use crate::access::caller::ApiCaller;
 use crate::access::credential::Credential;
-use crate::access::failures::{Doubt, Failed};
+use crate::access::failures::{CredentialProblem, FailedLoginLog};
 use crate::access::keyring::Keyring;
-use crate::access::tokens::{Alarm, Bearers};
+use crate::access::tokens::{BearerTokens, IssuerAlarm};
 use crate::api::App;
-use crate::api::code::Code;
+use crate::api::code::ApiErrorCode;
 use crate::api::error::ApiError;
 use crate::api::limits::rate;
 use crate::api::limits::rate::Limiter;
 
 /// What one needs for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum RouteAccess {
     /// Nothing: it tells nobody anything, or has an authentication of its own.
     Nothing,
     /// To be known, whatever one may do.
     Key,
     /// To be allowed that, on what it concerns.
-    Permission(Permission, Reach),
+    Permission(Permission, ServiceScope),
 }
 
 /// What a route concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ServiceScope {
     /// Everything: nobody who is bound to services may have it.
     Whole,
     /// A part, which the request names: its handler asks whether the caller is bound to something else.
@@ -77,43 +77,43 @@ pub(crate) enum Reach {
 pub(crate) struct Peer(pub IpAddr);
 
 /// What it takes to know who comes.
-pub(crate) struct With {
+pub(crate) struct AccessParts {
     pub(crate) limiter: Arc<Limiter>,
     /// For tokens that are signed with a secret.
     pub(crate) secrets: Secrets,
     /// For the keys that an issuer publishes.
     pub(crate) pool: Arc<Pool>,
     /// For people, when those cannot be had.
-    pub(crate) alarm: Alarm,
+    pub(crate) alarm: IssuerAlarm,
 }
 
 /// Who may come in; clones are the same.
 #[derive(Clone)]
-pub(crate) struct Access(Arc<Inner>);
+pub(crate) struct AccessControl(Arc<AccessState>);
 
-struct Inner {
+struct AccessState {
     is_on: AtomicBool,
     keys: Keyring,
-    bearers: Bearers,
+    bearers: BearerTokens,
     /// How many requests a caller may make who has no rate of its own.
     rate: ArcSwapOption<Rate>,
     limiter: Arc<Limiter>,
-    failed: Failed,
+    failed: FailedLoginLog,
     /// Changes of keys come one after the other: each is made of what the last one left.
     changing: Mutex<()>,
 }
 
-impl Access {
+impl AccessControl {
     /// With the keys that there are, and the tokens that the book believes.
-    pub(crate) fn new(keys: Vec<KeyRecord>, book: &RuleBook, with: With) -> Self {
-        let With { limiter, secrets, pool, alarm } = with;
-        let inner = Inner {
+    pub(crate) fn new(keys: Vec<KeyRecord>, book: &RuleBook, with: AccessParts) -> Self {
+        let AccessParts { limiter, secrets, pool, alarm } = with;
+        let inner = AccessState {
             is_on: AtomicBool::new(!keys.is_empty()),
             keys: Keyring::new(keys),
-            bearers: Bearers::new(secrets, pool, alarm),
+            bearers: BearerTokens::new(secrets, pool, alarm),
             rate: ArcSwapOption::empty(),
             limiter,
-            failed: Failed::default(),
+            failed: FailedLoginLog::default(),
             changing: Mutex::new(()),
         };
         let access = Self(Arc::new(inner));
@@ -172,10 +172,12 @@ impl Access {
         &self,
         credential: &Credential<'_>,
         now: Timestamp,
-    ) -> Result<Result<Caller, Doubt>, ApiError> {
+    ) -> Result<Result<ApiCaller, CredentialProblem>, ApiError> {
         match credential {
-            Credential::Key(text) => Ok(self.0.keys.find(text, now).map(Caller::with_key).ok_or(Doubt::Key)),
-            Credential::Token(text) => Ok(self.0.bearers.find(text).await?.map(Caller::with_token)),
+            Credential::Key(text) => {
+                Ok(self.0.keys.find(text, now).map(ApiCaller::with_key).ok_or(CredentialProblem::Key))
+            }
+            Credential::Token(text) => Ok(self.0.bearers.find(text).await?.map(ApiCaller::with_token)),
         }
     }
 
@@ -184,22 +186,22 @@ impl Access {
         self.0.bearers.ailing().await
     }
 
-    fn rate_of(&self, caller: &Caller) -> Option<Rate> {
+    fn rate_of(&self, caller: &ApiCaller) -> Option<Rate> {
         caller.rate().or_else(|| self.0.rate.load().as_deref().copied())
     }
 }
 
 /// What stands in front of a route.
 #[derive(Clone)]
-pub(crate) struct Guard {
+pub(crate) struct RouteGuard {
     pub app: App,
     /// What one must be allowed, if anything.
-    pub asked: Option<(Permission, Reach)>,
+    pub asked: Option<(Permission, ServiceScope)>,
 }
 
 /// Lets a request through to its handler, with its caller beside it, or says why not.
-pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let Guard { app, asked } = guard;
+pub(crate) async fn guard(State(guard): State<RouteGuard>, mut request: Request, next: Next) -> Response {
+    let RouteGuard { app, asked } = guard;
     let now = app.node.now();
     let caller = match who(&app, request.headers(), request.extensions().get::<Peer>(), now).await {
         Ok(caller) => caller,
@@ -236,7 +238,7 @@ pub(crate) async fn reads_all(app: &App, headers: &HeaderMap, peer: Option<&Peer
         return Ok(false);
     }
     let caller = who(app, headers, peer, app.node.now()).await?;
-    Ok(may(&caller, Permission::Read, Reach::Whole).is_ok())
+    Ok(may(&caller, Permission::Read, ServiceScope::Whole).is_ok())
 }
 
 /// Whose request it is; one that shows something bad is remembered.
@@ -245,11 +247,11 @@ async fn who(
     headers: &HeaderMap,
     peer: Option<&Peer>,
     now: Timestamp,
-) -> Result<Caller, ApiError> {
+) -> Result<ApiCaller, ApiError> {
     let shown = match Credential::of(headers) {
         Ok(None) => return Err(unauthorized("a key or token is needed, and none was shown")),
         Ok(Some(credential)) => app.access.identify(&credential, now).await?,
-        Err(_) => Err(Doubt::Unreadable),
+        Err(_) => Err(CredentialProblem::Unreadable),
     };
     shown.map_err(|doubt| {
         let peer = peer.map(|peer| peer.0);
@@ -262,22 +264,25 @@ async fn who(
 /// One answer to all who show something that is not good, so that nobody learns which keys there are; whether
 /// they showed anything is no news to them.
 fn unauthorized(because: &str) -> ApiError {
-    ApiError::new(Code::Unauthorized, format!("{because}: send a good one as `Authorization: Bearer KEY`"))
-        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    ApiError::new(
+        ApiErrorCode::Unauthorized,
+        format!("{because}: send a good one as `Authorization: Bearer KEY`"),
+    )
+    .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }
 
-fn may(caller: &Caller, permission: Permission, reach: Reach) -> Result<(), ApiError> {
+fn may(caller: &ApiCaller, permission: Permission, reach: ServiceScope) -> Result<(), ApiError> {
     if !caller.may(permission) {
         let roles: Vec<&str> = permission.roles().into_iter().map(Role::as_str).collect();
         let message = format!("one needs the role {} to {}", roles.join(" or "), permission.as_words());
         return Err(forbidden(message).with("roles", roles));
     }
     match reach {
-        Reach::Whole => caller.check_whole(),
-        Reach::Part => Ok(()),
+        ServiceScope::Whole => caller.check_whole(),
+        ServiceScope::Part => Ok(()),
     }
 }
 
 pub(crate) fn forbidden(message: impl Into<String>) -> ApiError {
-    ApiError::new(Code::Forbidden, message)
+    ApiError::new(ApiErrorCode::Forbidden, message)
 }

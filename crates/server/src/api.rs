@@ -8,14 +8,13 @@
 pub(crate) mod body;
 pub(crate) mod code;
 pub(crate) mod error;
-pub(crate) mod fresh_id;
+pub(crate) mod ids;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod openapi;
 pub(crate) mod page;
 pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod stream;
 pub(crate) mod transport;
 
 use std::convert::Infallible;
@@ -33,24 +32,24 @@ use redrive_node::runtime::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
-use crate::access::{Access, Need, Reach, whoami};
-use crate::api::body::Reading;
-use crate::api::code::Code;
+use crate::access::{AccessControl, RouteAccess, ServiceScope, whoami};
+use crate::api::body::BodyBudget;
+use crate::api::code::ApiErrorCode;
 use crate::api::error::ApiError;
-use crate::api::fresh_id::fresh_id;
-use crate::api::limits::loopback_only::Guests;
-use crate::api::listen::Limits;
+use crate::api::ids::fresh_id;
+use crate::api::limits::loopback_only::LoopbackPolicy;
+use crate::api::listen::ApiLimits;
 use crate::api::openapi::Routes;
 use crate::demo::Demo;
 use crate::events::{route, tail};
-use crate::lab::doctor::handlers::Reports;
+use crate::lab::doctor::handlers::DoctorReports;
 use crate::lab::simulate::handlers::Simulations;
 use crate::lab::{doctor, simulate};
 use crate::letters::bulk;
-use crate::rules::handlers::Shown;
+use crate::rules::handlers::BookJsonCache;
 use crate::services::removed;
-use crate::status::health::Memo;
-use crate::status::live::Hub;
+use crate::status::health::HealthMemo;
+use crate::status::live::LiveHub;
 use crate::status::metrics::gather::Metrics;
 use crate::status::{health, live, metrics, trend};
 use crate::storage::{audit, backup};
@@ -62,30 +61,30 @@ use crate::{
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
-pub(crate) struct App(Arc<Parts>);
+pub(crate) struct App(Arc<AppState>);
 
 /// What there is of it once.
-pub(crate) struct Parts {
+pub(crate) struct AppState {
     pub node: Node,
     pub archivist: Archivist,
-    pub limits: Limits,
+    pub limits: ApiLimits,
     /// The bound of all bodies that come in.
-    pub reading: Reading,
+    pub reading: BodyBudget,
     pub hooks: Webhooks,
     /// Who may come in.
-    pub access: Access,
+    pub access: AccessControl,
     /// The demo that this server is, if it is one.
     pub demo: Option<Demo>,
     /// How it was when somebody asked last.
-    pub health: Memo,
+    pub health: HealthMemo,
     /// What the doctor found lately.
-    pub reports: Reports,
+    pub reports: DoctorReports,
     /// The bound of what is simulated at once.
     pub simulations: Simulations,
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
-    pub book_shown: Shown,
-    pub live: Hub,
+    pub book_shown: BookJsonCache,
+    pub live: LiveHub,
     /// The figures of all this.
     pub metrics: Metrics,
     /// Turns true when the server stops, so that endless answers end.
@@ -93,7 +92,7 @@ pub(crate) struct Parts {
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: AppState) -> Self {
         Self(Arc::new(parts))
     }
 }
@@ -114,9 +113,9 @@ impl App {
 }
 
 impl std::ops::Deref for App {
-    type Target = Parts;
+    type Target = AppState;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
@@ -142,64 +141,64 @@ const CORRELATION_ID_BYTES_MAX: usize = 128;
 #[rustfmt::skip]
 fn routes() -> Routes {
     use Permission::{Administer, Operate, Read, Send};
-    use Reach::{Part, Whole};
+    use ServiceScope::{Part, Whole};
     Routes::new()
-        .add(Need::Permission(Send, Part),         routes!(events::handlers::accept),          &[Code::Conflict, Code::BacklogFull])
-        .add(Need::Permission(Send, Part),         routes!(events::handlers::accept_easy),     &[Code::Conflict, Code::BacklogFull])
-        .add(Need::Permission(Read, Part),         routes!(deliveries::handlers::event),          &[Code::EventNotFound])
-        .add(Need::Nothing,                        routes!(webhooks::handlers::take),             &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
-        .add(Need::Permission(Read, Whole),        routes!(refused::list),    &[])
-        .add(Need::Permission(Read, Whole),        routes!(refused::one),     &[Code::RefusedBodyNotFound])
-        .add(Need::Permission(Read, Part),         routes!(deliveries::handlers::list),           &[])
-        .add(Need::Permission(Read, Part),         routes!(deliveries::handlers::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Read, Part),         routes!(status::handlers::status),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
-        .add(Need::Permission(Read, Part),         routes!(tail::happenings),     &[])
-        .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
-        .add(Need::Key,                            routes!(whoami::whoami),          &[])
-        .add(Need::Permission(Read, Part),         routes!(services::handlers::list),          &[])
-        .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
-        .add(Need::Permission(Read, Whole),        routes!(rules::handlers::book),              &[])
-        .add(Need::Permission(Read, Part),         routes!(rules::handlers::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
-        .add(Need::Permission(Read, Whole),        routes!(simulate::handlers::ready),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(simulate::handlers::simulate),      &[])
-        .add(Need::Permission(Read, Part),         routes!(breakers::handlers::list),      &[])
-        .add(Need::Permission(Operate, Whole),     routes!(breakers::handlers::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
-        .add(Need::Permission(Operate, Whole),     routes!(breakers::handlers::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
-        .add(Need::Permission(Read, Whole),        routes!(doctor::handlers::doctor),          &[])
-        .add(Need::Permission(Read, Whole),        routes!(alerts::handlers::list),            &[])
-        .add(Need::Permission(Operate, Whole),     routes!(alerts::handlers::test),            &[Code::ReceiverNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(services::handlers::pause),          &[Code::ServiceNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(services::handlers::resume),         &[Code::ServiceNotFound])
-        .add(Need::Permission(Operate, Whole),     routes!(route::route_unrouted), &[])
-        .add(Need::Permission(Read, Part),         routes!(removed::list),           &[])
-        .add(Need::Permission(Operate, Part),      routes!(removed::dead_letter),    &[Code::ServiceInBook])
-        .add(Need::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[Code::ServiceInBook, Code::ServiceGone])
-        .add(Need::Permission(Administer, Whole),  routes!(backup::back_up),        &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::handlers::list),              &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::handlers::create),            &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::handlers::revoke),            &[Code::KeyNotFound])
-        .add(Need::Permission(Read, Part),         routes!(letters::handlers::list),           &[])
-        .add(Need::Permission(Read, Part),         routes!(bulk::export),            &[])
-        .add(Need::Permission(Operate, Part),      routes!(bulk::import),            &[])
-        .add(Need::Permission(Operate, Part),      routes!(bulk::purge),             &[Code::DeadLetterNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Read, Part),         routes!(letters::handlers::one),            &[Code::DeadLetterNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Operate, Part),      routes!(letters::handlers::skip),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
-        .add(Need::Permission(Operate, Part),      routes!(letters::handlers::edit),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
-        .add(Need::Permission(Read, Part),         routes!(letters::handlers::groups),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(letters::handlers::held_sessions),  &[])
-        .add(Need::Permission(Read, Whole),        routes!(audit::audit),          &[])
-        .add(Need::Permission(Read, Part),         routes!(replays::handlers::list),           &[])
-        .add(Need::Permission(Operate, Part),      routes!(replays::handlers::begin),          &[Code::DeadLetterNotFound, Code::Conflict, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
-        .add(Need::Permission(Read, Part),         routes!(replays::handlers::one),            &[Code::ReplayNotFound])
-        .add(Need::Permission(Read, Part),         routes!(replays::handlers::progress),       &[Code::ReplayNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(replays::handlers::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
-        .add(Need::Permission(Read, Whole),        routes!(demo::handlers::story),             &[Code::PathNotFound])
-        .add(Need::Permission(Operate, Whole),     routes!(demo::handlers::act),               &[Code::PathNotFound])
-        .add(Need::Nothing,                        routes!(health::live),            &[])
-        .add(Need::Nothing,                        routes!(health::ready),           &[Code::Unauthorized, Code::RateLimitExceeded])
-        .add(Need::Nothing,                        routes!(openapi::describe),       &[])
+        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept),          &[ApiErrorCode::Conflict, ApiErrorCode::BacklogFull])
+        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept_easy),     &[ApiErrorCode::Conflict, ApiErrorCode::BacklogFull])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::event),          &[ApiErrorCode::EventNotFound])
+        .add(RouteAccess::Nothing,                        routes!(webhooks::handlers::take),             &[ApiErrorCode::SourceNotFound, ApiErrorCode::Unauthorized, ApiErrorCode::RateLimitExceeded, ApiErrorCode::BacklogFull])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(refused::list),    &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(refused::one),     &[ApiErrorCode::RefusedBodyNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::list),           &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::delivery),       &[ApiErrorCode::DeliveryNotFound, ApiErrorCode::AmbiguousId])
+        .add(RouteAccess::Permission(Read, Part),         routes!(status::handlers::status),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::figures),        &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(tail::happenings),     &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(live::live),              &[])
+        .add(RouteAccess::Key,                            routes!(whoami::whoami),          &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(services::handlers::list),          &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(trend::trend),            &[ApiErrorCode::ServiceNotFound, ApiErrorCode::DependencyNotFound])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(rules::handlers::book),              &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(rules::handlers::rule),              &[ApiErrorCode::ServiceNotFound, ApiErrorCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(simulate::handlers::ready),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(simulate::handlers::simulate),      &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(breakers::handlers::list),      &[])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::trip),      &[ApiErrorCode::DependencyNotFound, ApiErrorCode::NoBreaker])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::reset),     &[ApiErrorCode::DependencyNotFound, ApiErrorCode::NoBreaker])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(doctor::handlers::doctor),          &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(alerts::handlers::list),            &[])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(alerts::handlers::test),            &[ApiErrorCode::ReceiverNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::pause),          &[ApiErrorCode::ServiceNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::resume),         &[ApiErrorCode::ServiceNotFound])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(route::route_unrouted), &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(removed::list),           &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::dead_letter),    &[ApiErrorCode::ServiceInBook])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[ApiErrorCode::ServiceInBook, ApiErrorCode::ServiceGone])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(backup::back_up),        &[])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::list),              &[])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::create),            &[])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::revoke),            &[ApiErrorCode::KeyNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::list),           &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(bulk::export),            &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(bulk::import),            &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(bulk::purge),             &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId])
+        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::one),            &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::skip),           &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId, ApiErrorCode::ReplayConflict, ApiErrorCode::Conflict])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::edit),           &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId, ApiErrorCode::ReplayConflict, ApiErrorCode::Conflict, ApiErrorCode::ServiceGone, ApiErrorCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::groups),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(letters::handlers::held_sessions),  &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(audit::audit),          &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::list),           &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::begin),          &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::Conflict, ApiErrorCode::AmbiguousId, ApiErrorCode::ReplayConflict, ApiErrorCode::OnlyPoison, ApiErrorCode::ServiceGone, ApiErrorCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::one),            &[ApiErrorCode::ReplayNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::progress),       &[ApiErrorCode::ReplayNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::change),         &[ApiErrorCode::ReplayNotFound, ApiErrorCode::PathNotFound, ApiErrorCode::ReplayState])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(demo::handlers::story),             &[ApiErrorCode::PathNotFound])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(demo::handlers::act),               &[ApiErrorCode::PathNotFound])
+        .add(RouteAccess::Nothing,                        routes!(health::live),            &[])
+        .add(RouteAccess::Nothing,                        routes!(health::ready),           &[ApiErrorCode::Unauthorized, ApiErrorCode::RateLimitExceeded])
+        .add(RouteAccess::Nothing,                        routes!(openapi::describe),       &[])
         .beside("/",                               get(page::first))
         .beside("/page/{*file}",                   get(page::file))
 }
@@ -210,27 +209,27 @@ fn routes() -> Routes {
 #[derive(Clone)]
 pub(crate) struct Routers {
     open: Router,
-    guarded: Option<Guarded>,
-    guests: Guests,
+    guarded: Option<GuardedRouter>,
+    guests: LoopbackPolicy,
 }
 
 #[derive(Clone)]
-struct Guarded {
-    access: Access,
+struct GuardedRouter {
+    access: AccessControl,
     router: Router,
 }
 
 impl Routers {
     /// The API.
-    pub(crate) fn new(app: &App, guests: Guests) -> Self {
+    pub(crate) fn new(app: &App, guests: LoopbackPolicy) -> Self {
         let (open, guarded) = routes().serve(app);
-        let guarded = Guarded { access: app.access.clone(), router: finished(guarded, app) };
+        let guarded = GuardedRouter { access: app.access.clone(), router: finished(guarded, app) };
         Self { open: finished(open, app), guarded: Some(guarded), guests }
     }
 
     /// Routes of another kind, for anybody on this machine.
     pub(crate) fn open(open: Router) -> Self {
-        Self { open, guarded: None, guests: Guests::ThisMachine }
+        Self { open, guarded: None, guests: LoopbackPolicy::ThisMachine }
     }
 }
 
@@ -265,13 +264,13 @@ mod tests {
 
     /// Who may come by a route: every role that may, with a star where a key that is bound to services may
     /// not.
-    fn who(need: Need) -> String {
+    fn who(need: RouteAccess) -> String {
         let (permission, reach) = match need {
-            Need::Nothing => return "everybody".to_owned(),
-            Need::Key => return "whoever has a key".to_owned(),
-            Need::Permission(permission, reach) => (permission, reach),
+            RouteAccess::Nothing => return "everybody".to_owned(),
+            RouteAccess::Key => return "whoever has a key".to_owned(),
+            RouteAccess::Permission(permission, reach) => (permission, reach),
         };
-        let star = if reach == Reach::Whole { "*" } else { "" };
+        let star = if reach == ServiceScope::Whole { "*" } else { "" };
         let roles = permission.roles().into_iter().map(Role::as_str);
         format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
     }

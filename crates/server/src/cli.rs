@@ -18,7 +18,7 @@ use crate::breakers::command::BreakersArgs;
 use crate::cli::completions::CompletionsArgs;
 use crate::client::Client;
 use crate::client::address::Address;
-use crate::client::key::Key;
+use crate::client::key::ClientKey;
 use crate::deliveries::show::ShowArgs;
 use crate::deliveries::why::WhyArgs;
 use crate::deliveries::{show, why};
@@ -30,7 +30,7 @@ use crate::events::tail::TailArgs;
 use crate::events::{route, send, sink, tail};
 use crate::keys::command::KeysArgs;
 use crate::lab::backtest::BacktestArgs;
-use crate::lab::convert::{Export, ExportArgs, Import, ImportArgs};
+use crate::lab::convert::{ExportArgs, ExportCommand, ImportArgs, ImportCommand};
 use crate::lab::doctor::command::DoctorArgs;
 use crate::lab::simulate::SimulateArgs;
 use crate::lab::{backtest, convert, doctor, simulate};
@@ -84,11 +84,11 @@ With a server running (`redrive serve`):
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     Demo(DemoArgs),
     Serve(ServeArgs),
     Check(CheckArgs),
@@ -171,7 +171,7 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     /// Somebody who asks that server.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let client = Client::new(self.server.clone(), Key::find(self.key_file.as_deref())?);
+        let client = Client::new(self.server.clone(), ClientKey::find(self.key_file.as_deref())?);
         match self.ca.as_deref().filter(|_| self.server.is_secure()) {
             Some(path) => Ok(client.trusting(Roots::read(path)?)),
             None => Ok(client),
@@ -205,7 +205,7 @@ impl ViewArgs {
 
 /// Where letters are read from.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct FromArgs {
+pub(crate) struct RecordArgs {
     /// Reads this data folder instead of asking a server, which may be running on it
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
@@ -213,53 +213,53 @@ pub(crate) struct FromArgs {
     pub(crate) server: ServerArgs,
 }
 
-pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Check(args) => check::run(&args),
-        Command::Try(args) => done(try_out::run(&args)),
-        Command::Rules(args) => done(rules::command::run(&args)),
-        Command::Timeline(args) => timeline::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
-        Command::Backtest(args) => backtest::run(&args),
-        Command::Schedules(args) => done(schedules::run(&args)),
-        Command::Send(args) => done(wait_for(send::run(&args))),
-        Command::Tail(args) => done(wait_for(tail::run(&args))),
-        Command::Show(args) => done(wait_for(show::run(&args))),
-        Command::Why(args) => done(wait_for(why::run(&args))),
-        Command::Status(args) => done(wait_for(status::command::run(&args))),
-        Command::Doctor(args) => doctor::command::run(&args),
-        Command::Health(args) => done(wait_for(health::run(&args))),
-        Command::Dlq(args) => wait_for(letters::command::run(&args)),
-        Command::Replays(args) => wait_for(replays::command::run(&args)),
-        Command::Audit(args) => done(wait_for(audit::run(&args))),
-        Command::Hooks(args) => done(wait_for(webhooks::command::run(&args))),
-        Command::Keys(args) => done(wait_for(keys::command::run(&args))),
-        Command::Archive(args) => match args.what {
+        CliCommand::Check(args) => check::run(&args),
+        CliCommand::Try(args) => done(try_out::run(&args)),
+        CliCommand::Rules(args) => done(rules::command::run(&args)),
+        CliCommand::Timeline(args) => timeline::run(&args),
+        CliCommand::Simulate(args) => simulate::run(&args),
+        CliCommand::Backtest(args) => backtest::run(&args),
+        CliCommand::Schedules(args) => done(schedules::run(&args)),
+        CliCommand::Send(args) => done(wait_for(send::run(&args))),
+        CliCommand::Tail(args) => done(wait_for(tail::run(&args))),
+        CliCommand::Show(args) => done(wait_for(show::run(&args))),
+        CliCommand::Why(args) => done(wait_for(why::run(&args))),
+        CliCommand::Status(args) => done(wait_for(status::command::run(&args))),
+        CliCommand::Doctor(args) => doctor::command::run(&args),
+        CliCommand::Health(args) => done(wait_for(health::run(&args))),
+        CliCommand::Dlq(args) => wait_for(letters::command::run(&args)),
+        CliCommand::Replays(args) => wait_for(replays::command::run(&args)),
+        CliCommand::Audit(args) => done(wait_for(audit::run(&args))),
+        CliCommand::Hooks(args) => done(wait_for(webhooks::command::run(&args))),
+        CliCommand::Keys(args) => done(wait_for(keys::command::run(&args))),
+        CliCommand::Archive(args) => match args.what {
             ArchiveWhat::Get(args) => done(archive::get(&args)),
         },
-        Command::Alerts(args) => wait_for(alerts::command::run(&args)),
-        Command::Breakers(args) => done(wait_for(breakers::command::run(&args))),
-        Command::Pause(args) => done(wait_for(pause::pause(&args))),
-        Command::Resume(args) => done(wait_for(pause::resume(&args))),
-        Command::Route(args) => done(wait_for(route::run(&args))),
-        Command::Removed(args) => done(wait_for(removed::run(&args))),
-        Command::Backup(args) => done(wait_for(backup::run(&args))),
-        Command::Compact(args) => done(compact::run(&args)),
-        Command::Export(args) => done(match args.what {
-            Export::Dapr(args) => convert::export_dapr(&args),
-            Export::Matrix(args) => convert::export_matrix(&args),
-            Export::Prometheus(args) => convert::export_prometheus(&args),
+        CliCommand::Alerts(args) => wait_for(alerts::command::run(&args)),
+        CliCommand::Breakers(args) => done(wait_for(breakers::command::run(&args))),
+        CliCommand::Pause(args) => done(wait_for(pause::pause(&args))),
+        CliCommand::Resume(args) => done(wait_for(pause::resume(&args))),
+        CliCommand::Route(args) => done(wait_for(route::run(&args))),
+        CliCommand::Removed(args) => done(wait_for(removed::run(&args))),
+        CliCommand::Backup(args) => done(wait_for(backup::run(&args))),
+        CliCommand::Compact(args) => done(compact::run(&args)),
+        CliCommand::Export(args) => done(match args.what {
+            ExportCommand::Dapr(args) => convert::export_dapr(&args),
+            ExportCommand::Matrix(args) => convert::export_matrix(&args),
+            ExportCommand::Prometheus(args) => convert::export_prometheus(&args),
         }),
-        Command::Import(args) => match args.what {
-            Import::Dapr(args) => convert::import_dapr(&args),
+        CliCommand::Import(args) => match args.what {
+            ImportCommand::Dapr(args) => convert::import_dapr(&args),
         },
-        Command::Init(args) => done(init::run(&args)),
-        Command::Schema(args) => done(schema::run(&args)),
-        Command::Openapi(args) => done(openapi::run(&args)),
-        Command::Demo(args) => done(demo::command::run(&args)),
-        Command::Serve(args) => done(serve::run(&args)),
-        Command::Sink(args) => done(sink::run(&args)),
-        Command::Completions(args) => done(completions::run(&args)),
+        CliCommand::Init(args) => done(init::run(&args)),
+        CliCommand::Schema(args) => done(schema::run(&args)),
+        CliCommand::Openapi(args) => done(openapi::run(&args)),
+        CliCommand::Demo(args) => done(demo::command::run(&args)),
+        CliCommand::Serve(args) => done(serve::run(&args)),
+        CliCommand::Sink(args) => done(sink::run(&args)),
+        CliCommand::Completions(args) => done(completions::run(&args)),
     }
 }
 
@@ -271,9 +271,9 @@ pub(crate) fn done(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
 /// What was asked is understood and cannot be done; the exit code is 1, not 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Refused(pub(crate) String);
+pub(crate) struct CommandRefusal(pub(crate) String);
 
-impl Refused {
+impl CommandRefusal {
     /// A refusal with the words of an error.
     pub(crate) fn of(error: impl std::fmt::Display) -> Self {
         Self(error.to_string())

@@ -11,7 +11,6 @@ mod import;
 pub(crate) mod json;
 mod purge;
 pub(crate) mod refusal;
-mod skip;
 mod text;
 pub(crate) mod view;
 

@@ -33,8 +33,8 @@ use clap::Parser;
 
 pub use api::listen::serve_bare;
 
-use crate::cli::{Cli, Refused};
-use crate::client::trouble::Trouble;
+use crate::cli::{Cli, CommandRefusal};
+use crate::client::trouble::ClientError;
 use crate::terminal::style;
 
 /// Runs the command of this process' arguments.
@@ -57,10 +57,10 @@ pub fn run() -> ExitCode {
 
 fn code_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
-        Some(Trouble::Unreachable { .. } | Trouble::Distrusted { .. }) => 3,
-        Some(Trouble::Refused(_) | Trouble::Unreadable { .. }) => 1,
-        None if error.is::<Refused>() => 1,
-        Some(Trouble::Unaskable(_)) | None => 2,
+        Some(ClientError::Unreachable { .. } | ClientError::Distrusted { .. }) => 3,
+        Some(ClientError::Refused(_) | ClientError::Unreadable { .. }) => 1,
+        None if error.is::<CommandRefusal>() => 1,
+        Some(ClientError::Unaskable(_)) | None => 2,
     }
 }
 

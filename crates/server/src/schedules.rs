@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cli::Format;
 use crate::rules::file::open_book;
 use crate::terminal::moment::coming;
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{print_as, style};
 
 /// Shows when the schedules of a rule book fire next, and what clocks that are set do to them; needs no
@@ -107,7 +107,7 @@ fn title(plan: &Plan) -> String {
 }
 
 fn fires(plan: &Plan, from: Timestamp, count: u16) -> Table {
-    let mut table = Table::new(&[Side::Left, Side::Left, Side::Left, Side::Left]);
+    let mut table = Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Left, CellAlign::Left]);
     for fire in plan.schedule.fires_after(from).take(count.into()) {
         let local = plan.schedule.local(fire);
         table.push(vec![

@@ -32,25 +32,25 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::access::{Access, With};
-use crate::api::body::Reading;
-use crate::api::limits::loopback_only::Guests;
+use crate::access::{AccessControl, AccessParts};
+use crate::api::body::BodyBudget;
+use crate::api::limits::loopback_only::LoopbackPolicy;
 use crate::api::limits::rate::Limiter;
-use crate::api::listen::{Limits, listen_behind};
-use crate::api::transport::Scheme;
-use crate::api::{App, Parts, Routers};
-use crate::cli::{Refused, wait_for_many};
+use crate::api::listen::{ApiLimits, listen_behind};
+use crate::api::transport::TransportScheme;
+use crate::api::{App, AppState, Routers};
+use crate::cli::{CommandRefusal, wait_for_many};
 use crate::demo::Demo;
-use crate::lab::doctor::handlers::Reports;
+use crate::lab::doctor::handlers::DoctorReports;
 use crate::lab::simulate::handlers::Simulations;
 use crate::rules::file::read_book;
-use crate::rules::handlers::Shown;
+use crate::rules::handlers::BookJsonCache;
 use crate::serve::args::ServeArgs;
-use crate::serve::otlp::settings::Settings;
-use crate::serve::otlp::{Exporter, SpanCounts};
-use crate::serve::tls::Watched;
-use crate::status::health::Memo;
-use crate::status::live::Hub;
+use crate::serve::otlp::settings::OtlpSettings;
+use crate::serve::otlp::{SpanCounts, SpanExporter};
+use crate::serve::tls::CertificateFiles;
+use crate::status::health::HealthMemo;
+use crate::status::live::LiveHub;
 use crate::status::metrics::gather::Metrics;
 use crate::terminal::{counted, problem, shell_word, style};
 use crate::webhooks::handlers::Webhooks;
@@ -107,38 +107,38 @@ fn refuse_strangers(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
          or stay here:      --listen 127.0.0.1:{port}\n  \
          or let everybody who can reach it do everything:  --insecure",
     );
-    Err(Refused(refusal).into())
+    Err(CommandRefusal(refusal).into())
 }
 
 /// A book with its text, ready to be served.
-struct Opened {
+struct LoadedBook {
     book: Arc<RuleBook>,
     text: Arc<str>,
     /// What the file looked like before it was read: whatever is written later shows.
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
 /// What tells one version of a file from another, at a glance; none if there is no file.
-type Stamp = Option<(SystemTime, u64)>;
+type FileStamp = Option<(SystemTime, u64)>;
 
-fn stamp(path: &Path) -> Stamp {
+fn stamp(path: &Path) -> FileStamp {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
 /// Refuses what cannot be read again. Whoever opens a pipe may wait for ever, and a server that waits like that
 /// hears nobody who tells it to stop.
-fn refuse_other_than_file(path: &Path) -> Result<(), Refused> {
+fn refuse_other_than_file(path: &Path) -> Result<(), CommandRefusal> {
     let shown = path.display();
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => Ok(()),
-        Ok(_) => Err(Refused(format!("{shown} is not a file"))),
-        Err(error) => Err(Refused(format!("could not read {shown}: {error}"))),
+        Ok(_) => Err(CommandRefusal(format!("{shown} is not a file"))),
+        Err(error) => Err(CommandRefusal(format!("could not read {shown}: {error}"))),
     }
 }
 
 /// The book in the file, or the one that logs everything.
-fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
+fn open(path: Option<&Path>) -> anyhow::Result<LoadedBook> {
     let stamp = path.and_then(stamp);
     let (book, text) = match path {
         Some(path) => read_book(path)?,
@@ -146,7 +146,7 @@ fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
     };
     let shown = path.unwrap_or(Path::new(BUILT_IN));
     show_and_refuse(&book.missing(), shown, &text, "needs what this build does not have")?;
-    Ok(Opened { book: Arc::new(book), text: text.into(), stamp })
+    Ok(LoadedBook { book: Arc::new(book), text: text.into(), stamp })
 }
 
 fn built_in_book() -> RuleBook {
@@ -165,11 +165,11 @@ fn show_and_refuse(problems: &[Problem], path: &Path, text: &str, verdict: &str)
     for problem in problems {
         problem::say(problem, path, text);
     }
-    Err(Refused(format!("{} {verdict}", path.display())).into())
+    Err(CommandRefusal(format!("{} {verdict}", path.display())).into())
 }
 
 fn targets(
-    opened: &Opened,
+    opened: &LoadedBook,
     path: &Path,
     secrets: &Secrets,
     previous: Option<&Targets>,
@@ -185,29 +185,29 @@ fn targets(
 }
 
 /// Where traces go and whose certificates are believed there, if anybody asked for traces.
-fn traces(args: &ServeArgs) -> anyhow::Result<Option<(Settings, Roots)>> {
-    let settings = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
-    let settings = settings.map_err(Refused::of)?;
+fn traces(args: &ServeArgs) -> anyhow::Result<Option<(OtlpSettings, Roots)>> {
+    let settings = OtlpSettings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
+    let settings = settings.map_err(CommandRefusal::of)?;
     settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
 }
 
 /// The address is ours before anything is written: a server that cannot have it leaves nothing behind.
 async fn serve(
     args: &ServeArgs,
-    opened: Opened,
+    opened: LoadedBook,
     listener: TcpListener,
     demo: Option<Demo>,
 ) -> anyhow::Result<()> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    let certificate = Watched::open(args)?;
-    let door = Watched::door(certificate.as_ref());
+    let certificate = CertificateFiles::open(args)?;
+    let door = CertificateFiles::door(certificate.as_ref());
     let secrets = Secrets::new(&opened.book, connectors::drivers());
     logging::leave_out(&secrets);
     let (pool, traces) = (Pool::new(tls::roots(args)?), traces(args)?);
     if let Some((settings, _)) = &traces {
         pool.tell_traces(settings.sampler());
     }
-    let mut hands = Hands::new()?;
+    let mut hands = ProcessSignals::new()?;
     let (store, targets) = open_data(args, &opened, &path, &secrets, pool)?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -216,19 +216,19 @@ async fn serve(
         store,
         bounds: Bounds::OF_A_SERVER,
     };
-    let node = Node::start(config).map_err(Refused::of)?;
+    let node = Node::start(config).map_err(CommandRefusal::of)?;
     tokio::spawn(end_if_it_fails(node.clone()));
-    let exporter = traces.map(|(settings, roots)| Exporter::start(&node, settings, roots));
-    let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
+    let exporter = traces.map(|(settings, roots)| SpanExporter::start(&node, settings, roots));
+    let mut doors = match ServerParts::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
         Err(error) => {
             node.stop(Duration::ZERO).await;
-            return Err(Refused(error).into());
+            return Err(CommandRefusal(error).into());
         }
     };
-    doors.spans = exporter.as_ref().map(Exporter::counts);
-    let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
+    doors.spans = exporter.as_ref().map(SpanExporter::counts);
+    let limits = ApiLimits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
+    let guests = if args.insecure { LoopbackPolicy::Everybody } else { LoopbackPolicy::ThisMachine };
     let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
     let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
     let listening = match listen_behind(door.clone(), listener, routes, limits) {
@@ -250,7 +250,7 @@ async fn serve(
         None => greet(args, listening.address, door.scheme(), &opened, &doors.access)?,
     }
     let (archivist, sources) = (doors.archivist.clone(), doors.sources.clone());
-    let mut serving = Serving {
+    let mut serving = RunningServer {
         path: args.rules.clone(),
         stamp: opened.stamp,
         putting_off: false,
@@ -278,7 +278,7 @@ async fn end_if_it_fails(node: Node) {
 /// The store, and the targets of the book. Whatever is wrong with the book is said before anything is written.
 fn open_data(
     args: &ServeArgs,
-    opened: &Opened,
+    opened: &LoadedBook,
     path: &Path,
     secrets: &Secrets,
     pool: Pool,
@@ -288,7 +288,7 @@ fn open_data(
     targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
     let loss = if args.accept_loss { Loss::Accepted } else { Loss::Refused };
     let options = Options { loss, ..Options::default() };
-    let store = store::open(&args.data, options).map_err(Refused::of)?;
+    let store = store::open(&args.data, options).map_err(CommandRefusal::of)?;
     let targets = targets(opened, path, secrets, Some(&connections(supervisor(&args.data)?)))?;
     Ok((store, targets))
 }
@@ -315,7 +315,7 @@ fn say_that_it_stops() {
 }
 
 /// Lets calls end for so long, and then tells of what is left to tell.
-async fn end(node: &Node, exporter: Option<Exporter>, drain: Duration) {
+async fn end(node: &Node, exporter: Option<SpanExporter>, drain: Duration) {
     let stopped = node.stop(drain).await;
     if let Some(exporter) = exporter {
         exporter.stop().await;
@@ -340,9 +340,9 @@ fn say_that_it_is_shut(args: &ServeArgs) {
 fn greet(
     args: &ServeArgs,
     at: SocketAddr,
-    scheme: Scheme,
-    opened: &Opened,
-    access: &Access,
+    scheme: TransportScheme,
+    opened: &LoadedBook,
+    access: &AccessControl,
 ) -> anyhow::Result<()> {
     let book = &opened.book;
     let address = format!("{}{at}", scheme.prefix());
@@ -418,13 +418,13 @@ fn hook_lines(book: &RuleBook, address: &str) -> String {
 }
 
 /// What may come from outside while it serves.
-struct Hands {
+struct ProcessSignals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
-impl Hands {
+impl ProcessSignals {
     fn new() -> anyhow::Result<Self> {
         let on = |kind| signal(kind).context("could not listen for signals");
         // A file that may not grow further is an error like a full disk, once the signal that comes with it does not
@@ -438,30 +438,30 @@ impl Hands {
     }
 }
 
-struct Serving {
+struct RunningServer {
     path: Option<PathBuf>,
-    stamp: Stamp,
+    stamp: FileStamp,
     /// Whether it was said that a new book has to wait.
     putting_off: bool,
     /// Who we are, if callers are shown a certificate.
-    certificate: Option<Watched>,
+    certificate: Option<CertificateFiles>,
     targets: Targets,
     node: Node,
-    doors: Doors,
+    doors: ServerParts,
 }
 
 /// What stands between the node and the world, and goes by the rule book too.
-struct Doors {
+struct ServerParts {
     secrets: Secrets,
     hooks: Webhooks,
-    access: Access,
+    access: AccessControl,
     archivist: Archivist,
     sources: Sources,
     /// What became of spans, if traces are told of.
     spans: Option<Arc<SpanCounts>>,
 }
 
-impl Doors {
+impl ServerParts {
     async fn open(
         node: &Node,
         book: &Arc<RuleBook>,
@@ -469,14 +469,14 @@ impl Doors {
         targets: &Targets,
     ) -> Result<Self, String> {
         let limiter = Arc::new(Limiter::default());
-        let with = With {
+        let with = AccessParts {
             limiter: Arc::clone(&limiter),
             secrets: secrets.clone(),
             pool: targets.pool(),
             alarm: alarms::of_issuer(node),
         };
         let keys = node.keys().await.map_err(|error| error.to_string())?;
-        let access = Access::new(keys, book, with);
+        let access = AccessControl::new(keys, book, with);
         secrets.listen(alarms::of_secrets(node));
         secrets.warm(book);
         alarms::ask_again(secrets.clone(), access.clone());
@@ -492,25 +492,25 @@ impl Doors {
     fn parts(
         &self,
         node: &Node,
-        limits: Limits,
+        limits: ApiLimits,
         book_path: Option<PathBuf>,
         demo: Option<Demo>,
         closing: watch::Receiver<bool>,
-    ) -> Parts {
-        Parts {
+    ) -> AppState {
+        AppState {
             demo,
             node: node.clone(),
             archivist: self.archivist.clone(),
             limits,
-            reading: Reading::default(),
+            reading: BodyBudget::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
-            health: Memo::default(),
-            reports: Reports::default(),
+            health: HealthMemo::default(),
+            reports: DoctorReports::default(),
             simulations: Simulations::default(),
             book_path,
-            book_shown: Shown::default(),
-            live: Hub::default(),
+            book_shown: BookJsonCache::default(),
+            live: LiveHub::default(),
             metrics: Metrics::new(node, self.spans.clone()),
             closing,
         }
@@ -518,7 +518,13 @@ impl Doors {
 }
 
 /// Has every part follow the active rule book.
-fn follow_book(node: &Node, secrets: &Secrets, hooks: &Webhooks, access: &Access, archivist: &Archivist) {
+fn follow_book(
+    node: &Node,
+    secrets: &Secrets,
+    hooks: &Webhooks,
+    access: &AccessControl,
+    archivist: &Archivist,
+) {
     let secrets = secrets.clone();
     // The new targets ask for the new book's secrets from their first call on.
     node.follow_book("secrets", SwitchAt::BeforeNode, move |book| {
@@ -538,8 +544,8 @@ fn follow_book(node: &Node, secrets: &Secrets, hooks: &Webhooks, access: &Access
     });
 }
 
-impl Serving {
-    async fn until_stopped(&mut self, hands: &mut Hands) {
+impl RunningServer {
+    async fn until_stopped(&mut self, hands: &mut ProcessSignals) {
         let mut watch = tokio::time::interval(WATCH_EVERY);
         loop {
             let is_due = tokio::select! {
@@ -625,11 +631,11 @@ impl Serving {
 }
 
 /// Listens on an address of this machine.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Refused> {
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, CommandRefusal> {
     TcpListener::bind(address).await.map_err(|error| not_listening(address, &error))
 }
 
-fn not_listening(address: SocketAddr, error: &io::Error) -> Refused {
+fn not_listening(address: SocketAddr, error: &io::Error) -> CommandRefusal {
     let why = match error.kind() {
         ErrorKind::AddrInUse => {
             let other = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1));
@@ -639,5 +645,5 @@ fn not_listening(address: SocketAddr, error: &io::Error) -> Refused {
         }
         _ => terminal::io_words(error),
     };
-    Refused(format!("could not listen on {address}: {why}"))
+    CommandRefusal(format!("could not listen on {address}: {why}"))
 }

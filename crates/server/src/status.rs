@@ -8,5 +8,5 @@ pub(crate) mod live;
 pub(crate) mod metrics;
 mod text;
 pub(crate) mod trend;
-pub(crate) mod view;
+mod view;
 mod watch;

@@ -4,8 +4,6 @@ pub(crate) mod compact_json;
 pub(crate) mod moment;
 pub(crate) mod problem;
 pub(crate) mod progress;
-pub(crate) mod progress_bar;
-pub(crate) mod remarks;
 pub(crate) mod spark;
 pub mod style;
 pub mod table;
@@ -17,6 +15,7 @@ use std::io::Write;
 use anstream::adapter::strip_str;
 use anyhow::Context;
 use redrive_core::book::resolve::Resolved;
+use redrive_lab::dapr::Remark;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -185,6 +184,24 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
 /// The same, as text.
 pub(crate) fn json_text(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+const WIDTH: usize = 96;
+
+/// Prints the remarks on standard error, so that the output itself can go into a file.
+pub(crate) fn print_remarks(heading: &str, remarks: &[Remark]) {
+    if !remarks.is_empty() {
+        anstream::eprintln!("{}", render(heading, remarks));
+    }
+}
+
+fn render(heading: &str, remarks: &[Remark]) -> String {
+    let mut lines = vec![style::warning(heading)];
+    for Remark { what, why } in remarks {
+        let line = plain(&format!("{what}: {why}"));
+        lines.push(format!("  - {}", wrap(&line, WIDTH).replace('\n', "\n    ")));
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]

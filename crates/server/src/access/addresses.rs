@@ -10,22 +10,22 @@ use redrive_core::text::hide_passwords;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::access::caller::Caller;
-use crate::api::error::Answer;
+use crate::access::caller::ApiCaller;
+use crate::api::error::ApiResult;
 use crate::api::reply;
 
 /// How addresses are shown to somebody.
 #[derive(Clone, Debug)]
-pub(crate) enum Addresses {
+pub(crate) enum VisibleAddresses {
     /// But for their passwords.
     Whole,
     /// Without anything secret.
     Masked(AddressMask),
 }
 
-impl Addresses {
+impl VisibleAddresses {
     /// How a caller may see the addresses of that book.
-    pub(crate) fn for_caller(caller: &Caller, book: &RuleBook) -> Self {
+    pub(crate) fn for_caller(caller: &ApiCaller, book: &RuleBook) -> Self {
         match caller.role() {
             Role::Admin => Self::Whole,
             Role::Ingest | Role::Viewer | Role::Operator => Self::Masked(AddressMask::of(book)),
@@ -49,7 +49,7 @@ impl Addresses {
     }
 
     /// A good answer with all addresses in it as they may be seen.
-    pub(crate) fn ok(&self, value: &impl Serialize) -> Answer {
+    pub(crate) fn ok(&self, value: &impl Serialize) -> ApiResult {
         match self {
             Self::Whole => reply::ok(value),
             Self::Masked(mask) => {

@@ -14,7 +14,7 @@ use redrive_core::time::Timestamp;
 use redrive_node::store::door::By;
 use redrive_node::token::Claims;
 
-use crate::access::keyring::Held;
+use crate::access::keyring::CachedKey;
 use crate::access::{Peer, forbidden};
 use crate::api::error::ApiError;
 use crate::api::limits::failed_logins::neighbourhood;
@@ -22,85 +22,85 @@ use crate::keys;
 
 /// Whose request it is; nobody's, where nobody is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Who);
+pub(crate) struct ApiCaller(CallerIdentity);
 
 #[derive(Clone, Debug)]
-enum Who {
+enum CallerIdentity {
     /// Nobody is asked who they are, and everybody may do everything.
     Anybody,
     /// The owner of a key.
-    Key(Arc<Held>),
+    Key(Arc<CachedKey>),
     /// Whoever an issuer speaks of.
     Token(Arc<Claims>),
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
+impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         // Only the routes that ask for nobody's key come without one.
-        Ok(parts.extensions.get::<Self>().cloned().unwrap_or(Self(Who::Anybody)))
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or(Self(CallerIdentity::Anybody)))
     }
 }
 
-impl Caller {
-    pub(crate) fn with_key(held: Arc<Held>) -> Self {
-        Self(Who::Key(held))
+impl ApiCaller {
+    pub(crate) fn with_key(held: Arc<CachedKey>) -> Self {
+        Self(CallerIdentity::Key(held))
     }
 
     pub(crate) fn with_token(claims: Claims) -> Self {
-        Self(Who::Token(Arc::new(claims)))
+        Self(CallerIdentity::Token(Arc::new(claims)))
     }
 
     /// For the record.
     pub(crate) fn by(&self) -> By {
         match &self.0 {
-            Who::Anybody => By::nobody(),
-            Who::Key(held) => By::somebody(&keys::owner(&held.record)),
-            Who::Token(claims) => By::somebody(&format!("token of {}", claims.subject)),
+            CallerIdentity::Anybody => By::nobody(),
+            CallerIdentity::Key(held) => By::somebody(&keys::owner(&held.record)),
+            CallerIdentity::Token(claims) => By::somebody(&format!("token of {}", claims.subject)),
         }
     }
 
     /// What its requests are counted under.
     pub(crate) fn meter(&self) -> String {
         match &self.0 {
-            Who::Anybody => String::new(),
-            Who::Key(held) => format!("key {}", held.record.id),
-            Who::Token(claims) => format!("token {}", claims.subject),
+            CallerIdentity::Anybody => String::new(),
+            CallerIdentity::Key(held) => format!("key {}", held.record.id),
+            CallerIdentity::Token(claims) => format!("token {}", claims.subject),
         }
     }
 
     /// What its streams are counted under: who it is, or where it comes from if nobody is asked.
     pub(crate) fn name_or_address(&self, peer: Peer) -> String {
         match &self.0 {
-            Who::Anybody => neighbourhood(Some(peer.0)),
-            Who::Key(_) | Who::Token(_) => self.meter(),
+            CallerIdentity::Anybody => neighbourhood(Some(peer.0)),
+            CallerIdentity::Key(_) | CallerIdentity::Token(_) => self.meter(),
         }
     }
 
     /// The rate that is its own.
     pub(crate) fn rate(&self) -> Option<Rate> {
         match &self.0 {
-            Who::Anybody | Who::Token(_) => None,
-            Who::Key(held) => held.record.per_second.and_then(Rate::per_second),
+            CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
+            CallerIdentity::Key(held) => held.record.per_second.and_then(Rate::per_second),
         }
     }
 
     /// What it is called by people.
     pub(crate) fn name(&self) -> String {
         match &self.0 {
-            Who::Anybody => "anybody".to_owned(),
-            Who::Key(held) => held.record.name.clone(),
-            Who::Token(claims) => claims.subject.clone(),
+            CallerIdentity::Anybody => "anybody".to_owned(),
+            CallerIdentity::Key(held) => held.record.name.clone(),
+            CallerIdentity::Token(claims) => claims.subject.clone(),
         }
     }
 
     /// What it is trusted with; of several roles, the one that may most.
     pub(crate) fn role(&self) -> Role {
         match &self.0 {
-            Who::Anybody => Role::Admin,
-            Who::Key(held) => held.record.role,
-            Who::Token(claims) => claims.roles.iter().copied().max().unwrap_or(Role::Ingest),
+            CallerIdentity::Anybody => Role::Admin,
+            CallerIdentity::Key(held) => held.record.role,
+            CallerIdentity::Token(claims) => claims.roles.iter().copied().max().unwrap_or(Role::Ingest),
         }
     }
 
@@ -111,26 +111,26 @@ impl Caller {
 
     pub(crate) fn may(&self, permission: Permission) -> bool {
         match &self.0 {
-            Who::Anybody => true,
-            Who::Key(held) => held.record.role.may(permission),
-            Who::Token(claims) => claims.roles.iter().any(|role| role.may(permission)),
+            CallerIdentity::Anybody => true,
+            CallerIdentity::Key(held) => held.record.role.may(permission),
+            CallerIdentity::Token(claims) => claims.roles.iter().any(|role| role.may(permission)),
         }
     }
 
     fn scope(&self) -> Option<&Scope> {
         match &self.0 {
             // What an issuer says of somebody holds everywhere.
-            Who::Anybody | Who::Token(_) => None,
-            Who::Key(held) => Some(&held.record.scope),
+            CallerIdentity::Anybody | CallerIdentity::Token(_) => None,
+            CallerIdentity::Key(held) => Some(&held.record.scope),
         }
     }
 
     /// Whether it would still be let in: streams end when it would not.
     pub(crate) fn is_good(&self, now: Timestamp) -> bool {
         match &self.0 {
-            Who::Anybody => true,
-            Who::Key(held) => held.is_good(now),
-            Who::Token(claims) => now < claims.expires_at,
+            CallerIdentity::Anybody => true,
+            CallerIdentity::Key(held) => held.is_good(now),
+            CallerIdentity::Token(claims) => now < claims.expires_at,
         }
     }
 
@@ -203,16 +203,16 @@ impl Caller {
 mod tests {
     use super::*;
     use crate::access::keyring::Keyring;
-    use crate::keys::KeyWish;
+    use crate::keys::KeySpec;
 
     /// The owner of a key of that role and scope.
-    fn caller(role: Role, sources: &[&str], services: &[&str]) -> Caller {
+    fn caller(role: Role, sources: &[&str], services: &[&str]) -> ApiCaller {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let scope = Scope { sources: owned(sources), services: owned(services) };
-        let wish = KeyWish { name: "test".to_owned(), role, scope, rate: None, lives: None };
+        let wish = KeySpec { name: "test".to_owned(), role, scope, rate: None, lives: None };
         let made = keys::make(wish, |_| false, Timestamp::EPOCH).expect("a key");
         let keyring = Keyring::new(vec![made.record]);
-        Caller::with_key(keyring.find(&made.text, Timestamp::EPOCH).expect("it is there"))
+        ApiCaller::with_key(keyring.find(&made.text, Timestamp::EPOCH).expect("it is there"))
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn where_nobody_is_asked_everybody_may_everything() {
-        let anybody = Caller(Who::Anybody);
+        let anybody = ApiCaller(CallerIdentity::Anybody);
         for permission in Permission::ALL {
             assert!(anybody.may(permission), "{}", permission.as_words());
         }

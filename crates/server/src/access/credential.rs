@@ -17,11 +17,11 @@ pub(crate) enum Credential<'a> {
 
 /// Something is shown that cannot be read, or more than one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unreadable;
+pub(crate) struct UnreadableCredential;
 
 impl<'a> Credential<'a> {
     /// What the headers show; nothing, if they do not try.
-    pub(crate) fn of(headers: &'a HeaderMap) -> Result<Option<Self>, Unreadable> {
+    pub(crate) fn of(headers: &'a HeaderMap) -> Result<Option<Self>, UnreadableCredential> {
         let bearer = single(headers, &header::AUTHORIZATION)?.map(bearer).transpose()?;
         let key = single(headers, &API_KEY)?;
         match (bearer, key) {
@@ -30,27 +30,27 @@ impl<'a> Credential<'a> {
             (Some(text), None) => Ok(Some(Self::Token(text))),
             (None, Some(text)) => Ok(Some(Self::Key(text))),
             // Which of them is meant is nothing to guess about.
-            (Some(_), Some(_)) => Err(Unreadable),
+            (Some(_), Some(_)) => Err(UnreadableCredential),
         }
     }
 }
 
 /// The one value of a header.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Unreadable> {
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, UnreadableCredential> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(|text| Some(text.trim())).map_err(|_| Unreadable),
-        (Some(_), Some(_)) => Err(Unreadable),
+        (Some(value), None) => value.to_str().map(|text| Some(text.trim())).map_err(|_| UnreadableCredential),
+        (Some(_), Some(_)) => Err(UnreadableCredential),
     }
 }
 
 /// What follows the word `Bearer`, which may be written in any case.
-fn bearer(value: &str) -> Result<&str, Unreadable> {
-    let (scheme, text) = value.split_once(' ').ok_or(Unreadable)?;
+fn bearer(value: &str) -> Result<&str, UnreadableCredential> {
+    let (scheme, text) = value.split_once(' ').ok_or(UnreadableCredential)?;
     let text = text.trim_start_matches(' ');
     let is_bearer = scheme.eq_ignore_ascii_case("bearer") && !text.is_empty() && !text.contains(' ');
-    if is_bearer { Ok(text) } else { Err(Unreadable) }
+    if is_bearer { Ok(text) } else { Err(UnreadableCredential) }
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     /// A name, the headers, and what they show.
-    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Result<Option<Credential<'a>>, Unreadable>);
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Result<Option<Credential<'a>>, UnreadableCredential>);
 
     #[test]
     fn one_thing_is_shown_in_one_of_two_ways() {
@@ -72,13 +72,13 @@ mod tests {
             ("a token",              &[("authorization", "Bearer eyJ.e.s")],                  Ok(Some(Token("eyJ.e.s")))),
             ("by the other header",  &[("x-api-key", "rk_1")],                                Ok(Some(Key("rk_1")))),
             ("a token there",        &[("x-api-key", "eyJ.e.s")],                             Ok(Some(Key("eyJ.e.s")))),
-            ("both",                 &[("x-api-key", "rk_1"), ("authorization", "Bearer rk_1")], Err(Unreadable)),
-            ("twice",                &[("x-api-key", "rk_1"), ("x-api-key", "rk_1")],         Err(Unreadable)),
-            ("twice the first",      &[("authorization", "Bearer rk_1"), ("authorization", "Bearer rk_2")], Err(Unreadable)),
-            ("another scheme",       &[("authorization", "Basic cms6")],                      Err(Unreadable)),
-            ("no scheme",            &[("authorization", "rk_1")],                            Err(Unreadable)),
-            ("an empty one",         &[("authorization", "Bearer ")],                         Err(Unreadable)),
-            ("two words",            &[("authorization", "Bearer rk_1 rk_2")],                Err(Unreadable)),
+            ("both",                 &[("x-api-key", "rk_1"), ("authorization", "Bearer rk_1")], Err(UnreadableCredential)),
+            ("twice",                &[("x-api-key", "rk_1"), ("x-api-key", "rk_1")],         Err(UnreadableCredential)),
+            ("twice the first",      &[("authorization", "Bearer rk_1"), ("authorization", "Bearer rk_2")], Err(UnreadableCredential)),
+            ("another scheme",       &[("authorization", "Basic cms6")],                      Err(UnreadableCredential)),
+            ("no scheme",            &[("authorization", "rk_1")],                            Err(UnreadableCredential)),
+            ("an empty one",         &[("authorization", "Bearer ")],                         Err(UnreadableCredential)),
+            ("two words",            &[("authorization", "Bearer rk_1 rk_2")],                Err(UnreadableCredential)),
         ];
         for (name, pairs, expected) in cases {
             let mut headers = HeaderMap::new();

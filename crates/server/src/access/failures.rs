@@ -10,7 +10,7 @@ use redrive_node::runtime::Node;
 use redrive_node::token::TokenError;
 
 use crate::api::error::ApiError;
-use crate::api::limits::failed_logins::{Strangers, neighbourhood};
+use crate::api::limits::failed_logins::{FailedLogins, neighbourhood};
 use crate::api::limits::rate;
 
 /// What those who fail here are counted under.
@@ -21,7 +21,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Why somebody is not known; what was shown is in none of it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Doubt {
+pub(crate) enum CredentialProblem {
     /// It is not said which, here as little as to whoever showed it.
     #[error("the key is unknown, revoked or expired")]
     Key,
@@ -35,25 +35,25 @@ pub(crate) enum Doubt {
 
 /// What is remembered of them.
 #[derive(Debug, Default)]
-pub(crate) struct Failed {
-    addresses: Strangers,
-    telling: Mutex<Telling>,
+pub(crate) struct FailedLoginLog {
+    addresses: FailedLogins,
+    telling: Mutex<FailedLoginReport>,
 }
 
 /// Tells of many as of one.
 #[derive(Debug, Default)]
-struct Telling {
+struct FailedLoginReport {
     told_at: Option<Timestamp>,
     untold: u64,
 }
 
-impl Failed {
+impl FailedLoginLog {
     /// Somebody failed; an error if that was too often.
     pub(crate) fn note(
         &self,
         node: &Node,
         peer: Option<IpAddr>,
-        doubt: &Doubt,
+        doubt: &CredentialProblem,
         now: Timestamp,
     ) -> Result<(), ApiError> {
         node.count_unauthorized(DOOR);
@@ -68,7 +68,7 @@ impl Failed {
     }
 }
 
-impl Telling {
+impl FailedLoginReport {
     /// One more; how many there were since the last time, if it is time to tell.
     fn count(&mut self, now: Timestamp) -> Option<u64> {
         self.untold += 1;
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn many_failures_are_told_as_one_with_their_number() {
         let at = |millis: u64| Timestamp::from_millis(10_000 + millis);
-        let mut telling = Telling::default();
+        let mut telling = FailedLoginReport::default();
         let cases = [(0, Some(1)), (1, None), (999, None), (1_000, Some(3)), (5_000, Some(1))];
         for (millis, expected) in cases {
             assert_eq!(telling.count(at(millis)), expected, "after {millis} ms");

@@ -13,7 +13,7 @@ use crate::keys;
 
 /// A key that somebody may come in with.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct CachedKey {
     pub(crate) record: KeyRecord,
     /// The moment from which it is good no more, in nanoseconds: others may hold it while it is revoked.
     ends_at: AtomicU64,
@@ -21,7 +21,7 @@ pub(crate) struct Held {
     used_at: AtomicU64,
 }
 
-impl Held {
+impl CachedKey {
     fn new(record: KeyRecord) -> Self {
         let ends_at = AtomicU64::new(ends_at(&record).as_nanos());
         Self { record, ends_at, used_at: AtomicU64::new(0) }
@@ -41,18 +41,18 @@ fn ends_at(record: &KeyRecord) -> Timestamp {
 
 /// All keys by name.
 #[derive(Debug)]
-pub(crate) struct Keyring(RwLock<HashMap<String, Arc<Held>>>);
+pub(crate) struct Keyring(RwLock<HashMap<String, Arc<CachedKey>>>);
 
 impl Keyring {
     pub(crate) fn new(records: Vec<KeyRecord>) -> Self {
-        let held = records.into_iter().map(|record| (record.id.clone(), Arc::new(Held::new(record))));
+        let held = records.into_iter().map(|record| (record.id.clone(), Arc::new(CachedKey::new(record))));
         Self(RwLock::new(held.collect()))
     }
 
     /// Adds a key, or takes over what has become of one.
     pub(crate) fn put(&self, record: KeyRecord) {
         let mut keys = self.0.write().expect("nobody panics while changing");
-        let held = Arc::new(Held::new(record));
+        let held = Arc::new(CachedKey::new(record));
         if let Some(old) = keys.get(&held.record.id) {
             held.used_at.store(old.used_at.load(Ordering::Relaxed), Ordering::Relaxed);
             // Whoever came in with it is told as well.
@@ -62,7 +62,7 @@ impl Keyring {
     }
 
     /// The key that this text is, if it is good.
-    pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Arc<Held>> {
+    pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Arc<CachedKey>> {
         let id = keys::id_of(text)?;
         let held = self.get(id);
         // A name that nobody has takes as long as a secret that is wrong.
@@ -83,7 +83,7 @@ impl Keyring {
         (nanos > 0).then(|| Timestamp::from_nanos(nanos))
     }
 
-    fn get(&self, id: &str) -> Option<Arc<Held>> {
+    fn get(&self, id: &str) -> Option<Arc<CachedKey>> {
         self.0.read().expect("nobody panics while changing").get(id).map(Arc::clone)
     }
 }
@@ -94,14 +94,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::keys::{KeyWish, Made, make};
+    use crate::keys::{CreatedKey, KeySpec, make};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_millis(1_000 * seconds)
     }
 
-    fn key(lives: Option<Duration>) -> Made {
-        let wish = KeyWish {
+    fn key(lives: Option<Duration>) -> CreatedKey {
+        let wish = KeySpec {
             name: "deploy".to_owned(),
             role: Role::Viewer,
             scope: Scope::default(),

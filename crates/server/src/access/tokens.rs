@@ -10,22 +10,22 @@ use redrive_node::secret::Secrets;
 use redrive_node::target::http::Pool;
 use redrive_node::token::{Claims, KeysNews, Tokens};
 
-use crate::access::failures::Doubt;
+use crate::access::failures::CredentialProblem;
 use crate::api::error::ApiError;
 
 /// Hears what is to be told of the issuer's keys; nothing, of an issuer that the book does not have any more.
-pub(crate) type Alarm = Arc<dyn Fn(Option<KeysNews>) + Send + Sync>;
+pub(crate) type IssuerAlarm = Arc<dyn Fn(Option<KeysNews>) + Send + Sync>;
 
 /// Reads tokens by the book that holds.
-pub(crate) struct Bearers {
+pub(crate) struct BearerTokens {
     secrets: Secrets,
     pool: Arc<Pool>,
-    alarm: Alarm,
+    alarm: IssuerAlarm,
     tokens: ArcSwapOption<Tokens>,
 }
 
-impl Bearers {
-    pub(crate) fn new(secrets: Secrets, pool: Arc<Pool>, alarm: Alarm) -> Self {
+impl BearerTokens {
+    pub(crate) fn new(secrets: Secrets, pool: Arc<Pool>, alarm: IssuerAlarm) -> Self {
         Self { secrets, pool, alarm, tokens: ArcSwapOption::empty() }
     }
 
@@ -79,8 +79,8 @@ impl Bearers {
     }
 
     /// Whom a token speaks of, or why it is not believed; an error if that cannot be known now.
-    pub(crate) async fn find(&self, token: &str) -> Result<Result<Claims, Doubt>, ApiError> {
-        let Some(tokens) = self.tokens() else { return Ok(Err(Doubt::NoTokens)) };
+    pub(crate) async fn find(&self, token: &str) -> Result<Result<Claims, CredentialProblem>, ApiError> {
+        let Some(tokens) = self.tokens() else { return Ok(Err(CredentialProblem::NoTokens)) };
         match tokens.verify(token, wall_clock()).await {
             Ok(claims) => Ok(Ok(claims)),
             Err(error) if error.is_outage() => {
@@ -89,7 +89,7 @@ impl Bearers {
             }
             Err(error) => {
                 tracing::debug!(%error, "a token is not believed");
-                Ok(Err(Doubt::Token(error)))
+                Ok(Err(CredentialProblem::Token(error)))
             }
         }
     }

@@ -4,8 +4,8 @@ use redrive_core::access::Permission;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::error::Answer;
+use crate::access::caller::ApiCaller;
+use crate::api::error::ApiResult;
 use crate::api::{App, reply};
 
 /// Whoever shows this key or token.
@@ -35,7 +35,7 @@ pub(crate) struct Whoami {
     get, path = "/v1/whoami", operation_id = "whoami", tag = "operating",
     responses((status = 200, description = "you", body = Whoami))
 )]
-pub(crate) async fn whoami(app: App, caller: Caller) -> Answer {
+pub(crate) async fn whoami(app: App, caller: ApiCaller) -> ApiResult {
     let may = Permission::ALL.into_iter().filter(|permission| caller.may(*permission));
     let whoami = Whoami {
         authentication: if app.access.is_on() { "on" } else { "off" }.to_owned(),

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::alerts::json::{AlertsFound, ReceiverTested, TestOutcome};
+use crate::alerts::json::{AlertsResponse, ReceiverTestOutcome, ReceiverTestResponse};
 use crate::alerts::text;
 use crate::cli::ViewArgs;
-use crate::client::Ask;
+use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::{print_as, terminal_columns};
 
@@ -26,13 +26,13 @@ Exit code: 0 done, 1 no such receiver or it was not reached, 2 wrong use, 3 no s
 )]
 pub(crate) struct AlertsArgs {
     #[command(subcommand)]
-    pub(crate) what: Option<Alerts>,
+    pub(crate) what: Option<AlertsCommand>,
     #[command(flatten)]
     pub(crate) list: ViewArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Alerts {
+pub(crate) enum AlertsCommand {
     /// Shows the alerts of the rule book, and those who are told
     List(ViewArgs),
     Test(AlertsTestArgs),
@@ -51,21 +51,21 @@ pub(crate) struct AlertsTestArgs {
 pub(crate) async fn run(args: &AlertsArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
         None => list(&args.list).await,
-        Some(Alerts::List(args)) => list(args).await,
-        Some(Alerts::Test(args)) => test(args).await,
+        Some(AlertsCommand::List(args)) => list(args).await,
+        Some(AlertsCommand::Test(args)) => test(args).await,
     }
 }
 
 async fn list(args: &ViewArgs) -> anyhow::Result<ExitCode> {
-    let (found, now) = args.client()?.timed_json::<AlertsFound>(&Ask::get("/v1/alerts")).await?;
+    let (found, now) = args.client()?.timed_json::<AlertsResponse>(&ClientRequest::get("/v1/alerts")).await?;
     print_as(args.format, &found, || text::page(&found, now, terminal_columns()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn test(args: &AlertsTestArgs) -> anyhow::Result<ExitCode> {
-    let ask = Ask::json(format!("/v1/receivers/{}/test", segment(&args.name)), &json!({}));
-    let (tested, now) = args.view.client()?.timed_json::<ReceiverTested>(&ask).await?;
+    let ask = ClientRequest::json(format!("/v1/receivers/{}/test", segment(&args.name)), &json!({}));
+    let (tested, now) = args.view.client()?.timed_json::<ReceiverTestResponse>(&ask).await?;
     print_as(args.view.format, &tested, || text::tested(&tested, now))?;
-    let is_told = tested.outcome == TestOutcome::Delivered;
+    let is_told = tested.outcome == ReceiverTestOutcome::Delivered;
     Ok(if is_told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -16,12 +16,12 @@ use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, S
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
-use crate::alerts::json::{AlertsFound, ReceiverShown, ReceiverTested, TestOutcome};
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::alerts::json::{AlertsResponse, ReceiverJson, ReceiverTestOutcome, ReceiverTestResponse};
 use crate::api::App;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError, Named};
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
 
 /// How long a test is watched: less than a request may take, so that whoever asks is answered.
 const TEST_WATCHED: Duration = Duration::from_secs(12);
@@ -32,14 +32,14 @@ const MESSAGES_SEEN_MAX: usize = 100;
 /// Alerts and receivers, and what was said lately.
 #[utoipa::path(
     get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
-    responses((status = 200, description = "all that the rule book has", body = AlertsFound))
+    responses((status = 200, description = "all that the rule book has", body = AlertsResponse))
 )]
-pub(crate) async fn list(app: App, caller: Caller) -> Answer {
+pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let (book, now) = (app.node.book(), app.node.now());
     let (counts, troubles) = app.node.read(|reader| Ok((reader.counts()?, troubles(reader)?))).await?;
     let alerts = app.node.alerts();
     let receivers = book.sections().receivers.iter();
-    let found = AlertsFound {
+    let found = AlertsResponse {
         evaluated_at: alerts.looked_at,
         alerts: alerts.alerts.clone(),
         receivers: receivers
@@ -47,7 +47,7 @@ pub(crate) async fn list(app: App, caller: Caller) -> Answer {
             .collect(),
         recent: alerts.recent.clone(),
     };
-    Addresses::for_caller(&caller, &book).ok(&found)
+    VisibleAddresses::for_caller(&caller, &book).ok(&found)
 }
 
 /// The alerts that fire.
@@ -61,16 +61,16 @@ pub(crate) fn firing(node: &Node) -> Vec<AlertView> {
 #[utoipa::path(
     post, path = "/v1/receivers/{name}/test", operation_id = "testReceiver", tag = "operating",
     params(("name" = String, Path, description = "a receiver of the rule book", example = "on-call")),
-    responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTested))
+    responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTestResponse))
 )]
-pub(crate) async fn test(app: App, caller: Caller, Named(name): Named) -> Answer {
+pub(crate) async fn test(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     // Before it is sent, so that nothing is missed.
     let activities = app.node.activities();
     let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
         TellError::NoReceiver(_) => {
             let book = app.node.book();
             let names: Vec<String> = book.sections().receivers.keys().cloned().collect();
-            ApiError::new(Code::ReceiverNotFound, error.to_string()).with("receivers", names)
+            ApiError::new(ApiErrorCode::ReceiverNotFound, error.to_string()).with("receivers", names)
         }
         TellError::NotWritten(error) => error.into(),
     })?;
@@ -78,24 +78,24 @@ pub(crate) async fn test(app: App, caller: Caller, Named(name): Named) -> Answer
     let seen = tokio::time::timeout(TEST_WATCHED, outcome_of(activities, &event)).await;
     let (outcome, facts) = seen.ok().flatten().unzip();
     let facts = facts.as_ref();
-    let tested = ReceiverTested {
+    let tested = ReceiverTestResponse {
         receiver: name,
         event,
-        outcome: outcome.unwrap_or(TestOutcome::Waiting),
+        outcome: outcome.unwrap_or(ReceiverTestOutcome::Waiting),
         delivery: facts.map(|facts| facts.delivery.clone()),
         code: facts.and_then(|facts| facts.code.clone()),
         message: facts.and_then(|facts| facts.message.clone()),
         due_at: facts.and_then(|facts| facts.due_at),
         took_ms: facts.and_then(|facts| facts.took_ms),
     };
-    Addresses::for_caller(&caller, &app.node.book()).ok(&tested)
+    VisibleAddresses::for_caller(&caller, &app.node.book()).ok(&tested)
 }
 
 /// What becomes of an event's delivery; none if nobody tells any more.
 async fn outcome_of(
     mut activities: broadcast::Receiver<std::sync::Arc<ActivityLine>>,
     event: &str,
-) -> Option<(TestOutcome, DeliveryFacts)> {
+) -> Option<(ReceiverTestOutcome, DeliveryFacts)> {
     loop {
         let line = match activities.recv().await {
             Ok(line) => line,
@@ -103,9 +103,9 @@ async fn outcome_of(
             Err(RecvError::Closed) => return None,
         };
         let (outcome, facts) = match &line.activity {
-            Activity::Delivered(facts) => (TestOutcome::Delivered, facts),
-            Activity::Retrying(facts) => (TestOutcome::Retrying, facts),
-            Activity::Dead(facts) => (TestOutcome::Dead, facts),
+            Activity::Delivered(facts) => (ReceiverTestOutcome::Delivered, facts),
+            Activity::Retrying(facts) => (ReceiverTestOutcome::Retrying, facts),
+            Activity::Dead(facts) => (ReceiverTestOutcome::Dead, facts),
             // That it was accepted, or is held behind a breaker, is no outcome.
             _ => continue,
         };
@@ -121,11 +121,11 @@ fn receiver_shown(
     counts: &Counts,
     troubles: &BTreeMap<String, String>,
     now: Timestamp,
-) -> ReceiverShown {
+) -> ReceiverJson {
     let queue = ServiceName::new(OWN_SERVICE).ok().zip(ChannelName::new(name).ok());
     let queue = queue.map(|(service, channel)| QueueName { service, channel: Some(channel) });
     let counts = queue.and_then(|queue| counts.queues.get(&queue).copied()).unwrap_or_default();
-    ReceiverShown {
+    ReceiverJson {
         name: name.to_owned(),
         kind: receiver.endpoint.key().to_owned(),
         address: receiver.endpoint.profile.shown.clone(),

@@ -8,21 +8,21 @@ use utoipa::ToSchema;
 
 /// All alerts and receivers of the rule book.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct AlertsFound {
+pub(crate) struct AlertsResponse {
     /// When the alerts were last held against what there is; never if the book has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated_at: Option<Timestamp>,
     /// In the order of the book.
     pub alerts: Vec<AlertView>,
     /// By name.
-    pub receivers: Vec<ReceiverShown>,
+    pub receivers: Vec<ReceiverJson>,
     /// What was said lately, the latest first.
     pub recent: Vec<Told>,
 }
 
 /// Somebody who is told.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ReceiverShown {
+pub(crate) struct ReceiverJson {
     pub name: String,
     /// How: `ntfy`, `webhook`, `email`, `slack` or `alertmanager`.
     pub kind: String,
@@ -47,11 +47,11 @@ pub(crate) struct ReceiverShown {
 
 /// What became of a message that somebody sent to try out a receiver.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ReceiverTested {
+pub(crate) struct ReceiverTestResponse {
     pub receiver: String,
     /// The id of the event that was sent.
     pub event: String,
-    pub outcome: TestOutcome,
+    pub outcome: ReceiverTestOutcome,
     /// The delivery, once there was an attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<String>,
@@ -72,7 +72,7 @@ pub(crate) struct ReceiverTested {
 /// What became of a message so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum TestOutcome {
+pub(crate) enum ReceiverTestOutcome {
     /// It arrived.
     Delivered,
     /// It failed, and is tried again.

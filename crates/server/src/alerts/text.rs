@@ -4,14 +4,14 @@ use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::text::show_count as thousands;
 use redrive_core::time::Timestamp;
 
-use crate::alerts::json::{AlertsFound, ReceiverShown, ReceiverTested, TestOutcome};
+use crate::alerts::json::{AlertsResponse, ReceiverJson, ReceiverTestOutcome, ReceiverTestResponse};
 use crate::deliveries::text::short_id;
 use crate::terminal::moment::{ago, coming};
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, shell_word, style};
 
 /// All alerts, one to a line, and below them all receivers.
-pub(crate) fn page(found: &AlertsFound, now: Timestamp, columns: Option<usize>) -> String {
+pub(crate) fn page(found: &AlertsResponse, now: Timestamp, columns: Option<usize>) -> String {
     if found.alerts.is_empty() && found.receivers.is_empty() {
         return format!("{} the rule book has no alerts\n", style::warning("!"));
     }
@@ -24,7 +24,7 @@ pub(crate) fn page(found: &AlertsFound, now: Timestamp, columns: Option<usize>) 
 }
 
 /// What became of a test.
-pub(crate) fn tested(tested: &ReceiverTested, now: Timestamp) -> String {
+pub(crate) fn tested(tested: &ReceiverTestResponse, now: Timestamp) -> String {
     let name = style::bold(plain(&tested.receiver));
     let because = tested.message.as_deref().map(plain).unwrap_or_default();
     let story = tested.delivery.as_deref().map_or_else(String::new, |delivery| {
@@ -32,16 +32,16 @@ pub(crate) fn tested(tested: &ReceiverTested, now: Timestamp) -> String {
         format!("; `{command}` tells more")
     });
     match tested.outcome {
-        TestOutcome::Delivered => format!("{} {name} has taken it\n", style::good("✓")),
-        TestOutcome::Retrying => {
+        ReceiverTestOutcome::Delivered => format!("{} {name} has taken it\n", style::good("✓")),
+        ReceiverTestOutcome::Retrying => {
             let again = tested.due_at.map_or_else(|| "later".to_owned(), |at| coming(at, now));
             format!(
                 "{} {name} was not reached: {because}; it is tried again {again}{story}\n",
                 style::warning("!")
             )
         }
-        TestOutcome::Dead => format!("{} {name} was not told: {because}{story}\n", style::error("✗")),
-        TestOutcome::Waiting => {
+        ReceiverTestOutcome::Dead => format!("{} {name} was not told: {because}{story}\n", style::error("✗")),
+        ReceiverTestOutcome::Waiting => {
             let list = style::bold("redrive alerts");
             format!("{} nothing has become of it yet; {list} shows what waits\n", style::warning("!"))
         }
@@ -49,8 +49,8 @@ pub(crate) fn tested(tested: &ReceiverTested, now: Timestamp) -> String {
 }
 
 fn alerts(alerts: &[AlertView], now: Timestamp) -> Table {
-    let left = Side::Left;
-    let mut table = Table::new(&[left, left, left, Side::Right, left, Side::Right, left, left]);
+    let left = CellAlign::Left;
+    let mut table = Table::new(&[left, left, left, CellAlign::Right, left, CellAlign::Right, left, left]);
     table.head(&["STATE", "SEVERITY", "ALERT", "VALUE", "SINCE", "TOLD", "TO", "WHEN"]);
     for alert in alerts {
         let name = match &alert.covers {
@@ -71,9 +71,9 @@ fn alerts(alerts: &[AlertView], now: Timestamp) -> Table {
     table
 }
 
-fn receivers(receivers: &[ReceiverShown]) -> Table {
-    let left = Side::Left;
-    let mut table = Table::new(&[left, left, left, left, Side::Right, Side::Right, left]);
+fn receivers(receivers: &[ReceiverJson]) -> Table {
+    let left = CellAlign::Left;
+    let mut table = Table::new(&[left, left, left, left, CellAlign::Right, CellAlign::Right, left]);
     table.head(&["RECEIVER", "KIND", "ADDRESS", "HOURS", "WAITING", "DEAD", "LAST TROUBLE"]);
     for receiver in receivers {
         let hours = match (&receiver.hours, receiver.open_now) {

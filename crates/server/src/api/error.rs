@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::api::code::Code;
+use crate::api::code::ApiErrorCode;
 
 /// What a request comes to.
-pub(crate) type Answer = Result<Response, ApiError>;
+pub(crate) type ApiResult = Result<Response, ApiError>;
 
 /// An answer that is no success.
 #[derive(Debug)]
-pub(crate) struct ApiError(Box<Told>);
+pub(crate) struct ApiError(Box<ApiErrorParts>);
 
 #[derive(Debug)]
-struct Told {
-    code: Code,
+struct ApiErrorParts {
+    code: ApiErrorCode,
     message: String,
     details: Map<String, Value>,
     retry_after_seconds: Option<u32>,
@@ -40,10 +40,10 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 
 impl ApiError {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ApiErrorCode, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), Map::new());
         let retry_after_seconds = code.asks_to_wait().then_some(RETRY_AFTER_SECONDS);
-        Self(Box::new(Told { code, message, details, retry_after_seconds, headers: Vec::new() }))
+        Self(Box::new(ApiErrorParts { code, message, details, retry_after_seconds, headers: Vec::new() }))
     }
 
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -69,26 +69,28 @@ impl ApiError {
     /// Something about the request is wrong.
     pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        Self::new(Code::Validation, format!("`{field}` {reason}")).with("field", field).with("reason", reason)
+        Self::new(ApiErrorCode::Validation, format!("`{field}` {reason}"))
+            .with("field", field)
+            .with("reason", reason)
     }
 
     /// Something about the request is wrong, in a sentence that needs no name of a field.
     pub(crate) fn wrong(field: &str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self::new(Code::Validation, message.clone()).with("field", field).with("reason", message)
+        Self::new(ApiErrorCode::Validation, message.clone()).with("field", field).with("reason", message)
     }
 
     pub(crate) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body has more than {bytes_max} bytes");
-        Self::new(Code::PayloadTooLarge, message).with("bytes_max", bytes_max)
+        Self::new(ApiErrorCode::PayloadTooLarge, message).with("bytes_max", bytes_max)
     }
 
     pub(crate) fn too_slow() -> Self {
-        Self::new(Code::RequestTimeout, "the body did not come in time")
+        Self::new(ApiErrorCode::RequestTimeout, "the body did not come in time")
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(Code::Unavailable, message)
+        Self::new(ApiErrorCode::Unavailable, message)
     }
 
     /// Whoever waits must not wait for ever; what was begun may still come to its end.
@@ -102,14 +104,14 @@ impl ApiError {
     /// Our own fault; what exactly went wrong is in the log.
     pub(crate) fn internal() -> Self {
         let message = "something went wrong here; the server's log says more";
-        Self::new(Code::Internal, message)
+        Self::new(ApiErrorCode::Internal, message)
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let Told { code, message, details, retry_after_seconds, headers } = *self.0;
-        let body = ErrorBody { error: ErrorShown { code: code.as_str().to_owned(), message, details } };
+        let ApiErrorParts { code, message, details, retry_after_seconds, headers } = *self.0;
+        let body = ErrorBody { error: ErrorJson { code: code.as_str().to_owned(), message, details } };
         let text = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
         let mut response =
             (code.status(), [(header::CONTENT_TYPE, "application/json")], text).into_response();
@@ -123,7 +125,7 @@ impl IntoResponse for ApiError {
 
 impl From<InvalidEvent> for ApiError {
     fn from(invalid: InvalidEvent) -> Self {
-        let error = Self::new(Code::Validation, invalid.to_string())
+        let error = Self::new(ApiErrorCode::Validation, invalid.to_string())
             .with("field", invalid.field)
             .with("reason", invalid.reason.to_string());
         match invalid.index {
@@ -145,7 +147,7 @@ impl ApiError {
     }
 
     fn unknown(message: &str) -> Self {
-        Self::new(Code::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+        Self::new(ApiErrorCode::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
     }
 }
 
@@ -156,17 +158,17 @@ impl From<SubmitError> for ApiError {
             SubmitError::Refused(Refusal::Conflict { index, first }) => {
                 let Some(first) = first else {
                     let message = "the batch has another event with this source and id: use a new id";
-                    return Self::new(Code::Conflict, message).with("index", index);
+                    return Self::new(ApiErrorCode::Conflict, message).with("index", index);
                 };
                 let message = "an event with this source and id came before, and was another: use a new id";
-                Self::new(Code::Conflict, message)
+                Self::new(ApiErrorCode::Conflict, message)
                     .with("index", index)
                     .with("first_receipt", first.to_string())
             }
             SubmitError::Refused(Refusal::Full { index, service }) => {
                 let message =
                     format!("too much waits for the service `{service}` already: nothing was taken");
-                Self::new(Code::BacklogFull, message)
+                Self::new(ApiErrorCode::BacklogFull, message)
                     .with("index", index)
                     .with("service", service.as_str())
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
@@ -210,9 +212,9 @@ impl From<RerouteError> for ApiError {
 }
 
 /// The one part of a path that names something.
-pub(crate) struct Named(pub String);
+pub(crate) struct PathName(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for PathName {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -225,23 +227,23 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
 pub(crate) async fn no_such_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at {}", uri.path());
-    ApiError::new(Code::PathNotFound, message)
+    ApiError::new(ApiErrorCode::PathNotFound, message)
 }
 
 pub(crate) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
-    ApiError::new(Code::MethodNotAllowed, message)
+    ApiError::new(ApiErrorCode::MethodNotAllowed, message)
 }
 
 /// Any error: `{"error":{"code","message","details"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ErrorBody {
-    pub error: ErrorShown,
+    pub error: ErrorJson,
 }
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ErrorShown {
+pub(crate) struct ErrorJson {
     pub code: String,
     pub message: String,
     #[serde(default)]
@@ -269,13 +271,13 @@ mod tests {
         for (name, error, expected) in cases {
             assert_eq!(
                 (error.0.code, error.0.retry_after_seconds),
-                (Code::OutcomeUnknown, Some(10)),
+                (ApiErrorCode::OutcomeUnknown, Some(10)),
                 "{name}"
             );
             assert!(error.message().ends_with(expected), "{name}: {}", error.message());
         }
         let refused = ApiError::of_event(SubmitError::Busy);
-        assert_eq!(refused.0.code, Code::Unavailable);
+        assert_eq!(refused.0.code, ApiErrorCode::Unavailable);
     }
 
     #[test]

@@ -27,18 +27,18 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 use crate::access::Peer;
-use crate::api::code::Code;
+use crate::api::code::ApiErrorCode;
 use crate::api::error::ApiError;
-use crate::api::limits::connection::Connection;
-use crate::api::limits::loopback_only::{Guests, check_host};
-use crate::api::limits::per_address::Crowd;
-use crate::api::transport::{Door, Entered, Scheme};
-use crate::api::{CORRELATION_ID, Guarded, Routers, correlation_id};
+use crate::api::limits::connection::ClientConnection;
+use crate::api::limits::loopback_only::{LoopbackPolicy, check_host};
+use crate::api::limits::per_address::AddressLimiter;
+use crate::api::transport::{AcceptedStream, Transport, TransportScheme};
+use crate::api::{CORRELATION_ID, GuardedRouter, Routers, correlation_id};
 use crate::webhooks;
 
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ApiLimits {
     /// The largest body.
     pub body_bytes_max: usize,
     /// How long a body may take to come.
@@ -56,7 +56,7 @@ pub(crate) struct Limits {
     pub connections_max: usize,
 }
 
-impl Limits {
+impl ApiLimits {
     pub(crate) fn with_body(body_bytes_max: usize) -> Self {
         Self {
             body_bytes_max,
@@ -102,13 +102,13 @@ const URI_BYTES_MAX: usize = 8 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A door that is open.
-pub(crate) struct Listening {
+pub(crate) struct ApiListener {
     pub address: SocketAddr,
     close: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Listening {
+impl ApiListener {
     /// Takes no more connections, lets requests end within that time, and then cuts off what has not ended.
     pub(crate) async fn close(self, within: Duration) {
         // The task listens for as long as it runs.
@@ -125,35 +125,35 @@ impl Listening {
 /// Serves the API to those who come to an address that is ours already; the routers are made with what turns
 /// true when the door closes.
 pub(crate) fn listen_behind(
-    door: Door,
+    door: Transport,
     listener: TcpListener,
     routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
-    limits: Limits,
-) -> std::io::Result<Listening> {
+    limits: ApiLimits,
+) -> std::io::Result<ApiListener> {
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
     let routers = Arc::new(routers(closing.clone()));
     let task = tokio::spawn(accept_all(listener, door, routers, limits, closing));
-    Ok(Listening { address, close, task })
+    Ok(ApiListener { address, close, task })
 }
 
 /// Serves `router` on the stack of the API, to this machine, for as long as it is polled: the bare limit that
 /// measurements compare with. An answer may take forever.
 pub async fn serve_bare(listener: TcpListener, router: Router, body_bytes_max: usize) -> std::io::Result<()> {
-    let limits = Limits { answer_time: Duration::MAX, ..Limits::with_body(body_bytes_max) };
-    let _listening = listen_behind(Door::Plain, listener, |_| Routers::open(router), limits)?;
+    let limits = ApiLimits { answer_time: Duration::MAX, ..ApiLimits::with_body(body_bytes_max) };
+    let _listening = listen_behind(Transport::Plain, listener, |_| Routers::open(router), limits)?;
     std::future::pending().await
 }
 
 async fn accept_all(
     listener: TcpListener,
-    door: Door,
+    door: Transport,
     routers: Arc<Routers>,
-    limits: Limits,
+    limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections_max));
-    let crowd = Crowd::of(limits.connections_max);
+    let crowd = AddressLimiter::of(limits.connections_max);
     let mut connections = JoinSet::new();
     let mut has_failed = false;
     loop {
@@ -198,7 +198,7 @@ async fn accept_all(
 /// Answers one request within a time, under the client's correlation id or one of ours.
 async fn answer(
     routers: &Routers,
-    came: Came,
+    came: ConnectionOrigin,
     mut request: Request<Incoming>,
     within: Duration,
 ) -> Result<Response, Infallible> {
@@ -221,20 +221,27 @@ async fn answer(
 }
 
 /// The router that a request goes to; refuses what no handler should have to look at.
-fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Result<Router, ApiError> {
+fn enter(
+    routers: &Routers,
+    came: ConnectionOrigin,
+    request: &mut Request<Incoming>,
+) -> Result<Router, ApiError> {
     let bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     if bytes > URI_BYTES_MAX {
-        return Err(ApiError::new(Code::UriTooLong, format!("the path has more than {URI_BYTES_MAX} bytes")));
+        return Err(ApiError::new(
+            ApiErrorCode::UriTooLong,
+            format!("the path has more than {URI_BYTES_MAX} bytes"),
+        ));
     }
     check_host(request)?;
     request.extensions_mut().insert(Peer(came.from));
     match &routers.guarded {
-        Some(Guarded { access, router }) if access.is_on() => Ok(router.clone()),
+        Some(GuardedRouter { access, router }) if access.is_on() => Ok(router.clone()),
         Some(_) | None => {
             let is_hook =
                 routers.guarded.is_some() && webhooks::handlers::is_call(request.method(), request.uri());
             // The signature tells whose a hook is: a tunnel may have brought it here under a name of its own.
-            let guests = if is_hook { Guests::Everybody } else { routers.guests };
+            let guests = if is_hook { LoopbackPolicy::Everybody } else { routers.guests };
             guests.check(request.headers(), came.by)?;
             Ok(routers.open.clone())
         }
@@ -244,9 +251,9 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
 async fn serve(
     stream: TcpStream,
     peer: IpAddr,
-    door: &Door,
+    door: &Transport,
     routers: &Routers,
-    limits: Limits,
+    limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
     // Answers are small and somebody waits for each.
@@ -257,26 +264,26 @@ async fn serve(
         // Whoever has not come in by then stays outside.
         _ = closing.changed() => return,
     };
-    let came = Came { from: peer, by: door.scheme() };
+    let came = ConnectionOrigin { from: peer, by: door.scheme() };
     match entered {
-        Some(Entered::Plain(stream)) => speak(stream, came, routers, limits, closing).await,
-        Some(Entered::Tls(stream)) => speak(stream, came, routers, limits, closing).await,
+        Some(AcceptedStream::Plain(stream)) => speak(stream, came, routers, limits, closing).await,
+        Some(AcceptedStream::Tls(stream)) => speak(stream, came, routers, limits, closing).await,
         None => {}
     }
 }
 
 /// How a connection came in.
 #[derive(Clone, Copy)]
-struct Came {
+struct ConnectionOrigin {
     from: IpAddr,
-    by: Scheme,
+    by: TransportScheme,
 }
 
 async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    came: Came,
+    came: ConnectionOrigin,
     routers: &Routers,
-    limits: Limits,
+    limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
     let connection = http1::Builder::new()
@@ -284,7 +291,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Connection::new(stream, limits.unread_time)),
+            TokioIo::new(ClientConnection::new(stream, limits.unread_time)),
             service_fn(|request| answer(routers, came, request, limits.answer_time)),
         );
     let mut connection = std::pin::pin!(connection);
@@ -308,9 +315,9 @@ mod tests {
 
     use super::*;
 
-    async fn listening(router: Router, limits: Limits) -> Listening {
+    async fn listening(router: Router, limits: ApiLimits) -> ApiListener {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free");
-        listen_behind(Door::Plain, listener, |_| Routers::open(router), limits).expect("a port is free")
+        listen_behind(Transport::Plain, listener, |_| Routers::open(router), limits).expect("a port is free")
     }
 
     /// All that the server says to those bytes until it hangs up.
@@ -333,7 +340,7 @@ mod tests {
         };
         let router = Router::new().route("/endless", get(endless)).route("/", get(|| async { "here" }));
         let unread_time = Duration::from_millis(100);
-        let limits = Limits { unread_time, connections_max: 1, ..Limits::with_body(1_000) };
+        let limits = ApiLimits { unread_time, connections_max: 1, ..ApiLimits::with_body(1_000) };
         let listening = listening(router, limits).await;
         let mut deaf = TcpStream::connect(listening.address).await.expect("it listens");
         deaf.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");
@@ -355,7 +362,7 @@ mod tests {
         };
         let router =
             Router::new().route("/never", get(std::future::pending::<Response>)).route("/late", get(late));
-        let limits = Limits { answer_time: limit, ..Limits::with_body(1_000) };
+        let limits = ApiLimits { answer_time: limit, ..ApiLimits::with_body(1_000) };
         let listening = listening(router, limits).await;
         let ask = |path: &str| {
             format!(
@@ -380,7 +387,7 @@ mod tests {
     #[tokio::test]
     async fn closing_cuts_off_what_does_not_end_in_time() {
         let router = Router::new().route("/never", get(std::future::pending::<Response>));
-        let limits = Limits { connections_max: 2, ..Limits::with_body(1_000) };
+        let limits = ApiLimits { connections_max: 2, ..ApiLimits::with_body(1_000) };
         let listening = listening(router, limits).await;
         let mut waiting = TcpStream::connect(listening.address).await.expect("it listens");
         waiting.write_all(b"GET /never HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");

@@ -24,12 +24,12 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::access::{Guard, Need, guard};
+use crate::access::{RouteAccess, RouteGuard, guard};
 use crate::api;
 use crate::api::App;
-use crate::api::code::Code;
+use crate::api::code::ApiErrorCode;
 use crate::api::error::ErrorBody;
-use crate::status::live::json::Pulse;
+use crate::status::live::Pulse;
 use crate::storage::backup::BackupStep;
 use crate::terminal::print_json;
 
@@ -43,18 +43,22 @@ A running server has it at /openapi.json.")]
 pub(crate) struct OpenapiArgs {}
 
 /// What every request may be answered with, whatever it asks for.
-const EVERYWHERE: [Code; 6] = [
-    Code::BadRequest,
-    Code::Forbidden,
-    Code::UriTooLong,
-    Code::HeadersTooLarge,
-    Code::Internal,
-    Code::Unavailable,
+const EVERYWHERE: [ApiErrorCode; 6] = [
+    ApiErrorCode::BadRequest,
+    ApiErrorCode::Forbidden,
+    ApiErrorCode::UriTooLong,
+    ApiErrorCode::HeadersTooLarge,
+    ApiErrorCode::Internal,
+    ApiErrorCode::Unavailable,
 ];
 
 /// What else those are answered with that bring a body.
-const WITH_BODY: [Code; 4] =
-    [Code::Validation, Code::RequestTimeout, Code::PayloadTooLarge, Code::UnsupportedEncoding];
+const WITH_BODY: [ApiErrorCode; 4] = [
+    ApiErrorCode::Validation,
+    ApiErrorCode::RequestTimeout,
+    ApiErrorCode::PayloadTooLarge,
+    ApiErrorCode::UnsupportedEncoding,
+];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -72,19 +76,19 @@ const WITH_BODY: [Code; 4] =
     ),
     components(schemas(ErrorBody, BackupStep, Pulse, ActivityLine))
 )]
-struct Frame;
+struct OpenApiFrame;
 
 /// Every route with what one needs for it, its description, and the errors of its own.
 pub(crate) struct Routes {
-    promised: Vec<Route>,
+    promised: Vec<DescribedRoute>,
     /// What is no part of the API.
     beside: Vec<(&'static str, MethodRouter<App>)>,
 }
 
-struct Route {
-    need: Need,
+struct DescribedRoute {
+    need: RouteAccess,
     described: UtoipaMethodRouter<App>,
-    errors: &'static [Code],
+    errors: &'static [ApiErrorCode],
 }
 
 impl Routes {
@@ -95,11 +99,11 @@ impl Routes {
     /// One more route: what one needs for it, and the errors of its own that it is answered with.
     pub(crate) fn add(
         mut self,
-        need: Need,
+        need: RouteAccess,
         described: UtoipaMethodRouter<App>,
-        errors: &'static [Code],
+        errors: &'static [ApiErrorCode],
     ) -> Self {
-        self.promised.push(Route { need, described, errors });
+        self.promised.push(DescribedRoute { need, described, errors });
         self
     }
 
@@ -112,7 +116,7 @@ impl Routes {
     /// What serves: where nobody is asked who they are, and where everybody is.
     pub(crate) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut open, mut guarded) = (Router::new(), Router::new());
-        for Route { need, described: (_, paths, answer), .. } in self.promised {
+        for DescribedRoute { need, described: (_, paths, answer), .. } in self.promised {
             for path in paths.paths.keys() {
                 open = open.route(path, answer.clone());
                 guarded = guarded.route(path, guard_by(need, answer.clone(), app));
@@ -127,16 +131,18 @@ impl Routes {
 
     /// What describes them.
     fn describe(self) -> Description {
-        let mut router = OpenApiRouter::with_openapi(Frame::openapi());
+        let mut router = OpenApiRouter::with_openapi(OpenApiFrame::openapi());
         // Answers that several routes have in common, by their names.
         let mut common = BTreeMap::new();
-        for Route { need, described: (schemas, mut paths, answer), errors } in self.promised {
+        for DescribedRoute { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for (does, operation) in paths.paths.values_mut().flat_map(operations) {
                 tell_headers(operation);
                 operation.security = Some(security(need));
-                let asked: &[Code] = match need {
-                    Need::Nothing => &[],
-                    Need::Key | Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
+                let asked: &[ApiErrorCode] = match need {
+                    RouteAccess::Nothing => &[],
+                    RouteAccess::Key | RouteAccess::Permission(..) => {
+                        &[ApiErrorCode::Unauthorized, ApiErrorCode::RateLimitExceeded]
+                    }
                 };
                 for (status, codes) in errors_of(operation, &[errors, asked, does.errors()].concat()) {
                     let name = name_of(&codes);
@@ -153,56 +159,57 @@ impl Routes {
 
     /// What each needs, as people call it.
     #[cfg(test)]
-    pub(crate) fn needs(&self) -> Vec<(String, Need)> {
-        let of = |route: &Route| {
+    pub(crate) fn needs(&self) -> Vec<(String, RouteAccess)> {
+        let of = |route: &DescribedRoute| {
             let (path, item) = route.described.1.paths.first_key_value().expect("a route has a path");
             let method = if item.get.is_some() { "GET" } else { "POST" };
             (format!("{method} {path}"), route.need)
         };
-        let beside = self.beside.iter().map(|(path, _)| (format!("GET {path}"), Need::Nothing));
+        let beside = self.beside.iter().map(|(path, _)| (format!("GET {path}"), RouteAccess::Nothing));
         self.promised.iter().map(of).chain(beside).collect()
     }
 }
 
-fn guard_by(need: Need, answer: MethodRouter<App>, app: &App) -> MethodRouter<App> {
+fn guard_by(need: RouteAccess, answer: MethodRouter<App>, app: &App) -> MethodRouter<App> {
     let asked = match need {
-        Need::Nothing => return answer,
-        Need::Key => None,
-        Need::Permission(permission, reach) => Some((permission, reach)),
+        RouteAccess::Nothing => return answer,
+        RouteAccess::Key => None,
+        RouteAccess::Permission(permission, reach) => Some((permission, reach)),
     };
-    answer.route_layer(from_fn_with_state(Guard { app: app.clone(), asked }, guard))
+    answer.route_layer(from_fn_with_state(RouteGuard { app: app.clone(), asked }, guard))
 }
 
 /// Who may come: nobody is asked where there are no keys, and else one needs one of the roles.
-fn security(need: Need) -> Vec<SecurityRequirement> {
+fn security(need: RouteAccess) -> Vec<SecurityRequirement> {
     let roles = match need {
-        Need::Nothing => return Vec::new(),
-        Need::Key => Role::ALL.to_vec(),
-        Need::Permission(permission, _) => permission.roles(),
+        RouteAccess::Nothing => return Vec::new(),
+        RouteAccess::Key => Role::ALL.to_vec(),
+        RouteAccess::Permission(permission, _) => permission.roles(),
     };
     let roles = roles.into_iter().map(Role::as_str);
     vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (Does, &mut Operation)> {
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (RouteEffect, &mut Operation)> {
     let PathItem { get, put, post, delete, patch, .. } = item;
-    let writes = [put, post, delete, patch].into_iter().flatten().map(|operation| (Does::Write, operation));
-    get.iter_mut().map(|operation| (Does::Read, operation)).chain(writes)
+    let writes =
+        [put, post, delete, patch].into_iter().flatten().map(|operation| (RouteEffect::Write, operation));
+    get.iter_mut().map(|operation| (RouteEffect::Read, operation)).chain(writes)
 }
 
 /// What a method is for.
 #[derive(Clone, Copy)]
-enum Does {
+enum RouteEffect {
     Read,
     Write,
 }
 
-impl Does {
+impl RouteEffect {
     /// What else is answered to such requests.
-    const fn errors(self) -> &'static [Code] {
+    const fn errors(self) -> &'static [ApiErrorCode] {
         match self {
             Self::Read => &[],
-            Self::Write => &[Code::OutcomeUnknown],
+            Self::Write => &[ApiErrorCode::OutcomeUnknown],
         }
     }
 }
@@ -218,30 +225,30 @@ fn tell_headers(operation: &mut Operation) {
 }
 
 /// All errors that an operation is answered with, by their statuses.
-fn errors_of(operation: &Operation, own: &[Code]) -> BTreeMap<String, Vec<Code>> {
+fn errors_of(operation: &Operation, own: &[ApiErrorCode]) -> BTreeMap<String, Vec<ApiErrorCode>> {
     let mut codes = [&EVERYWHERE, own].concat();
     if operation.request_body.is_some() {
         codes.extend(WITH_BODY);
     }
     if operation.parameters.is_some() {
-        codes.push(Code::Validation);
+        codes.push(ApiErrorCode::Validation);
     }
     codes.sort_unstable();
     codes.dedup();
-    let mut by_status: BTreeMap<String, Vec<Code>> = BTreeMap::new();
+    let mut by_status: BTreeMap<String, Vec<ApiErrorCode>> = BTreeMap::new();
     for code in codes {
         by_status.entry(code.status().as_str().to_owned()).or_default().push(code);
     }
     by_status
 }
 
-fn name_of(codes: &[Code]) -> String {
+fn name_of(codes: &[ApiErrorCode]) -> String {
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
     words.join(".")
 }
 
 /// An answer with one of those codes, which have one status.
-fn error(codes: &[Code]) -> Response {
+fn error(codes: &[ApiErrorCode]) -> Response {
     let meanings: Vec<String> =
         codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.says())).collect();
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
@@ -341,7 +348,8 @@ fn refine(document: &mut Value) {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
     let schemas = &mut document["components"]["schemas"];
-    schemas["ErrorShown"]["properties"]["code"]["enum"] = Code::ALL.map(Code::as_str).as_slice().into();
+    schemas["ErrorShown"]["properties"]["code"]["enum"] =
+        ApiErrorCode::ALL.map(ApiErrorCode::as_str).as_slice().into();
     let event = &mut schemas["CloudEvent"];
     event["not"] = json!({ "required": ["data", "data_base64"] });
     event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });

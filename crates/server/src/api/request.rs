@@ -56,9 +56,9 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
 }
 
 /// The JSON object of a request, which may be left out if none of its keys must be there.
-pub(crate) struct Sent<T>(pub T);
+pub(crate) struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<App> for Sent<T> {
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
@@ -91,7 +91,7 @@ pub(crate) fn of_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WrongField>
 }
 
 fn of_keys<T: DeserializeOwned>(mut keys: Map<String, Value>) -> Result<T, WrongField> {
-    let request = T::deserialize(Keys(&mut keys))?;
+    let request = T::deserialize(RequestKeys(&mut keys))?;
     match keys.keys().next() {
         None => Ok(request),
         Some(name) => Err(WrongField::new(name, "is not known here")),
@@ -99,9 +99,9 @@ fn of_keys<T: DeserializeOwned>(mut keys: Map<String, Value>) -> Result<T, Wrong
 }
 
 /// The keys that are left. Null is as good as nothing.
-struct Keys<'a>(&'a mut Map<String, Value>);
+struct RequestKeys<'a>(&'a mut Map<String, Value>);
 
-impl<'de> Deserializer<'de> for Keys<'_> {
+impl<'de> Deserializer<'de> for RequestKeys<'_> {
     type Error = WrongField;
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -111,7 +111,7 @@ impl<'de> Deserializer<'de> for Keys<'_> {
         visitor: V,
     ) -> Result<V::Value, WrongField> {
         let taken = names.iter().filter_map(|name| Some((*name, self.0.shift_remove(*name)?)));
-        visitor.visit_map(Taken(taken.filter(|(_, value)| !value.is_null()).collect()))
+        visitor.visit_map(RequestFields(taken.filter(|(_, value)| !value.is_null()).collect()))
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongField> {
@@ -125,21 +125,21 @@ impl<'de> Deserializer<'de> for Keys<'_> {
 }
 
 /// The parts of a tuple, each of which takes its keys.
-impl<'de> SeqAccess<'de> for Keys<'_> {
+impl<'de> SeqAccess<'de> for RequestKeys<'_> {
     type Error = WrongField;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, WrongField> {
-        seed.deserialize(Keys(self.0)).map(Some)
+        seed.deserialize(RequestKeys(self.0)).map(Some)
     }
 }
 
 /// Keys with their values, of which the last is the next.
-struct Taken(Vec<(&'static str, Value)>);
+struct RequestFields(Vec<(&'static str, Value)>);
 
-impl<'de> MapAccess<'de> for Taken {
+impl<'de> MapAccess<'de> for RequestFields {
     type Error = WrongField;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, WrongField> {
@@ -189,13 +189,13 @@ pub(crate) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>,
 
 /// A part of a list.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Page {
+pub(crate) struct PageQuery {
     /// How many at most: 50 unless said, and never more than 500.
     #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 
-impl Page {
+impl PageQuery {
     pub(crate) fn rows_max(&self) -> usize {
         let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX)
@@ -204,7 +204,7 @@ impl Page {
 
 /// Where a list goes on whose entries are numbered.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct Before {
+pub(crate) struct BeforeQuery {
     /// The `next` of an earlier answer.
     #[serde(default, deserialize_with = "number")]
     pub(crate) before: Option<u64>,
@@ -213,7 +213,7 @@ pub(crate) struct Before {
 /// Why something is done.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NoteWanted {
+pub(crate) struct NoteRequest {
     /// For the audit.
     #[serde(default, deserialize_with = "note")]
     #[schema(min_length = 1, max_length = 1000)]
@@ -222,7 +222,7 @@ pub(crate) struct NoteWanted {
 
 /// Nothing more to say.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Nothing {}
+pub(crate) struct EmptyResponse {}
 
 #[cfg(test)]
 mod tests {
@@ -239,7 +239,7 @@ mod tests {
         ];
         for (name, chars, expected) in cases {
             let body = serde_json::json!({ "note": (chars > 0).then(|| "é".repeat(chars)) }).to_string();
-            assert_eq!(of_body::<NoteWanted>(body.as_bytes()).is_ok(), expected, "{name}");
+            assert_eq!(of_body::<NoteRequest>(body.as_bytes()).is_ok(), expected, "{name}");
         }
     }
 
@@ -258,8 +258,8 @@ mod tests {
             ("no object",     "[]",                   Err("`body` is no JSON object")),
         ];
         for (name, body, expected) in cases {
-            let seen = of_body::<(Before, Page)>(body.as_bytes());
-            let seen = seen.map(|(Before { before }, page)| (before, page.rows_max()));
+            let seen = of_body::<(BeforeQuery, PageQuery)>(body.as_bytes());
+            let seen = seen.map(|(BeforeQuery { before }, page)| (before, page.rows_max()));
             assert_eq!(
                 seen.map_err(|wrong| wrong.to_string()),
                 expected.map_err(ToOwned::to_owned),

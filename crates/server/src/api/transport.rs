@@ -14,36 +14,36 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::api::code::Code;
+use crate::api::code::ApiErrorCode;
 use crate::api::limits::connection::worded;
 
 /// What a connection has to go through.
 #[derive(Clone)]
-pub(crate) enum Door {
+pub(crate) enum Transport {
     /// Nothing.
     Plain,
     /// A handshake.
-    Tls(Certificate),
+    Tls(ServerCertificate),
 }
 
 /// The certificate that is shown; clones are the same.
 #[derive(Clone)]
-pub(crate) struct Certificate(Arc<ArcSwap<ServerConfig>>);
+pub(crate) struct ServerCertificate(Arc<ArcSwap<ServerConfig>>);
 
 /// Which kind of address leads here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
+pub(crate) enum TransportScheme {
     Http,
     Https,
 }
 
 /// A connection that is in.
-pub(crate) enum Entered {
+pub(crate) enum AcceptedStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Certificate {
+impl ServerCertificate {
     pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
         Self(Arc::new(ArcSwap::new(config)))
     }
@@ -58,7 +58,7 @@ impl Certificate {
     }
 }
 
-impl Scheme {
+impl TransportScheme {
     /// What stands before the host.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
@@ -68,23 +68,23 @@ impl Scheme {
     }
 }
 
-impl Door {
-    pub(crate) const fn scheme(&self) -> Scheme {
+impl Transport {
+    pub(crate) const fn scheme(&self) -> TransportScheme {
         match self {
-            Self::Plain => Scheme::Http,
-            Self::Tls(_) => Scheme::Https,
+            Self::Plain => TransportScheme::Http,
+            Self::Tls(_) => TransportScheme::Https,
         }
     }
 
     /// Lets a connection in; none if it did not get through within that time.
-    pub(crate) async fn enter(&self, stream: TcpStream, within: Duration) -> Option<Entered> {
+    pub(crate) async fn enter(&self, stream: TcpStream, within: Duration) -> Option<AcceptedStream> {
         let certificate = match self {
-            Self::Plain => return Some(Entered::Plain(stream)),
+            Self::Plain => return Some(AcceptedStream::Plain(stream)),
             Self::Tls(certificate) => certificate,
         };
         match timeout(within, shake_hands(stream, certificate)).await {
-            Ok(Ok(Entered::Tls(stream))) => return Some(Entered::Tls(stream)),
-            Ok(Ok(Entered::Plain(stream))) => {
+            Ok(Ok(AcceptedStream::Tls(stream))) => return Some(AcceptedStream::Tls(stream)),
+            Ok(Ok(AcceptedStream::Plain(stream))) => {
                 tracing::debug!("a connection spoke no TLS");
                 // Whoever is gone by then has no use for it.
                 let _ = timeout(TURN_AWAY_TIME, turn_away(stream)).await;
@@ -102,19 +102,19 @@ const TURN_AWAY_TIME: Duration = Duration::from_secs(1);
 /// As much of it is read.
 const TURN_AWAY_BYTES_MAX: u64 = 64 * 1024;
 
-async fn shake_hands(stream: TcpStream, certificate: &Certificate) -> std::io::Result<Entered> {
+async fn shake_hands(stream: TcpStream, certificate: &ServerCertificate) -> std::io::Result<AcceptedStream> {
     // A request begins with a method, and a handshake with a byte that is no letter.
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
-        return Ok(Entered::Plain(stream));
+        return Ok(AcceptedStream::Plain(stream));
     }
     let stream = TlsAcceptor::from(certificate.current()).accept(stream).await?;
-    Ok(Entered::Tls(Box::new(stream)))
+    Ok(AcceptedStream::Tls(Box::new(stream)))
 }
 
 /// Tells whoever asks by plain HTTP how to ask.
 async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
-    let answer = worded(Code::BadRequest, "this server speaks TLS here: ask by https://");
+    let answer = worded(ApiErrorCode::BadRequest, "this server speaks TLS here: ask by https://");
     stream.write_all(&answer).await?;
     stream.shutdown().await?;
     // With something left to read, closing would break off the connection and take the answer with it.
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::api::Routers;
-    use crate::api::listen::{Limits, listen_behind};
+    use crate::api::listen::{ApiLimits, listen_behind};
 
     fn pair() -> (CertificateDer<'static>, Arc<ServerConfig>) {
         let key = KeyPair::generate().expect("a key");
@@ -180,11 +180,11 @@ mod tests {
     #[tokio::test]
     async fn who_never_shakes_hands_makes_room_for_others() {
         let (certificate, config) = pair();
-        let door = Door::Tls(Certificate::new(config));
-        let limits = Limits {
+        let door = Transport::Tls(ServerCertificate::new(config));
+        let limits = ApiLimits {
             handshake_time: Duration::from_millis(50),
             connections_max: 1,
-            ..Limits::with_body(1_000)
+            ..ApiLimits::with_body(1_000)
         };
         let router = Router::new().route("/", get(|| async { "in private" }));
         let listening =
@@ -205,11 +205,11 @@ mod tests {
     #[tokio::test]
     async fn a_new_certificate_is_for_those_who_come_later_and_all_else_is_as_without_tls() {
         let ((old, config), (new, new_config)) = (pair(), pair());
-        let shown = Certificate::new(config);
+        let shown = ServerCertificate::new(config);
         let router = Router::new().route("/", get(|| async { "in private" }));
-        let door = Door::Tls(shown.clone());
+        let door = Transport::Tls(shown.clone());
         let listening =
-            listen_behind(door, bound().await, |_| Routers::open(router), Limits::with_body(1_000));
+            listen_behind(door, bound().await, |_| Routers::open(router), ApiLimits::with_body(1_000));
         let listening = listening.expect("a port is free");
         assert!(ask(listening.address, &old).await.is_ok());
         shown.change(new_config);
@@ -230,9 +230,9 @@ mod tests {
     #[tokio::test]
     async fn closing_waits_for_nobody_who_is_still_outside() {
         let (_, config) = pair();
-        let door = Door::Tls(Certificate::new(config));
+        let door = Transport::Tls(ServerCertificate::new(config));
         let listening =
-            listen_behind(door, bound().await, |_| Routers::open(Router::new()), Limits::with_body(1_000));
+            listen_behind(door, bound().await, |_| Routers::open(Router::new()), ApiLimits::with_body(1_000));
         let listening = listening.expect("a port is free");
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let far_off = Duration::from_mins(10);

@@ -3,10 +3,10 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::breakers::json::{DependenciesFound, DependencyShown};
+use crate::breakers::json::{DependenciesResponse, DependencyJson};
 use crate::breakers::text;
 use crate::cli::{ServerArgs, ViewArgs};
-use crate::client::Ask;
+use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::{print, print_as, terminal_columns};
 
@@ -24,24 +24,24 @@ Exit code: 0 done, 1 no such dependency or no breaker, 2 wrong use, 3 no server.
 )]
 pub(crate) struct BreakersArgs {
     #[command(subcommand)]
-    pub(crate) what: Option<Breakers>,
+    pub(crate) what: Option<BreakersCommand>,
     #[command(flatten)]
     pub(crate) list: ViewArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Breakers {
+pub(crate) enum BreakersCommand {
     /// Shows how the breakers of all dependencies are
     List(ViewArgs),
     /// Opens the breaker of a dependency for as long as failures would: calls wait
-    Trip(BreakerTurnArgs),
+    Trip(BreakerSetArgs),
     /// Closes it and forgets the failures so far: calls flow
-    Reset(BreakerTurnArgs),
+    Reset(BreakerSetArgs),
 }
 
 /// Which breaker is turned.
 #[derive(Debug, Args)]
-pub(crate) struct BreakerTurnArgs {
+pub(crate) struct BreakerSetArgs {
     /// The dependency
     #[arg(value_name = "DEPENDENCY")]
     pub(crate) name: String,
@@ -55,21 +55,21 @@ pub(crate) struct BreakerTurnArgs {
 pub(crate) async fn run(args: &BreakersArgs) -> anyhow::Result<()> {
     match &args.what {
         None => list(&args.list).await,
-        Some(Breakers::List(args)) => list(args).await,
-        Some(Breakers::Trip(args)) => turn(args, "trip").await,
-        Some(Breakers::Reset(args)) => turn(args, "reset").await,
+        Some(BreakersCommand::List(args)) => list(args).await,
+        Some(BreakersCommand::Trip(args)) => turn(args, "trip").await,
+        Some(BreakersCommand::Reset(args)) => turn(args, "reset").await,
     }
 }
 
 async fn list(args: &ViewArgs) -> anyhow::Result<()> {
-    let ask = Ask::get("/v1/dependencies");
-    let (found, now) = args.client()?.timed_json::<DependenciesFound>(&ask).await?;
+    let ask = ClientRequest::get("/v1/dependencies");
+    let (found, now) = args.client()?.timed_json::<DependenciesResponse>(&ask).await?;
     print_as(args.format, &found, || text::page(&found.dependencies, now, terminal_columns()))
 }
 
-async fn turn(args: &BreakerTurnArgs, act: &str) -> anyhow::Result<()> {
+async fn turn(args: &BreakerSetArgs, act: &str) -> anyhow::Result<()> {
     let path = format!("/v1/dependencies/{}/{act}", segment(&args.name));
-    let ask = Ask::json(path, &json!({ "note": args.note }));
-    let (shown, now) = args.server.client()?.timed_json::<DependencyShown>(&ask).await?;
+    let ask = ClientRequest::json(path, &json!({ "note": args.note }));
+    let (shown, now) = args.server.client()?.timed_json::<DependencyJson>(&ask).await?;
     print(&text::turned(&shown, now))
 }

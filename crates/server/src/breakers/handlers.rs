@@ -12,16 +12,16 @@ use redrive_core::text::show_duration;
 use redrive_lab::report;
 use redrive_node::runtime::{Snapshot, Turn, Turns};
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError, Named};
-use crate::api::request::{NoteWanted, Sent};
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::request::{JsonBody, NoteRequest};
 use crate::api::{App, to_its_end};
-use crate::breakers::json::{BreakerState, DependenciesFound, DependencyShown, TurnShown};
+use crate::breakers::json::{BreakerChangeJson, BreakerState, DependenciesResponse, DependencyJson};
 
 /// What the rule book says of a dependency.
-pub(crate) struct Declared {
+pub(crate) struct DeclaredDependency {
     pub kind: Kind,
     /// The breaker's, if there is one.
     pub settings: Option<BreakerSettings>,
@@ -30,18 +30,19 @@ pub(crate) struct Declared {
 }
 
 /// Every dependency of a book, whether it is declared or a target's own.
-pub(crate) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, Declared> {
+pub(crate) fn declared(book: &RuleBook) -> BTreeMap<DependencyName, DeclaredDependency> {
     let sections = book.sections();
-    let mut all: BTreeMap<DependencyName, Declared> = BTreeMap::new();
+    let mut all: BTreeMap<DependencyName, DeclaredDependency> = BTreeMap::new();
     for (name, entry) in &sections.dependencies {
-        let declared = Declared { kind: entry.kind, settings: None, queues: BTreeSet::new() };
+        let declared = DeclaredDependency { kind: entry.kind, settings: None, queues: BTreeSet::new() };
         all.insert(name.clone(), declared);
     }
     for (service, channel, row) in sections.rows() {
         let resolved = sections.resolve(service, channel, row);
         let kind = resolved.kind;
         let entry = all.entry(resolved.rule.dependency.clone());
-        let declared = entry.or_insert_with(|| Declared { kind, settings: None, queues: BTreeSet::new() });
+        let declared =
+            entry.or_insert_with(|| DeclaredDependency { kind, settings: None, queues: BTreeSet::new() });
         let channel = channel.map(|channel| channel.name.clone());
         declared.queues.insert(QueueName { service: service.name.clone(), channel });
         if declared.settings.is_none() {
@@ -67,9 +68,9 @@ pub(crate) fn quantile_ms(took: &Sketch, share: f64) -> Option<f64> {
 /// Dependencies, and how the breakers are that guard them.
 #[utoipa::path(
     get, path = "/v1/dependencies", operation_id = "dependencies", tag = "operating",
-    responses((status = 200, description = "all that the rule book knows, by name", body = DependenciesFound))
+    responses((status = 200, description = "all that the rule book knows, by name", body = DependenciesResponse))
 )]
-pub(crate) async fn list(app: App, caller: Caller) -> Answer {
+pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let snapshot = app.snapshot().await?;
     let (book, turns) = (app.node.book(), app.node.turns());
     let mut dependencies = Vec::new();
@@ -80,55 +81,61 @@ pub(crate) async fn list(app: App, caller: Caller) -> Answer {
             dependencies.push(shown(&book, &snapshot, &turns, &name, &declared));
         }
     }
-    let found = DependenciesFound { started_at: Some(app.node.started_at()), dependencies };
-    Addresses::for_caller(&caller, &book).ok(&found)
+    let found = DependenciesResponse { started_at: Some(app.node.started_at()), dependencies };
+    VisibleAddresses::for_caller(&caller, &book).ok(&found)
 }
 
 /// Opens a breaker for as long as failures would; calls wait until it lets probes through.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/trip", operation_id = "tripBreaker", tag = "operating",
     params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
-    request_body = NoteWanted,
-    responses((status = 200, description = "the dependency as it is now", body = DependencyShown))
+    request_body = NoteRequest,
+    responses((status = 200, description = "the dependency as it is now", body = DependencyJson))
 )]
 pub(crate) async fn trip(
     app: App,
-    caller: Caller,
-    Named(name): Named,
-    Sent(NoteWanted { note }): Sent<NoteWanted>,
-) -> Answer {
-    turn(app, caller, &name, note, Act::Trip).await
+    caller: ApiCaller,
+    PathName(name): PathName,
+    JsonBody(NoteRequest { note }): JsonBody<NoteRequest>,
+) -> ApiResult {
+    turn(app, caller, &name, note, BreakerAction::Trip).await
 }
 
 /// Closes a breaker and forgets the failures that it has counted; calls flow at once.
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/reset", operation_id = "resetBreaker", tag = "operating",
     params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
-    request_body = NoteWanted,
-    responses((status = 200, description = "the dependency as it is now", body = DependencyShown))
+    request_body = NoteRequest,
+    responses((status = 200, description = "the dependency as it is now", body = DependencyJson))
 )]
 pub(crate) async fn reset(
     app: App,
-    caller: Caller,
-    Named(name): Named,
-    Sent(NoteWanted { note }): Sent<NoteWanted>,
-) -> Answer {
-    turn(app, caller, &name, note, Act::Reset).await
+    caller: ApiCaller,
+    PathName(name): PathName,
+    JsonBody(NoteRequest { note }): JsonBody<NoteRequest>,
+) -> ApiResult {
+    turn(app, caller, &name, note, BreakerAction::Reset).await
 }
 
 #[derive(Clone, Copy)]
-enum Act {
+enum BreakerAction {
     Trip,
     Reset,
 }
 
 /// Turns a breaker by hand, and shows its dependency afterwards.
-async fn turn(app: App, caller: Caller, name: &str, note: Option<String>, act: Act) -> Answer {
+async fn turn(
+    app: App,
+    caller: ApiCaller,
+    name: &str,
+    note: Option<String>,
+    act: BreakerAction,
+) -> ApiResult {
     let name = guarded(&app.node.book(), name)?;
     to_its_end(async move {
         match act {
-            Act::Trip => app.node.trip(name.clone(), note, &caller.by()).await?,
-            Act::Reset => app.node.reset(name.clone(), note, &caller.by()).await?,
+            BreakerAction::Trip => app.node.trip(name.clone(), note, &caller.by()).await?,
+            BreakerAction::Reset => app.node.reset(name.clone(), note, &caller.by()).await?,
         }
         as_it_is_now(&app, &caller, &name).await
     })
@@ -141,24 +148,24 @@ fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
     let Some((name, declared)) = all.iter().find(|(known, _)| known.as_str() == name) else {
         let names: Vec<&str> = all.keys().map(DependencyName::as_str).collect();
         let message = format!("the rule book has no dependency `{name}`");
-        return Err(ApiError::new(Code::DependencyNotFound, message).with("dependencies", names));
+        return Err(ApiError::new(ApiErrorCode::DependencyNotFound, message).with("dependencies", names));
     };
     if declared.settings.is_none() {
         let message = format!("no rule of the book guards `{name}` by a breaker");
-        return Err(ApiError::new(Code::NoBreaker, message));
+        return Err(ApiError::new(ApiErrorCode::NoBreaker, message));
     }
     Ok(name.clone())
 }
 
-async fn as_it_is_now(app: &App, caller: &Caller, name: &DependencyName) -> Answer {
+async fn as_it_is_now(app: &App, caller: &ApiCaller, name: &DependencyName) -> ApiResult {
     let (snapshot, book) = (app.snapshot().await?, app.node.book());
     let all = declared(&book);
     // Another book may have come meanwhile.
     let declared = all.get(name).ok_or_else(|| {
-        ApiError::new(Code::DependencyNotFound, format!("the rule book has `{name}` no more"))
+        ApiError::new(ApiErrorCode::DependencyNotFound, format!("the rule book has `{name}` no more"))
     })?;
     let shown = shown(&book, &snapshot, &app.node.turns(), name, declared);
-    Addresses::for_caller(caller, &book).ok(&shown)
+    VisibleAddresses::for_caller(caller, &book).ok(&shown)
 }
 
 fn shown(
@@ -166,14 +173,14 @@ fn shown(
     snapshot: &Snapshot,
     turns: &Turns,
     name: &DependencyName,
-    declared: &Declared,
-) -> DependencyShown {
+    declared: &DeclaredDependency,
+) -> DependencyJson {
     let view = snapshot.dependencies.iter().find(|view| view.name == *name);
     let nothing = DependencyFigures::default();
     let figures = snapshot.figures.dependencies.get(name).unwrap_or(&nothing);
     let state = state_of(declared.settings.as_ref(), view);
     let latest = turns.of(name.as_str()).next().map(|turn| turn.at);
-    DependencyShown {
+    DependencyJson {
         name: name.to_string(),
         kind: declared.kind.to_string(),
         state,
@@ -210,9 +217,9 @@ fn settings_in_words(settings: &BreakerSettings) -> String {
     format!("opens after {trip}, for {open}, then {probes} at once{closes}")
 }
 
-fn turn_shown(turn: &Turn) -> TurnShown {
+fn turn_shown(turn: &Turn) -> BreakerChangeJson {
     let hand = turn.hand.as_ref();
-    TurnShown {
+    BreakerChangeJson {
         at: turn.at,
         from: phase(turn.from),
         to: phase(turn.to),

@@ -6,16 +6,16 @@ use utoipa::ToSchema;
 
 /// All dependencies.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DependenciesFound {
+pub(crate) struct DependenciesResponse {
     /// When the server started: what breakers did before that is known by their turns only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    pub dependencies: Vec<DependencyShown>,
+    pub dependencies: Vec<DependencyJson>,
 }
 
 /// A dependency: how it is, and what stands in front of it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DependencyShown {
+pub(crate) struct DependencyJson {
     pub name: String,
     /// What kind of thing it is.
     pub kind: String,
@@ -58,7 +58,7 @@ pub(crate) struct DependencyShown {
     /// Who needs it: services, or `service/channel`.
     pub services: Vec<String>,
     /// What its breaker has been through, the latest first.
-    pub history: Vec<TurnShown>,
+    pub history: Vec<BreakerChangeJson>,
 }
 
 /// How a breaker is.
@@ -89,7 +89,7 @@ impl BreakerState {
 
 /// A change of a breaker.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct TurnShown {
+pub(crate) struct BreakerChangeJson {
     pub at: Timestamp,
     pub from: BreakerState,
     pub to: BreakerState,

@@ -3,18 +3,27 @@
 use redrive_core::text::show_count as thousands;
 use redrive_core::time::Timestamp;
 
-use crate::breakers::json::{BreakerState, DependencyShown};
+use crate::breakers::json::{BreakerState, DependencyJson};
 use crate::terminal::moment::{ago, coming};
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, shell_word, style};
 
 /// All of them, one to a line.
-pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp, columns: Option<usize>) -> String {
+pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Option<usize>) -> String {
     if dependencies.is_empty() {
         return format!("{} the rule book has no dependencies\n", style::good("✓"));
     }
-    let left = Side::Left;
-    let mut table = Table::new(&[Side::Whole, left, left, Side::Right, Side::Right, Side::Right, left, left]);
+    let left = CellAlign::Left;
+    let mut table = Table::new(&[
+        CellAlign::Whole,
+        left,
+        left,
+        CellAlign::Right,
+        CellAlign::Right,
+        CellAlign::Right,
+        left,
+        left,
+    ]);
     table.head(&["DEPENDENCY", "BREAKER", "", "FAILURES", "TRIPS", "IN FLIGHT", "SETTINGS", "SERVICES"]);
     for shown in dependencies {
         table.push(vec![
@@ -38,7 +47,7 @@ pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp, columns: Op
 }
 
 /// What a breaker is after somebody has turned it.
-pub(crate) fn turned(shown: &DependencyShown, now: Timestamp) -> String {
+pub(crate) fn turned(shown: &DependencyJson, now: Timestamp) -> String {
     let name = style::bold(plain(&shown.name));
     let reset = style::bold(format!("redrive breakers reset {}", shell_word(&shown.name)));
     match (shown.state, shown.opens_until) {
@@ -61,7 +70,7 @@ fn state(state: BreakerState) -> Cell {
 }
 
 /// Since when it is as it is, and what is to come.
-fn since(shown: &DependencyShown, now: Timestamp) -> String {
+fn since(shown: &DependencyJson, now: Timestamp) -> String {
     let mut words = Vec::new();
     words.extend(shown.since.map(|since| ago(since, now)));
     words.extend(shown.tripped_by_hand.then(|| "by hand".to_owned()));

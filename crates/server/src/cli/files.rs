@@ -7,7 +7,7 @@ use std::{fs, io};
 
 use anyhow::{Context, anyhow};
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::terminal;
 
 /// Why a file or folder could not be made.
@@ -33,7 +33,7 @@ pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Resul
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let refusal = format!("{shown} is there already and stays as it is: name another file");
-            return Err(Refused(refusal).into());
+            return Err(CommandRefusal(refusal).into());
         }
         Err(error) => return Err(not_made("create", path, &error)),
     };
@@ -56,7 +56,10 @@ pub(crate) fn read_input(path: &Path, bytes_max: u64, taker: &str) -> anyhow::Re
     input.take(bytes_max + 1).read_to_end(&mut bytes).with_context(|| format!("could not read {name}"))?;
     if bytes.len() as u64 > bytes_max {
         let mebibytes = bytes_max >> 20;
-        return Err(Refused(format!("{name} has more than {mebibytes} MiB: no {taker} takes so much")).into());
+        return Err(CommandRefusal(format!(
+            "{name} has more than {mebibytes} MiB: no {taker} takes so much"
+        ))
+        .into());
     }
     Ok(bytes)
 }

@@ -7,31 +7,31 @@ use http::{HeaderMap, StatusCode};
 use redrive_core::text::show_duration;
 use serde_json::Value;
 
-use crate::api::error::{ErrorBody, ErrorShown};
+use crate::api::error::{ErrorBody, ErrorJson};
 use crate::client::address::Address;
 use crate::client::is_away;
-use crate::client::trust::Distrust;
+use crate::client::trust::TlsTrustError;
 use crate::terminal::{io_words, plain};
 
 /// Why a request came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum ClientError {
     /// Nobody answers there; the exit code is 3.
     #[error(
         "nothing answers at {address}: {reason}\n  System unavailable, try again later, start a server with `redrive serve`, or name another with --server URL"
     )]
-    Unreachable { address: Address, reason: Break },
+    Unreachable { address: Address, reason: ConnectionError },
     /// Somebody answers there who may not be who was meant; the exit code is 3.
     #[error("the server at {address} is not trusted: {why}")]
-    Distrusted { address: Address, why: Distrust },
+    Distrusted { address: Address, why: TlsTrustError },
     /// The server said no.
     #[error("{0}")]
-    Refused(Box<Refusal>),
+    Refused(Box<ServerRefusal>),
     /// Something answered that is no such server, or a newer one.
     #[error(
         "what answers at {address} is no Redrive, or another version of it: {why}\n  name the server with --server URL"
     )]
-    Unreadable { address: Address, why: NotRead },
+    Unreadable { address: Address, why: UnreadableResponse },
     /// No request can say that; the exit code is 2.
     #[error("this cannot be asked of a server: {0}")]
     Unaskable(#[from] http::Error),
@@ -39,9 +39,9 @@ pub(crate) enum Trouble {
 
 /// Why an answer cannot be read; it may quote what the server said, and a terminal must not obey that.
 #[derive(Debug)]
-pub(crate) struct NotRead(pub serde_json::Error);
+pub(crate) struct UnreadableResponse(pub serde_json::Error);
 
-impl fmt::Display for NotRead {
+impl fmt::Display for UnreadableResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_eof() {
             return f.write_str("its answer is empty, or broke off");
@@ -50,27 +50,27 @@ impl fmt::Display for NotRead {
     }
 }
 
-impl Trouble {
+impl ClientError {
     /// The server's refusal, if it is one.
-    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+    pub(crate) fn refusal(&self) -> Option<&ServerRefusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }
 
     /// Whether the server is away, and may come back.
     pub(crate) fn is_absence(&self) -> bool {
-        matches!(self, Self::Unreachable { .. }) || self.refusal().is_some_and(Refusal::is_away)
+        matches!(self, Self::Unreachable { .. }) || self.refusal().is_some_and(ServerRefusal::is_away)
     }
 }
 
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Self {
+impl From<ServerRefusal> for ClientError {
+    fn from(refusal: ServerRefusal) -> Self {
         Self::Refused(Box::new(refusal))
     }
 }
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Break {
+pub(crate) enum ConnectionError {
     #[error("{}", io_words(.0))]
     Connect(std::io::Error),
     #[error("no connection within {}", show_duration(*.0))]
@@ -78,7 +78,7 @@ pub(crate) enum Break {
     #[error("the TLS handshake failed: {0}")]
     Handshake(std::io::Error),
     #[error("it is not trusted: {0}")]
-    Distrust(Distrust),
+    Distrust(TlsTrustError),
     #[error("{}", innermost(.0))]
     Http(hyper::Error),
     #[error("no answer within {}", show_duration(*.0))]
@@ -91,11 +91,11 @@ pub(crate) enum Break {
     LineTooLong(usize),
 }
 
-impl Break {
+impl ConnectionError {
     /// What came of a handshake: whether somebody hung up, or showed what cannot be believed.
     pub(crate) fn of_handshake(error: std::io::Error) -> Self {
         match error.downcast() {
-            Ok(error) => Self::Distrust(Distrust::new(error)),
+            Ok(error) => Self::Distrust(TlsTrustError::new(error)),
             Err(error) => Self::Handshake(error),
         }
     }
@@ -123,7 +123,7 @@ fn innermost(error: &hyper::Error) -> String {
 }
 
 /// Whether a message says already what a detail says; programs need both, people one.
-fn is_said(error: &ErrorShown, detail: &str) -> bool {
+fn is_said(error: &ErrorJson, detail: &str) -> bool {
     let text = |name| error.details.get(name).and_then(Value::as_str);
     let says_why = text("reason").is_some_and(|reason| error.message.contains(reason));
     let names_field = || text("field").is_some_and(|field| error.message.contains(&format!("`{field}`")));
@@ -136,13 +136,13 @@ fn is_said(error: &ErrorShown, detail: &str) -> bool {
 
 /// What the server says when it says no.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ServerRefusal {
     pub(crate) status: StatusCode,
-    pub(crate) error: ErrorShown,
+    pub(crate) error: ErrorJson,
     pub(crate) correlation_id: Option<String>,
 }
 
-impl Refusal {
+impl ServerRefusal {
     pub(crate) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let error =
             serde_json::from_slice(body).map_or_else(|_| unexplained(status), |ErrorBody { error }| error);
@@ -157,10 +157,10 @@ impl Refusal {
 }
 
 /// What stands between us and the server answers in words of its own, or in none.
-fn unexplained(status: StatusCode) -> ErrorShown {
+fn unexplained(status: StatusCode) -> ErrorJson {
     let reason = status.canonical_reason().unwrap_or("an unusual status");
     let doubt = if status.is_server_error() { "" } else { ": is it a Redrive that answers there?" };
-    ErrorShown {
+    ErrorJson {
         code: format!("HTTP_{}", status.as_u16()),
         message: format!("{reason}, without a word on why{doubt}"),
         details: serde_json::Map::new(),
@@ -173,9 +173,9 @@ fn unexplained(status: StatusCode) -> ErrorShown {
 /// `id` is missing  (VALIDATION_ERROR, 400)
 ///   correlation id  c-1
 /// ```
-impl fmt::Display for Refusal {
+impl fmt::Display for ServerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ErrorShown { code, message, details } = &self.error;
+        let ErrorJson { code, message, details } = &self.error;
         if self.is_away() {
             f.write_str("System unavailable, try again later: ")?;
         }

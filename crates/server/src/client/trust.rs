@@ -6,16 +6,16 @@ use rustls::{CertificateError, Error};
 
 /// What was wrong with what a server showed.
 #[derive(Debug)]
-pub(crate) struct Distrust(Box<Error>);
+pub(crate) struct TlsTrustError(Box<Error>);
 
-impl Distrust {
+impl TlsTrustError {
     pub(crate) fn new(error: Error) -> Self {
         Self(Box::new(error))
     }
 }
 
 /// What is wrong, and below it what to do.
-impl fmt::Display for Distrust {
+impl fmt::Display for TlsTrustError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n  {}", redrive_node::tls::why(&self.0), remedy(&self.0))
     }
@@ -57,7 +57,7 @@ mod tests {
             (Error::DecryptError,                                          "cannot decrypt peer's message\n  nothing was sent to it"),
         ];
         for (error, expected) in cases {
-            assert_eq!(Distrust::new(error).to_string(), expected);
+            assert_eq!(TlsTrustError::new(error).to_string(), expected);
         }
     }
 }

@@ -6,15 +6,15 @@ use redrive_node::store::{EventKey, Filter, StateName};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError, Named};
-use crate::api::openapi::query_keys::Keys;
-use crate::api::request::{Page, Query, read};
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::openapi::query_keys::QueryKeys;
+use crate::api::request::{PageQuery, Query, read};
 use crate::api::{App, reply};
-use crate::deliveries::json::{DeliveriesFound, DeliveryShown, EventsFound};
+use crate::deliveries::json::{DeliveriesResponse, DeliveryJson, EventsResponse};
 use crate::deliveries::view::{delivery_shown, event_shown, with_lines};
-use crate::deliveries::waits::Waits;
+use crate::deliveries::waits::DeliveryWaits;
 
 /// Deliveries that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
@@ -23,9 +23,9 @@ const CANDIDATES_MAX: usize = 20;
 #[utoipa::path(
     get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
     params(("name" = String, Path, description = "the id or the receipt")),
-    responses((status = 200, description = "several sources may have used one id", body = EventsFound))
+    responses((status = 200, description = "several sources may have used one id", body = EventsResponse))
 )]
-pub(crate) async fn event(app: App, caller: Caller, Named(name): Named) -> Answer {
+pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let mut found = Vec::new();
     if let Some(receipt) = Receipt::parse(&name) {
         found = app.node.read(move |reader| reader.events(&EventKey::Receipt(receipt))).await?;
@@ -41,20 +41,20 @@ pub(crate) async fn event(app: App, caller: Caller, Named(name): Named) -> Answe
     found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
-        return Err(ApiError::new(Code::EventNotFound, message));
+        return Err(ApiError::new(ApiErrorCode::EventNotFound, message));
     }
-    let waits = Waits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
+    let waits = DeliveryWaits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
     let events = found.iter().map(|view| event_shown(view, &waits)).collect();
-    reply::ok(&EventsFound { events })
+    reply::ok(&EventsResponse { events })
 }
 
 /// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
     params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
-    responses((status = 200, description = "the delivery", body = DeliveryShown))
+    responses((status = 200, description = "the delivery", body = DeliveryJson))
 )]
-pub(crate) async fn delivery(app: App, caller: Caller, Named(name): Named) -> Answer {
+pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
         let message = format!(
@@ -72,17 +72,17 @@ pub(crate) async fn delivery(app: App, caller: Caller, Named(name): Named) -> An
     match found.as_slice() {
         [] => {
             let message = format!("there is no delivery whose id begins with `{name}`");
-            Err(ApiError::new(Code::DeliveryNotFound, message))
+            Err(ApiError::new(ApiErrorCode::DeliveryNotFound, message))
         }
         [view] => {
-            let waits = Waits::of(&app.node, [view]).await;
+            let waits = DeliveryWaits::of(&app.node, [view]).await;
             let shown = with_lines(&app.node, &caller, delivery_shown(view, &waits)).await?;
             reply::ok(&shown)
         }
         several => {
             let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
             let message = format!("{} deliveries begin with `{name}`: type more digits", candidates.len());
-            Err(ApiError::new(Code::AmbiguousId, message).with("candidates", candidates))
+            Err(ApiError::new(ApiErrorCode::AmbiguousId, message).with("candidates", candidates))
         }
     }
 }
@@ -112,17 +112,17 @@ pub(crate) struct DeliveryKeys {
 /// Deliveries, the latest first.
 #[utoipa::path(
     get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
-    params(Keys<DeliveryKeys>, Keys<Page>),
+    params(QueryKeys<DeliveryKeys>, QueryKeys<PageQuery>),
     responses((
-        status = 200, description = "a part of them", body = DeliveriesFound,
+        status = 200, description = "a part of them", body = DeliveriesResponse,
         links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
     ))
 )]
 pub(crate) async fn list(
     app: App,
-    caller: Caller,
-    Query((keys, page)): Query<(DeliveryKeys, Page)>,
-) -> Answer {
+    caller: ApiCaller,
+    Query((keys, page)): Query<(DeliveryKeys, PageQuery)>,
+) -> ApiResult {
     caller.check_list(keys.service.as_deref().map(service_of))?;
     let filter = Filter {
         event_type: read("type", keys.event_type.as_deref(), EventPattern::parse)?,
@@ -134,13 +134,13 @@ pub(crate) async fn list(
         rows_max: page.rows_max(),
     };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
-    let waits = Waits::of(&app.node, &found.deliveries).await;
+    let waits = DeliveryWaits::of(&app.node, &found.deliveries).await;
     let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &waits)).collect();
     // Where the last one that was looked at does not fit, its place is known and nothing else of it.
     let last = found.deliveries.last().map(|view| view.id);
     let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
     let next = found.next.map(place);
-    reply::ok(&DeliveriesFound { deliveries, next, looked_at: found.looked_at })
+    reply::ok(&DeliveriesResponse { deliveries, next, looked_at: found.looked_at })
 }
 
 /// The service of `service/channel`.

@@ -7,25 +7,25 @@ use utoipa::ToSchema;
 
 /// An event and its deliveries.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct EventShown {
+pub(crate) struct EventJson {
     pub receipt: String,
     pub received_at: Timestamp,
     /// Nobody wanted it.
     pub unrouted: bool,
     /// The event as CloudEvents JSON.
     pub event: serde_json::Value,
-    pub deliveries: Vec<DeliveryShown>,
+    pub deliveries: Vec<DeliveryJson>,
 }
 
 /// The answer to a question for events: several sources may have used one id.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct EventsFound {
-    pub events: Vec<EventShown>,
+pub(crate) struct EventsResponse {
+    pub events: Vec<EventJson>,
 }
 
 /// A delivery.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DeliveryShown {
+pub(crate) struct DeliveryJson {
     pub id: String,
     /// What targets know it by.
     pub webhook_id: String,
@@ -33,10 +33,10 @@ pub(crate) struct DeliveryShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     pub subscription: String,
-    pub state: StateShown,
+    pub state: DeliveryStateJson,
     /// What it waits for; none once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<WaitShown>,
+    pub waits: Option<WaitJson>,
     /// The dead letter that holds its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct DeliveryShown {
     pub ended_at: Option<Timestamp>,
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub death: Option<DeathShown>,
+    pub death: Option<DeadLetterCauseJson>,
     pub event_id: String,
     pub event_source: String,
     pub event_type: String,
@@ -80,12 +80,12 @@ pub(crate) struct DeliveryShown {
     pub superseded_by: Option<String>,
     /// The attempts, the first one first; only where one delivery is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stories: Vec<StoryShown>,
+    pub stories: Vec<AttemptJson>,
 }
 
 /// What a delivery waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct WaitShown {
+pub(crate) struct WaitJson {
     /// For programs.
     pub on: WaitCause,
     /// In words, without the times.
@@ -101,7 +101,7 @@ pub(crate) struct WaitShown {
     pub until: Option<Timestamp>,
 }
 
-impl WaitShown {
+impl WaitJson {
     pub(crate) const fn new(on: WaitCause, because: String) -> Self {
         Self { on, because, dependency: None, since: None, until: None }
     }
@@ -158,7 +158,7 @@ const fn is_zero(count: &u32) -> bool {
 
 /// An attempt, with the line of the book as it read then.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct StoryShown {
+pub(crate) struct AttemptJson {
     #[serde(flatten)]
     pub story: Story,
     /// The text of the line that said what follows.
@@ -171,7 +171,7 @@ pub(crate) struct StoryShown {
 
 /// Why a delivery was given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DeathShown {
+pub(crate) struct DeadLetterCauseJson {
     pub category: String,
     /// Why it was given up.
     pub code: String,
@@ -185,7 +185,7 @@ pub(crate) struct DeathShown {
 /// The states of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum StateShown {
+pub(crate) enum DeliveryStateJson {
     Pending,
     Retrying,
     Held,
@@ -200,8 +200,8 @@ pub(crate) enum StateShown {
 
 /// A list of deliveries.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DeliveriesFound {
-    pub deliveries: Vec<DeliveryShown>,
+pub(crate) struct DeliveriesResponse {
+    pub deliveries: Vec<DeliveryJson>,
     /// To go on with; none at the end. There may be more, even where nothing was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

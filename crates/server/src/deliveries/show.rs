@@ -5,11 +5,11 @@ use http::StatusCode;
 use redrive_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 
-use crate::cli::{Refused, ViewArgs};
+use crate::cli::{CommandRefusal, ViewArgs};
 use crate::client::address::segment;
-use crate::client::trouble::Trouble;
-use crate::client::{Ask, Client};
-use crate::deliveries::json::{DeliveryShown, EventsFound};
+use crate::client::trouble::ClientError;
+use crate::client::{Client, ClientRequest};
+use crate::deliveries::json::{DeliveryJson, EventsResponse};
 use crate::deliveries::text;
 use crate::terminal::{plain, print_as};
 
@@ -33,14 +33,14 @@ pub(crate) struct ShowArgs {
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<()> {
     let (key, format) = (segment(&args.key), args.view.format);
     let mut client = args.view.client()?;
-    let found = known::<EventsFound>(&mut client, format!("/v1/events/{key}")).await?;
+    let found = known::<EventsResponse>(&mut client, format!("/v1/events/{key}")).await?;
     if let Some((found, now)) = found.filter(|(found, _)| !found.events.is_empty()) {
         let pages = found.events.iter().map(|shown| text::page(shown, now));
         return print_as(format, &found, || pages.collect::<Vec<_>>().join("\n"));
     }
-    let found = known::<DeliveryShown>(&mut client, format!("/v1/deliveries/{key}")).await?;
+    let found = known::<DeliveryJson>(&mut client, format!("/v1/deliveries/{key}")).await?;
     let (delivery, now) = found.ok_or_else(|| {
-        Refused(format!(
+        CommandRefusal(format!(
             "nothing goes by `{}`: it is no event's id or receipt, and no delivery's id begins so\n  \
              what was delivered is kept for a while only",
             plain(&args.key)
@@ -53,8 +53,8 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<()> {
 async fn known<T: DeserializeOwned>(
     client: &mut Client,
     path: String,
-) -> Result<Option<(T, Timestamp)>, Trouble> {
-    match client.timed_json(&Ask::get(path)).await {
+) -> Result<Option<(T, Timestamp)>, ClientError> {
+    match client.timed_json(&ClientRequest::get(path)).await {
         Ok(found) => Ok(Some(found)),
         Err(trouble) => match trouble.refusal().map(|refusal| refusal.status) {
             Some(StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) => Ok(None),

@@ -6,13 +6,13 @@ use redrive_core::engine::story::{End, HeldBy, Told};
 use redrive_core::time::Timestamp;
 use serde_json::Value;
 
-use crate::deliveries::json::{DeliveryShown, EventShown, StateShown, StoryShown};
+use crate::deliveries::json::{AttemptJson, DeliveryJson, DeliveryStateJson, EventJson};
 use crate::deliveries::story::field;
 use crate::deliveries::why;
 use crate::deliveries::why::text::outlook;
 use crate::events::json::Accepted;
 use crate::terminal::moment::{ago, moment, show_wait};
-use crate::terminal::table::{Cell, Facts, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{counted, cut, next_steps, plain, queue_name, shell_word, style};
 
 /// Longer data end with a line about the rest.
@@ -28,7 +28,7 @@ const REMARK_COLUMNS_MAX: usize = 70;
 const SHORT_ID_DIGITS: usize = 8;
 
 /// The service, or service/channel.
-pub(crate) fn queue_of(delivery: &DeliveryShown) -> String {
+pub(crate) fn queue_of(delivery: &DeliveryJson) -> String {
     queue_name(&delivery.service, delivery.channel.as_deref())
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn short_id(id: &str) -> String {
 }
 
 /// An event.
-pub(crate) fn page(shown: &EventShown, now: Timestamp) -> String {
+pub(crate) fn page(shown: &EventJson, now: Timestamp) -> String {
     let text = |name: &str| plain(shown.event[name].as_str().unwrap_or("–"));
     let received = format!("received {}", ago(shown.received_at, now));
     let mut out =
@@ -58,8 +58,8 @@ pub(crate) fn page(shown: &EventShown, now: Timestamp) -> String {
     out
 }
 
-fn attributes(shown: &EventShown) -> String {
-    let mut facts = Facts::new();
+fn attributes(shown: &EventJson) -> String {
+    let mut facts = FactList::new();
     facts.text("receipt", Some(&shown.receipt));
     facts.text("received", Some(&moment(shown.received_at)));
     for (name, value) in shown.event.as_object().into_iter().flatten() {
@@ -100,8 +100,9 @@ pub(crate) fn data(event: &Value) -> String {
 }
 
 /// Deliveries under each other.
-fn deliveries(deliveries: &[DeliveryShown], now: Timestamp) -> String {
-    let mut table = Table::new(&[Side::Left, Side::Left, Side::Left, Side::Right, Side::Left]);
+fn deliveries(deliveries: &[DeliveryJson], now: Timestamp) -> String {
+    let mut table =
+        Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left]);
     table.head(&["  DELIVERY", "SERVICE", "STATE", "ATTEMPTS", ""]);
     for delivery in deliveries {
         table.push(vec![
@@ -115,37 +116,40 @@ fn deliveries(deliveries: &[DeliveryShown], now: Timestamp) -> String {
     table.text()
 }
 
-fn state(state: StateShown) -> Cell {
+fn state(state: DeliveryStateJson) -> Cell {
     match state {
-        StateShown::Pending => Cell::plain("pending"),
-        StateShown::Retrying => Cell::painted("retrying", style::warning),
-        StateShown::Held => Cell::painted("held", style::warning),
-        StateShown::Replaying => Cell::painted("replaying", style::warning),
-        StateShown::Delivered => Cell::painted("delivered", style::good),
-        StateShown::Dead => Cell::painted("dead", style::error),
-        StateShown::Skipped => Cell::plain("skipped"),
-        StateShown::Purged => Cell::plain("purged"),
-        StateShown::Superseded => Cell::plain("superseded"),
+        DeliveryStateJson::Pending => Cell::plain("pending"),
+        DeliveryStateJson::Retrying => Cell::painted("retrying", style::warning),
+        DeliveryStateJson::Held => Cell::painted("held", style::warning),
+        DeliveryStateJson::Replaying => Cell::painted("replaying", style::warning),
+        DeliveryStateJson::Delivered => Cell::painted("delivered", style::good),
+        DeliveryStateJson::Dead => Cell::painted("dead", style::error),
+        DeliveryStateJson::Skipped => Cell::plain("skipped"),
+        DeliveryStateJson::Purged => Cell::plain("purged"),
+        DeliveryStateJson::Superseded => Cell::plain("superseded"),
     }
 }
 
 /// What comes next, or how it ended.
-fn remark(delivery: &DeliveryShown, now: Timestamp) -> String {
+fn remark(delivery: &DeliveryJson, now: Timestamp) -> String {
     let after = delivery.ended_at.map(|at| format!("after {}", show_wait(at.since(delivery.accepted_at))));
     match delivery.state {
-        StateShown::Delivered => after.unwrap_or_default(),
-        StateShown::Dead => {
+        DeliveryStateJson::Delivered => after.unwrap_or_default(),
+        DeliveryStateJson::Dead => {
             let death = delivery.death.as_ref();
             death.map_or_else(String::new, |death| plain(&format!("{}: {}", death.code, death.message)))
         }
-        StateShown::Skipped | StateShown::Purged | StateShown::Superseded => why::text::closing(delivery),
-        StateShown::Pending | StateShown::Retrying | StateShown::Held | StateShown::Replaying => {
-            outlook(delivery, now)
+        DeliveryStateJson::Skipped | DeliveryStateJson::Purged | DeliveryStateJson::Superseded => {
+            why::text::closing(delivery)
         }
+        DeliveryStateJson::Pending
+        | DeliveryStateJson::Retrying
+        | DeliveryStateJson::Held
+        | DeliveryStateJson::Replaying => outlook(delivery, now),
     }
 }
 
-fn steps(shown: &EventShown) -> Vec<(String, &'static str)> {
+fn steps(shown: &EventJson) -> Vec<(String, &'static str)> {
     if shown.unrouted {
         let event_type = shown.event["type"].as_str().unwrap_or("TYPE");
         let trial = format!("redrive try {}", shell_word(event_type));
@@ -156,21 +160,21 @@ fn steps(shown: &EventShown) -> Vec<(String, &'static str)> {
         ];
     }
     // One command shows how it is done; the one that needs it most.
-    let worst = |delivery: &&DeliveryShown| match delivery.state {
-        StateShown::Dead => 0,
-        StateShown::Retrying => 1,
-        StateShown::Held => 2,
-        StateShown::Replaying => 3,
-        StateShown::Pending => 4,
-        StateShown::Skipped | StateShown::Purged | StateShown::Superseded => 5,
-        StateShown::Delivered => 6,
+    let worst = |delivery: &&DeliveryJson| match delivery.state {
+        DeliveryStateJson::Dead => 0,
+        DeliveryStateJson::Retrying => 1,
+        DeliveryStateJson::Held => 2,
+        DeliveryStateJson::Replaying => 3,
+        DeliveryStateJson::Pending => 4,
+        DeliveryStateJson::Skipped | DeliveryStateJson::Purged | DeliveryStateJson::Superseded => 5,
+        DeliveryStateJson::Delivered => 6,
     };
     let delivery = shown.deliveries.iter().min_by_key(worst);
     delivery.map(|delivery| (why::text::command(delivery), "tells its story")).into_iter().collect()
 }
 
 /// A delivery.
-pub(crate) fn delivery_page(delivery: &DeliveryShown, now: Timestamp) -> String {
+pub(crate) fn delivery_page(delivery: &DeliveryJson, now: Timestamp) -> String {
     let mut out = format!(
         "{} → {}  {}\n",
         style::bold(plain(&delivery.event_type)),
@@ -188,8 +192,8 @@ pub(crate) fn delivery_page(delivery: &DeliveryShown, now: Timestamp) -> String 
     out
 }
 
-fn facts(delivery: &DeliveryShown, now: Timestamp) -> String {
-    let mut facts = Facts::new();
+fn facts(delivery: &DeliveryJson, now: Timestamp) -> String {
+    let mut facts = FactList::new();
     facts.push("state", state(delivery.state), remark(delivery, now));
     let source = plain(&format!("of {}", delivery.event_source));
     facts.push("event", Cell::plain(plain(&delivery.event_id)), source);
@@ -209,10 +213,11 @@ fn facts(delivery: &DeliveryShown, now: Timestamp) -> String {
     facts.lines()
 }
 
-fn attempts(delivery: &DeliveryShown) -> String {
-    let mut table = Table::new(&[Side::Right, Side::Left, Side::Right, Side::Left, Side::Left]);
+fn attempts(delivery: &DeliveryJson) -> String {
+    let mut table =
+        Table::new(&[CellAlign::Right, CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Left]);
     table.head(&["  NO", "AT", "TOOK", "WHAT", "SO"]);
-    for StoryShown { story, .. } in &delivery.stories {
+    for AttemptJson { story, .. } in &delivery.stories {
         let (number, what) = match &story.end {
             End::Delivered { status } => {
                 let status = status.map_or("taken".to_owned(), |status| status.to_string());

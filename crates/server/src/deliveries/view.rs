@@ -10,15 +10,15 @@ use redrive_core::mask::AddressMask;
 use redrive_node::runtime::Node;
 use redrive_node::store::{Closed, DeliveryState, DeliveryView, EventView};
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
 use crate::api::error::ApiError;
 use crate::connectors;
-use crate::deliveries::json::{DeathShown, DeliveryShown, EventShown, StateShown, StoryShown};
-use crate::deliveries::waits::{Hold, Waits};
+use crate::deliveries::json::{AttemptJson, DeadLetterCauseJson, DeliveryJson, DeliveryStateJson, EventJson};
+use crate::deliveries::waits::{DeliveryWaits, QueueHold};
 
-pub(crate) fn event_shown(view: &EventView, waits: &Waits) -> EventShown {
-    EventShown {
+pub(crate) fn event_shown(view: &EventView, waits: &DeliveryWaits) -> EventJson {
+    EventJson {
         receipt: view.receipt.to_string(),
         received_at: view.received_at,
         unrouted: view.unrouted,
@@ -27,14 +27,14 @@ pub(crate) fn event_shown(view: &EventView, waits: &Waits) -> EventShown {
     }
 }
 
-pub(crate) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShown {
+pub(crate) fn delivery_shown(view: &DeliveryView, waits: &DeliveryWaits) -> DeliveryJson {
     let waiting = waits.shown(view);
-    let is_held = matches!(waiting, Some((_, Hold::Yes)));
+    let is_held = matches!(waiting, Some((_, QueueHold::Yes)));
     let (mut death, mut superseded_by) = (None, None);
     let (state, due_at, ended_at) = match &view.state {
-        DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
+        DeliveryState::Delivered { at } => (DeliveryStateJson::Delivered, None, Some(*at)),
         DeliveryState::Dead { at, death: why } => {
-            death = Some(DeathShown {
+            death = Some(DeadLetterCauseJson {
                 category: why.category.to_string(),
                 code: why.code.to_string(),
                 failure_code: why.failure_code.to_string(),
@@ -42,30 +42,32 @@ pub(crate) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShow
                 message: why.message.clone(),
                 fingerprint: why.fingerprint.to_string(),
             });
-            (StateShown::Dead, None, Some(*at))
+            (DeliveryStateJson::Dead, None, Some(*at))
         }
-        DeliveryState::Closed { at, how: Closed::Skipped } => (StateShown::Skipped, None, Some(*at)),
-        DeliveryState::Closed { at, how: Closed::Purged } => (StateShown::Purged, None, Some(*at)),
+        DeliveryState::Closed { at, how: Closed::Skipped } => (DeliveryStateJson::Skipped, None, Some(*at)),
+        DeliveryState::Closed { at, how: Closed::Purged } => (DeliveryStateJson::Purged, None, Some(*at)),
         DeliveryState::Closed { at, how: Closed::Superseded { by } } => {
             superseded_by = Some(by.to_string());
-            (StateShown::Superseded, None, Some(*at))
+            (DeliveryStateJson::Superseded, None, Some(*at))
         }
         DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. } if is_held => {
-            (StateShown::Held, None, None)
+            (DeliveryStateJson::Held, None, None)
         }
-        DeliveryState::Due { at } if view.replaying.is_some() => (StateShown::Replaying, Some(*at), None),
+        DeliveryState::Due { at } if view.replaying.is_some() => {
+            (DeliveryStateJson::Replaying, Some(*at), None)
+        }
         DeliveryState::Ready | DeliveryState::Behind if view.replaying.is_some() => {
-            (StateShown::Replaying, None, None)
+            (DeliveryStateJson::Replaying, None, None)
         }
-        DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
-        DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
+        DeliveryState::Due { at } => (DeliveryStateJson::Retrying, Some(*at), None),
+        DeliveryState::Ready | DeliveryState::Behind => (DeliveryStateJson::Pending, None, None),
     };
-    let shown = |story: &redrive_core::engine::story::Story| StoryShown {
+    let shown = |story: &redrive_core::engine::story::Story| AttemptJson {
         story: story.clone(),
         reaction_line: None,
         classified_line: None,
     };
-    DeliveryShown {
+    DeliveryJson {
         id: view.id.to_string(),
         webhook_id: webhook_id(view.id),
         service: view.queue.service.to_string(),
@@ -98,9 +100,9 @@ pub(crate) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShow
 /// Adds the lines of the rule book as they read when each attempt was judged.
 pub(crate) async fn with_lines(
     node: &Node,
-    caller: &Caller,
-    mut shown: DeliveryShown,
-) -> Result<DeliveryShown, ApiError> {
+    caller: &ApiCaller,
+    mut shown: DeliveryJson,
+) -> Result<DeliveryJson, ApiError> {
     let mut books: BTreeMap<u64, Option<String>> = BTreeMap::new();
     for story in &mut shown.stories {
         let hash = story.story.book;
@@ -123,59 +125,11 @@ pub(crate) async fn with_lines(
 }
 
 /// A book that held once, with its addresses as the caller may see them.
-fn as_seen_by(caller: &Caller, text: &str) -> String {
+fn as_seen_by(caller: &ApiCaller, text: &str) -> String {
     let addresses =
-        book::read(text, connectors::table()).book.map(|book| Addresses::for_caller(caller, &book));
+        book::read(text, connectors::table()).book.map(|book| VisibleAddresses::for_caller(caller, &book));
     // A later version may not read every book of an earlier one.
-    let addresses =
-        addresses.unwrap_or_else(|| Addresses::Masked(AddressMask::of_text(text, connectors::table())));
+    let addresses = addresses
+        .unwrap_or_else(|| VisibleAddresses::Masked(AddressMask::of_text(text, connectors::table())));
     addresses.shown_book(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
-    use redrive_core::time::Timestamp;
-
-    use super::*;
-    use crate::status::view::{REPLAYS_PAGE, open_replays};
-    use redrive_core::letters::replay::ReplayId;
-    use redrive_node::store::letter::ReplayView;
-
-    #[test]
-    fn an_open_replay_is_found_however_many_came_after_it() {
-        let replay = |id: u64, state| ReplayView {
-            id: ReplayId(id),
-            state,
-            what: "all dead letters".to_owned(),
-            service: None,
-            pace: Pace { rate: None, concurrency: 1, manner: Manner::Straight },
-            origin: Origin::Operator,
-            to: None,
-            note: None,
-            wave: Wave::First,
-            tally: Tally::default(),
-            claimed_by_others: 0,
-            created_at: Timestamp::EPOCH,
-            changed_at: Timestamp::EPOCH,
-            stop: None,
-        };
-        let page = REPLAYS_PAGE as u64;
-        for count in [0, 1, 2, page - 1, page, page + 1, 2 * page, 2 * page + 2] {
-            let all: Vec<ReplayView> = (1..=count)
-                .map(|id| replay(id, if id <= 2 { ReplayState::Paused } else { ReplayState::Done }))
-                .collect();
-            let latest_first = |before: Option<ReplayId>| {
-                let earlier =
-                    all.iter().rev().filter(|replay| before.is_none_or(|before| replay.id < before));
-                Ok::<_, Infallible>(earlier.take(REPLAYS_PAGE).cloned().collect())
-            };
-            let found = open_replays(latest_first).expect("it can be read");
-            let ids: Vec<u64> = found.iter().map(|replay| replay.id.0).collect();
-            let expected: Vec<u64> = (1..=count.min(2)).rev().collect();
-            assert_eq!(ids, expected, "of {count}");
-        }
-    }
 }

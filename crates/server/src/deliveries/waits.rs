@@ -8,20 +8,20 @@ use redrive_core::text::Rate;
 use redrive_node::runtime::Node;
 use redrive_node::store::{DeliveryState, DeliveryView};
 
-use crate::deliveries::json::{WaitCause, WaitShown};
+use crate::deliveries::json::{WaitCause, WaitJson};
 
 /// Held sessions that are looked through for the letters that hold them.
 const SESSIONS_MAX: usize = 10_000;
 
 /// What some deliveries wait for, at one moment.
 #[derive(Default)]
-pub(crate) struct Waits {
+pub(crate) struct DeliveryWaits {
     of: BTreeMap<DeliveryId, Wait>,
     /// The letters that hold sessions.
     letters: BTreeMap<(QueueName, String), DeliveryId>,
 }
 
-impl Waits {
+impl DeliveryWaits {
     /// Asks the engine about those that have not ended.
     pub(crate) async fn of<'a>(node: &Node, views: impl IntoIterator<Item = &'a DeliveryView>) -> Self {
         let asked: Vec<Asked> = views.into_iter().filter_map(asked).collect();
@@ -47,22 +47,22 @@ impl Waits {
     }
 
     /// What it waits for, and whether that holds it; none if it has ended.
-    pub(crate) fn shown(&self, view: &DeliveryView) -> Option<(WaitShown, Hold)> {
+    pub(crate) fn shown(&self, view: &DeliveryView) -> Option<(WaitJson, QueueHold)> {
         let wait = self.of.get(&view.id)?;
         if let Some(letter) = self.letter_before(view) {
             let because = format!(
                 "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
             );
-            return Some((WaitShown::new(WaitCause::Letter, because), Hold::Yes));
+            return Some((WaitJson::new(WaitCause::Letter, because), QueueHold::Yes));
         }
         let shown = shown(wait, view.session.as_deref());
-        Some((shown, if wait.is_hold() { Hold::Yes } else { Hold::No }))
+        Some((shown, if wait.is_hold() { QueueHold::Yes } else { QueueHold::No }))
     }
 }
 
 /// Whether something outside its queue has to change before a delivery starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum QueueHold {
     Yes,
     No,
 }
@@ -81,7 +81,7 @@ fn asked(view: &DeliveryView) -> Option<Asked> {
 }
 
 /// A wait in words. The times stand beside them, so that each reader sees them by their own clock.
-pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitShown {
+pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
     let (on, because) = match wait {
         Wait::Running => (WaitCause::Running, "an attempt is running".to_owned()),
         Wait::Settling => (WaitCause::Settling, "an attempt has ended and is being recorded".to_owned()),
@@ -129,7 +129,7 @@ pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitShown {
         }
         Wait::Turn => (WaitCause::Turn, "queued: the next attempt starts when its turn comes".to_owned()),
     };
-    let mut shown = WaitShown::new(on, because);
+    let mut shown = WaitJson::new(on, because);
     if let Wait::StoreFailing { since } | Wait::Paused { since } = wait {
         shown.since = Some(*since);
     }

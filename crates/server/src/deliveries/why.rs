@@ -4,10 +4,10 @@ pub(crate) mod text;
 
 use clap::Args;
 
-use crate::cli::{Refused, ViewArgs};
+use crate::cli::{CommandRefusal, ViewArgs};
 use crate::client::address::segment;
-use crate::client::{Ask, Client};
-use crate::deliveries::json::{DeliveriesFound, DeliveryShown, StateShown};
+use crate::client::{Client, ClientRequest};
+use crate::deliveries::json::{DeliveriesResponse, DeliveryJson, DeliveryStateJson};
 use crate::services::name_check;
 use crate::terminal::{plain, print_as};
 
@@ -43,8 +43,8 @@ pub(crate) async fn run(args: &WhyArgs) -> anyhow::Result<()> {
         Some(id) => id.clone(),
         None => last(&mut client, args.service.as_deref()).await?,
     };
-    let ask = Ask::get(format!("/v1/deliveries/{}", segment(&id)));
-    let (delivery, now) = client.timed_json::<DeliveryShown>(&ask).await?;
+    let ask = ClientRequest::get(format!("/v1/deliveries/{}", segment(&id)));
+    let (delivery, now) = client.timed_json::<DeliveryJson>(&ask).await?;
     print_as(args.view.format, &delivery, || text::page(&delivery, now))
 }
 
@@ -54,8 +54,8 @@ async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<Stri
     let mut before = String::new();
     // Of a service that had none for long, the latest is behind many of others.
     let found = loop {
-        let ask = Ask::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}{of}{before}"));
-        let found: DeliveriesFound = client.json(&ask).await?;
+        let ask = ClientRequest::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}{of}{before}"));
+        let found: DeliveriesResponse = client.json(&ask).await?;
         match &found.next {
             Some(next) if found.deliveries.is_empty() => before = format!("&before={}", segment(next)),
             Some(_) | None => break found,
@@ -65,26 +65,26 @@ async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<Stri
         name_check::check(client, service).await?;
     }
     let written_at =
-        |delivery: &&DeliveryShown| delivery.written_at.or(delivery.ended_at).unwrap_or(delivery.accepted_at);
+        |delivery: &&DeliveryJson| delivery.written_at.or(delivery.ended_at).unwrap_or(delivery.accepted_at);
     // Of equals the first of the list is the latest.
     let failed = found.deliveries.iter().rev().filter(|delivery| has_failed(delivery)).max_by_key(written_at);
     let delivery = failed.or(found.deliveries.first()).ok_or_else(|| {
         let of = service.map(|service| format!(" of {}", plain(service))).unwrap_or_default();
-        Refused(format!("there are no deliveries{of} yet: send an event with `redrive send TYPE`"))
+        CommandRefusal(format!("there are no deliveries{of} yet: send an event with `redrive send TYPE`"))
     })?;
     Ok(delivery.id.clone())
 }
 
 /// Whether an attempt of it has failed, as far as a list tells.
-const fn has_failed(delivery: &DeliveryShown) -> bool {
+const fn has_failed(delivery: &DeliveryJson) -> bool {
     match delivery.state {
-        StateShown::Retrying
-        | StateShown::Dead
-        | StateShown::Replaying
-        | StateShown::Skipped
-        | StateShown::Purged
-        | StateShown::Superseded => true,
-        StateShown::Pending | StateShown::Held => delivery.attempts > 0,
-        StateShown::Delivered => delivery.attempts > 1,
+        DeliveryStateJson::Retrying
+        | DeliveryStateJson::Dead
+        | DeliveryStateJson::Replaying
+        | DeliveryStateJson::Skipped
+        | DeliveryStateJson::Purged
+        | DeliveryStateJson::Superseded => true,
+        DeliveryStateJson::Pending | DeliveryStateJson::Held => delivery.attempts > 0,
+        DeliveryStateJson::Delivered => delivery.attempts > 1,
     }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
-use crate::api::fresh_id::fresh_id;
+use crate::api::ids::fresh_id;
 use crate::cli::files::not_made;
-use crate::cli::{Refused, wait_for_many};
+use crate::cli::{CommandRefusal, wait_for_many};
 use crate::demo::Demo;
-use crate::demo::story::Step;
+use crate::demo::story::DemoStep;
 use crate::logging::LogFormat;
 use crate::serve;
 use crate::serve::args::{ServeArgs, parse_listen};
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     wait_for_many(async {
         let listener = bind(args.listen).await?;
         let demo = Demo::open().await.context("could not open the services of the demo")?;
-        let folder = Folder::new(args.data.as_deref())?;
+        let folder = DemoFolder::new(args.data.as_deref())?;
         let rules = folder.path.join("redrive.yaml");
         write_book(&rules, &demo.book())?;
         let serve_args = ServeArgs {
@@ -92,7 +92,7 @@ fn refuse_strangers(args: &DemoArgs) -> anyhow::Result<()> {
          or let everybody who can reach it play with the demo:  --insecure",
         listen.port(),
     );
-    Err(Refused(refusal).into())
+    Err(CommandRefusal(refusal).into())
 }
 
 /// Writes the book of this run over that of an earlier one, whose services had other addresses; a book of
@@ -103,7 +103,7 @@ fn write_book(path: &Path, book: &str) -> anyhow::Result<()> {
         Ok(there) if !there.starts_with(title) => {
             let message =
                 format!("{} is not a rule book of the demo: name another folder with --data", path.display());
-            return Err(Refused(message).into());
+            return Err(CommandRefusal(message).into());
         }
         // One that is not there, or cannot be read, shows when it is written.
         Ok(_) | Err(_) => {}
@@ -112,12 +112,12 @@ fn write_book(path: &Path, book: &str) -> anyhow::Result<()> {
 }
 
 /// Where the demo keeps its things: gone with it, unless somebody named a folder.
-struct Folder {
+struct DemoFolder {
     path: PathBuf,
     is_ours: bool,
 }
 
-impl Folder {
+impl DemoFolder {
     fn new(named: Option<&Path>) -> anyhow::Result<Self> {
         match named {
             Some(path) => {
@@ -138,7 +138,7 @@ fn own_folder(beside: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-impl Drop for Folder {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         if self.is_ours {
             // What cannot be removed is left to whoever cleans temporary folders.
@@ -164,7 +164,7 @@ pub(crate) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
 }
 
 /// One step of the story, when it has come.
-pub(crate) fn tell(step: &Step, server: &str) {
+pub(crate) fn tell(step: &DemoStep, server: &str) {
     anstream::println!("\n  {} {}", style::good("→"), style::bold(step.title));
     for line in wrap(step.text, LINE_COLUMNS_MAX).lines() {
         anstream::println!("    {line}");

@@ -3,25 +3,25 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError, Named};
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::{App, reply};
-use crate::demo::story::Step;
+use crate::demo::story::DemoStep;
 use crate::demo::{Demo, DemoService};
 
 /// The demo: who takes part, and where the story stands.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct DemoShown {
+pub(crate) struct DemoJson {
     services: Vec<DemoService>,
-    steps: Vec<Step>,
+    steps: Vec<DemoStep>,
 }
 
 /// Where the story of the demo stands.
 #[utoipa::path(
     get, path = "/v1/demo", operation_id = "demo", tag = "demo",
-    responses((status = 200, description = "its services and its steps", body = DemoShown))
+    responses((status = 200, description = "its services and its steps", body = DemoJson))
 )]
-pub(crate) async fn story(app: App) -> Answer {
+pub(crate) async fn story(app: App) -> ApiResult {
     shown(&app, demo_of(&app)?).await
 }
 
@@ -30,23 +30,27 @@ pub(crate) async fn story(app: App) -> Answer {
 #[utoipa::path(
     post, path = "/v1/demo/{act}", operation_id = "actInDemo", tag = "demo",
     params(("act" = String, Path, description = "`mend`, `break` or `look`", example = "mend")),
-    responses((status = 200, description = "the story as it stands now", body = DemoShown))
+    responses((status = 200, description = "the story as it stands now", body = DemoJson))
 )]
-pub(crate) async fn act(app: App, Named(word): Named) -> Answer {
+pub(crate) async fn act(app: App, PathName(word): PathName) -> ApiResult {
     let demo = demo_of(&app)?;
     demo.act(&word).ok_or_else(|| {
-        ApiError::new(Code::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
+        ApiError::new(
+            ApiErrorCode::PathNotFound,
+            format!("there is no `{word}` in the demo: mend, break or look"),
+        )
     })?;
     shown(&app, demo).await
 }
 
 fn demo_of(app: &App) -> Result<&Demo, ApiError> {
-    let none = || ApiError::new(Code::PathNotFound, "this server is no demo: `redrive demo` starts one");
+    let none =
+        || ApiError::new(ApiErrorCode::PathNotFound, "this server is no demo: `redrive demo` starts one");
     app.demo.as_ref().ok_or_else(none)
 }
 
-async fn shown(app: &App, demo: &Demo) -> Answer {
+async fn shown(app: &App, demo: &Demo) -> ApiResult {
     let steps = demo.steps(&app.node).await;
     let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read at the moment"))?;
-    reply::ok(&DemoShown { services: demo.services(), steps })
+    reply::ok(&DemoJson { services: demo.services(), steps })
 }

@@ -9,7 +9,7 @@ use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_node::runtime::{Node, SubmitError};
 use serde_json::{Value, json};
 
-use crate::api::fresh_id::fresh_id;
+use crate::api::ids::fresh_id;
 
 /// How often something happens in the shop.
 const EVERY: Duration = Duration::from_millis(250);

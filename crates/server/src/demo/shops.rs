@@ -50,7 +50,7 @@ const FLAKY_ATTEMPTS_MAX: u32 = 3;
 
 /// What a service is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Habit {
+enum ShopHabit {
     Flaky,
     Slow,
     Limited,
@@ -60,27 +60,27 @@ enum Habit {
     Pager,
 }
 
-const SHOPS: [(&str, Habit, &str); 6] = [
-    ("payments", Habit::Flaky, "flaky: one call in four fails, and a retry heals it"),
-    ("shipping", Habit::Slow, "slow: nearly a second for each call, in order for each customer"),
-    ("crm", Habit::Limited, "rate-limited: beyond three calls a second it says how long to wait"),
+const SHOPS: [(&str, ShopHabit, &str); 6] = [
+    ("payments", ShopHabit::Flaky, "flaky: one call in four fails, and a retry heals it"),
+    ("shipping", ShopHabit::Slow, "slow: nearly a second for each call, in order for each customer"),
+    ("crm", ShopHabit::Limited, "rate-limited: beyond three calls a second it says how long to wait"),
     (
         "warehouse",
-        Habit::DownNowAndThen,
+        ShopHabit::DownNowAndThen,
         "down for 20 seconds now and then: its breaker opens, and events wait",
     ),
-    ("invoicing", Habit::Broken, "broken by its last deploy: it refuses orders from the EU"),
-    ("pager", Habit::Pager, "takes what alerts have to say"),
+    ("invoicing", ShopHabit::Broken, "broken by its last deploy: it refuses orders from the EU"),
+    ("pager", ShopHabit::Pager, "takes what alerts have to say"),
 ];
 
 /// All of them; dropped, they close.
 pub(crate) struct Shops {
     open: Vec<(&'static str, SocketAddr, AbortHandle)>,
-    world: Arc<World>,
+    world: Arc<DemoWorld>,
 }
 
 /// What their answers depend on.
-struct World {
+struct DemoWorld {
     began: Instant,
     calls: AtomicU64,
     /// When the deploy that works was made; none while the broken one runs.
@@ -91,7 +91,7 @@ struct World {
 
 impl Shops {
     pub(crate) async fn open() -> std::io::Result<Self> {
-        let world = Arc::new(World {
+        let world = Arc::new(DemoWorld {
             began: Instant::now(),
             calls: AtomicU64::new(0),
             mended_at: Mutex::new(None),
@@ -114,7 +114,7 @@ impl Shops {
     /// Those that orders go to.
     pub(crate) fn introduced(&self) -> Vec<DemoService> {
         let both = SHOPS.into_iter().zip(self.addresses());
-        let services = both.filter(|((_, habit, _), _)| *habit != Habit::Pager);
+        let services = both.filter(|((_, habit, _), _)| *habit != ShopHabit::Pager);
         let shown = |((service, _, habit), (_, address))| DemoService {
             service,
             habit,
@@ -146,7 +146,7 @@ impl Drop for Shops {
     }
 }
 
-async fn serve(listener: TcpListener, habit: Habit, world: Arc<World>) {
+async fn serve(listener: TcpListener, habit: ShopHabit, world: Arc<DemoWorld>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let world = Arc::clone(&world);
@@ -158,8 +158,8 @@ async fn serve(listener: TcpListener, habit: Habit, world: Arc<World>) {
 }
 
 async fn answer(
-    habit: Habit,
-    world: &World,
+    habit: ShopHabit,
+    world: &DemoWorld,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
@@ -167,10 +167,10 @@ async fn answer(
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let data: Value =
         body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
-    if habit == Habit::Slow {
+    if habit == ShopHabit::Slow {
         tokio::time::sleep(SLOW).await;
     }
-    if habit == Habit::Pager {
+    if habit == ShopHabit::Pager {
         tell_pager(&data);
     }
     let (status, body) = match world.trouble(habit, attempt.unwrap_or(1), &data) {
@@ -194,33 +194,33 @@ fn tell_pager(notice: &Value) {
 }
 
 /// How a call fails: the status, and what is said with it.
-type Trouble = (StatusCode, &'static str);
+type DemoFault = (StatusCode, &'static str);
 
-impl World {
+impl DemoWorld {
     fn mended(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
         self.mended_at.lock().expect("nobody panics while holding it")
     }
 
     /// What is the matter with the next call, if anything.
-    fn trouble(&self, habit: Habit, attempt: u32, data: &Value) -> Option<Trouble> {
+    fn trouble(&self, habit: ShopHabit, attempt: u32, data: &Value) -> Option<DemoFault> {
         match habit {
-            Habit::Flaky => {
+            ShopHabit::Flaky => {
                 let number = self.calls.fetch_add(1, Ordering::Relaxed);
                 let drawn = Seed(3).draw(DeliveryId(u128::from(number)), Attempt::FIRST);
                 let fails = drawn.is_multiple_of(FLAKY_ONE_IN) && attempt <= FLAKY_ATTEMPTS_MAX;
                 fails.then_some((StatusCode::SERVICE_UNAVAILABLE, "try again"))
             }
-            Habit::Limited => {
+            ShopHabit::Limited => {
                 self.is_one_too_many().then_some((StatusCode::TOO_MANY_REQUESTS, "too many calls"))
             }
-            Habit::DownNowAndThen => is_down(self.began.elapsed())
+            ShopHabit::DownNowAndThen => is_down(self.began.elapsed())
                 .then_some((StatusCode::SERVICE_UNAVAILABLE, "down for maintenance")),
-            Habit::Broken => {
+            ShopHabit::Broken => {
                 let is_eu = matches!(data["country"].as_str(), Some("DE" | "FR"));
                 let refusal = "orders from the EU need the field `vat_id`";
                 (is_eu && self.mended().is_none()).then_some((StatusCode::UNPROCESSABLE_ENTITY, refusal))
             }
-            Habit::Slow | Habit::Pager => None,
+            ShopHabit::Slow | ShopHabit::Pager => None,
         }
     }
 

@@ -11,11 +11,11 @@ use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
 use redrive_core::trace::Context;
 use redrive_node::store::{Seen, Taken};
 
-use crate::access::caller::Caller;
+use crate::access::caller::ApiCaller;
 use crate::api::body::read_limited;
-use crate::api::error::{Answer, ApiError, Named};
+use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::reply::json;
-use crate::api::{App, CORRELATION_ID, fresh_id};
+use crate::api::{App, CORRELATION_ID, ids};
 use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent, CloudEvents};
 
 /// Takes in an event, or a batch of at most 1,000 whole or not at all.
@@ -33,9 +33,9 @@ use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent,
         (status = 200, description = "it came before with the same content, and is not delivered again", body = AcceptedResponse),
     )
 )]
-pub(crate) async fn accept(app: App, caller: Caller, headers: HeaderMap, body: Body) -> Answer {
+pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
     let body = read_limited(&app, &headers, body).await?;
-    match parse(Incoming { headers: &Headers(&headers), body: &body })? {
+    match parse(Incoming { headers: &CloudEventHeaders(&headers), body: &body })? {
         Parsed::One(event) => one(&app, &caller, tied(*event, &headers)).await,
         Parsed::Batch(events) => {
             let events = events.into_iter().map(|event| tied(event, &headers));
@@ -66,12 +66,12 @@ pub(crate) async fn accept(app: App, caller: Caller, headers: HeaderMap, body: B
 )]
 pub(crate) async fn accept_easy(
     app: App,
-    caller: Caller,
-    Named(event_type): Named,
+    caller: ApiCaller,
+    PathName(event_type): PathName,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
+) -> ApiResult {
     let body = read_limited(&app, &headers, body).await?;
     let text = |name: &'static str| match headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()))
     {
@@ -84,13 +84,13 @@ pub(crate) async fn accept_easy(
             .find(|(name, _)| name == "partitionkey")
             .map(|(_, value)| value)
     });
-    let generated_id = EventId::new(&fresh_id::fresh_id().to_string()).expect("36 plain characters");
+    let generated_id = EventId::new(&ids::fresh_id().to_string()).expect("36 plain characters");
     let event = parse_easy(Easy {
         event_type: &event_type,
         partition_key: queried.as_deref().or(text("partitionkey")?),
         idempotency_key: text("idempotency-key")?,
         generated_id: &generated_id,
-        headers: &Headers(&headers),
+        headers: &CloudEventHeaders(&headers),
         body: &body,
     })?;
     one(&app, &caller, tied(event, &headers)).await
@@ -136,7 +136,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed, and those
 /// of webhooks may be known: whoever sent one of them first would keep the real one out.
-fn check_source(caller: &Caller, event: &Event) -> Result<(), ApiError> {
+fn check_source(caller: &ApiCaller, event: &Event) -> Result<(), ApiError> {
     let source = event.source.as_str();
     if let Some(owner) = reserved::owner_of(source) {
         return Err(ApiError::invalid("source", format!("is for {owner} alone")));
@@ -144,7 +144,7 @@ fn check_source(caller: &Caller, event: &Event) -> Result<(), ApiError> {
     caller.check_source(source)
 }
 
-async fn one(app: &App, caller: &Caller, event: Event) -> Answer {
+async fn one(app: &App, caller: &ApiCaller, event: Event) -> ApiResult {
     check_source(caller, &event)?;
     let id = event.id.to_string();
     let taken = app.node.submit(vec![event]).await.map_err(ApiError::of_event)?;
@@ -153,7 +153,7 @@ async fn one(app: &App, caller: &Caller, event: Event) -> Answer {
     Ok(json(status, &accepted))
 }
 
-async fn batch(app: &App, caller: &Caller, events: Vec<Event>) -> Answer {
+async fn batch(app: &App, caller: &ApiCaller, events: Vec<Event>) -> ApiResult {
     for event in &events {
         check_source(caller, event)?;
     }
@@ -175,9 +175,9 @@ fn accepted(id: String, taken: Taken) -> Accepted {
 }
 
 /// The headers of a request as the core reads them.
-struct Headers<'a>(&'a HeaderMap);
+struct CloudEventHeaders<'a>(&'a HeaderMap);
 
-impl HeaderList for Headers<'_> {
+impl HeaderList for CloudEventHeaders<'_> {
     fn each(&self) -> Box<dyn Iterator<Item = (&str, &[u8])> + '_> {
         Box::new(self.0.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
     }

@@ -5,11 +5,11 @@ use redrive_core::text::show_count as thousands;
 use redrive_node::runtime::Rerouted;
 use serde_json::json;
 
-use crate::access::caller::Caller;
-use crate::api::error::Answer;
+use crate::access::caller::ApiCaller;
+use crate::api::error::ApiResult;
 use crate::api::{App, reply, to_its_end};
 use crate::cli::ServerArgs;
-use crate::client::Ask;
+use crate::client::ClientRequest;
 use crate::terminal::{counted, print, style};
 
 /// Routes events again, by the rule book as it reads now.
@@ -28,7 +28,7 @@ pub(crate) struct RouteArgs {
 }
 
 pub(crate) async fn run(args: &RouteArgs) -> anyhow::Result<()> {
-    let ask = Ask::json("/v1/unrouted/route", &json!({}));
+    let ask = ClientRequest::json("/v1/unrouted/route", &json!({}));
     print(&words(args.server.client()?.json(&ask).await?))
 }
 
@@ -57,7 +57,7 @@ fn words(Rerouted { seen, routed }: Rerouted) -> String {
     post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
     responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
 )]
-pub(crate) async fn route_unrouted(app: App, caller: Caller) -> Answer {
+pub(crate) async fn route_unrouted(app: App, caller: ApiCaller) -> ApiResult {
     let rerouted = to_its_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;
     reply::ok(&rerouted)
 }

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 
 use crate::cli::files::read_input;
 use crate::cli::{Format, ServerArgs};
-use crate::client::Ask;
+use crate::client::ClientRequest;
 use crate::client::address::{header_value, segment};
 use crate::deliveries;
 use crate::events::json::Accepted;
@@ -147,10 +147,10 @@ fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
 }
 
 /// JSON goes by the easy form, anything else as a CloudEvent in binary form.
-fn ask(args: &SendArgs, data: &Bytes) -> Ask {
+fn ask(args: &SendArgs, data: &Bytes) -> ClientRequest {
     let ask = match &args.content_type {
-        None => Ask::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone()),
-        Some(content_type) => Ask::post("/v1/events", content_type, data.clone())
+        None => ClientRequest::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone()),
+        Some(content_type) => ClientRequest::post("/v1/events", content_type, data.clone())
             .header("ce-specversion", "1.0")
             .header("ce-type", header_value(&args.event_type)),
     };

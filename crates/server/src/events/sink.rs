@@ -27,8 +27,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::cli::{Refused, wait_for_many};
-use crate::events::sink::text::{Counts, SinkRequest};
+use crate::cli::{CommandRefusal, wait_for_many};
+use crate::events::sink::text::{SinkCounts, SinkRequest};
 use crate::serve::args::parse_listen;
 use crate::serve::bind;
 use crate::terminal::{plain, print};
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
         let address = args.listen;
         let refusal =
             format!("on {address} anybody could reach it: a sink listens on 127.0.0.1 or [::1] only");
-        return Err(Refused(refusal).into());
+        return Err(CommandRefusal(refusal).into());
     }
     wait_for_many(serve(args))
 }
@@ -112,8 +112,8 @@ async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
     print(&text::listening(&format!("http://{address}"), args.format))?;
 
     let (lines, mut waiting) = mpsc::channel(LINES_WAITING_MAX);
-    let accepting = tokio::spawn(accept(listener, Arc::new(Script::new(args)), lines));
-    let mut counts = Counts::default();
+    let accepting = tokio::spawn(accept(listener, Arc::new(SinkScript::new(args)), lines));
+    let mut counts = SinkCounts::default();
     let mut add = |request: &SinkRequest| {
         counts.add(request);
         if args.quiet { Ok(()) } else { print(&text::line(request, args.format)) }
@@ -144,7 +144,7 @@ pub(crate) async fn stopped() -> std::io::Result<()> {
     }
 }
 
-async fn accept(listener: TcpListener, script: Arc<Script>, lines: mpsc::Sender<SinkRequest>) {
+async fn accept(listener: TcpListener, script: Arc<SinkScript>, lines: mpsc::Sender<SinkRequest>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
@@ -160,13 +160,13 @@ async fn accept(listener: TcpListener, script: Arc<Script>, lines: mpsc::Sender<
 }
 
 /// What a sink was asked to do, and how far it is.
-struct Script {
+struct SinkScript {
     args: SinkArgs,
     started: Instant,
     requests: AtomicU64,
 }
 
-impl Script {
+impl SinkScript {
     fn new(args: &SinkArgs) -> Self {
         Self { args: args.clone(), started: Instant::now(), requests: AtomicU64::new(0) }
     }
@@ -186,7 +186,7 @@ impl Script {
 }
 
 async fn answer(
-    script: &Script,
+    script: &SinkScript,
     lines: &mpsc::Sender<SinkRequest>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -218,7 +218,7 @@ async fn answer(
     Ok(response(script, status))
 }
 
-fn response(script: &Script, status: u16) -> Response<Full<Bytes>> {
+fn response(script: &SinkScript, status: u16) -> Response<Full<Bytes>> {
     let status = StatusCode::from_u16(status).expect("statuses from 200 to 599 are taken only");
     let fails = !status.is_success();
     // A success says nothing, which a batch too takes for "all of it".

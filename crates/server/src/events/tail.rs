@@ -17,15 +17,15 @@ use tokio::time::Instant;
 use unicode_width::UnicodeWidthStr;
 
 use crate::access::Peer;
-use crate::access::caller::Caller;
+use crate::access::caller::ApiCaller;
 use crate::api::App;
-use crate::api::error::Answer;
-use crate::api::stream::lines;
+use crate::api::error::ApiResult;
+use crate::api::reply::lines;
 use crate::cli::{Format, ServerArgs};
-use crate::client::{Ask, Lines};
+use crate::client::{ClientRequest, ResponseLines};
 use crate::deliveries::handlers::service_of;
 use crate::deliveries::text::short_id;
-use crate::status::live::Place;
+use crate::status::live::ListenerPlace;
 use crate::terminal;
 use crate::terminal::moment::{show_wait, time_of_day};
 use crate::terminal::{cut, plain, print, style};
@@ -67,12 +67,12 @@ pub(crate) async fn run(args: &TailArgs) -> anyhow::Result<()> {
 /// Goes on until somebody stops it.
 async fn follow(args: &TailArgs) -> anyhow::Result<()> {
     let mut client = args.server.client()?;
-    let stream = Ask::get("/v1/happenings");
+    let stream = ClientRequest::get("/v1/happenings");
     // A server that was never there is told at once; only one that went away is waited for.
     let mut lines = client.lines(&stream).await?;
     let address = client.address().clone();
     say(&format!("following {address}, times in UTC, Ctrl-C ends it"));
-    let mut columns = Columns::new(terminal::terminal_columns());
+    let mut columns = TailColumns::new(terminal::terminal_columns());
     loop {
         let lost = pass_on(args, lines, &mut columns).await?;
         say(&format!("{lost}; waiting for {address} …"));
@@ -82,7 +82,11 @@ async fn follow(args: &TailArgs) -> anyhow::Result<()> {
 }
 
 /// Prints until the stream ends, and says why it did.
-async fn pass_on(args: &TailArgs, mut lines: Lines, columns: &mut Columns) -> anyhow::Result<String> {
+async fn pass_on(
+    args: &TailArgs,
+    mut lines: ResponseLines,
+    columns: &mut TailColumns,
+) -> anyhow::Result<String> {
     loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,
@@ -140,14 +144,14 @@ const DETAIL_COLUMNS_MIN: usize = 10;
 
 /// The widths so far.
 #[derive(Debug)]
-pub(crate) struct Columns {
+pub(crate) struct TailColumns {
     service: usize,
     event_type: usize,
     /// How wide the terminal is, if there is one: a file takes lines of any length.
     page: Option<usize>,
 }
 
-impl Columns {
+impl TailColumns {
     pub(crate) const fn new(page: Option<usize>) -> Self {
         Self { service: NAME_COLUMNS_MIN, event_type: NAME_COLUMNS_MIN, page }
     }
@@ -284,8 +288,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
     responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
 )]
-pub(crate) async fn happenings(app: App, Extension(peer): Extension<Peer>, caller: Caller) -> Answer {
-    let listener = Listener {
+pub(crate) async fn happenings(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
+    let listener = TailListener {
         _place: app.live.tail_place(&caller, peer)?,
         receiver: app.node.activities(),
         closing: app.closing.clone(),
@@ -306,22 +310,22 @@ pub(crate) async fn happenings(app: App, Extension(peer): Extension<Peer>, calle
 }
 
 /// Somebody who listens to what happens.
-struct Listener {
+struct TailListener {
     receiver: broadcast::Receiver<Arc<ActivityLine>>,
     closing: watch::Receiver<bool>,
     node: Node,
-    caller: Caller,
-    _place: Place,
+    caller: ApiCaller,
+    _place: ListenerPlace,
 }
 
 /// Whether somebody may hear of it: what is of no service may be of any.
-pub(crate) fn hears(caller: &Caller, line: &ActivityLine) -> bool {
+pub(crate) fn hears(caller: &ApiCaller, line: &ActivityLine) -> bool {
     !caller.is_bound() || line.activity.service().is_some_and(|name| caller.sees(service_of(name)))
 }
 
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
 /// any more.
-async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<ActivityLine>>> {
+async fn next_happening(listener: &mut TailListener) -> Option<Option<Arc<ActivityLine>>> {
     // Others may hear of much while this one hears of nothing.
     let alive_at = Instant::now() + KEEP_ALIVE;
     loop {

@@ -12,12 +12,12 @@ use redrive_node::store::door::{By, Deed, KEYS_MAX, KeyRecord};
 use redrive_node::store::{Batch, Note, StoreError};
 use serde_json::json;
 
-use crate::cli::{Format, Refused, ServerArgs, one_of};
-use crate::client::Ask;
+use crate::cli::{CommandRefusal, Format, ServerArgs, one_of};
+use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::keys;
-use crate::keys::json::{KeyEnded, KeyMade, KeyShown, KeysFound};
-use crate::keys::{KeyWish, Made, text};
+use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse};
+use crate::keys::{CreatedKey, KeySpec, text};
 use crate::terminal::{plain, print, print_as, style};
 
 /// Makes keys for those who come to a server, lists them, and revokes them.
@@ -30,11 +30,11 @@ A key is sent as `Authorization: Bearer KEY`. The commands here take it from the
 from the file of --key-file. Once there is a key, everybody is asked for one.")]
 pub(crate) struct KeysArgs {
     #[command(subcommand)]
-    pub(crate) what: Keys,
+    pub(crate) what: KeysCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keys {
+pub(crate) enum KeysCommand {
     Create(Box<KeysCreateArgs>),
     List(KeysListArgs),
     Revoke(KeysRevokeArgs),
@@ -127,9 +127,9 @@ const ROLES: [(&str, &str, Role); 4] = [
 
 pub(crate) async fn run(args: &KeysArgs) -> anyhow::Result<()> {
     match &args.what {
-        Keys::Create(args) => create(args).await,
-        Keys::List(args) => list(args).await,
-        Keys::Revoke(args) => revoke(args).await,
+        KeysCommand::Create(args) => create(args).await,
+        KeysCommand::List(args) => list(args).await,
+        KeysCommand::Revoke(args) => revoke(args).await,
     }
 }
 
@@ -146,13 +146,17 @@ async fn create(args: &KeysCreateArgs) -> anyhow::Result<()> {
             "expires": args.expires.map(show_duration),
         });
         // A key that is made twice is one too many.
-        args.at.server.client()?.json::<KeyMade>(&Ask::json("/v1/keys", &wanted).once()).await?
+        args.at
+            .server
+            .client()?
+            .json::<CreateKeyResponse>(&ClientRequest::json("/v1/keys", &wanted).once())
+            .await?
     };
     if args.quiet { print(&format!("{}\n", made.key)) } else { print(&text::made(&made)) }
 }
 
-fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<KeyMade> {
-    let wish = KeyWish {
+fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<CreateKeyResponse> {
+    let wish = KeySpec {
         name: args.name.clone(),
         role: args.role,
         scope: Scope { sources: args.sources.clone(), services: args.services.clone() },
@@ -163,40 +167,43 @@ fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<KeyMade>
         Ok(known) => known,
         // The folder is made with its first key.
         Err(StoreError::NotOpened { .. }) => Vec::new(),
-        Err(error) => return Err(Refused::of(error).into()),
+        Err(error) => return Err(CommandRefusal::of(error).into()),
     };
     if known.is_empty() && wish.role != Role::Admin {
-        return Err(Refused(format!("the role {}", keys::FIRST_IS_ADMIN)).into());
+        return Err(CommandRefusal(format!("the role {}", keys::FIRST_IS_ADMIN)).into());
     }
     if known.len() >= KEYS_MAX {
-        return Err(Refused(format!("there are {KEYS_MAX} keys already, revoked ones included")).into());
+        return Err(
+            CommandRefusal(format!("there are {KEYS_MAX} keys already, revoked ones included")).into()
+        );
     }
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
-    let Made { text, record } = keys::make(wish, is_taken, wall_clock()).map_err(Refused::of)?;
-    let shown = KeyShown::new(&record, None, wall_clock());
+    let CreatedKey { text, record } = keys::make(wish, is_taken, wall_clock()).map_err(CommandRefusal::of)?;
+    let shown = KeyJson::new(&record, None, wall_clock());
     put(folder, "key-create", record, None)?;
-    Ok(KeyMade { key: text, shown })
+    Ok(CreateKeyResponse { key: text, shown })
 }
 
 async fn list(args: &KeysListArgs) -> anyhow::Result<()> {
     let (found, now) = match &args.at.data {
         Some(folder) => {
             let now = wall_clock();
-            let records = kept(folder).map_err(Refused::of)?;
-            let keys = records.iter().map(|record| KeyShown::new(record, None, now)).collect();
-            (KeysFound { keys }, now)
+            let records = kept(folder).map_err(CommandRefusal::of)?;
+            let keys = records.iter().map(|record| KeyJson::new(record, None, now)).collect();
+            (KeysResponse { keys }, now)
         }
-        None => args.at.server.client()?.timed_json(&Ask::get("/v1/keys")).await?,
+        None => args.at.server.client()?.timed_json(&ClientRequest::get("/v1/keys")).await?,
     };
     print_as(args.format, &found.keys, || text::list(&found.keys, now))
 }
 
 async fn revoke(args: &KeysRevokeArgs) -> anyhow::Result<()> {
     let id = keys::id_within(&args.id);
-    let KeyEnded { shown, note } = if let Some(folder) = &args.at.data {
+    let KeyRevocation { shown, note } = if let Some(folder) = &args.at.data {
         revoke_there(folder, id, args.note.as_ref())?
     } else {
-        let ask = Ask::json(format!("/v1/keys/{}/revoke", segment(id)), &json!({ "note": args.note }));
+        let ask =
+            ClientRequest::json(format!("/v1/keys/{}/revoke", segment(id)), &json!({ "note": args.note }));
         args.at.server.client()?.json(&ask).await?
     };
     print(&text::revoked(&shown))?;
@@ -206,19 +213,21 @@ async fn revoke(args: &KeysRevokeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Result<KeyEnded> {
-    let known = kept(folder).map_err(Refused::of)?;
+fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Result<KeyRevocation> {
+    let known = kept(folder).map_err(CommandRefusal::of)?;
     let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
-        return Err(
-            Refused(format!("there is no key `{}`: `redrive keys list` shows them", plain(id))).into()
-        );
+        return Err(CommandRefusal(format!(
+            "there is no key `{}`: `redrive keys list` shows them",
+            plain(id)
+        ))
+        .into());
     };
     if record.revoked_at.is_none() {
         record.revoked_at = Some(wall_clock());
         put(folder, "key-revoke", record.clone(), note.cloned())?;
     }
     let note = keys::note_on_end(&record, known.iter(), wall_clock()).map(ToOwned::to_owned);
-    Ok(KeyEnded { shown: KeyShown::new(&record, None, wall_clock()), note })
+    Ok(KeyRevocation { shown: KeyJson::new(&record, None, wall_clock()), note })
 }
 
 /// The keys that a folder holds.
@@ -238,9 +247,9 @@ fn put(folder: &Path, act: &'static str, record: KeyRecord, note: Option<String>
             let shown = path.display();
             let cure =
                 "ask it instead, without --data and with an admin's key in REDRIVE_KEY, or stop it first";
-            Refused(format!("a server runs on {shown} (process {owner}): {cure}"))
+            CommandRefusal(format!("a server runs on {shown} (process {owner}): {cure}"))
         }
-        other => Refused::of(other),
+        other => CommandRefusal::of(other),
     })?;
     Ok(())
 }

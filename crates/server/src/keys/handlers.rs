@@ -11,18 +11,18 @@ use redrive_node::store::door::{Deed, KeyRecord};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError, Named};
-use crate::api::request::{NoteWanted, Sent, read};
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::request::{JsonBody, NoteRequest, read};
 use crate::api::{App, reply, to_its_end};
 use crate::keys;
-use crate::keys::json::{KeyEnded, KeyMade, KeyShown, KeysFound};
-use crate::keys::{KeyWish, Made, Unmade};
+use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse};
+use crate::keys::{CreatedKey, KeyCreationError, KeySpec};
 
 /// A key to make.
 #[derive(Deserialize, ToSchema)]
-pub(crate) struct KeyWanted {
+pub(crate) struct CreateKeyRequest {
     /// Whose it is.
     #[schema(min_length = 1)]
     name: String,
@@ -44,27 +44,31 @@ pub(crate) struct KeyWanted {
 /// Keys, the oldest first, without what makes them keys.
 #[utoipa::path(
     get, path = "/v1/keys", operation_id = "keys", tag = "operating",
-    responses((status = 200, description = "all of them", body = KeysFound))
+    responses((status = 200, description = "all of them", body = KeysResponse))
 )]
-pub(crate) async fn list(app: App) -> Answer {
+pub(crate) async fn list(app: App) -> ApiResult {
     let records = app.node.keys().await?;
     let keys = records.iter().map(|record| shown(&app, record)).collect();
-    reply::ok(&KeysFound { keys })
+    reply::ok(&KeysResponse { keys })
 }
 
-fn shown(app: &App, record: &KeyRecord) -> KeyShown {
-    KeyShown::new(record, app.access.last_used_at(&record.id), app.node.now())
+fn shown(app: &App, record: &KeyRecord) -> KeyJson {
+    KeyJson::new(record, app.access.last_used_at(&record.id), app.node.now())
 }
 
 /// Makes a key; from the first one on, everybody is asked for one.
 #[utoipa::path(
     post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
-    request_body = KeyWanted,
-    responses((status = 201, description = "the key itself, which is told only now", body = KeyMade))
+    request_body = CreateKeyRequest,
+    responses((status = 201, description = "the key itself, which is told only now", body = CreateKeyResponse))
 )]
-pub(crate) async fn create(app: App, caller: Caller, Sent(wanted): Sent<KeyWanted>) -> Answer {
-    let KeyWanted { name, role, sources, services, rate, expires } = wanted;
-    let wish = KeyWish {
+pub(crate) async fn create(
+    app: App,
+    caller: ApiCaller,
+    JsonBody(wanted): JsonBody<CreateKeyRequest>,
+) -> ApiResult {
+    let CreateKeyRequest { name, role, sources, services, rate, expires } = wanted;
+    let wish = KeySpec {
         name,
         role,
         scope: Scope { sources: sources.unwrap_or_default(), services: services.unwrap_or_default() },
@@ -80,23 +84,26 @@ pub(crate) async fn create(app: App, caller: Caller, Sent(wanted): Sent<KeyWante
     Ok(response)
 }
 
-async fn make(app: App, caller: Caller, wish: KeyWish) -> Result<KeyMade, ApiError> {
+async fn make(app: App, caller: ApiCaller, wish: KeySpec) -> Result<CreateKeyResponse, ApiError> {
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
-    let Made { text, record } = keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
+    let CreatedKey { text, record } =
+        keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
     let deed = Deed { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
     app.node.put_key(record.clone(), deed).await?;
     app.access.put(record.clone());
-    Ok(KeyMade { key: text, shown: shown(&app, &record) })
+    Ok(CreateKeyResponse { key: text, shown: shown(&app, &record) })
 }
 
-fn unmade(why: &Unmade) -> ApiError {
+fn unmade(why: &KeyCreationError) -> ApiError {
     let field = match why {
-        Unmade::Name => "name",
-        Unmade::TooManyNames | Unmade::ScopeName(_) | Unmade::Unfit(_) => "scope",
-        Unmade::Dead => "expires",
-        Unmade::NoRandom => return ApiError::unavailable(why.to_string()),
+        KeyCreationError::Name => "name",
+        KeyCreationError::TooManyNames | KeyCreationError::ScopeName(_) | KeyCreationError::Unfit(_) => {
+            "scope"
+        }
+        KeyCreationError::Dead => "expires",
+        KeyCreationError::NoRandom => return ApiError::unavailable(why.to_string()),
     };
     ApiError::invalid(field, format!("is not right: {why}"))
 }
@@ -105,25 +112,30 @@ fn unmade(why: &Unmade) -> ApiError {
 #[utoipa::path(
     post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
     params(("id" = String, Path, description = "what the key is called by")),
-    request_body = NoteWanted,
-    responses((status = 200, description = "the key as it is now", body = KeyEnded))
+    request_body = NoteRequest,
+    responses((status = 200, description = "the key as it is now", body = KeyRevocation))
 )]
 pub(crate) async fn revoke(
     app: App,
-    caller: Caller,
-    Named(id): Named,
-    Sent(NoteWanted { note }): Sent<NoteWanted>,
-) -> Answer {
+    caller: ApiCaller,
+    PathName(id): PathName,
+    JsonBody(NoteRequest { note }): JsonBody<NoteRequest>,
+) -> ApiResult {
     let ended = to_its_end(end(app, caller, id, note)).await?;
     reply::ok(&ended)
 }
 
-async fn end(app: App, caller: Caller, id: String, note: Option<String>) -> Result<KeyEnded, ApiError> {
+async fn end(
+    app: App,
+    caller: ApiCaller,
+    id: String,
+    note: Option<String>,
+) -> Result<KeyRevocation, ApiError> {
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
         let message = format!("there is no key `{id}`");
-        return Err(ApiError::new(Code::KeyNotFound, message));
+        return Err(ApiError::new(ApiErrorCode::KeyNotFound, message));
     };
     // One that is revoked already stays as it is: whoever did not get the answer asks again.
     if record.revoked_at.is_none() {
@@ -133,13 +145,13 @@ async fn end(app: App, caller: Caller, id: String, note: Option<String>) -> Resu
     }
     app.access.put(record.clone());
     let note = keys::note_on_end(&record, known.iter(), app.node.now()).map(ToOwned::to_owned);
-    Ok(KeyEnded { shown: shown(&app, &record), note })
+    Ok(KeyRevocation { shown: shown(&app, &record), note })
 }
 
 impl From<KeyError> for ApiError {
     fn from(error: KeyError) -> Self {
         match error {
-            KeyError::TooMany => Self::new(Code::Conflict, error.to_string()),
+            KeyError::TooMany => Self::new(ApiErrorCode::Conflict, error.to_string()),
             KeyError::NotRead(error) => error.into(),
             KeyError::NotWritten(error) => error.into(),
         }

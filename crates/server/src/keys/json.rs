@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 /// A key as everybody may see it who may see keys: without what makes it one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct KeyShown {
+pub(crate) struct KeyJson {
     /// What it is called by.
     pub id: String,
     /// Whose it is.
@@ -46,7 +46,7 @@ pub(crate) enum KeyState {
     Revoked,
 }
 
-impl KeyShown {
+impl KeyJson {
     pub(crate) fn new(record: &KeyRecord, last_used_at: Option<Timestamp>, now: Timestamp) -> Self {
         let KeyRecord { id, name, hash: _, role, scope, per_second, created_at, expires_at, revoked_at } =
             record.clone();
@@ -75,15 +75,15 @@ impl KeyShown {
 
 /// All keys, the oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct KeysFound {
-    pub keys: Vec<KeyShown>,
+pub(crate) struct KeysResponse {
+    pub keys: Vec<KeyJson>,
 }
 
 /// A key that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct KeyEnded {
+pub(crate) struct KeyRevocation {
     #[serde(flatten)]
-    pub shown: KeyShown,
+    pub shown: KeyJson,
     /// What whoever ended it should know, such as that it was the last of an admin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -91,9 +91,9 @@ pub(crate) struct KeyEnded {
 
 /// A key that was made.
 #[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct KeyMade {
+pub(crate) struct CreateKeyResponse {
     /// The key itself: this is the only time that it is told.
     pub key: String,
     #[serde(flatten)]
-    pub shown: KeyShown,
+    pub shown: KeyJson,
 }

@@ -2,14 +2,14 @@
 
 use redrive_core::time::Timestamp;
 
-use crate::keys::json::{KeyMade, KeyShown, KeyState};
+use crate::keys::json::{CreateKeyResponse, KeyJson, KeyState};
 use crate::terminal::moment::{ago, coming, moment};
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, style};
 
 /// A key, the only time that it is shown.
-pub(crate) fn made(made: &KeyMade) -> String {
-    let KeyMade { key, shown } = made;
+pub(crate) fn made(made: &CreateKeyResponse) -> String {
+    let CreateKeyResponse { key, shown } = made;
     let ends = shown.expires_at.map_or_else(String::new, |at| format!(" until {}", moment(at)));
     format!(
         "{} {} is a key for {}{ends}: {}\n\n{}\n\n{}\n",
@@ -26,7 +26,7 @@ pub(crate) fn made(made: &KeyMade) -> String {
 }
 
 /// What a key may do, on what.
-fn what(shown: &KeyShown) -> String {
+fn what(shown: &KeyJson) -> String {
     let mut words = vec![shown.role.as_str().to_owned()];
     words.extend(shown.sources.iter().map(|name| format!("source {}", plain(name))));
     words.extend(shown.services.iter().map(|name| format!("service {}", plain(name))));
@@ -35,7 +35,7 @@ fn what(shown: &KeyShown) -> String {
 }
 
 /// A key that is good no more.
-pub(crate) fn revoked(shown: &KeyShown) -> String {
+pub(crate) fn revoked(shown: &KeyJson) -> String {
     format!(
         "{} {} ({}) is revoked: nobody comes in with it\n",
         style::good("✓"),
@@ -45,7 +45,7 @@ pub(crate) fn revoked(shown: &KeyShown) -> String {
 }
 
 /// All keys.
-pub(crate) fn list(keys: &[KeyShown], now: Timestamp) -> String {
+pub(crate) fn list(keys: &[KeyJson], now: Timestamp) -> String {
     if keys.is_empty() {
         let make = style::bold("redrive keys create NAME --role admin");
         return format!(
@@ -53,7 +53,7 @@ pub(crate) fn list(keys: &[KeyShown], now: Timestamp) -> String {
             style::warning("!")
         );
     }
-    let mut table = Table::new(&[Side::Left; 6]);
+    let mut table = Table::new(&[CellAlign::Left; 6]);
     table.head(&["KEY", "NAME", "MAY", "MADE", "STATE", "LAST USED"]);
     for key in keys {
         let state = match key.state {

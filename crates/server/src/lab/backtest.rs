@@ -20,10 +20,10 @@ use redrive_node::runtime::Turns;
 use redrive_node::store;
 use redrive_node::store::{DeliveryState, DeliveryView, Filter, Reader, StoreError};
 
-use crate::cli::{DATA_DEFAULT, Format, Refused};
+use crate::cli::{CommandRefusal, DATA_DEFAULT, Format};
 use crate::letters::filter;
 use crate::rules::file::{machine, read_book};
-use crate::terminal::progress_bar::Bar;
+use crate::terminal::progress::ProgressBar;
 use crate::terminal::{moment, print, print_json};
 use crate::{connectors, terminal};
 
@@ -65,9 +65,11 @@ const UNROUTED_PAGE: usize = 200;
 
 pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
     let (book, _) = read_book(&args.rules)?;
-    let record = Record::open(&args.data)?;
+    let record = BacktestRecord::open(&args.data)?;
     let since = match &args.since {
-        Some(text) => Some(filter::time(text, record.now).map_err(|why| Refused(format!("--since: {why}")))?),
+        Some(text) => {
+            Some(filter::time(text, record.now).map_err(|why| CommandRefusal(format!("--since: {why}")))?)
+        }
         None => None,
     };
     let seed = Seed(record.reader.seed().map_err(refused)?);
@@ -87,32 +89,32 @@ pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped with")]
-fn refused(error: StoreError) -> Refused {
-    Refused(error.to_string())
+fn refused(error: StoreError) -> CommandRefusal {
+    CommandRefusal(error.to_string())
 }
 
 /// A data folder, and the moment at which it is looked at.
-struct Record<'a> {
+struct BacktestRecord<'a> {
     folder: &'a Path,
     reader: Box<dyn Reader>,
     now: Timestamp,
 }
 
-impl<'a> Record<'a> {
-    fn open(folder: &'a Path) -> Result<Self, Refused> {
+impl<'a> BacktestRecord<'a> {
+    fn open(folder: &'a Path) -> Result<Self, CommandRefusal> {
         let reader = store::open_reader(folder).map_err(refused)?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Self { folder, reader, now: Timestamp::EPOCH + since })
     }
 
-    fn compared(&self, plan: Plan<'_>) -> Result<Report, Refused> {
+    fn compared(&self, plan: Plan<'_>) -> Result<Report, CommandRefusal> {
         let queues = self.reader.counts().map_err(refused)?.queues;
         let of_queue =
             queues.values().map(|queue| queue.waiting + queue.delivered + queue.dead + queue.closed);
-        let mut reading = Reading {
+        let mut reading = RecordProgress {
             record: self,
             since: plan.since,
-            bar: Bar::new(),
+            bar: ProgressBar::new(),
             all: of_queue.sum::<u64>() * 2,
             read: 0,
         };
@@ -140,7 +142,7 @@ impl<'a> Record<'a> {
         Ok(weighing.told())
     }
 
-    fn add_unrouted(&self, survey: &mut Survey<'_>) -> Result<(), Refused> {
+    fn add_unrouted(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
         let mut after = Seq::NONE;
         loop {
             let page = self.reader.unrouted(after, UNROUTED_PAGE).map_err(refused)?;
@@ -153,7 +155,7 @@ impl<'a> Record<'a> {
     }
 
     /// When breakers were not closed, as far as that is remembered.
-    fn add_breakers(&self, survey: &mut Survey<'_>) -> Result<(), Refused> {
+    fn add_breakers(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
         let turns = Turns::remembered_by(&*self.reader).map_err(refused)?;
         for dependency in turns.dependencies() {
             let mut closed_at = self.now;
@@ -170,11 +172,11 @@ impl<'a> Record<'a> {
     }
 
     /// Why there is nothing to compare.
-    fn nothing(&self, since: Option<Timestamp>) -> Refused {
+    fn nothing(&self, since: Option<Timestamp>) -> CommandRefusal {
         let folder = self.folder.display();
         let latest = self.reader.list(&Filter { rows_max: 1, ..Filter::default() });
         let latest = latest.ok().and_then(|listed| listed.deliveries.first().map(|view| view.accepted_at));
-        Refused(match (since, latest) {
+        CommandRefusal(match (since, latest) {
             (Some(since), Some(latest)) => {
                 let (since, latest) = (moment::moment(since), moment::moment(latest));
                 format!("{folder} has no delivery since {since}: the latest was accepted at {latest}")
@@ -185,18 +187,21 @@ impl<'a> Record<'a> {
 }
 
 /// How far the record is read.
-struct Reading<'a> {
-    record: &'a Record<'a>,
+struct RecordProgress<'a> {
+    record: &'a BacktestRecord<'a>,
     since: Option<Timestamp>,
-    bar: Bar,
+    bar: ProgressBar,
     /// Deliveries that will be read, each of them twice.
     all: u64,
     read: u64,
 }
 
-impl Reading<'_> {
+impl RecordProgress<'_> {
     /// Reads every delivery of the time that is asked for, the latest first.
-    fn each(&mut self, mut take: impl FnMut(&DeliveryView) -> Result<(), StoreError>) -> Result<(), Refused> {
+    fn each(
+        &mut self,
+        mut take: impl FnMut(&DeliveryView) -> Result<(), StoreError>,
+    ) -> Result<(), CommandRefusal> {
         let mut filter = Filter { rows_max: PAGE, ..Filter::default() };
         loop {
             let listed = self.record.reader.told(&filter).map_err(refused)?;

@@ -10,17 +10,18 @@ use redrive_lab::{dapr, prometheus_rules};
 
 use crate::cli::files::write_new;
 use crate::rules::file::open_book;
-use crate::terminal::{print, problem, remarks};
+use crate::terminal;
+use crate::terminal::{print, problem};
 
 /// Writes the rule book in forms that others read.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     #[command(subcommand)]
-    pub(crate) what: Export,
+    pub(crate) what: ExportCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Export {
+pub(crate) enum ExportCommand {
     Dapr(ExportDaprArgs),
     Matrix(ExportMatrixArgs),
     Prometheus(ExportPrometheusArgs),
@@ -77,11 +78,11 @@ pub(crate) struct ExportDaprArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     #[command(subcommand)]
-    pub(crate) what: Import,
+    pub(crate) what: ImportCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Import {
+pub(crate) enum ImportCommand {
     Dapr(ImportDaprArgs),
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn export_dapr(args: &ExportDaprArgs) -> anyhow::Result<()> {
     let matching = if args.with_matching { Matching::Always } else { Matching::AsStated };
     let exported = dapr::export(&book, matching);
     print(&exported.yaml)?;
-    remarks::print("What does not carry over to Dapr:", &exported.losses);
+    terminal::print_remarks("What does not carry over to Dapr:", &exported.losses);
     Ok(())
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn export_prometheus(args: &ExportPrometheusArgs) -> anyhow::Result<(
     let book = open_book(&args.rules)?;
     let exported = prometheus_rules::export(&book);
     print(&exported.yaml)?;
-    remarks::print("What has no series in Prometheus:", &exported.losses);
+    terminal::print_remarks("What has no series in Prometheus:", &exported.losses);
     Ok(())
 }
 
@@ -142,6 +143,9 @@ pub(crate) fn import_dapr(args: &ImportDaprArgs) -> anyhow::Result<ExitCode> {
         None => print(&imported.book)?,
         Some(path) => write_new(path, &imported.book)?,
     }
-    remarks::print("What Dapr does without saying so, and what the book has instead:", &imported.notes);
+    terminal::print_remarks(
+        "What Dapr does without saying so, and what the book has instead:",
+        &imported.notes,
+    );
     Ok(ExitCode::SUCCESS)
 }

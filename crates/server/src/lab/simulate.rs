@@ -28,11 +28,11 @@ use redrive_lab::simulate::{Cancelled, Go, Plan, Progress, Report};
 use redrive_lab::{scenario, simulate};
 use serde::Serialize;
 
-use crate::cli::{Format, Refused};
-use crate::lab::simulate::document::Played;
+use crate::cli::{CommandRefusal, Format};
+use crate::lab::simulate::document::SimulationDocument;
 use crate::rules::file::{load, read_book};
 use crate::terminal;
-use crate::terminal::progress_bar::Bar;
+use crate::terminal::progress::ProgressBar;
 use crate::terminal::{compact_json, print, problem, style};
 
 /// Plays a scenario against a rule book, in virtual time and with the engine of a server: what would happen?
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     }
     if args.seed.checked_add(u64::from(args.runs).saturating_sub(1)).is_none() {
         let why = format!("--seed {}: there are no {} seeds from there on", args.seed, args.runs);
-        return Err(Refused(why).into());
+        return Err(CommandRefusal(why).into());
     }
     if let Some(against) = &args.against {
         return compare::run(args, against);
@@ -112,8 +112,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     } else {
         watched(|watch| Ok(advised(&plan, &report, &book_text, watch)))?
     };
-    let run = Run { report: &report, findings: &findings };
-    put_out(args, &Played::new("run", &scenario, args, &run), || {
+    let run = SimulationRun { report: &report, findings: &findings };
+    put_out(args, &SimulationDocument::new("run", &scenario, args, &run), || {
         text::page(&report, &findings, terminal::terminal_columns())
     })?;
     Ok(Expectations::of(report.expectations.iter().map(|expected| expected.met)).code(args))
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 
 /// What one run came to, for programs.
 #[derive(Serialize)]
-struct Run<'a> {
+struct SimulationRun<'a> {
     #[serde(flatten)]
     report: &'a Report,
     findings: &'a [Finding],
@@ -131,7 +131,7 @@ struct Run<'a> {
 /// each.
 fn put_out(
     args: &SimulateArgs,
-    played: &Played<'_, impl Serialize>,
+    played: &SimulationDocument<'_, impl Serialize>,
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
     html_file::write(args, played)?;
@@ -166,7 +166,7 @@ impl Expectations {
 fn watched<T>(
     play: impl FnOnce(&mut dyn FnMut(Progress) -> Go) -> Result<T, Cancelled>,
 ) -> anyhow::Result<T> {
-    let mut bar = Bar::new();
+    let mut bar = ProgressBar::new();
     let played = play(&mut |progress| bar.show(&progress));
     bar.clear();
     Ok(played?)
@@ -194,7 +194,7 @@ fn read_scenario(args: &SimulateArgs, books: &[(&Path, &RuleBook)]) -> anyhow::R
         for problem in problems.into_sorted() {
             problem::say(&problem, path, &text);
         }
-        anyhow::Error::from(Refused(why))
+        anyhow::Error::from(CommandRefusal(why))
     };
     let reading = scenario::read_bytes(&bytes);
     let Some(scenario) = reading.scenario else {
@@ -245,7 +245,7 @@ fn with_traces(mut scenario: Scenario, path: &Path, text: &str) -> anyhow::Resul
         })?;
         let refused = |message: String| {
             say("bad-trace", message, TRACE_FORM);
-            Refused(format!("{} names a trace that cannot be played: mend it first", path.display()))
+            CommandRefusal(format!("{} names a trace that cannot be played: mend it first", path.display()))
         };
         let times =
             trace::parse(&recorded).map_err(|error| refused(format!("{shown} is no trace: {error}")))?;

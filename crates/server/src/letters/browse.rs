@@ -10,13 +10,15 @@ use redrive_node::store::Reader;
 use redrive_node::store::letter::{LetterFilter, LetterQuery};
 use serde_json::{Value, json};
 
-use crate::cli::{Format, FromArgs, Refused};
+use crate::cli::{CommandRefusal, Format, RecordArgs};
 use crate::client::address::segment;
-use crate::client::{Ask, gather};
+use crate::client::{ClientRequest, gather};
 use crate::letters::command::wish;
 use crate::letters::filter::FilterKeys;
-use crate::letters::find::{Found, not_dead};
-use crate::letters::json::{Form, GroupShown, GroupsFound, LetterShown, LettersFound};
+use crate::letters::find::{LetterLookup, not_dead};
+use crate::letters::json::{
+    FailureGroupJson, FailureGroupsResponse, LetterFormat, LetterJson, LettersResponse,
+};
 use crate::letters::{EXPORT_PAGE, GROUPS_MAX, everything, filter, find, text, view};
 use crate::services::name_check;
 use crate::terminal::{plain, print, print_as, print_json, style, terminal_columns};
@@ -44,7 +46,7 @@ pub(crate) struct DlqListArgs {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) from: FromArgs,
+    pub(crate) from: RecordArgs,
 }
 
 /// Shows the causes of dead letters: how many each has, since when, and how they come over time.
@@ -62,7 +64,7 @@ pub(crate) struct DlqGroupsArgs {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) from: FromArgs,
+    pub(crate) from: RecordArgs,
 }
 
 /// Shows a dead letter with its attempts and its data.
@@ -80,12 +82,12 @@ pub(crate) struct DlqShowArgs {
     pub(crate) letter: String,
     /// In which form `json` has it (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
-    pub(crate) form: Option<Form>,
+    pub(crate) form: Option<LetterFormat>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) from: FromArgs,
+    pub(crate) from: RecordArgs,
 }
 
 /// Writes dead letters, one JSON object a line, the oldest first.
@@ -102,26 +104,26 @@ pub(crate) struct DlqExportArgs {
     pub(crate) filter: FilterKeys,
     /// In which form (default: `dead_letter.form` of the rule book; with --data: envelope)
     #[arg(long, value_enum)]
-    pub(crate) form: Option<Form>,
+    pub(crate) form: Option<LetterFormat>,
     #[command(flatten)]
-    pub(crate) from: FromArgs,
+    pub(crate) from: RecordArgs,
 }
 
 /// A data folder that is read without its server.
-struct Folder<'a> {
+struct LetterFolder<'a> {
     path: &'a Path,
     reader: Box<dyn Reader>,
     now: Timestamp,
 }
 
-impl<'a> Folder<'a> {
-    fn open(path: &'a Path) -> Result<Self, Refused> {
-        let reader = store::open_reader(path).map_err(Refused::of)?;
+impl<'a> LetterFolder<'a> {
+    fn open(path: &'a Path) -> Result<Self, CommandRefusal> {
+        let reader = store::open_reader(path).map_err(CommandRefusal::of)?;
         Ok(Self { path, reader, now: wall_clock() })
     }
 
-    fn filter(&self, keys: &FilterKeys) -> Result<LetterFilter, Refused> {
-        keys.clone().filter(self.now).map_err(Refused::of)
+    fn filter(&self, keys: &FilterKeys) -> Result<LetterFilter, CommandRefusal> {
+        keys.clone().filter(self.now).map_err(CommandRefusal::of)
     }
 
     /// Where no letter was found: whether that is since nothing goes by the service's name.
@@ -132,7 +134,7 @@ impl<'a> Folder<'a> {
 
 pub(crate) async fn list(args: &DlqListArgs) -> anyhow::Result<()> {
     let (found, next, now) = match &args.from.data {
-        Some(folder) => listed_there(&Folder::open(folder)?, args).await?,
+        Some(folder) => listed_there(&LetterFolder::open(folder)?, args).await?,
         None => listed(args).await?,
     };
     print_as(args.format, &found, || text::list(&found, now, terminal_columns()))?;
@@ -144,15 +146,15 @@ pub(crate) async fn list(args: &DlqListArgs) -> anyhow::Result<()> {
 }
 
 /// Letters, where a next list would begin, and when all of that held.
-type Listed = (Vec<LetterShown>, Option<String>, Timestamp);
+type LetterList = (Vec<LetterJson>, Option<String>, Timestamp);
 
-async fn listed(args: &DlqListArgs) -> anyhow::Result<Listed> {
+async fn listed(args: &DlqListArgs) -> anyhow::Result<LetterList> {
     let mut client = args.from.server.client()?;
     let mut now = wall_clock();
     let (letters, next) = gather(args.limit, args.before.clone(), async |limit, before| {
         let keys = wish(&args.filter, json!({ "before": before, "limit": limit }));
-        let found: LettersFound;
-        (found, now) = client.timed_json(&Ask::find("/v1/dead-letters", &keys)).await?;
+        let found: LettersResponse;
+        (found, now) = client.timed_json(&ClientRequest::find("/v1/dead-letters", &keys)).await?;
         Ok((found.dead_letters, found.next))
     })
     .await?;
@@ -162,13 +164,13 @@ async fn listed(args: &DlqListArgs) -> anyhow::Result<Listed> {
     Ok((letters, next, now))
 }
 
-async fn listed_there(folder: &Folder<'_>, args: &DlqListArgs) -> anyhow::Result<Listed> {
+async fn listed_there(folder: &LetterFolder<'_>, args: &DlqListArgs) -> anyhow::Result<LetterList> {
     let filter = folder.filter(&args.filter)?;
     let (letters, next) = gather(args.limit, args.before.clone(), async |rows_max, before| {
         let before = before.as_deref().map(filter::read_cursor).transpose();
-        let before = before.map_err(|problem| Refused(format!("--before is not right: {problem}")))?;
+        let before = before.map_err(|problem| CommandRefusal(format!("--before is not right: {problem}")))?;
         let query = LetterQuery { filter: filter.clone(), before, rows_max };
-        let page = view::letters(&folder.reader.letters(&query).map_err(Refused::of)?);
+        let page = view::letters(&folder.reader.letters(&query).map_err(CommandRefusal::of)?);
         Ok((page.dead_letters, page.next))
     })
     .await?;
@@ -179,61 +181,61 @@ async fn listed_there(folder: &Folder<'_>, args: &DlqListArgs) -> anyhow::Result
 }
 
 pub(crate) async fn groups(args: &DlqGroupsArgs) -> anyhow::Result<()> {
-    let Grouped { groups, claimed_by, now } = match &args.from.data {
-        Some(folder) => grouped_there(&Folder::open(folder)?, args)?,
+    let FailureGroups { groups, claimed_by, now } = match &args.from.data {
+        Some(folder) => grouped_there(&LetterFolder::open(folder)?, args)?,
         None => grouped(args).await?,
     };
     print_as(args.format, &groups, || text::groups(&groups, claimed_by, now, terminal_columns()))
 }
 
 /// Causes, and what matters before the first of them is replayed.
-struct Grouped {
-    groups: Vec<GroupShown>,
+struct FailureGroups {
+    groups: Vec<FailureGroupJson>,
     /// The replay that a letter of the first cause belongs to.
     claimed_by: Option<u64>,
     now: Timestamp,
 }
 
-async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
+async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     let mut client = args.from.server.client()?;
-    let ask = Ask::find("/v1/failure-groups", &wish(&args.filter, json!({})));
-    let (GroupsFound { groups }, now) = client.timed_json(&ask).await?;
+    let ask = ClientRequest::find("/v1/failure-groups", &wish(&args.filter, json!({})));
+    let (FailureGroupsResponse { groups }, now) = client.timed_json(&ask).await?;
     let Some(first) = groups.first() else {
         name_check::check(&mut client, args.filter.service.as_deref()).await?;
-        return Ok(Grouped { groups, claimed_by: None, now });
+        return Ok(FailureGroups { groups, claimed_by: None, now });
     };
     let claimed_by = match args.format {
         Format::Json => None,
         Format::Text => {
             let keys = wish(&args.filter, json!({ "fingerprint": first.fingerprint, "limit": 1 }));
-            claim_of(&client.json(&Ask::find("/v1/dead-letters", &keys)).await?)
+            claim_of(&client.json(&ClientRequest::find("/v1/dead-letters", &keys)).await?)
         }
     };
-    Ok(Grouped { groups, claimed_by, now })
+    Ok(FailureGroups { groups, claimed_by, now })
 }
 
-fn grouped_there(folder: &Folder<'_>, args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
+fn grouped_there(folder: &LetterFolder<'_>, args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     let filter = folder.filter(&args.filter)?;
-    let found = folder.reader.groups(&filter, folder.now, GROUPS_MAX).map_err(Refused::of)?;
+    let found = folder.reader.groups(&filter, folder.now, GROUPS_MAX).map_err(CommandRefusal::of)?;
     let Some(first) = found.first() else {
         folder.check_service(&args.filter)?;
-        return Ok(Grouped { groups: Vec::new(), claimed_by: None, now: folder.now });
+        return Ok(FailureGroups { groups: Vec::new(), claimed_by: None, now: folder.now });
     };
     let of_first = LetterFilter { fingerprint: Some(first.fingerprint), ..LetterFilter::default() };
     let query = LetterQuery { filter: of_first, before: None, rows_max: 1 };
-    let letters = folder.reader.letters(&query).map_err(Refused::of)?;
+    let letters = folder.reader.letters(&query).map_err(CommandRefusal::of)?;
     let claimed_by = claim_of(&view::letters(&letters));
-    Ok(Grouped { groups: found.iter().map(view::group).collect(), claimed_by, now: folder.now })
+    Ok(FailureGroups { groups: found.iter().map(view::group).collect(), claimed_by, now: folder.now })
 }
 
-fn claim_of(found: &LettersFound) -> Option<u64> {
+fn claim_of(found: &LettersResponse) -> Option<u64> {
     found.dead_letters.first().and_then(|letter| letter.claimed_by)
 }
 
 pub(crate) async fn show(args: &DlqShowArgs) -> anyhow::Result<()> {
     // People see the whole story; programs may ask for the short one.
     let form = match args.format {
-        Format::Text => Some(Form::Envelope),
+        Format::Text => Some(LetterFormat::Envelope),
         Format::Json => args.form,
     };
     let (letter, now) = one(&args.from, &args.letter, form).await?;
@@ -243,43 +245,48 @@ pub(crate) async fn show(args: &DlqShowArgs) -> anyhow::Result<()> {
     }
 }
 
-async fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value, Timestamp)> {
+async fn one(
+    from: &RecordArgs,
+    name: &str,
+    form: Option<LetterFormat>,
+) -> anyhow::Result<(Value, Timestamp)> {
     let Some(folder) = &from.data else {
         let path = format!("/v1/dead-letters/{}", segment(name));
         let form = form.map(|form| format!("?form={}", form.as_str())).unwrap_or_default();
-        return Ok(from.server.client()?.timed_json(&Ask::get(path + &form)).await?);
+        return Ok(from.server.client()?.timed_json(&ClientRequest::get(path + &form)).await?);
     };
-    let folder = Folder::open(folder)?;
-    let problem = match find::letter(&*folder.reader, name, |_| true).map_err(Refused::of)? {
-        Found::Letter(letter) => {
-            return Ok((view::written(&letter, form.unwrap_or(Form::Envelope)), folder.now));
+    let folder = LetterFolder::open(folder)?;
+    let problem = match find::letter(&*folder.reader, name, |_| true).map_err(CommandRefusal::of)? {
+        LetterLookup::Letter(letter) => {
+            return Ok((view::written(&letter, form.unwrap_or(LetterFormat::Envelope)), folder.now));
         }
-        Found::NotDead { id, state } => not_dead(id, &state),
-        Found::Several(ids) => format!("{} dead letters match: {}", ids.len(), ids.join(", ")),
-        Found::Nothing => format!("there is no dead letter `{}`", plain(name)),
+        LetterLookup::NotDead { id, state } => not_dead(id, &state),
+        LetterLookup::Several(ids) => format!("{} dead letters match: {}", ids.len(), ids.join(", ")),
+        LetterLookup::Nothing => format!("there is no dead letter `{}`", plain(name)),
     };
-    Err(Refused(problem).into())
+    Err(CommandRefusal(problem).into())
 }
 
 pub(crate) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.from.data {
-        return exported_there(&Folder::open(folder)?, args);
+        return exported_there(&LetterFolder::open(folder)?, args);
     }
-    let keys = wish(&args.filter, json!({ "form": args.form.map(Form::as_str) }));
-    let mut lines = args.from.server.client()?.lines(&Ask::find("/v1/dead-letters/export", &keys)).await?;
-    let broken = |problem| Refused(format!("the export is not complete: {problem}"));
+    let keys = wish(&args.filter, json!({ "form": args.form.map(LetterFormat::as_str) }));
+    let mut lines =
+        args.from.server.client()?.lines(&ClientRequest::find("/v1/dead-letters/export", &keys)).await?;
+    let broken = |problem| CommandRefusal(format!("the export is not complete: {problem}"));
     while let Some(line) = lines.next().await.map_err(broken)? {
         print(&(line + "\n"))?;
     }
     Ok(())
 }
 
-fn exported_there(folder: &Folder<'_>, args: &DlqExportArgs) -> anyhow::Result<()> {
-    let form = args.form.unwrap_or(Form::Envelope);
+fn exported_there(folder: &LetterFolder<'_>, args: &DlqExportArgs) -> anyhow::Result<()> {
+    let form = args.form.unwrap_or(LetterFormat::Envelope);
     let selection = everything(folder.filter(&args.filter)?, folder.now);
     let mut after = None;
     loop {
-        let page = folder.reader.export(&selection, after, EXPORT_PAGE).map_err(Refused::of)?;
+        let page = folder.reader.export(&selection, after, EXPORT_PAGE).map_err(CommandRefusal::of)?;
         for letter in &page.letters {
             print(&format!("{}\n", view::written(letter, form)))?;
         }

@@ -19,16 +19,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError};
-use crate::api::openapi::query_keys::Keys;
-use crate::api::request::{Query, Sent, read};
-use crate::api::stream::lines;
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::openapi::query_keys::QueryKeys;
+use crate::api::reply::lines;
+use crate::api::request::{JsonBody, Query, read};
 use crate::api::{App, body, reply};
 use crate::letters::filter::FilterKeys;
 use crate::letters::handlers::FormKeys;
-use crate::letters::json::{Form, Imported, PurgeShown};
+use crate::letters::json::{ImportResponse, LetterFormat, PurgeResponse};
 use crate::letters::{EXPORT_PAGE, everything, view};
 use crate::replays;
 use crate::replays::handlers::ChosenKeys;
@@ -51,7 +51,7 @@ pub(crate) type PurgeKeys = (FilterKeys, ChosenKeys, AgeKeys);
 /// Which letters are deleted. One that names nothing must say `all`.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes three types that are read as one object")]
-struct PurgeWanted {
+struct PurgeRequest {
     #[serde(flatten)]
     filter: FilterKeys,
     #[serde(flatten)]
@@ -77,17 +77,17 @@ pub(crate) struct AgeKeys {
 /// has `done`.
 #[utoipa::path(
     post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
-    request_body(content = PurgeWanted, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
+    request_body(content = PurgeRequest, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
     responses((status = 200, description = "what came of it", content(
-        (PurgeShown = "application/json"),
+        (PurgeResponse = "application/json"),
         (String = "application/x-ndjson"),
     )))
 )]
 pub(crate) async fn purge(
     app: App,
-    caller: Caller,
-    Sent((filter, chosen, wanted)): Sent<PurgeKeys>,
-) -> Answer {
+    caller: ApiCaller,
+    JsonBody((filter, chosen, wanted)): JsonBody<PurgeKeys>,
+) -> ApiResult {
     // What was counted in a dry run is what is deleted: ages are those of that moment too.
     let moment = wanted.died_until.map_or(app.node.now(), |at| at.min(app.node.now()));
     let mut filter = filter.filter(moment)?;
@@ -98,7 +98,7 @@ pub(crate) async fn purge(
     let (selection, what) = replays::handlers::selected(&app, &caller, filter, &chosen, moment).await?;
     if chosen.is_dry() {
         let survey = app.node.survey(selection).await?;
-        let shown = PurgeShown {
+        let shown = PurgeResponse {
             deleted: survey.letters,
             claimed: survey.claimed.values().sum(),
             dry_run: true,
@@ -130,10 +130,12 @@ pub(crate) async fn purge(
                 }
             })
         },
-        |step: &Result<PurgeShown, ApiError>| {
+        |step: &Result<PurgeResponse, ApiError>| {
             let shown = match step {
                 Ok(shown) => shown.clone(),
-                Err(error) => PurgeShown { error: Some(error.message().to_owned()), ..PurgeShown::default() },
+                Err(error) => {
+                    PurgeResponse { error: Some(error.message().to_owned()), ..PurgeResponse::default() }
+                }
             };
             serde_json::to_string(&shown).expect("numbers and texts are always JSON")
         },
@@ -148,12 +150,12 @@ fn purging(
     what: String,
     note: Option<String>,
     by: By,
-) -> mpsc::Receiver<Result<PurgeShown, ApiError>> {
+) -> mpsc::Receiver<Result<PurgeResponse, ApiError>> {
     let (sender, receiver) = mpsc::channel(1);
-    let shown = |purged: Purged| PurgeShown {
+    let shown = |purged: Purged| PurgeResponse {
         deleted: purged.deleted,
         claimed: purged.claimed,
-        ..PurgeShown::default()
+        ..PurgeResponse::default()
     };
     tokio::spawn(async move {
         let mut told_at = Instant::now();
@@ -165,7 +167,7 @@ fn purging(
             }
         };
         let end = owner.purge(selection, what, note, &by, progress).await;
-        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) }).map_err(ApiError::from);
+        let end = end.map(|purged| PurgeResponse { done: true, ..shown(purged) }).map_err(ApiError::from);
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;
     });
@@ -176,9 +178,9 @@ fn purging(
 #[utoipa::path(
     post, path = "/v1/dead-letters/import", operation_id = "importDeadLetters", tag = "dead letters",
     request_body(content = String, content_type = "application/x-ndjson", description = "an envelope a line, at most 1,000 lines and 16 MiB"),
-    responses((status = 200, description = "they are here", body = Imported))
+    responses((status = 200, description = "they are here", body = ImportResponse))
 )]
-pub(crate) async fn import(app: App, caller: Caller, headers: HeaderMap, body: Body) -> Answer {
+pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
     let bytes_max = app.limits.body_bytes_max.max(IMPORT_BYTES_MAX);
     let body = body::read_up_to(&app, &headers, body, bytes_max).await?;
     let text = std::str::from_utf8(&body).map_err(|_| ApiError::invalid("body", "is not UTF-8"))?;
@@ -200,7 +202,7 @@ pub(crate) async fn import(app: App, caller: Caller, headers: HeaderMap, body: B
             count => format!("{count} lines are no dead letters: nothing was imported"),
         };
         problems.truncate(PROBLEMS_MAX);
-        let error = ApiError::new(Code::Validation, message);
+        let error = ApiError::new(ApiErrorCode::Validation, message);
         return Err(error.with("field", "body").with("problems", problems));
     }
     for letter in &letters {
@@ -212,24 +214,24 @@ pub(crate) async fn import(app: App, caller: Caller, headers: HeaderMap, body: B
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();
     let ImportCounts { new: imported, known } = app.node.import(letters, &caller.by()).await?;
-    reply::ok(&Imported { imported, known })
+    reply::ok(&ImportResponse { imported, known })
 }
 
 /// Dead letters for other systems, a line each, the oldest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
-    params(Keys<FilterKeys>, ("form" = inline(Option<Form>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
+    params(QueryKeys<FilterKeys>, ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
     responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(crate) async fn export(
     app: App,
-    caller: Caller,
+    caller: ApiCaller,
     Query((filter, FormKeys { form })): Query<(FilterKeys, FormKeys)>,
-) -> Answer {
+) -> ApiResult {
     let now = app.node.now();
     let filter = filter.filter(now)?;
     caller.check_list(filter.service.as_deref())?;
-    let export = Export {
+    let export = LetterExport {
         node: app.node.clone(),
         caller,
         selection: Arc::new(everything(filter, now)),
@@ -253,16 +255,16 @@ pub(crate) async fn export(
 }
 
 /// An export in the making.
-struct Export {
+struct LetterExport {
     node: Node,
-    caller: Caller,
+    caller: ApiCaller,
     selection: Arc<Selection>,
-    form: Option<Form>,
+    form: Option<LetterFormat>,
     after: Option<LetterNumber>,
     is_over: bool,
 }
 
-impl Export {
+impl LetterExport {
     /// The next lines; none at the end.
     async fn page(&mut self) -> Result<Option<String>, std::io::Error> {
         while !self.is_over {

@@ -3,18 +3,22 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::cli::done;
+use crate::cli::{ServerArgs, done};
+use crate::client::ClientRequest;
+use crate::client::address::segment;
+use crate::deliveries::text::short_id;
 use crate::letters::browse::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs};
 use crate::letters::edit::DlqEditArgs;
 use crate::letters::filter::FilterKeys;
 use crate::letters::import::DlqImportArgs;
+use crate::letters::json::SkipResponse;
 use crate::letters::purge::DlqPurgeArgs;
-use crate::letters::skip::DlqSkipArgs;
-use crate::letters::{browse, edit, import, purge, skip};
+use crate::letters::{browse, edit, import, purge};
 use crate::replays::start;
 use crate::replays::start::DlqReplayArgs;
+use crate::terminal::{counted, print, style};
 
 /// Looks at dead letters, sends them again, or does away with them.
 #[derive(Debug, Args)]
@@ -27,11 +31,11 @@ A morning after:
   redrive replays                               how far they are")]
 pub(crate) struct DlqArgs {
     #[command(subcommand)]
-    pub(crate) what: Dlq,
+    pub(crate) what: DlqCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Dlq {
+pub(crate) enum DlqCommand {
     List(DlqListArgs),
     Groups(DlqGroupsArgs),
     Show(DlqShowArgs),
@@ -45,15 +49,15 @@ pub(crate) enum Dlq {
 
 pub(crate) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
-        Dlq::List(args) => done(browse::list(args).await),
-        Dlq::Groups(args) => done(browse::groups(args).await),
-        Dlq::Show(args) => done(browse::show(args).await),
-        Dlq::Export(args) => done(browse::export(args).await),
-        Dlq::Replay(args) => start::run(args).await,
-        Dlq::Purge(args) => done(purge::run(args).await),
-        Dlq::Edit(args) => done(edit::run(args).await),
-        Dlq::Skip(args) => done(skip::run(args).await),
-        Dlq::Import(args) => done(import::run(args).await),
+        DlqCommand::List(args) => done(browse::list(args).await),
+        DlqCommand::Groups(args) => done(browse::groups(args).await),
+        DlqCommand::Show(args) => done(browse::show(args).await),
+        DlqCommand::Export(args) => done(browse::export(args).await),
+        DlqCommand::Replay(args) => start::run(args).await,
+        DlqCommand::Purge(args) => done(purge::run(args).await),
+        DlqCommand::Edit(args) => done(edit::run(args).await),
+        DlqCommand::Skip(args) => done(skip(args).await),
+        DlqCommand::Import(args) => done(import::run(args).await),
     }
 }
 
@@ -64,4 +68,35 @@ pub(crate) fn wish(filter: &FilterKeys, others: Value) -> Value {
         wish.extend(others);
     }
     Value::Object(wish)
+}
+
+/// Gives up a dead letter; those that it holds go on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive dlq skip 3c6ef372 --note 'the order was cancelled by phone'
+
+Exit code: 0 skipped, 1 refused, 2 wrong use, 3 no server.")]
+pub(crate) struct DlqSkipArgs {
+    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    #[arg(value_name = "LETTER")]
+    pub(crate) letter: String,
+    /// Why, for the record
+    #[arg(long)]
+    pub(crate) note: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+pub(crate) async fn skip(args: &DlqSkipArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/dead-letters/{}/skip", segment(&args.letter));
+    let ask = ClientRequest::json(path, &json!({ "note": args.note }));
+    let skipped: SkipResponse = args.server.client()?.json(&ask).await?;
+    let id = style::bold(short_id(&skipped.id));
+    let released = match skipped.released {
+        0 => String::new(),
+        1 => ": the one behind it goes on".to_owned(),
+        count => format!(": {} behind it go on", counted(count, "delivery")),
+    };
+    print(&format!("{} letter {id} is skipped{released}\n", style::good("✓")))
 }

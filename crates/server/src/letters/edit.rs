@@ -15,12 +15,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::files::read_input;
-use crate::cli::{Format, Refused, ServerArgs};
-use crate::client::Ask;
+use crate::cli::{CommandRefusal, Format, ServerArgs};
+use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::deliveries::text::short_id;
 use crate::events::send::DATA_BYTES_MAX;
-use crate::letters::json::Edited;
+use crate::letters::json::EditResponse;
 use crate::terminal::{next_steps, plain, print_as, style};
 
 /// Sends a dead letter with other data, as an event of its own that takes its place.
@@ -61,25 +61,25 @@ pub(crate) async fn run(args: &DlqEditArgs) -> anyhow::Result<()> {
     let mut client = args.server.client()?;
     let path = |name: &str| format!("/v1/dead-letters/{}", segment(name));
     let (letter, id): (Envelope, _) =
-        client.named_json(&Ask::get(path(&args.letter) + "?form=envelope")).await?;
-    let old = Payload::of(&letter.original_message)?;
+        client.named_json(&ClientRequest::get(path(&args.letter) + "?form=envelope")).await?;
+    let old = LetterPayload::of(&letter.original_message)?;
     let new = new_data(args, &old)?;
     let body = body(args, &old, &new)?;
     // By the id that a repetition is known by: the answer may get lost.
     let path = path(id.as_deref().unwrap_or(&args.letter));
-    let ask = Ask::post(format!("{path}/edit"), "application/json", body);
-    let edited: Edited = client.json(&ask).await?;
+    let ask = ClientRequest::post(format!("{path}/edit"), "application/json", body);
+    let edited: EditResponse = client.json(&ask).await?;
     print_as(args.format, &edited, || ending(&edited))
 }
 
 /// What a letter carries.
-struct Payload {
+struct LetterPayload {
     /// As people edit it.
     text: Vec<u8>,
     is_json: bool,
 }
 
-impl Payload {
+impl LetterPayload {
     fn of(event: &Value) -> anyhow::Result<Self> {
         let content_type = event["datacontenttype"].as_str();
         let is_json = content_type.is_none_or(|text| text.contains("json"));
@@ -94,14 +94,16 @@ impl Payload {
 }
 
 /// The new data, from wherever they are.
-fn new_data(args: &DlqEditArgs, old: &Payload) -> anyhow::Result<Vec<u8>> {
+fn new_data(args: &DlqEditArgs, old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     match (&args.data, &args.file) {
         (Some(data), _) => Ok(data.clone().into_bytes()),
         (None, Some(path)) => read_input(path, DATA_BYTES_MAX, "server"),
         (None, None) => {
             let new = in_editor(old)?;
             if new == old.text {
-                return Err(Refused("nothing was changed: the letter stays as it is".to_owned()).into());
+                return Err(
+                    CommandRefusal("nothing was changed: the letter stays as it is".to_owned()).into()
+                );
             }
             Ok(new)
         }
@@ -109,13 +111,13 @@ fn new_data(args: &DlqEditArgs, old: &Payload) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Lets a person change the data in an editor of their own.
-fn in_editor(old: &Payload) -> anyhow::Result<Vec<u8>> {
+fn in_editor(old: &LetterPayload) -> anyhow::Result<Vec<u8>> {
     let editor = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
     let Some(editor) = editor.into_iter().find(|editor| !editor.trim().is_empty()) else {
         let text = "no editor is known: set $EDITOR, or give the new data with --data or --file";
-        return Err(Refused(text.to_owned()).into());
+        return Err(CommandRefusal(text.to_owned()).into());
     };
-    let draft = Draft::new(old)?;
+    let draft = LetterDraft::new(old)?;
     // An editor may be a command with arguments, which a shell takes apart.
     let status = Command::new("sh")
         .args(["-c", &format!("{editor} \"$1\""), "redrive"])
@@ -123,18 +125,18 @@ fn in_editor(old: &Payload) -> anyhow::Result<Vec<u8>> {
         .status()
         .with_context(|| format!("could not start {editor}"))?;
     if !status.success() {
-        return Err(Refused(format!("the editor ended with {status}: nothing was sent")).into());
+        return Err(CommandRefusal(format!("the editor ended with {status}: nothing was sent")).into());
     }
     std::fs::read(&draft.path).with_context(|| format!("could not read {}", draft.path.display()))
 }
 
 /// A file that only we can read, and that goes away again.
-struct Draft {
+struct LetterDraft {
     path: PathBuf,
 }
 
-impl Draft {
-    fn new(old: &Payload) -> anyhow::Result<Self> {
+impl LetterDraft {
+    fn new(old: &LetterPayload) -> anyhow::Result<Self> {
         let ending = if old.is_json { "json" } else { "txt" };
         let name = format!("redrive-letter-{}.{ending}", uuid::Uuid::now_v7());
         let path = std::env::temp_dir().join(name);
@@ -148,7 +150,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for LetterDraft {
     fn drop(&mut self) {
         // An editor may have moved it away; then there is nothing to remove.
         let _ = std::fs::remove_file(&self.path);
@@ -157,7 +159,7 @@ impl Drop for Draft {
 
 /// The request: JSON as it was typed, anything else as base64.
 #[derive(Default, Serialize)]
-struct Body<'a> {
+struct LetterEdit<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     content_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,23 +170,26 @@ struct Body<'a> {
     data: Option<&'a RawValue>,
 }
 
-fn body(args: &DlqEditArgs, old: &Payload, new: &[u8]) -> anyhow::Result<Vec<u8>> {
+fn body(args: &DlqEditArgs, old: &LetterPayload, new: &[u8]) -> anyhow::Result<Vec<u8>> {
     let is_json = args.content_type.as_deref().map_or(old.is_json, |text| text.contains("json"));
-    let mut body =
-        Body { content_type: args.content_type.as_deref(), note: args.note.as_deref(), ..Body::default() };
+    let mut body = LetterEdit {
+        content_type: args.content_type.as_deref(),
+        note: args.note.as_deref(),
+        ..LetterEdit::default()
+    };
     if !is_json {
         body.data_base64 = Some(STANDARD.encode(new));
         return Ok(serde_json::to_vec(&body)?);
     }
     let raw: &RawValue = serde_json::from_slice(new).map_err(|error| {
         let shown = plain(String::from_utf8_lossy(new).lines().next().unwrap_or_default());
-        Refused(format!("the new data are no JSON: {error}\n  they begin: {shown}\n  say what they are with --content-type"))
+        CommandRefusal(format!("the new data are no JSON: {error}\n  they begin: {shown}\n  say what they are with --content-type"))
     })?;
     body.data = Some(raw);
     Ok(serde_json::to_vec(&body)?)
 }
 
-fn ending(edited: &Edited) -> String {
+fn ending(edited: &EditResponse) -> String {
     let mut out = format!(
         "{} letter {} is superseded: the event {} takes its place\n",
         style::good("✓"),

@@ -18,15 +18,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::error::{Answer, ApiError, Named};
-use crate::api::openapi::query_keys::Keys;
-use crate::api::request::{NoteWanted, Page, Query, Sent, note, read};
+use crate::access::caller::ApiCaller;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::openapi::query_keys::QueryKeys;
+use crate::api::request::{JsonBody, NoteRequest, PageQuery, Query, note, read};
 use crate::api::{App, body, reply};
 use crate::letters::filter::FilterKeys;
-use crate::letters::find::Found;
+use crate::letters::find::LetterLookup;
 use crate::letters::json::{
-    Edited, Form, GroupsFound, HeldSessionsFound, LetterWritten, LettersFound, Skipped,
+    EditResponse, FailureGroupsResponse, HeldSessionsResponse, LetterDocument, LetterFormat, LettersResponse,
+    SkipResponse,
 };
 use crate::letters::{GROUPS_MAX, filter, refusal, view};
 
@@ -47,15 +48,15 @@ pub(crate) struct CursorKeys {
 /// How a letter is written.
 #[derive(Deserialize)]
 pub(crate) struct FormKeys {
-    pub(crate) form: Option<Form>,
+    pub(crate) form: Option<LetterFormat>,
 }
 
 /// Dead letters, the latest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
-    params(Keys<FilterKeys>, Keys<Page>, Keys<CursorKeys>),
+    params(QueryKeys<FilterKeys>, QueryKeys<PageQuery>, QueryKeys<CursorKeys>),
     responses((
-        status = 200, description = "a part of them; one may be short and still not be the last", body = LettersFound,
+        status = 200, description = "a part of them; one may be short and still not be the last", body = LettersResponse,
         links(
             ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
             ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
@@ -65,9 +66,9 @@ pub(crate) struct FormKeys {
 )]
 pub(crate) async fn list(
     app: App,
-    caller: Caller,
-    Query((filter, page, cursor)): Query<(FilterKeys, Page, CursorKeys)>,
-) -> Answer {
+    caller: ApiCaller,
+    Query((filter, page, cursor)): Query<(FilterKeys, PageQuery, CursorKeys)>,
+) -> ApiResult {
     let filter = filter.filter(app.node.now())?;
     let before = read("before", cursor.before.as_deref(), filter::read_cursor)?;
     caller.check_list(filter.service.as_deref())?;
@@ -79,38 +80,38 @@ pub(crate) async fn list(
 /// The causes that dead letters have in common, the most frequent first.
 #[utoipa::path(
     get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
-    params(Keys<FilterKeys>),
-    responses((status = 200, description = "500 of them at most", body = GroupsFound))
+    params(QueryKeys<FilterKeys>),
+    responses((status = 200, description = "500 of them at most", body = FailureGroupsResponse))
 )]
-pub(crate) async fn groups(app: App, caller: Caller, Query(filter): Query<FilterKeys>) -> Answer {
+pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<FilterKeys>) -> ApiResult {
     let now = app.node.now();
     let filter = filter.filter(now)?;
     caller.check_list(filter.service.as_deref())?;
     let groups = app.node.read(move |reader| reader.groups(&filter, now, GROUPS_MAX)).await?;
-    reply::ok(&GroupsFound { groups: groups.iter().map(view::group).collect() })
+    reply::ok(&FailureGroupsResponse { groups: groups.iter().map(view::group).collect() })
 }
 
 /// Sessions that a dead letter holds, those held for longest first.
 #[utoipa::path(
     get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
-    responses((status = 200, description = "1,000 of them at most", body = HeldSessionsFound))
+    responses((status = 200, description = "1,000 of them at most", body = HeldSessionsResponse))
 )]
-pub(crate) async fn held_sessions(app: App) -> Answer {
+pub(crate) async fn held_sessions(app: App) -> ApiResult {
     let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
     let held_sessions = held.iter().map(view::held_session).collect();
-    reply::ok(&HeldSessionsFound { held_sessions })
+    reply::ok(&HeldSessionsResponse { held_sessions })
 }
 
 /// The letter that goes by that name, with its data and its story.
-pub(crate) async fn named(app: &App, caller: &Caller, name: &str) -> Result<LetterView, ApiError> {
+pub(crate) async fn named(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterView, ApiError> {
     match find(app, caller, name).await? {
-        Found::Letter(view) => Ok(*view),
+        LetterLookup::Letter(view) => Ok(*view),
         other => Err(refusal::missing(other, name)),
     }
 }
 
 /// What goes by that name, as far as the caller may see it.
-async fn find(app: &App, caller: &Caller, name: &str) -> Result<Found, ApiError> {
+async fn find(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterLookup, ApiError> {
     let (asked, caller) = (name.to_owned(), caller.clone());
     let sees = move |service: &str| caller.sees(service);
     Ok(app.node.read(move |reader| crate::letters::find::letter(reader, &asked, sees)).await?)
@@ -119,18 +120,18 @@ async fn find(app: &App, caller: &Caller, name: &str) -> Result<Found, ApiError>
 /// A dead letter for other systems.
 #[utoipa::path(
     get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<Form>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
     responses((
-        status = 200, description = "the letter", body = LetterWritten,
+        status = 200, description = "the letter", body = LetterDocument,
         headers(("Content-Location" = String, description = "the address that it is known by even when it is a letter no more"))
     ))
 )]
 pub(crate) async fn one(
     app: App,
-    caller: Caller,
-    Named(name): Named,
+    caller: ApiCaller,
+    PathName(name): PathName,
     Query(FormKeys { form }): Query<FormKeys>,
-) -> Answer {
+) -> ApiResult {
     let letter = named(&app, &caller, &name).await?;
     let form = form.unwrap_or_else(|| view::form_by(&app.node.book(), &letter));
     let mut response = reply::json(StatusCode::OK, &view::written(&letter, form));
@@ -144,24 +145,24 @@ pub(crate) async fn one(
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/skip", operation_id = "skipDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
-    request_body = NoteWanted,
-    responses((status = 200, description = "it is given up", body = Skipped))
+    request_body = NoteRequest,
+    responses((status = 200, description = "it is given up", body = SkipResponse))
 )]
 pub(crate) async fn skip(
     app: App,
-    caller: Caller,
-    Named(name): Named,
-    Sent(NoteWanted { note }): Sent<NoteWanted>,
-) -> Answer {
+    caller: ApiCaller,
+    PathName(name): PathName,
+    JsonBody(NoteRequest { note }): JsonBody<NoteRequest>,
+) -> ApiResult {
     let letter = named(&app, &caller, &name).await?;
     let released = app.node.skip(letter.delivery.id, note, &caller.by()).await?;
-    reply::ok(&Skipped { id: letter.delivery.id.to_string(), released })
+    reply::ok(&SkipResponse { id: letter.delivery.id.to_string(), released })
 }
 
 /// What a letter is changed into: `data` or `data_base64`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
-struct EditWanted {
+struct EditRequest {
     /// Any JSON; a text if the event's data are no JSON.
     #[schema(value_type = Option<serde_json::Value>)]
     data: Option<Box<RawValue>>,
@@ -178,26 +179,26 @@ struct EditWanted {
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/edit", operation_id = "editDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
-    request_body(content = EditWanted, example = json!({ "data": { "id": 42 }, "note": "the id was missing" })),
-    responses((status = 200, description = "the event that takes its place", body = Edited))
+    request_body(content = EditRequest, example = json!({ "data": { "id": 42 }, "note": "the id was missing" })),
+    responses((status = 200, description = "the event that takes its place", body = EditResponse))
 )]
 pub(crate) async fn edit(
     app: App,
-    caller: Caller,
-    Named(name): Named,
+    caller: ApiCaller,
+    PathName(name): PathName,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
+) -> ApiResult {
     // Data of the largest size take more as base64, or with every quote escaped.
     let bytes_max = app.limits.body_bytes_max.saturating_mul(2).saturating_add(EDIT_BYTES_BESIDE);
     let body = body::read_up_to(&app, &headers, body, bytes_max).await?;
-    let wanted: EditWanted = serde_json::from_slice(&body)
+    let wanted: EditRequest = serde_json::from_slice(&body)
         .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
     let letter = match find(&app, &caller, &name).await? {
-        Found::Letter(letter) => *letter,
-        Found::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {
+        LetterLookup::Letter(letter) => *letter,
+        LetterLookup::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {
             let before = edited_before(&app, id, &wanted).await?;
-            return before.ok_or_else(|| refusal::missing(Found::NotDead { id, state }, &name));
+            return before.ok_or_else(|| refusal::missing(LetterLookup::NotDead { id, state }, &name));
         }
         other => return Err(refusal::missing(other, &name)),
     };
@@ -219,7 +220,7 @@ pub(crate) async fn edit(
 }
 
 fn answer(event_id: String, receipt: Receipt, delivery: DeliveryId, supersedes: DeliveryId) -> Response {
-    let edited = Edited {
+    let edited = EditResponse {
         event_id,
         receipt: receipt.to_string(),
         delivery: delivery.to_string(),
@@ -233,7 +234,7 @@ fn answer(event_id: String, receipt: Receipt, delivery: DeliveryId, supersedes: 
 async fn edited_before(
     app: &App,
     letter: DeliveryId,
-    wanted: &EditWanted,
+    wanted: &EditRequest,
 ) -> Result<Option<Response>, ApiError> {
     let found = app
         .node
@@ -264,7 +265,7 @@ fn check_wanted(app: &App, letter: &LetterView) -> Result<(), ApiError> {
 }
 
 /// The old event with other data and an id of its own.
-fn edited(letter: DeliveryId, old: &Event, wanted: &EditWanted) -> Result<Event, ApiError> {
+fn edited(letter: DeliveryId, old: &Event, wanted: &EditRequest) -> Result<Event, ApiError> {
     let (content_type, data) = new_data(old, wanted)?;
     if data == old.data && content_type == old.content_type {
         return Err(ApiError::invalid("data", "are what they were: replay the letter instead"));
@@ -289,7 +290,7 @@ fn edited_id(letter: DeliveryId, old: &EventId, content_type: Option<&ContentTyp
 }
 
 /// What the new event carries.
-fn new_data(old: &Event, wanted: &EditWanted) -> Result<(Option<ContentType>, Bytes), ApiError> {
+fn new_data(old: &Event, wanted: &EditRequest) -> Result<(Option<ContentType>, Bytes), ApiError> {
     let content_type = match &wanted.content_type {
         None => old.content_type.clone(),
         Some(text) => Some(
@@ -361,7 +362,7 @@ mod tests {
             ("the same",                 json, r#"{"data":{"n":1}}"#,                               Err("`data` are what they were")),
         ];
         for (name, content_type, body, expected) in cases {
-            let wanted: EditWanted = serde_json::from_str(body).expect(name);
+            let wanted: EditRequest = serde_json::from_str(body).expect(name);
             let old = event(content_type);
             match (edited(DeliveryId(7), &old, &wanted), expected) {
                 (Ok(new), Ok(data)) => {
@@ -386,7 +387,7 @@ mod tests {
     fn an_edit_is_known_by_the_letter_and_what_it_becomes() {
         let old = event(Some("application/json"));
         let id = |letter: u128, body: &str| {
-            let wanted: EditWanted = serde_json::from_str(body).expect(body);
+            let wanted: EditRequest = serde_json::from_str(body).expect(body);
             edited(DeliveryId(letter), &old, &wanted).expect(body).id
         };
         let first = id(7, r#"{"data":{"n":2}}"#);

@@ -11,10 +11,10 @@ use clap::Args;
 use redrive_core::text::show_count as thousands;
 use redrive_node::letter::import;
 
-use crate::cli::{Format, Refused, ServerArgs};
-use crate::client::{Ask, Client};
+use crate::cli::{CommandRefusal, Format, ServerArgs};
+use crate::client::{Client, ClientRequest};
 use crate::letters::bulk::IMPORT_LINES_MAX;
-use crate::letters::json::Imported;
+use crate::letters::json::ImportResponse;
 use crate::terminal::{counted, next_steps, plain, print_as, style};
 
 /// Takes dead letters from elsewhere, one JSON object a line.
@@ -51,12 +51,12 @@ const INPUT_BYTES_MAX: u64 = 1 << 30;
 const PROBLEMS_MAX: usize = 20;
 
 /// Where the lines are, to be read twice.
-enum Source {
+enum LetterInput {
     File(PathBuf),
     Text(Vec<u8>),
 }
 
-impl Source {
+impl LetterInput {
     fn new(path: &Path) -> anyhow::Result<Self> {
         if path.as_os_str() != "-" {
             return Ok(Self::File(path.to_owned()));
@@ -65,7 +65,9 @@ impl Source {
         let mut input = std::io::stdin().lock().take(INPUT_BYTES_MAX + 1);
         input.read_to_end(&mut bytes).context("could not read standard input")?;
         if bytes.len() as u64 > INPUT_BYTES_MAX {
-            return Err(Refused("more than 1 GiB comes in: write it to a file first".to_owned()).into());
+            return Err(
+                CommandRefusal("more than 1 GiB comes in: write it to a file first".to_owned()).into()
+            );
         }
         Ok(Self::Text(bytes))
     }
@@ -88,10 +90,10 @@ impl Source {
 }
 
 pub(crate) async fn run(args: &DlqImportArgs) -> anyhow::Result<()> {
-    let source = Source::new(&args.file)?;
+    let source = LetterInput::new(&args.file)?;
     check(&source)?;
     let mut client = args.server.client()?;
-    let mut sum = Imported::default();
+    let mut sum = ImportResponse::default();
     let (mut body, mut lines) = (String::new(), 0);
     for line in source.lines()? {
         let (_, line) = line?;
@@ -110,7 +112,7 @@ pub(crate) async fn run(args: &DlqImportArgs) -> anyhow::Result<()> {
 }
 
 /// Refuses a file with a line that is no letter, and tells of each.
-fn check(source: &Source) -> anyhow::Result<()> {
+fn check(source: &LetterInput) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     let mut count = 0_u64;
     for line in source.lines()? {
@@ -131,18 +133,18 @@ fn check(source: &Source) -> anyhow::Result<()> {
     };
     let are = if count == 1 { "is no dead letter" } else { "are no dead letters" };
     let text = format!("{} {are}: nothing was imported{}{rest}", counted(count, "line"), problems.concat());
-    Err(Refused(text).into())
+    Err(CommandRefusal(text).into())
 }
 
-async fn send(client: &mut Client, body: String, sum: &mut Imported) -> anyhow::Result<()> {
-    let ask = Ask::post("/v1/dead-letters/import", "application/x-ndjson", body);
-    let part: Imported = client.json(&ask).await?;
+async fn send(client: &mut Client, body: String, sum: &mut ImportResponse) -> anyhow::Result<()> {
+    let ask = ClientRequest::post("/v1/dead-letters/import", "application/x-ndjson", body);
+    let part: ImportResponse = client.json(&ask).await?;
     sum.imported += part.imported;
     sum.known += part.known;
     Ok(())
 }
 
-fn ending(sum: Imported) -> String {
+fn ending(sum: ImportResponse) -> String {
     let known = match sum.known {
         0 => String::new(),
         count => format!(

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// A dead letter in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LetterShown {
+pub(crate) struct LetterJson {
     pub id: String,
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,8 +50,8 @@ pub(crate) struct LetterShown {
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LettersFound {
-    pub dead_letters: Vec<LetterShown>,
+pub(crate) struct LettersResponse {
+    pub dead_letters: Vec<LetterJson>,
     /// To go on with; none at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -60,14 +60,14 @@ pub(crate) struct LettersFound {
 /// In which form letters are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Form {
+pub(crate) enum LetterFormat {
     /// The whole envelope
     Envelope,
     /// The short form of Redis streams
     Redis,
 }
 
-impl Form {
+impl LetterFormat {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Envelope => "envelope",
@@ -78,7 +78,7 @@ impl Form {
 
 /// Letters of one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct GroupShown {
+pub(crate) struct FailureGroupJson {
     pub fingerprint: String,
     pub count: u64,
     /// Those of them that are poison.
@@ -93,7 +93,7 @@ pub(crate) struct GroupShown {
     pub sample: String,
     pub services: Vec<QueueCount>,
     pub event_types: Vec<TypeCount>,
-    pub trend: Trend,
+    pub trend: GroupTrend,
 }
 
 /// How many letters a service or a channel has.
@@ -115,7 +115,7 @@ pub(crate) struct TypeCount {
 
 /// Deaths over the last day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Trend {
+pub(crate) struct GroupTrend {
     /// The span of one count.
     pub span_seconds: u64,
     /// The oldest first; the last one still goes on.
@@ -124,13 +124,13 @@ pub(crate) struct Trend {
 
 /// The causes there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct GroupsFound {
-    pub groups: Vec<GroupShown>,
+pub(crate) struct FailureGroupsResponse {
+    pub groups: Vec<FailureGroupJson>,
 }
 
 /// A letter that was given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Skipped {
+pub(crate) struct SkipResponse {
     pub id: String,
     /// How many waited behind it and go on now.
     pub released: u64,
@@ -138,7 +138,7 @@ pub(crate) struct Skipped {
 
 /// A letter that was sent with other content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Edited {
+pub(crate) struct EditResponse {
     /// The new event.
     pub event_id: String,
     pub receipt: String,
@@ -149,7 +149,7 @@ pub(crate) struct Edited {
 
 /// What a purge came to so far, or would come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct PurgeShown {
+pub(crate) struct PurgeResponse {
     /// Letters that are gone, or would be.
     pub deleted: u64,
     /// Letters that stay since a replay has claimed them.
@@ -169,7 +169,7 @@ pub(crate) struct PurgeShown {
 
 /// Letters that were taken from elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Imported {
+pub(crate) struct ImportResponse {
     pub imported: u64,
     /// Those that were there already.
     pub known: u64,
@@ -177,7 +177,7 @@ pub(crate) struct Imported {
 
 /// A session that a dead letter holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct HeldSessionShown {
+pub(crate) struct HeldSessionJson {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
@@ -192,15 +192,15 @@ pub(crate) struct HeldSessionShown {
 
 /// The sessions that are held, those held for longest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct HeldSessionsFound {
-    pub held_sessions: Vec<HeldSessionShown>,
+pub(crate) struct HeldSessionsResponse {
+    pub held_sessions: Vec<HeldSessionJson>,
 }
 
 /// A dead letter in one of its forms.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it describes what the store writes")]
-pub(crate) enum LetterWritten {
+pub(crate) enum LetterDocument {
     Envelope(Box<Envelope>),
     Redis(RedisLetter),
 }

@@ -8,11 +8,11 @@ use redrive_core::text::{parse_duration, show_duration};
 use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cli::{Format, Refused, ServerArgs};
-use crate::client::{Ask, Client};
+use crate::cli::{CommandRefusal, Format, ServerArgs};
+use crate::client::{Client, ClientRequest};
 use crate::letters::command::wish;
 use crate::letters::filter::FilterKeys;
-use crate::letters::json::PurgeShown;
+use crate::letters::json::PurgeResponse;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::{counted, json_text, plain, print, style};
 
@@ -62,16 +62,16 @@ pub(crate) async fn run(args: &DlqPurgeArgs) -> anyhow::Result<()> {
 /// What is to be printed; nothing is deleted unless `confirm` says so or nobody has to be asked.
 async fn carry_out(
     args: &DlqPurgeArgs,
-    confirm: impl FnOnce(&PurgeShown) -> anyhow::Result<()>,
+    confirm: impl FnOnce(&PurgeResponse) -> anyhow::Result<()>,
 ) -> anyhow::Result<String> {
     let mut client = args.server.client()?;
-    let shown = |purge: &PurgeShown, words: fn(&PurgeShown) -> String| match args.format {
+    let shown = |purge: &PurgeResponse, words: fn(&PurgeResponse) -> String| match args.format {
         Format::Json => json_text(purge),
         Format::Text => Ok(words(purge)),
     };
     let mut looked_at = None;
     if args.dry_run || !args.yes {
-        let dry: PurgeShown = client.json(&ask(args, "dry_run", &json!(true))).await?;
+        let dry: PurgeResponse = client.json(&ask(args, "dry_run", &json!(true))).await?;
         if args.dry_run || dry.deleted == 0 {
             return shown(&dry, would_be);
         }
@@ -82,7 +82,7 @@ async fn carry_out(
     shown(&purged, ending)
 }
 
-fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> Ask {
+fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> ClientRequest {
     let others = json!({
         key: value,
         "letters": args.letters,
@@ -90,7 +90,7 @@ fn ask(args: &DlqPurgeArgs, key: &str, value: &Value) -> Ask {
         "older_than": args.older_than.map(show_duration),
         "note": args.note,
     });
-    Ask::json("/v1/dead-letters/purge", &wish(&args.filter, others))
+    ClientRequest::json("/v1/dead-letters/purge", &wish(&args.filter, others))
 }
 
 /// Goes on until the server says that it is done; what died after the moment that was looked at stays.
@@ -98,18 +98,18 @@ async fn purge(
     client: &mut Client,
     args: &DlqPurgeArgs,
     looked_at: Option<Timestamp>,
-) -> anyhow::Result<PurgeShown> {
+) -> anyhow::Result<PurgeResponse> {
     let mut lines = client.lines(&ask(args, "died_until", &json!(looked_at))).await?;
     let progress = ProgressLine::new();
     loop {
         let Ok(Some(line)) = lines.next().await else {
             let text = "the server went away before it said that it is done: the purge may be incomplete";
-            return Err(Refused(text.to_owned()).into());
+            return Err(CommandRefusal(text.to_owned()).into());
         };
-        let step: PurgeShown = lines.read(&line)?;
+        let step: PurgeResponse = lines.read(&line)?;
         progress.clear();
         if let Some(error) = step.error {
-            return Err(Refused(format!("the purge is incomplete: {}", plain(&error))).into());
+            return Err(CommandRefusal(format!("the purge is incomplete: {}", plain(&error))).into());
         }
         if step.done {
             return Ok(step);
@@ -118,7 +118,7 @@ async fn purge(
     }
 }
 
-fn would_be(dry: &PurgeShown) -> String {
+fn would_be(dry: &PurgeResponse) -> String {
     let mut out = match dry.deleted {
         0 => "no dead letter would be deleted\n".to_owned(),
         count => format!("{} would be deleted\n", counted(count, "dead letter")),
@@ -144,7 +144,7 @@ fn of_replays(claimed: u64) -> String {
     }
 }
 
-fn ending(purged: &PurgeShown) -> String {
+fn ending(purged: &PurgeResponse) -> String {
     let mut out = match purged.deleted {
         0 => format!("{} no dead letter was deleted\n", style::warning("!")),
         count => format!("{} {} deleted\n", style::good("✓"), counted(count, "dead letter")),
@@ -157,10 +157,10 @@ fn ending(purged: &PurgeShown) -> String {
 }
 
 /// Asks a person; where there is none, nothing is deleted.
-fn confirm(dry: &PurgeShown) -> anyhow::Result<()> {
+fn confirm(dry: &PurgeResponse) -> anyhow::Result<()> {
     let stay = |why: &str| {
         let letters = counted(dry.deleted, "dead letter");
-        Refused(format!("nothing was deleted: it would be {letters}, and {why}"))
+        CommandRefusal(format!("nothing was deleted: it would be {letters}, and {why}"))
     };
     if !std::io::stdin().is_terminal() {
         return Err(stay("nobody can be asked here; add --yes").into());
@@ -185,8 +185,8 @@ mod tests {
 
     use super::*;
     use crate::cli;
-    use crate::cli::{Cli, Command};
-    use crate::letters::command::Dlq;
+    use crate::cli::{Cli, CliCommand};
+    use crate::letters::command::DlqCommand;
 
     const DRY: &str = r#"{"deleted":2,"claimed":0,"dry_run":true,"died_until":"2026-01-31T12:00:00.123456789Z","done":true}"#;
     const DONE: &str = "{\"deleted\":2,\"claimed\":0,\"dry_run\":false,\"done\":true}\n";
@@ -223,10 +223,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
         let address = format!("http://{}", listener.local_addr().expect("it is bound"));
         let typed = ["redrive", "dlq", "purge", "--older-than", "7d", "--server", &address];
-        let Command::Dlq(dlq) = Cli::try_parse_from(typed).expect("a command").command else {
+        let CliCommand::Dlq(dlq) = Cli::try_parse_from(typed).expect("a command").command else {
             panic!("a purge")
         };
-        let Dlq::Purge(args) = dlq.what else { panic!("a purge") };
+        let DlqCommand::Purge(args) = dlq.what else { panic!("a purge") };
         let server = std::thread::spawn(move || answer(&listener, &[DRY, DONE]));
         let out = cli::wait_for(carry_out(&args, |dry| {
             assert_eq!(dry.deleted, 2);
@@ -249,7 +249,7 @@ mod tests {
             ("many",       2000, 2, 3, "2,000 dead letters would be deleted\n  2 sessions that they hold would go on without them\n  3 letters of open replays would stay\n"),
         ];
         for (name, deleted, holding, claimed, expected) in cases {
-            let dry = PurgeShown { deleted, holding: Some(holding), claimed, ..PurgeShown::default() };
+            let dry = PurgeResponse { deleted, holding: Some(holding), claimed, ..PurgeResponse::default() };
             assert_eq!(would_be(&dry), expected, "{name}");
         }
     }

@@ -8,10 +8,10 @@ use redrive_core::text::show_count as thousands;
 use redrive_core::time::Timestamp;
 
 use crate::deliveries::text::{data, short_id};
-use crate::letters::json::{GroupShown, LetterShown, QueueCount};
+use crate::letters::json::{FailureGroupJson, LetterJson, QueueCount};
 use crate::terminal::moment::{ago, moment};
 use crate::terminal::spark::{spark, sums};
-use crate::terminal::table::{Cell, Facts, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{counted, cut, next_steps, plain, queue_name, shell_word, style};
 
 /// Longer messages are cut.
@@ -36,7 +36,7 @@ pub(crate) fn page(envelope: &Envelope, now: Timestamp) -> String {
 }
 
 fn facts(envelope: &Envelope, now: Timestamp) -> String {
-    let mut facts = Facts::new();
+    let mut facts = FactList::new();
     facts.push("tier", Cell::painted(envelope.tier.as_str(), style::error), "");
     facts.push("died", Cell::plain(moment(envelope.routed_to_dlq_at)), ago(envelope.routed_to_dlq_at, now));
     facts.text("category", Some(&envelope.category.to_string()));
@@ -51,7 +51,8 @@ fn facts(envelope: &Envelope, now: Timestamp) -> String {
 }
 
 fn attempts(envelope: &Envelope) -> String {
-    let mut table = Table::new(&[Side::Right, Side::Left, Side::Left, Side::Left, Side::Left]);
+    let mut table =
+        Table::new(&[CellAlign::Right, CellAlign::Left, CellAlign::Left, CellAlign::Left, CellAlign::Left]);
     table.head(&["  NO", "FAILED AT", "STATUS", "CODE", "MESSAGE"]);
     for record in &envelope.retry_attempts {
         let code = record.error_code.as_ref().map(|code| plain(code.as_str())).unwrap_or_default();
@@ -110,14 +111,21 @@ fn short_queue(service: &str, channel: Option<&str>) -> String {
 }
 
 /// A list, the latest first.
-pub(crate) fn list(letters: &[LetterShown], now: Timestamp, columns: Option<usize>) -> String {
+pub(crate) fn list(letters: &[LetterJson], now: Timestamp, columns: Option<usize>) -> String {
     if letters.is_empty() {
         return format!("{} no dead letter matches\n", style::good("✓"));
     }
-    let mut table =
-        Table::new(&[Side::Whole, Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left]);
+    let mut table = Table::new(&[
+        CellAlign::Whole,
+        CellAlign::Left,
+        CellAlign::Left,
+        CellAlign::Left,
+        CellAlign::Left,
+        CellAlign::Right,
+        CellAlign::Left,
+    ]);
     table.head(&["LETTER", "DIED", "SERVICE", "TYPE", "CODE", "ATTEMPTS", "MESSAGE"]);
-    let room = |letter: &LetterShown| {
+    let room = |letter: &LetterJson| {
         let before = [8, 8, letter.service.len(), letter.event_type.len(), letter.failure_code.len(), 8];
         message_room(columns, before.into_iter().sum::<usize>() + 6 * 2)
     };
@@ -144,7 +152,7 @@ pub(crate) fn list(letters: &[LetterShown], now: Timestamp, columns: Option<usiz
 }
 
 /// What is unusual about a letter, before its message.
-fn marks(letter: &LetterShown) -> String {
+fn marks(letter: &LetterJson) -> String {
     let mut marks = Vec::new();
     if letter.tier == "poison" {
         marks.push("poison".to_owned());
@@ -163,7 +171,7 @@ fn message_room(columns: Option<usize>, before: usize) -> usize {
 
 /// The causes, the most frequent first; the letters of the first may belong to a replay.
 pub(crate) fn groups(
-    groups: &[GroupShown],
+    groups: &[FailureGroupJson],
     claimed_by: Option<u64>,
     now: Timestamp,
     columns: Option<usize>,
@@ -174,15 +182,22 @@ pub(crate) fn groups(
     let is_narrow = columns.is_some_and(|columns| columns < WIDE_COLUMNS);
     let hours = if is_narrow { HOURS_NARROW } else { HOURS };
     let is_young = groups.iter().all(|group| now.since(group.first_seen) < HOUR);
-    let trend = |group: &GroupShown| {
+    let trend = |group: &FailureGroupJson| {
         let per_hour = usize::try_from(HOUR.as_secs() / group.trend.span_seconds.max(1)).unwrap_or(1).max(1);
         let counts = if is_young { group.trend.counts.clone() } else { sums(&group.trend.counts, per_hour) };
         let shown = if is_young { per_hour } else { hours };
         spark(&counts[counts.len().saturating_sub(shown)..])
     };
     let title = if is_young { "LAST HOUR".to_owned() } else { format!("LAST {hours} HOURS") };
-    let mut table =
-        Table::new(&[Side::Whole, Side::Right, Side::Left, Side::Left, Side::Left, Side::Whole, Side::Left]);
+    let mut table = Table::new(&[
+        CellAlign::Whole,
+        CellAlign::Right,
+        CellAlign::Left,
+        CellAlign::Left,
+        CellAlign::Left,
+        CellAlign::Whole,
+        CellAlign::Left,
+    ]);
     table.head(&["FAILURE GROUP", "COUNT", "LAST SEEN", "SERVICE", "CODE", &title, "MESSAGE"]);
     for group in groups {
         let poison = match group.poison {
@@ -216,7 +231,7 @@ pub(crate) fn groups(
 }
 
 /// How the letters of a cause are sent again, as far as they may be.
-fn send_again(group: &GroupShown, claimed_by: Option<u64>) -> (String, &'static str) {
+fn send_again(group: &FailureGroupJson, claimed_by: Option<u64>) -> (String, &'static str) {
     if let Some(replay) = claimed_by {
         return (format!("redrive replays {replay}"), "shows the replay that its letters belong to");
     }

@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::letters::filter::cursor;
 use crate::letters::json::{
-    Form, GroupShown, HeldSessionShown, LetterShown, LettersFound, QueueCount, Trend, TypeCount,
+    FailureGroupJson, GroupTrend, HeldSessionJson, LetterFormat, LetterJson, LettersResponse, QueueCount,
+    TypeCount,
 };
 
 /// Causes of a survey that are told with a message.
@@ -27,10 +28,10 @@ fn service_of(queue: &QueueName) -> (String, Option<String>) {
     (queue.service.to_string(), queue.channel.as_ref().map(ToString::to_string))
 }
 
-pub(crate) fn letter(view: &LetterView) -> LetterShown {
+pub(crate) fn letter(view: &LetterView) -> LetterJson {
     let LetterView { delivery, death, .. } = view;
     let (service, channel) = service_of(&delivery.queue);
-    LetterShown {
+    LetterJson {
         id: delivery.id.to_string(),
         service,
         channel,
@@ -58,33 +59,33 @@ pub(crate) fn letter(view: &LetterView) -> LetterShown {
     }
 }
 
-pub(crate) fn letters(page: &LetterPage) -> LettersFound {
-    LettersFound { dead_letters: page.letters.iter().map(letter).collect(), next: page.next.map(cursor) }
+pub(crate) fn letters(page: &LetterPage) -> LettersResponse {
+    LettersResponse { dead_letters: page.letters.iter().map(letter).collect(), next: page.next.map(cursor) }
 }
 
 /// The form that the rule book has for a letter; the envelope if it does not know the letter's row.
-pub(crate) fn form_by(book: &RuleBook, view: &LetterView) -> Form {
+pub(crate) fn form_by(book: &RuleBook, view: &LetterView) -> LetterFormat {
     let DeliveryView { queue, event_type, .. } = &view.delivery;
     let channel = queue.channel.as_ref().map(ChannelName::as_str);
     let rule = book.letter_rule(queue.service.as_str(), channel, event_type);
     match rule.map_or(LetterForm::Envelope, |rule| rule.form) {
-        LetterForm::Envelope => Form::Envelope,
-        LetterForm::Redis => Form::Redis,
+        LetterForm::Envelope => LetterFormat::Envelope,
+        LetterForm::Redis => LetterFormat::Redis,
     }
 }
 
 /// A letter for other systems.
-pub(crate) fn written(view: &LetterView, form: Form) -> Value {
+pub(crate) fn written(view: &LetterView, form: LetterFormat) -> Value {
     let envelope = envelope(view);
     match form {
-        Form::Envelope => serde_json::to_value(envelope),
-        Form::Redis => serde_json::to_value(RedisLetter::from(&envelope)),
+        LetterFormat::Envelope => serde_json::to_value(envelope),
+        LetterFormat::Redis => serde_json::to_value(RedisLetter::from(&envelope)),
     }
     .expect("texts, numbers and JSON are JSON")
 }
 
-pub(crate) fn group(view: &GroupView) -> GroupShown {
-    GroupShown {
+pub(crate) fn group(view: &GroupView) -> FailureGroupJson {
+    FailureGroupJson {
         fingerprint: view.fingerprint.to_string(),
         count: view.count,
         poison: view.poison,
@@ -100,7 +101,7 @@ pub(crate) fn group(view: &GroupView) -> GroupShown {
             .iter()
             .map(|(event_type, count)| TypeCount { event_type: event_type.clone(), count: *count })
             .collect(),
-        trend: Trend { span_seconds: TREND_SPAN.as_secs(), counts: view.trend.clone() },
+        trend: GroupTrend { span_seconds: TREND_SPAN.as_secs(), counts: view.trend.clone() },
     }
 }
 
@@ -109,9 +110,9 @@ pub(crate) fn queue_count(queue: &QueueName, count: u64) -> QueueCount {
     QueueCount { service, channel, count }
 }
 
-pub(crate) fn held_session(held: &HeldSession) -> HeldSessionShown {
+pub(crate) fn held_session(held: &HeldSession) -> HeldSessionJson {
     let (service, channel) = service_of(&held.queue);
-    HeldSessionShown {
+    HeldSessionJson {
         service,
         channel,
         session: held.session.clone(),

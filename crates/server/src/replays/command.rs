@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::cli::{ViewArgs, one_of};
-use crate::client::Ask;
-use crate::replays::json::{ReplayShown, ReplaysFound};
+use crate::client::ClientRequest;
+use crate::replays::json::{ReplayJson, ReplaysResponse};
 use crate::replays::{start, text};
 use crate::terminal::{print_as, terminal_columns};
 
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {
     let mut client = args.view.client()?;
     let format = args.view.format;
     let Some(id) = args.replay else {
-        let (found, now) = client.timed_json::<ReplaysFound>(&Ask::get("/v1/replays")).await?;
+        let (found, now) = client.timed_json::<ReplaysResponse>(&ClientRequest::get("/v1/replays")).await?;
         print_as(format, &found.replays, || text::list(&found.replays, now, terminal_columns()))?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -55,10 +55,10 @@ pub(crate) async fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {
         return start::watch(&mut client, id, format).await;
     }
     let ask = match args.act {
-        None => Ask::get(format!("/v1/replays/{id}")),
-        Some(act) => Ask::post(format!("/v1/replays/{id}/{act}"), "application/json", ""),
+        None => ClientRequest::get(format!("/v1/replays/{id}")),
+        Some(act) => ClientRequest::post(format!("/v1/replays/{id}/{act}"), "application/json", ""),
     };
-    let (shown, now) = client.timed_json::<ReplayShown>(&ask).await?;
+    let (shown, now) = client.timed_json::<ReplayJson>(&ask).await?;
     print_as(format, &shown, || text::page(&shown, now))?;
     Ok(ExitCode::SUCCESS)
 }

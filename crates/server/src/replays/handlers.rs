@@ -21,17 +21,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError, Named};
-use crate::api::openapi::query_keys::Keys;
-use crate::api::request::{Before, Page, Query, Sent, WrongField, note, number, read};
-use crate::api::stream::lines;
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::openapi::query_keys::QueryKeys;
+use crate::api::reply::lines;
+use crate::api::request::{BeforeQuery, JsonBody, PageQuery, Query, WrongField, note, number, read};
 use crate::api::{App, reply};
 use crate::letters;
 use crate::letters::filter::FilterKeys;
 use crate::letters::{everything, filter, refusal};
-use crate::replays::json::{ReplayShown, ReplaysFound, SurveyShown};
+use crate::replays::json::{ReplayJson, ReplaySurveyJson, ReplaysResponse};
 use crate::replays::view;
 use crate::terminal::counted;
 
@@ -75,7 +75,7 @@ pub(crate) struct ReplayKeys {
     /// Poison goes too; it needs a `note`.
     include_poison: Option<bool>,
     /// Letters a second, as a number or as a text such as `20/s`.
-    #[schema(value_type = Option<RateWanted>)]
+    #[schema(value_type = Option<ReplayRateRequest>)]
     rate: Option<Value>,
     /// Letters that may be on their way at once.
     #[serde(default, deserialize_with = "number")]
@@ -92,7 +92,7 @@ pub(crate) struct ReplayKeys {
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it describes what a rate may be")]
-enum RateWanted {
+enum ReplayRateRequest {
     Number(f64),
     Text(String),
 }
@@ -100,7 +100,7 @@ enum RateWanted {
 /// Which letters are sent again, and how. One that names nothing must say `all`.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes three types that are read as one object")]
-struct ReplayWanted {
+struct ReplayRequest {
     #[serde(flatten)]
     filter: FilterKeys,
     #[serde(flatten)]
@@ -112,23 +112,23 @@ struct ReplayWanted {
 /// Sends dead letters again, in the background.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
-    request_body(content = ReplayWanted, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
+    request_body(content = ReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
         (
-            status = 201, description = "it has begun", body = ReplayShown,
+            status = 201, description = "it has begun", body = ReplayJson,
             links(
                 ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
                 ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
             )
         ),
-        (status = 200, description = "what it would come to, for a dry run", body = SurveyShown),
+        (status = 200, description = "what it would come to, for a dry run", body = ReplaySurveyJson),
     )
 )]
 pub(crate) async fn begin(
     app: App,
-    caller: Caller,
-    Sent((filter, chosen, how)): Sent<(FilterKeys, ChosenKeys, ReplayKeys)>,
-) -> Answer {
+    caller: ApiCaller,
+    JsonBody((filter, chosen, how)): JsonBody<(FilterKeys, ChosenKeys, ReplayKeys)>,
+) -> ApiResult {
     let now = app.node.now();
     let filter = filter.filter(now)?;
     let pace = pace(&how)?;
@@ -150,7 +150,7 @@ pub(crate) async fn begin(
     }
     let begun =
         app.node.replay(ReplayWish { selection, what, pace, to, note: chosen.note }, &caller.by()).await?;
-    let shown = ReplayShown { poison_left: Some(begun.poison_left), ..view::replay(&begun.replay) };
+    let shown = ReplayJson { poison_left: Some(begun.poison_left), ..view::replay(&begun.replay) };
     Ok(reply::json(StatusCode::CREATED, &shown))
 }
 
@@ -177,7 +177,7 @@ fn pace(how: &ReplayKeys) -> Result<Pace, WrongField> {
 /// The letters that are meant, poison among them, if the caller may see them; and the same in words.
 pub(crate) async fn selected(
     app: &App,
-    caller: &Caller,
+    caller: &ApiCaller,
     mut filter: LetterFilter,
     chosen: &ChosenKeys,
     died_until: Timestamp,
@@ -203,7 +203,7 @@ pub(crate) async fn selected(
 /// The letters that go by those names, and the service that all of them are of.
 async fn resolve(
     app: &App,
-    caller: &Caller,
+    caller: &ApiCaller,
     names: &[String],
 ) -> Result<(Vec<DeliveryId>, Option<String>), ApiError> {
     if names.is_empty() || names.len() > NAMED_MAX {
@@ -242,26 +242,26 @@ fn describe(ids: &[DeliveryId]) -> String {
 /// Replays, the latest first.
 #[utoipa::path(
     get, path = "/v1/replays", operation_id = "replays", tag = "replays",
-    params(Keys<Before>, Keys<Page>),
+    params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
     responses((
-        status = 200, description = "a part of them", body = ReplaysFound,
+        status = 200, description = "a part of them", body = ReplaysResponse,
         links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
     ))
 )]
 pub(crate) async fn list(
     app: App,
-    caller: Caller,
-    Query((Before { before }, page)): Query<(Before, Page)>,
-) -> Answer {
+    caller: ApiCaller,
+    Query((BeforeQuery { before }, page)): Query<(BeforeQuery, PageQuery)>,
+) -> ApiResult {
     let (before, rows_max) = (before.map(ReplayId), page.rows_max());
     let found = app.node.read(move |reader| reader.replays(before, rows_max)).await?;
     let next = found.last().filter(|_| found.len() == rows_max).map(|last| last.id.to_string());
     let replays = found.iter().filter(|replay| sees(&caller, replay)).map(view::replay).collect();
-    reply::ok(&ReplaysFound { replays, next })
+    reply::ok(&ReplaysResponse { replays, next })
 }
 
 /// Whether the caller may see a replay: one of many services concerns more than it is bound to.
-pub(crate) fn sees(caller: &Caller, replay: &ReplayView) -> bool {
+pub(crate) fn sees(caller: &ApiCaller, replay: &ReplayView) -> bool {
     let ends_there = replay.to.as_ref().is_none_or(|to| caller.sees(to.service.as_str()));
     caller.check_list(replay.service.as_deref()).is_ok() && ends_there
 }
@@ -270,11 +270,11 @@ fn id_of(name: &str) -> Result<ReplayId, ApiError> {
     name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is no replay: they are numbered from 1"))
 }
 
-async fn look(node: &Node, caller: &Caller, id: ReplayId) -> Result<ReplayView, ApiError> {
+async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayView, ApiError> {
     let found = node.read(move |reader| reader.replay(id)).await?;
     found.filter(|replay| sees(caller, replay)).ok_or_else(|| {
         let message = format!("there is no replay {id}");
-        ApiError::new(Code::ReplayNotFound, message)
+        ApiError::new(ApiErrorCode::ReplayNotFound, message)
     })
 }
 
@@ -282,9 +282,9 @@ async fn look(node: &Node, caller: &Caller, id: ReplayId) -> Result<ReplayView, 
 #[utoipa::path(
     get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
     params(("id" = u64, Path, description = "its number", example = 1)),
-    responses((status = 200, description = "the replay", body = ReplayShown))
+    responses((status = 200, description = "the replay", body = ReplayJson))
 )]
-pub(crate) async fn one(app: App, caller: Caller, Named(name): Named) -> Answer {
+pub(crate) async fn one(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let replay = look(&app.node, &caller, id_of(&name)?).await?;
     reply::ok(&view::replay(&replay))
 }
@@ -293,13 +293,13 @@ pub(crate) async fn one(app: App, caller: Caller, Named(name): Named) -> Answer 
 #[utoipa::path(
     post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
     params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(ReplayAct), Path, description = "what is done to it")),
-    responses((status = 200, description = "the replay as it is then", body = ReplayShown))
+    responses((status = 200, description = "the replay as it is then", body = ReplayJson))
 )]
 pub(crate) async fn change(
     app: App,
-    caller: Caller,
+    caller: ApiCaller,
     path: Result<Path<(String, String)>, PathRejection>,
-) -> Answer {
+) -> ApiResult {
     let Path((name, act)) =
         path.map_err(|_| ApiError::invalid("path", "is not UTF-8 once its escapes are read"))?;
     let act = match act.as_str() {
@@ -308,7 +308,7 @@ pub(crate) async fn change(
         "cancel" => ReplayAct::Cancel,
         _ => {
             let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
-            return Err(ApiError::new(Code::PathNotFound, message));
+            return Err(ApiError::new(ApiErrorCode::PathNotFound, message));
         }
     };
     let id = id_of(&name)?;
@@ -353,13 +353,13 @@ impl WatchUntil {
 )]
 pub(crate) async fn progress(
     app: App,
-    caller: Caller,
-    Named(name): Named,
+    caller: ApiCaller,
+    PathName(name): PathName,
     Query(WatchKeys { until }): Query<WatchKeys>,
-) -> Answer {
+) -> ApiResult {
     let id = id_of(&name)?;
     look(&app.node, &caller, id).await?;
-    let watching = Watching {
+    let watching = ReplayWatch {
         node: app.node.clone(),
         closing: app.closing.clone(),
         caller,
@@ -375,18 +375,18 @@ pub(crate) async fn progress(
 }
 
 /// Somebody who watches a replay.
-struct Watching {
+struct ReplayWatch {
     node: Node,
     closing: watch::Receiver<bool>,
-    caller: Caller,
+    caller: ApiCaller,
     id: ReplayId,
     until: WatchUntil,
-    last: Option<ReplayShown>,
+    last: Option<ReplayJson>,
     told_at: Instant,
     is_over: bool,
 }
 
-impl Watching {
+impl ReplayWatch {
     /// The next thing to say, but for the empty line that ends it; none when it is over.
     async fn next(&mut self) -> Option<String> {
         if self.is_over {

@@ -9,7 +9,7 @@ use crate::letters::json::QueueCount;
 
 /// A replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ReplayShown {
+pub(crate) struct ReplayJson {
     pub id: u64,
     pub state: ReplayState,
     /// Which letters, in words.
@@ -29,7 +29,7 @@ pub(crate) struct ReplayShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<Wave>,
     /// Who began it.
-    pub origin: OriginShown,
+    pub origin: ReplayOriginJson,
     pub total: u64,
     pub sent: u64,
     pub delivered: u64,
@@ -49,13 +49,13 @@ pub(crate) struct ReplayShown {
     pub changed_at: Timestamp,
     /// Why it has stopped by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<StopShown>,
+    pub stop: Option<ReplayStopJson>,
 }
 
 /// Who began a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum OriginShown {
+pub(crate) enum ReplayOriginJson {
     /// A person.
     Operator,
     /// The rule book, when a dependency was well again.
@@ -64,7 +64,7 @@ pub(crate) enum OriginShown {
 
 /// What made a replay stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct StopShown {
+pub(crate) struct ReplayStopJson {
     /// What the letter failed of.
     pub fingerprint: String,
     /// With which letter.
@@ -73,25 +73,25 @@ pub(crate) struct StopShown {
 
 /// A list of replays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ReplaysFound {
-    pub replays: Vec<ReplayShown>,
+pub(crate) struct ReplaysResponse {
+    pub replays: Vec<ReplayJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 /// What a replay would come to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct SurveyShown {
+pub(crate) struct ReplaySurveyJson {
     pub letters: u64,
     /// Sessions that the letters are of.
     pub sessions: u64,
-    pub by_cause: Vec<CauseShown>,
+    pub by_cause: Vec<ReplayCauseJson>,
     pub by_target: Vec<QueueCount>,
     /// At the rate that was given; null without one.
     #[schema(required)]
     pub estimated_seconds: Option<f64>,
     /// Letters that match and belong to open replays.
-    pub claimed: Vec<ClaimShown>,
+    pub claimed: Vec<ReplayClaimJson>,
     /// Letters that match but for being poison.
     pub poison_left: u64,
     /// Sessions that they hold.
@@ -103,7 +103,7 @@ pub(crate) struct SurveyShown {
 
 /// A cause among the letters of a survey.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct CauseShown {
+pub(crate) struct ReplayCauseJson {
     pub fingerprint: String,
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +115,7 @@ pub(crate) struct CauseShown {
 
 /// Letters of another replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ClaimShown {
+pub(crate) struct ReplayClaimJson {
     pub replay: u64,
     pub count: u64,
 }

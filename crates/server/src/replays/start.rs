@@ -12,10 +12,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::cli::{Format, ServerArgs};
-use crate::client::{Ask, Client, Lines};
+use crate::client::{Client, ClientRequest, ResponseLines};
 use crate::letters::command::wish;
 use crate::letters::filter::FilterKeys;
-use crate::replays::json::{ReplayShown, SurveyShown};
+use crate::replays::json::{ReplayJson, ReplaySurveyJson};
 use crate::replays::text;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::{print, print_as, style};
@@ -95,14 +95,14 @@ pub(crate) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
         "to": args.to,
         "note": args.note,
     });
-    let ask = Ask::json("/v1/replays", &wish(&args.filter, others));
+    let ask = ClientRequest::json("/v1/replays", &wish(&args.filter, others));
     if args.dry_run {
-        let survey: SurveyShown = client.json(&ask).await?;
+        let survey: ReplaySurveyJson = client.json(&ask).await?;
         print_as(args.format, &survey, || text::survey(&survey))?;
         let could_begin = survey.refused_because.is_none();
         return Ok(if could_begin { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let (began, now) = client.timed_json::<ReplayShown>(&ask).await?;
+    let (began, now) = client.timed_json::<ReplayJson>(&ask).await?;
     let code = if args.detach {
         print_as(args.format, &began, || text::page(&began, now))?;
         ExitCode::SUCCESS
@@ -117,7 +117,7 @@ pub(crate) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
 
 /// Stays with a replay until it is over or somebody has seen enough, and says how it stands.
 pub(crate) async fn watch(client: &mut Client, id: u64, format: Format) -> anyhow::Result<ExitCode> {
-    let mut progress = Progress::new(format);
+    let mut progress = ReplayProgress::new(format);
     let last = tokio::select! {
         biased;
         interrupted = tokio::signal::ctrl_c() => {
@@ -137,8 +137,8 @@ pub(crate) async fn watch(client: &mut Client, id: u64, format: Format) -> anyho
 }
 
 /// Goes on until the replay halts or ends; a server that went away is waited for.
-async fn follow(client: &mut Client, id: u64, progress: &mut Progress) -> anyhow::Result<ReplayShown> {
-    let ask = Ask::get(format!("/v1/replays/{id}/progress?until=halt"));
+async fn follow(client: &mut Client, id: u64, progress: &mut ReplayProgress) -> anyhow::Result<ReplayJson> {
+    let ask = ClientRequest::get(format!("/v1/replays/{id}/progress?until=halt"));
     let mut lines = client.lines(&ask).await?;
     loop {
         if let Some(last) = until_silent(lines, progress).await {
@@ -150,11 +150,11 @@ async fn follow(client: &mut Client, id: u64, progress: &mut Progress) -> anyhow
 }
 
 /// The last state of a replay that is over; none if the stream broke off before.
-async fn until_silent(mut lines: Lines, progress: &mut Progress) -> Option<ReplayShown> {
-    let mut last: Option<ReplayShown> = None;
+async fn until_silent(mut lines: ResponseLines, progress: &mut ReplayProgress) -> Option<ReplayJson> {
+    let mut last: Option<ReplayJson> = None;
     while let Ok(Some(line)) = lines.next().await {
         let Some(json) = line.strip_prefix("data:") else { continue };
-        let Ok(shown) = serde_json::from_str::<ReplayShown>(json) else { continue };
+        let Ok(shown) = serde_json::from_str::<ReplayJson>(json) else { continue };
         progress.show(&shown);
         last = Some(shown);
     }
@@ -162,20 +162,20 @@ async fn until_silent(mut lines: Lines, progress: &mut Progress) -> Option<Repla
 }
 
 /// Progress on standard error: a line that is written over in a terminal, a line now and then elsewhere.
-struct Progress {
+struct ReplayProgress {
     line: ProgressLine,
     is_quiet: bool,
     first: Option<(Instant, u64)>,
     told_at: Instant,
 }
 
-impl Progress {
+impl ReplayProgress {
     fn new(format: Format) -> Self {
         let is_quiet = format == Format::Json;
         Self { line: ProgressLine::new(), is_quiet, first: None, told_at: Instant::now() }
     }
 
-    fn show(&mut self, shown: &ReplayShown) {
+    fn show(&mut self, shown: &ReplayJson) {
         let done = shown.delivered + shown.failed + shown.left;
         let now = Instant::now();
         let (began, before) = *self.first.get_or_insert((now, done));

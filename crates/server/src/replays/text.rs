@@ -9,9 +9,9 @@ use redrive_core::time::Timestamp;
 
 use crate::deliveries::text::short_id;
 use crate::letters::json::QueueCount;
-use crate::replays::json::{OriginShown, ReplayShown, SurveyShown};
+use crate::replays::json::{ReplayJson, ReplayOriginJson, ReplaySurveyJson};
 use crate::terminal::moment::{ago, moment, rough};
-use crate::terminal::table::{Cell, Facts, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{counted, cut, next_steps, plain, queue_name, style};
 
 /// The widest bar of progress, whatever the terminal, and what stands beside it.
@@ -26,13 +26,13 @@ const WHAT_COLUMNS_MAX: usize = 70;
 const CAUSES_MAX: usize = 10;
 
 /// Letters that are answered for.
-const fn done(replay: &ReplayShown) -> u64 {
+const fn done(replay: &ReplayJson) -> u64 {
     replay.delivered + replay.failed + replay.left
 }
 
 /// One line on a replay.
-pub(crate) fn line(replay: &ReplayShown) -> String {
-    let ReplayShown { id, state, total, .. } = replay;
+pub(crate) fn line(replay: &ReplayJson) -> String {
+    let ReplayJson { id, state, total, .. } = replay;
     let what = cut(&plain(&replay.what), WHAT_COLUMNS_MAX);
     let how_far = format!("{} of {}", thousands(done(replay)), counted(*total, "letter"));
     let cure = match state {
@@ -56,12 +56,13 @@ fn state(state: ReplayState) -> Cell {
 }
 
 /// Replays under each other, the latest first.
-pub(crate) fn list(replays: &[ReplayShown], now: Timestamp, columns: Option<usize>) -> String {
+pub(crate) fn list(replays: &[ReplayJson], now: Timestamp, columns: Option<usize>) -> String {
     if replays.is_empty() {
         return "nothing was replayed yet\n".to_owned();
     }
-    let right = Side::Right;
-    let mut table = Table::new(&[right, Side::Left, right, right, right, right, Side::Left, Side::Left]);
+    let right = CellAlign::Right;
+    let mut table =
+        Table::new(&[right, CellAlign::Left, right, right, right, right, CellAlign::Left, CellAlign::Left]);
     table.head(&["NO", "STATE", "LETTERS", "DELIVERED", "FAILED", "LEFT ALONE", "BEGAN", "WHAT"]);
     for replay in replays {
         table.push(vec![
@@ -79,10 +80,10 @@ pub(crate) fn list(replays: &[ReplayShown], now: Timestamp, columns: Option<usiz
 }
 
 /// A replay with all there is to say.
-pub(crate) fn page(replay: &ReplayShown, now: Timestamp) -> String {
+pub(crate) fn page(replay: &ReplayJson, now: Timestamp) -> String {
     let title = style::bold(format!("replay {}", replay.id));
     let mut out = format!("{title}  {}\n", plain(&replay.what));
-    let mut facts = Facts::new();
+    let mut facts = FactList::new();
     facts.push("state", state(replay.state), ago(replay.changed_at, now));
     if let Some(stop) = replay.stop.as_ref().filter(|_| replay.state == ReplayState::Stopped) {
         let cause = format!("a letter failed again (failure group {})", plain(&stop.fingerprint));
@@ -108,7 +109,7 @@ pub(crate) fn page(replay: &ReplayShown, now: Timestamp) -> String {
     out
 }
 
-fn pace(replay: &ReplayShown) -> String {
+fn pace(replay: &ReplayJson) -> String {
     let rate = replay.rate.and_then(Rate::per_second);
     let mut words =
         vec![rate.map_or("as fast as deliveries go".to_owned(), |rate| format!("at most {rate}"))];
@@ -121,13 +122,13 @@ fn pace(replay: &ReplayShown) -> String {
             Some(Wave::Rest) => "canary: all the rest".to_owned(),
         });
     }
-    if replay.origin == OriginShown::Automatic {
+    if replay.origin == ReplayOriginJson::Automatic {
         words.push("begun by the rule book".to_owned());
     }
     words.join(", ")
 }
 
-fn steps(replay: &ReplayShown) -> Vec<(String, &'static str)> {
+fn steps(replay: &ReplayJson) -> Vec<(String, &'static str)> {
     let id = replay.id;
     match replay.state {
         ReplayState::Gathering | ReplayState::Running => vec![
@@ -156,8 +157,8 @@ fn resume_or_cancel(id: u64, resumed: &'static str) -> Vec<(String, &'static str
 }
 
 /// How a replay stands when nobody watches it any more.
-pub(crate) fn ending(replay: &ReplayShown) -> String {
-    let ReplayShown { id, delivered, failed, left, .. } = replay;
+pub(crate) fn ending(replay: &ReplayJson) -> String {
+    let ReplayJson { id, delivered, failed, left, .. } = replay;
     let mut parts = vec![format!("{} delivered", thousands(*delivered))];
     if *failed > 0 {
         parts.push(format!("{} failed again", thousands(*failed)));
@@ -203,7 +204,7 @@ pub(crate) fn ending(replay: &ReplayShown) -> String {
 }
 
 /// The poison that a replay which has just begun does not touch; nothing if there is none.
-pub(crate) fn poison_left(begun: &ReplayShown) -> String {
+pub(crate) fn poison_left(begun: &ReplayJson) -> String {
     let (letters, them) = match begun.poison_left.unwrap_or(0) {
         0 => return String::new(),
         1 => ("1 poison letter matches too and is".to_owned(), "it"),
@@ -214,13 +215,13 @@ pub(crate) fn poison_left(begun: &ReplayShown) -> String {
 }
 
 /// How far a replay is: a line that is written over and over.
-pub(crate) fn progress(replay: &ReplayShown, per_second: Option<f64>, columns: usize) -> String {
+pub(crate) fn progress(replay: &ReplayJson, per_second: Option<f64>, columns: usize) -> String {
     let columns = columns.saturating_sub(BAR_TEXT_COLUMNS).min(BAR_COLUMNS_MAX);
     crate::terminal::progress::bar(done(replay), replay.total, columns, &progress_words(replay, per_second))
 }
 
 /// The same for those who read lines.
-pub(crate) fn progress_words(replay: &ReplayShown, per_second: Option<f64>) -> String {
+pub(crate) fn progress_words(replay: &ReplayJson, per_second: Option<f64>) -> String {
     let rest = replay.total.saturating_sub(done(replay));
     let mut words = vec![
         format!("{} delivered", thousands(replay.delivered)),
@@ -241,7 +242,7 @@ pub(crate) fn progress_words(replay: &ReplayShown, per_second: Option<f64>) -> S
 }
 
 /// What a replay would come to.
-pub(crate) fn survey(survey: &SurveyShown) -> String {
+pub(crate) fn survey(survey: &ReplaySurveyJson) -> String {
     let letters = match survey.letters {
         0 => "no dead letter".to_owned(),
         count => counted(count, "dead letter"),
@@ -252,7 +253,7 @@ pub(crate) fn survey(survey: &SurveyShown) -> String {
     };
     let mut out = format!("{} would be sent again{sessions}\n", style::bold(letters));
     if !survey.by_cause.is_empty() {
-        let mut table = Table::new(&[Side::Left, Side::Right, Side::Left, Side::Left]);
+        let mut table = Table::new(&[CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Left]);
         table.head(&["  FAILURE GROUP", "COUNT", "SERVICE", "MESSAGE"]);
         for cause in survey.by_cause.iter().take(CAUSES_MAX) {
             let message = cause.message.as_deref().map(plain).unwrap_or_default();
@@ -289,7 +290,7 @@ pub(crate) fn survey(survey: &SurveyShown) -> String {
 }
 
 /// Letters that match and would not be sent.
-fn left_out(survey: &SurveyShown) -> String {
+fn left_out(survey: &ReplaySurveyJson) -> String {
     let mut out = String::new();
     let more = if survey.letters > 0 { " more" } else { "" };
     for claim in &survey.claimed {

@@ -10,11 +10,13 @@ use redrive_node::store::letter::{ReplayView, Survey};
 
 use crate::letters::json::QueueCount;
 use crate::letters::view::queue_count;
-use crate::replays::json::{CauseShown, ClaimShown, OriginShown, ReplayShown, StopShown, SurveyShown};
+use crate::replays::json::{
+    ReplayCauseJson, ReplayClaimJson, ReplayJson, ReplayOriginJson, ReplayStopJson, ReplaySurveyJson,
+};
 
-pub(crate) fn replay(view: &ReplayView) -> ReplayShown {
+pub(crate) fn replay(view: &ReplayView) -> ReplayJson {
     let tally = view.tally;
-    ReplayShown {
+    ReplayJson {
         id: view.id.0,
         state: view.state,
         what: view.what.clone(),
@@ -25,8 +27,8 @@ pub(crate) fn replay(view: &ReplayView) -> ReplayShown {
         canary: view.pace.manner == Manner::Canary,
         wave: (view.pace.manner == Manner::Canary && view.wave != Wave::None).then_some(view.wave),
         origin: match view.origin {
-            Origin::Operator => OriginShown::Operator,
-            Origin::Automatic { .. } => OriginShown::Automatic,
+            Origin::Operator => ReplayOriginJson::Operator,
+            Origin::Automatic { .. } => ReplayOriginJson::Automatic,
         },
         total: tally.total,
         sent: tally.sent,
@@ -39,7 +41,7 @@ pub(crate) fn replay(view: &ReplayView) -> ReplayShown {
         poison_left: None,
         created_at: view.created_at,
         changed_at: view.changed_at,
-        stop: view.stop.map(|stop| StopShown {
+        stop: view.stop.map(|stop| ReplayStopJson {
             fingerprint: stop.fingerprint.to_string(),
             delivery: stop.delivery.to_string(),
         }),
@@ -52,14 +54,14 @@ pub(crate) fn survey(
     messages: &BTreeMap<Fingerprint, String>,
     rate: Option<Rate>,
     to: Option<&QueueName>,
-) -> SurveyShown {
-    let mut by_cause: Vec<CauseShown> = survey
+) -> ReplaySurveyJson {
+    let mut by_cause: Vec<ReplayCauseJson> = survey
         .by_cause
         .iter()
         .map(|((fingerprint, queue), count)| {
             let QueueCount { service, channel, count } = queue_count(queue, *count);
             let message = messages.get(fingerprint).cloned();
-            CauseShown { fingerprint: fingerprint.to_string(), service, channel, count, message }
+            ReplayCauseJson { fingerprint: fingerprint.to_string(), service, channel, count, message }
         })
         .collect();
     by_cause.sort_by_key(|cause| std::cmp::Reverse(cause.count));
@@ -67,7 +69,7 @@ pub(crate) fn survey(
     for ((queue, _), count) in &survey.by_type {
         *targets.entry(to.unwrap_or(queue)).or_default() += count;
     }
-    SurveyShown {
+    ReplaySurveyJson {
         letters: survey.letters,
         sessions: survey.sessions,
         by_cause,
@@ -76,7 +78,7 @@ pub(crate) fn survey(
         claimed: survey
             .claimed
             .iter()
-            .map(|(id, count)| ClaimShown { replay: id.0, count: *count })
+            .map(|(id, count)| ReplayClaimJson { replay: id.0, count: *count })
             .collect(),
         poison_left: survey.poison_left,
         holding: survey.holding,

@@ -9,7 +9,7 @@ use redrive_lab::lint;
 use redrive_lab::lint::{Checked, Lint};
 use serde::Serialize;
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::rules::file::load;
 use crate::terminal::{counted, print, print_json, problem, style};
 use crate::{connectors, terminal};
@@ -33,7 +33,7 @@ pub(crate) struct CheckArgs {
     pub(crate) format: CheckFormat,
     /// What else counts as a problem
     #[arg(long, value_enum)]
-    pub(crate) deny: Option<Deny>,
+    pub(crate) deny: Option<DenyLevel>,
     /// Also says which lints cannot tell, and which fact they lack
     #[arg(long)]
     pub(crate) verbose: bool,
@@ -51,7 +51,7 @@ pub(crate) enum CheckFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Deny {
+pub(crate) enum DenyLevel {
     /// Warnings fail the check too
     Warnings,
 }
@@ -79,8 +79,8 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         match args.format {
             CheckFormat::Text => print(&report(path, &String::from_utf8_lossy(&bytes), &checked, args))?,
             CheckFormat::Json => {
-                rows.extend(checked.problems.into_iter().map(|problem| Row::new(problem, path)));
-                rows.extend((checked.left_out > 0).then(|| Row::left_out(checked.left_out, path)));
+                rows.extend(checked.problems.into_iter().map(|problem| CheckRow::new(problem, path)));
+                rows.extend((checked.left_out > 0).then(|| CheckRow::left_out(checked.left_out, path)));
             }
         }
     }
@@ -90,13 +90,13 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     if unreadable > 0 {
         return Ok(ExitCode::from(2));
     }
-    let is_clean = errors == 0 && (warnings == 0 || args.deny != Some(Deny::Warnings));
+    let is_clean = errors == 0 && (warnings == 0 || args.deny != Some(DenyLevel::Warnings));
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// One problem for machines.
 #[derive(Serialize)]
-struct Row {
+struct CheckRow {
     severity: Severity,
     code: &'static str,
     file: String,
@@ -106,7 +106,7 @@ struct Row {
     help: String,
 }
 
-impl Row {
+impl CheckRow {
     /// A last row that says how many were not listed.
     fn left_out(count: usize, path: &Path) -> Self {
         let message = format!("{count} more problems are not listed");
@@ -187,7 +187,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
         } else {
             "--explain all lists them; an error of the format explains itself where it stands".to_owned()
         };
-        return Err(Refused(format!("there is no lint `{code}`: {advice}")).into());
+        return Err(CommandRefusal(format!("there is no lint `{code}`: {advice}")).into());
     };
     print(&explanation(lint))?;
     Ok(ExitCode::SUCCESS)

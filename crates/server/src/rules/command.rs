@@ -9,7 +9,7 @@ use redrive_core::book::problem::{nearest, suggest};
 use redrive_core::book::resolve::Resolved;
 use redrive_lab::report::{explain, markdown};
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::rules::file::open_book;
 use crate::rules::text;
 use crate::terminal::{json_text, print};
@@ -68,12 +68,12 @@ pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<()> {
 
 /// A service, or one of its channels.
 #[derive(Clone, Copy)]
-struct Taker<'a> {
+struct RuleTaker<'a> {
     service: &'a ServiceEntry,
     channel: Option<&'a ChannelEntry>,
 }
 
-impl<'a> Taker<'a> {
+impl<'a> RuleTaker<'a> {
     fn name(self) -> String {
         match self.channel {
             Some(channel) => format!("{}/{}", self.service.name, channel.name),
@@ -102,17 +102,18 @@ impl<'a> Taker<'a> {
     }
 }
 
-fn takers(book: &RuleBook) -> impl Iterator<Item = Taker<'_>> {
+fn takers(book: &RuleBook) -> impl Iterator<Item = RuleTaker<'_>> {
     book.sections().services.iter().flat_map(|service| {
-        let channels = service.channels.iter().map(move |channel| Taker { service, channel: Some(channel) });
-        std::iter::once(Taker { service, channel: None }).chain(channels)
+        let channels =
+            service.channels.iter().map(move |channel| RuleTaker { service, channel: Some(channel) });
+        std::iter::once(RuleTaker { service, channel: None }).chain(channels)
     })
 }
 
-fn find_taker<'a>(book: &'a RuleBook, name: &str) -> Result<Taker<'a>, Refused> {
+fn find_taker<'a>(book: &'a RuleBook, name: &str) -> Result<RuleTaker<'a>, CommandRefusal> {
     takers(book)
         .find(|taker| taker.name() == name)
-        .ok_or_else(|| Refused(format!("there is no service `{name}`: {}", advise(book, name))))
+        .ok_or_else(|| CommandRefusal(format!("there is no service `{name}`: {}", advise(book, name))))
 }
 
 /// Whether it is a service, or one of a service's channels as `service/channel`.
@@ -128,13 +129,13 @@ pub(crate) fn advise(book: &RuleBook, name: &str) -> String {
     if !channels.is_empty() {
         return format!("did you mean {}?", channels.join(" or "));
     }
-    let known: Vec<String> = takers(book).map(Taker::name).collect();
+    let known: Vec<String> = takers(book).map(RuleTaker::name).collect();
     suggest(name, known.iter().map(String::as_str))
 }
 
-fn one(book: &RuleBook, taker: Taker<'_>, event: &str, args: &RulesArgs) -> anyhow::Result<String> {
+fn one(book: &RuleBook, taker: RuleTaker<'_>, event: &str, args: &RulesArgs) -> anyhow::Result<String> {
     let Some(rule) = taker.rule(book, event) else {
-        return Err(Refused(not_wanted(book, taker, event)).into());
+        return Err(CommandRefusal(not_wanted(book, taker, event)).into());
     };
     Ok(match args.format {
         RulesFormat::Text => text::whole(book, &rule, event) + &see_also(book, taker, event),
@@ -159,7 +160,7 @@ fn many(book: &RuleBook, rules: &[Resolved<'_>], args: &RulesArgs) -> anyhow::Re
 }
 
 /// The channels of a service that take the same event by rules of their own.
-fn see_also(book: &RuleBook, taker: Taker<'_>, event: &str) -> String {
+fn see_also(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
     if taker.channel.is_some() {
         return String::new();
     }
@@ -167,13 +168,13 @@ fn see_also(book: &RuleBook, taker: Taker<'_>, event: &str) -> String {
         let is_ours = other.service.name == taker.service.name && other.channel.is_some();
         is_ours && other.rule(book, event).is_some()
     });
-    let names: Vec<String> = channels.map(Taker::name).collect();
+    let names: Vec<String> = channels.map(RuleTaker::name).collect();
     if names.is_empty() { String::new() } else { format!("\nIt also goes to {}.\n", names.join(" and ")) }
 }
 
-fn not_wanted(book: &RuleBook, taker: Taker<'_>, event: &str) -> String {
+fn not_wanted(book: &RuleBook, taker: RuleTaker<'_>, event: &str) -> String {
     let others: Vec<String> =
-        takers(book).filter(|other| other.rule(book, event).is_some()).map(Taker::name).collect();
+        takers(book).filter(|other| other.rule(book, event).is_some()).map(RuleTaker::name).collect();
     let who = match others.as_slice() {
         [] => "nobody does: it would be recorded as unrouted".to_owned(),
         [one] => format!("{one} does"),

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::Machine;
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::terminal::{problem, shell_word};
 use crate::{connectors, terminal};
 
@@ -28,7 +28,7 @@ pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     for problem in reading.problems.into_sorted() {
         problem::say(&problem, path, &text);
     }
-    Err(Refused(format!("{} has errors: mend them first", path.display())).into())
+    Err(CommandRefusal(format!("{} has errors: mend them first", path.display())).into())
 }
 
 /// The bytes of a rule book.

@@ -17,35 +17,35 @@ use redrive_lab::report::explain::explain;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError};
-use crate::api::openapi::query_keys::Keys;
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::Query;
 use crate::api::{App, reply};
 use crate::connectors;
 use crate::rules::json::{
-    BookService, BookShown, FindingShown, PolicyShown, RuleShown, StepShown, ValueShown,
+    BookJson, BookServiceJson, FindingJson, PolicyJson, RetryStepJson, RuleJson, RuleValueJson,
 };
 use crate::services::handlers::millis;
 
 /// What was made of the book that was last asked for: it stays the same until another is read.
 #[derive(Default)]
-pub(crate) struct Shown(Mutex<Option<(u64, Arc<Both>)>>);
+pub(crate) struct BookJsonCache(Mutex<Option<(u64, Arc<BookJsonPair>)>>);
 
 /// As admins see it, and as all others do.
-struct Both {
-    whole: BookShown,
-    masked: BookShown,
+struct BookJsonPair {
+    whole: BookJson,
+    masked: BookJson,
 }
 
 /// The rule book that holds, with what `redrive check` finds in it.
 #[utoipa::path(
     get, path = "/v1/book", operation_id = "book", tag = "operating",
-    responses((status = 200, description = "its text without the passwords of addresses; query values and webhook paths are masked below admin", body = BookShown))
+    responses((status = 200, description = "its text without the passwords of addresses; query values and webhook paths are masked below admin", body = BookJson))
 )]
-pub(crate) async fn book(app: App, caller: Caller) -> Answer {
+pub(crate) async fn book(app: App, caller: ApiCaller) -> ApiResult {
     let (book, text) = app.node.book_and_text();
     let hash = book.hash();
     let lock = || app.book_shown.0.lock().expect("nobody panics while swapping");
@@ -53,31 +53,31 @@ pub(crate) async fn book(app: App, caller: Caller) -> Answer {
     let both = if let Some(known) = known {
         known
     } else {
-        let made = tokio::task::spawn_blocking(move || Both {
-            whole: shown(&book, &text, &Addresses::Whole),
-            masked: shown(&book, &text, &Addresses::Masked(AddressMask::of(&book))),
+        let made = tokio::task::spawn_blocking(move || BookJsonPair {
+            whole: shown(&book, &text, &VisibleAddresses::Whole),
+            masked: shown(&book, &text, &VisibleAddresses::Masked(AddressMask::of(&book))),
         });
         let made = made.await;
         let made = Arc::new(made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())));
         *lock() = Some((hash, Arc::clone(&made)));
         made
     };
-    let mut shown = match Addresses::for_caller(&caller, &app.node.book()) {
-        Addresses::Whole => both.whole.clone(),
-        Addresses::Masked(_) => both.masked.clone(),
+    let mut shown = match VisibleAddresses::for_caller(&caller, &app.node.book()) {
+        VisibleAddresses::Whole => both.whole.clone(),
+        VisibleAddresses::Masked(_) => both.masked.clone(),
     };
     shown.path = app.book_path.as_ref().map(|path| path.display().to_string());
     shown.read_at = app.node.book_read_at();
     reply::ok(&shown)
 }
 
-fn shown(book: &RuleBook, text: &str, addresses: &Addresses) -> BookShown {
+fn shown(book: &RuleBook, text: &str, addresses: &VisibleAddresses) -> BookJson {
     let finding = |problem| {
-        let found = FindingShown::from(problem);
+        let found = FindingJson::from(problem);
         let (message, help) = (addresses.shown(&found.message), addresses.shown(&found.help));
-        FindingShown { message, help, ..found }
+        FindingJson { message, help, ..found }
     };
-    BookShown {
+    BookJson {
         text: addresses.shown_book(text),
         hash: format!("{:016x}", book.hash()),
         path: None,
@@ -92,12 +92,12 @@ fn shown(book: &RuleBook, text: &str, addresses: &Addresses) -> BookShown {
     }
 }
 
-fn service_shown(service: &redrive_core::book::model::ServiceEntry) -> BookService {
+fn service_shown(service: &redrive_core::book::model::ServiceEntry) -> BookServiceJson {
     let rows = service.rows.iter().chain(service.channels.iter().flat_map(|channel| &channel.rows));
     let mut types: Vec<String> = rows.map(|row| row.pattern.value.to_string()).collect();
     types.sort_unstable();
     types.dedup();
-    BookService {
+    BookServiceJson {
         service: service.name.to_string(),
         channels: service.channels.iter().map(|channel| channel.name.to_string()).collect(),
         types,
@@ -105,7 +105,7 @@ fn service_shown(service: &redrive_core::book::model::ServiceEntry) -> BookServi
 }
 
 /// The book's own policies and those that it uses, by name.
-fn policies(book: &RuleBook) -> Vec<PolicyShown> {
+fn policies(book: &RuleBook) -> Vec<PolicyJson> {
     let sections = book.sections();
     let mut all: BTreeMap<PolicyName, (Backoff, Vec<String>)> = BTreeMap::new();
     for (name, entry) in &sections.policies {
@@ -125,7 +125,7 @@ fn policies(book: &RuleBook) -> Vec<PolicyShown> {
             }
         }
     }
-    let shown = |(name, (backoff, used_by)): (PolicyName, (Backoff, Vec<String>))| PolicyShown {
+    let shown = |(name, (backoff, used_by)): (PolicyName, (Backoff, Vec<String>))| PolicyJson {
         line: sections.policies.get(&name).map(|at| at.span.position.line),
         name: name.to_string(),
         used_by,
@@ -156,7 +156,7 @@ fn gives_up_after(backoff: &Backoff) -> Option<Duration> {
     Some(backoff.window().map_or(longest, |window| window.min(longest)))
 }
 
-fn steps(backoff: &Backoff) -> Vec<StepShown> {
+fn steps(backoff: &Backoff) -> Vec<RetryStepJson> {
     let ms = |span: Duration| (span.as_secs_f64() * 1e6).round() / 1e3;
     let (mut at_min, mut at_max) = (Duration::ZERO, Duration::ZERO);
     let steps = backoff::timeline(backoff).into_iter().map(|step| {
@@ -167,7 +167,7 @@ fn steps(backoff: &Backoff) -> Vec<StepShown> {
     // What starts past the window even at its earliest is never made.
     let window = backoff.window().unwrap_or(Duration::MAX);
     let made = steps.take_while(|(_, at_min, _)| *at_min <= window);
-    made.map(|(step, at_min, at_max)| StepShown {
+    made.map(|(step, at_min, at_max)| RetryStepJson {
         retry: step.retry,
         delay_ms: ms(step.nominal),
         min_ms: ms(step.min),
@@ -194,25 +194,25 @@ pub(crate) struct RuleKeys {
 /// What holds for one type of event of a service, value by value.
 #[utoipa::path(
     get, path = "/v1/rule", operation_id = "rule", tag = "operating",
-    params(Keys<RuleKeys>),
-    responses((status = 200, description = "every value, and where it came from", body = RuleShown))
+    params(QueryKeys<RuleKeys>),
+    responses((status = 200, description = "every value, and where it came from", body = RuleJson))
 )]
 pub(crate) async fn rule(
     app: App,
-    caller: Caller,
+    caller: ApiCaller,
     Query(RuleKeys { service, channel, event_type }): Query<RuleKeys>,
-) -> Answer {
+) -> ApiResult {
     caller.check_service(&service)?;
     let book = app.node.book();
     if book.service(&service).is_none() {
-        return Err(ApiError::new(Code::ServiceNotFound, format!("there is no service `{service}`")));
+        return Err(ApiError::new(ApiErrorCode::ServiceNotFound, format!("there is no service `{service}`")));
     }
     let Some(resolved) = book.explain(&service, channel.as_deref(), &event_type) else {
         let message = format!("`{service}` does not want events of type `{event_type}`");
-        return Err(ApiError::new(Code::EventNotWanted, message));
+        return Err(ApiError::new(ApiErrorCode::EventNotWanted, message));
     };
     let values = explain(&book, &resolved).into_iter().flat_map(|group| {
-        group.values.into_iter().map(move |value| ValueShown {
+        group.values.into_iter().map(move |value| RuleValueJson {
             group: group.title.to_owned(),
             name: value.label,
             value: value.shown,
@@ -221,12 +221,12 @@ pub(crate) async fn rule(
             line: value.stated.position().map(|position| position.line),
         })
     });
-    let rule = RuleShown {
+    let rule = RuleJson {
         line: resolved.row.pattern.span.position.line,
         service,
         channel,
         event_type,
         values: values.collect(),
     };
-    Addresses::for_caller(&caller, &book).ok(&rule)
+    VisibleAddresses::for_caller(&caller, &book).ok(&rule)
 }

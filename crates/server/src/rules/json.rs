@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// The rule book that holds.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct BookShown {
+pub(crate) struct BookJson {
     /// As it was written, but for the passwords of addresses. Below admin, their query values and the paths
     /// of webhooks are masked too.
     pub text: String,
@@ -20,15 +20,15 @@ pub(crate) struct BookShown {
     /// Since when it holds.
     pub read_at: Timestamp,
     /// What is wrong with it, or may be.
-    pub findings: Vec<FindingShown>,
+    pub findings: Vec<FindingJson>,
     /// Its own retry policies, and those of the catalog that it uses.
-    pub policies: Vec<PolicyShown>,
-    pub services: Vec<BookService>,
+    pub policies: Vec<PolicyJson>,
+    pub services: Vec<BookServiceJson>,
 }
 
 /// Something that is wrong with a rule book or a scenario, or may be.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FindingShown {
+pub(crate) struct FindingJson {
     #[schema(pattern = "^(error|warning|info)$")]
     pub severity: String,
     pub code: String,
@@ -39,7 +39,7 @@ pub(crate) struct FindingShown {
     pub help: String,
 }
 
-impl From<Problem> for FindingShown {
+impl From<Problem> for FindingJson {
     fn from(problem: Problem) -> Self {
         Self {
             severity: problem.severity.to_string(),
@@ -54,7 +54,7 @@ impl From<Problem> for FindingShown {
 
 /// A retry policy with its delays.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct PolicyShown {
+pub(crate) struct PolicyJson {
     pub name: String,
     /// Where it stands; none is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub(crate) struct PolicyShown {
     pub used_by: Vec<String>,
     /// In words.
     pub summary: String,
-    pub steps: Vec<StepShown>,
+    pub steps: Vec<RetryStepJson>,
     /// After how long it gives up at the latest, leaving out how long attempts take; none is never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gives_up_after_ms: Option<u64>,
@@ -71,7 +71,7 @@ pub(crate) struct PolicyShown {
 
 /// One retry.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct StepShown {
+pub(crate) struct RetryStepJson {
     /// Which, from 1.
     pub retry: u32,
     /// The delay before jitter.
@@ -88,7 +88,7 @@ pub(crate) struct StepShown {
 
 /// A service and what it takes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct BookService {
+pub(crate) struct BookServiceJson {
     pub service: String,
     pub channels: Vec<String>,
     /// Event types or patterns, those of its channels too.
@@ -97,7 +97,7 @@ pub(crate) struct BookService {
 
 /// What holds for one type of event of one service.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RuleShown {
+pub(crate) struct RuleJson {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
@@ -105,12 +105,12 @@ pub(crate) struct RuleShown {
     pub event_type: String,
     /// Where its row stands in the rule book.
     pub line: u32,
-    pub values: Vec<ValueShown>,
+    pub values: Vec<RuleValueJson>,
 }
 
 /// A value and where it came from.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ValueShown {
+pub(crate) struct RuleValueJson {
     /// What it belongs to.
     pub group: String,
     pub name: String,

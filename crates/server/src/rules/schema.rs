@@ -17,13 +17,13 @@ Then the first line of a book or a scenario tells the editor where it is:
   # yaml-language-server: $schema=./redrive.schema.json")]
 pub(crate) struct SchemaArgs {
     /// Of what
-    #[arg(value_enum, default_value_t = Schema::Book)]
-    pub(crate) of: Schema,
+    #[arg(value_enum, default_value_t = SchemaKind::Book)]
+    pub(crate) of: SchemaKind,
 }
 
 /// What is written in YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Schema {
+pub(crate) enum SchemaKind {
     /// A rule book
     Book,
     /// A scenario for `redrive simulate`
@@ -32,8 +32,8 @@ pub(crate) enum Schema {
 
 pub(crate) fn run(args: &SchemaArgs) -> anyhow::Result<()> {
     let schema = match args.of {
-        Schema::Book => json_schema::schema(connectors::table()),
-        Schema::Scenario => scenario::json_schema(),
+        SchemaKind::Book => json_schema::schema(connectors::table()),
+        SchemaKind::Scenario => scenario::json_schema(),
     };
     print_json(&schema)
 }

@@ -11,11 +11,11 @@ use redrive_lab::report::{breaker_name, letter_name, limit, reaction};
 
 use crate::terminal;
 use crate::terminal::style;
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 
 /// The rows under a heading for each service.
 pub(crate) fn overview(rules: &[Resolved<'_>]) -> String {
-    let mut table = Table::new(&[Side::Left; 5]);
+    let mut table = Table::new(&[CellAlign::Left; 5]);
     table.head(&["  EVENT", "RETRY", "BREAKER", "TIMEOUT", "DEAD LETTERS"]);
     for rule in rules {
         let mut name = format!("  {}", rule.row.pattern.value);
@@ -73,13 +73,13 @@ pub(crate) fn whole(book: &RuleBook, rule: &Resolved<'_>, event: &str) -> String
     let groups = explain(book, rule);
     // Sentences have columns of their own, or they would push all others to the right.
     let is_sentence = |value: &Explained| value.key.is_empty();
-    let mut named = Table::new(&[Side::Left; 4]);
+    let mut named = Table::new(&[CellAlign::Left; 4]);
     let values = groups.iter().flat_map(|group| &group.values);
     values.filter(|value| !is_sentence(value)).for_each(|value| named.push(row(value)));
     let mut named = named.lines().into_iter();
     for group in &groups {
         let _ = writeln!(page, "\n{}", style::bold(group.title));
-        let mut sentences = Table::new(&[Side::Left; 4]);
+        let mut sentences = Table::new(&[CellAlign::Left; 4]);
         group.values.iter().filter(|value| is_sentence(value)).for_each(|value| sentences.push(row(value)));
         let rows = group.values.iter().filter(|value| !is_sentence(value)).count();
         for line in named.by_ref().take(rows).chain(sentences.lines()) {

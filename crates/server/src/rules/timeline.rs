@@ -13,7 +13,7 @@ use redrive_core::policy::{backoff, catalog};
 use redrive_lab::report::explain::millis;
 use serde_json::{Value, json};
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::rules::file::open_book;
 use crate::terminal::print;
 
@@ -67,7 +67,7 @@ fn find(args: &TimelineArgs) -> anyhow::Result<(Backoff, String)> {
     }
     match catalog::policy(&args.policy) {
         Some(policy) => Ok((policy.backoff.clone(), "from the catalog".to_owned())),
-        None => Err(Refused(unknown(args, &known)).into()),
+        None => Err(CommandRefusal(unknown(args, &known)).into()),
     }
 }
 

@@ -20,7 +20,7 @@ use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::deliveries::story;
 use crate::deliveries::story::{field, spent};
 use crate::rules::command;
@@ -67,11 +67,11 @@ pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
         .filter(|taker| args.service.as_ref().is_none_or(|wanted| is_meant(taker, wanted)))
         .collect();
     if takers.is_empty() {
-        return Err(Refused(nobody_wants(&book, args)).into());
+        return Err(CommandRefusal(nobody_wants(&book, args)).into());
     }
     for (index, taker) in takers.iter().enumerate() {
         let rehearsal = rehearse(&taker.rule, attempt_kind(taker), &script, Seed(args.seed));
-        let story = Story { taker, file: &args.rules, answers: script.len() };
+        let story = TrialRun { taker, file: &args.rules, answers: script.len() };
         let gap = if index > 0 { "\n" } else { "" };
         print(&format!("{gap}{}", story.tell(&rehearsal, &args.event_type)))?;
     }
@@ -104,14 +104,14 @@ fn nobody_wants(book: &RuleBook, args: &TryArgs) -> String {
 }
 
 /// Tells what happens, in the words of the book.
-struct Story<'a> {
+struct TrialRun<'a> {
     taker: &'a Resolved<'a>,
     file: &'a Path,
     /// How many answers were named.
     answers: usize,
 }
 
-impl Story<'_> {
+impl TrialRun<'_> {
     fn tell(&self, rehearsal: &Rehearsal, event_type: &str) -> String {
         let row = &self.taker.row.pattern;
         let mut out = format!("{} → {}", style::bold(event_type), style::bold(name_of(self.taker)));

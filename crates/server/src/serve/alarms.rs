@@ -9,8 +9,8 @@ use redrive_node::runtime::Node;
 use redrive_node::secret::{News, Secrets};
 use redrive_node::token::KeysNews;
 
-use crate::access::Access;
-use crate::access::tokens::Alarm;
+use crate::access::AccessControl;
+use crate::access::tokens::IssuerAlarm;
 
 /// How often what cannot be had is asked for though nobody needs it: so that its end shows.
 const ASK_EVERY: Duration = Duration::from_secs(15);
@@ -28,7 +28,7 @@ pub(crate) fn of_secrets(node: &Node) -> impl Fn(News) + Send + Sync + use<> {
 }
 
 /// Whoever hears the news of the issuer's keys.
-pub(crate) fn of_issuer(node: &Node) -> Alarm {
+pub(crate) fn of_issuer(node: &Node) -> IssuerAlarm {
     let node = node.clone();
     Arc::new(move |news: Option<KeysNews>| {
         match &news {
@@ -42,7 +42,7 @@ pub(crate) fn of_issuer(node: &Node) -> Alarm {
 }
 
 /// Asks for what cannot be had, for as long as the process runs.
-pub(crate) fn ask_again(secrets: Secrets, access: Access) {
+pub(crate) fn ask_again(secrets: Secrets, access: AccessControl) {
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(ASK_EVERY).await;

@@ -24,8 +24,8 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::client::{Ask, Client};
-use crate::serve::otlp::settings::Settings;
+use crate::client::{Client, ClientRequest};
+use crate::serve::otlp::settings::OtlpSettings;
 
 /// Spans that may wait to be sent.
 const WAITING_MAX: usize = 8_192;
@@ -63,22 +63,22 @@ impl SpanCounts {
 }
 
 /// Both hands at work.
-pub(crate) struct Exporter {
+pub(crate) struct SpanExporter {
     counts: Arc<SpanCounts>,
     stop: watch::Sender<()>,
     sending: JoinHandle<()>,
 }
 
-impl Exporter {
+impl SpanExporter {
     /// Follows a node from now on.
-    pub(crate) fn start(node: &Node, settings: Settings, roots: Roots) -> Self {
+    pub(crate) fn start(node: &Node, settings: OtlpSettings, roots: Roots) -> Self {
         let counts: Arc<SpanCounts> = Arc::default();
         let (spans, waiting) = mpsc::channel(WAITING_MAX);
         let (stop, stopping) = watch::channel(());
-        let taking = Taking { steps: node.follow(), spans, counts: Arc::clone(&counts), stopping };
+        let taking = SpanIntake { steps: node.follow(), spans, counts: Arc::clone(&counts), stopping };
         tokio::spawn(taking.run(settings.sampler));
         let client = Client::new(settings.address.clone(), None).trusting(roots);
-        let sending = Sending { client, settings, counts: Arc::clone(&counts), is_away: false };
+        let sending = SpanSender { client, settings, counts: Arc::clone(&counts), is_away: false };
         Self { counts, stop, sending: tokio::spawn(sending.run(waiting)) }
     }
 
@@ -96,7 +96,7 @@ impl Exporter {
 }
 
 /// The hand that takes.
-struct Taking {
+struct SpanIntake {
     steps: broadcast::Receiver<Arc<Step>>,
     spans: mpsc::Sender<Span>,
     counts: Arc<SpanCounts>,
@@ -104,7 +104,7 @@ struct Taking {
     stopping: watch::Receiver<()>,
 }
 
-impl Taking {
+impl SpanIntake {
     async fn run(mut self, sampler: redrive_core::trace::Sampler) {
         loop {
             let step = tokio::select! {
@@ -143,15 +143,15 @@ impl Taking {
 }
 
 /// The hand that sends.
-struct Sending {
+struct SpanSender {
     client: Client,
-    settings: Settings,
+    settings: OtlpSettings,
     counts: Arc<SpanCounts>,
     /// Whether the last batch was not taken, so that it is told once.
     is_away: bool,
 }
 
-impl Sending {
+impl SpanSender {
     async fn run(mut self, mut waiting: mpsc::Receiver<Span>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
@@ -169,9 +169,9 @@ impl Sending {
     }
 
     async fn send(&mut self, batch: &[Span]) {
-        let Settings { path, headers, service_name, .. } = &self.settings;
+        let OtlpSettings { path, headers, service_name, .. } = &self.settings;
         let body = json::written(service_name, batch);
-        let mut ask = Ask::post(path.clone(), "application/json", body);
+        let mut ask = ClientRequest::post(path.clone(), "application/json", body);
         for (name, value) in headers {
             ask = ask.header(name.clone(), value.clone());
         }

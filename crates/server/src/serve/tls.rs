@@ -13,11 +13,11 @@ use redrive_node::runtime::Node;
 use redrive_node::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
 use rustls::ServerConfig;
 
-use crate::api::transport::{Certificate, Door};
-use crate::cli::Refused;
+use crate::api::transport::{ServerCertificate, Transport};
+use crate::cli::CommandRefusal;
 use crate::logging;
 use crate::serve::args::ServeArgs;
-use crate::serve::{Stamp, refuse_other_than_file, stamp};
+use crate::serve::{FileStamp, refuse_other_than_file, stamp};
 use crate::terminal::style;
 
 /// Whose certificates are believed.
@@ -29,25 +29,25 @@ pub(crate) fn roots(args: &ServeArgs) -> anyhow::Result<Roots> {
 }
 
 /// Two files and what was last made of them.
-pub(crate) struct Watched {
+pub(crate) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
-    stamps: [Stamp; 2],
-    shown: Certificate,
+    stamps: [FileStamp; 2],
+    shown: ServerCertificate,
 }
 
-impl Watched {
+impl CertificateFiles {
     /// The pair that the flags name, if they name one.
     pub(crate) fn open(args: &ServeArgs) -> anyhow::Result<Option<Self>> {
         let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
         let stamps = stamps(certificate, key);
         let config = server_config(certificate, key).map_err(exit_of)?;
-        let shown = Certificate::new(config);
+        let shown = ServerCertificate::new(config);
         Ok(Some(Self { certificate: certificate.clone(), key: key.clone(), stamps, shown }))
     }
 
-    pub(crate) fn door(watched: Option<&Self>) -> Door {
-        watched.map_or(Door::Plain, |watched| Door::Tls(watched.shown.clone()))
+    pub(crate) fn door(watched: Option<&Self>) -> Transport {
+        watched.map_or(Transport::Plain, |watched| Transport::Tls(watched.shown.clone()))
     }
 
     /// Reads the pair again if one of its files has changed.
@@ -90,7 +90,7 @@ impl Watched {
     }
 }
 
-fn stamps(certificate: &Path, key: &Path) -> [Stamp; 2] {
+fn stamps(certificate: &Path, key: &Path) -> [FileStamp; 2] {
     [certificate, key].map(stamp)
 }
 
@@ -100,6 +100,6 @@ fn exit_of(error: InvalidIdentity) -> anyhow::Error {
         InvalidIdentity::File(InvalidPem::Unreadable { path, source }) => {
             anyhow::Error::new(source).context(format!("could not read {}", path.display()))
         }
-        refused => Refused(refused.to_string()).into(),
+        refused => CommandRefusal(refused.to_string()).into(),
     }
 }

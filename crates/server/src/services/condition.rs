@@ -10,7 +10,7 @@ use redrive_core::engine::{RowView, Wait};
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Lately;
 
-use crate::deliveries::json::WaitShown;
+use crate::deliveries::json::WaitJson;
 use crate::deliveries::waits;
 use crate::services::json::HealthWord;
 use crate::terminal::counted;
@@ -35,7 +35,7 @@ const RECENT: Duration = Duration::from_mins(15);
 
 /// What a service is judged by.
 #[derive(Clone, Debug)]
-pub(crate) struct Signs {
+pub(crate) struct ServiceSigns {
     pub paused_since: Option<Timestamp>,
     pub is_removed: bool,
     /// Its rows of the rule book, and what holds each, by the engine.
@@ -57,7 +57,7 @@ pub(crate) struct Signs {
 
 /// How a service is, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Judgement {
+pub(crate) struct ServiceVerdict {
     pub word: HealthWord,
     /// In words, without the times.
     pub why: String,
@@ -65,28 +65,28 @@ pub(crate) struct Judgement {
     pub until: Option<Timestamp>,
 }
 
-impl Judgement {
+impl ServiceVerdict {
     fn new(word: HealthWord, why: impl Into<String>) -> Self {
         Self { word, why: why.into(), since: None, until: None }
     }
 
-    fn waits(word: HealthWord, waits: WaitShown) -> Self {
+    fn waits(word: HealthWord, waits: WaitJson) -> Self {
         Self { word, why: waits.because, since: waits.since, until: waits.until }
     }
 }
 
 /// How it is, and why.
-pub(crate) fn judge(signs: &Signs) -> Judgement {
+pub(crate) fn judge(signs: &ServiceSigns) -> ServiceVerdict {
     let stopped = stopped(signs);
     let trouble = stopped.or_else(|| failing(signs)).or_else(|| degraded(signs));
     trouble.unwrap_or_else(|| unconcerned(signs))
 }
 
 /// What keeps all of it from starting.
-fn stopped(signs: &Signs) -> Option<Judgement> {
+fn stopped(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     if let Some(since) = signs.paused_since {
-        let paused = Judgement::new(HealthWord::Paused, "paused");
-        return Some(Judgement { since: Some(since), ..paused });
+        let paused = ServiceVerdict::new(HealthWord::Paused, "paused");
+        return Some(ServiceVerdict { since: Some(since), ..paused });
     }
     if signs.is_removed {
         let why = match signs.waiting {
@@ -96,68 +96,74 @@ fn stopped(signs: &Signs) -> Option<Judgement> {
                 format!("not in the rule book any more, and {} {waits}", counted(waiting, "delivery"))
             }
         };
-        return Some(Judgement::new(HealthWord::Removed, why));
+        return Some(ServiceVerdict::new(HealthWord::Removed, why));
     }
     let holds: Vec<&Wait> = signs.rows.iter().filter_map(|row| row.hold.as_ref()).collect();
     let first = holds.first().filter(|_| holds.len() == signs.rows.len())?;
-    Some(Judgement::waits(HealthWord::Held, waits::shown(first, None)))
+    Some(ServiceVerdict::waits(HealthWord::Held, waits::shown(first, None)))
 }
 
 /// Attempts and failures of the last minute. All that a young server counted is of it, the latest included.
-fn last_minute(signs: &Signs) -> (u64, u64) {
+fn last_minute(signs: &ServiceSigns) -> (u64, u64) {
     let is_young = signs.now.since(signs.started_at) <= MINUTE;
     if is_young { (signs.attempts, signs.failed) } else { (signs.lately.attempts, signs.lately.failed) }
 }
 
 /// The same of the last 15 minutes, and what to call them.
-fn recent(signs: &Signs) -> (u64, u64, &'static str) {
+fn recent(signs: &ServiceSigns) -> (u64, u64, &'static str) {
     if signs.now.since(signs.started_at) <= RECENT {
         return (signs.attempts, signs.failed, "since the server started");
     }
     (signs.lately.recent_attempts, signs.lately.recent_failed, "in the last 15 minutes")
 }
 
-fn failing(signs: &Signs) -> Option<Judgement> {
+fn failing(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     let (attempts, failed) = last_minute(signs);
     let is_part = attempts >= ATTEMPTS_MIN && failed * FAILING_ONE_IN >= attempts;
     if attempts > 0 && (attempts == failed || is_part) {
-        return Some(Judgement::new(HealthWord::Failing, failures(attempts, failed, "in the last minute")));
+        return Some(ServiceVerdict::new(
+            HealthWord::Failing,
+            failures(attempts, failed, "in the last minute"),
+        ));
     }
     let (recent_attempts, recent_failed, when) = recent(signs);
     (attempts == 0 && recent_attempts > 0 && recent_attempts == recent_failed)
-        .then(|| Judgement::new(HealthWord::Failing, failures(recent_attempts, recent_failed, when)))
+        .then(|| ServiceVerdict::new(HealthWord::Failing, failures(recent_attempts, recent_failed, when)))
 }
 
-fn degraded(signs: &Signs) -> Option<Judgement> {
+fn degraded(signs: &ServiceSigns) -> Option<ServiceVerdict> {
     let (attempts, failed) = last_minute(signs);
     let is_part = attempts >= ATTEMPTS_MIN && failed * DEGRADED_ONE_IN >= attempts;
     if failed > 0 && (is_part || failed * FAILING_ONE_IN >= attempts) {
-        return Some(Judgement::new(HealthWord::Degraded, failures(attempts, failed, "in the last minute")));
+        return Some(ServiceVerdict::new(
+            HealthWord::Degraded,
+            failures(attempts, failed, "in the last minute"),
+        ));
     }
     let held = signs.rows.iter().find_map(|row| Some((&row.pattern, row.hold.as_ref()?)));
     if let Some((pattern, hold)) = held {
         let waits = waits::shown(hold, None);
         let because = format!("events of type {pattern} wait: {}", waits.because);
-        return Some(Judgement::waits(HealthWord::Degraded, WaitShown { because, ..waits }));
+        return Some(ServiceVerdict::waits(HealthWord::Degraded, WaitJson { because, ..waits }));
     }
     if signs.without_rule > 0 {
         let waits = if signs.without_rule == 1 { "waits" } else { "wait" };
         let why = format!("{} {waits} that no row takes any more", counted(signs.without_rule, "delivery"));
-        return Some(Judgement::new(HealthWord::Degraded, why));
+        return Some(ServiceVerdict::new(HealthWord::Degraded, why));
     }
     let waited = signs.oldest_waiting_at.filter(|_| signs.waiting > 0).map(|since| signs.now.since(since));
     if let Some(waited) = waited.filter(|waited| *waited > BACKLOG_MAX) {
         let why = format!("the oldest delivery has waited for {}", rough(waited));
-        return Some(Judgement::new(HealthWord::Degraded, why));
+        return Some(ServiceVerdict::new(HealthWord::Degraded, why));
     }
     (signs.dead > 0).then(|| {
         let (letters, are) = (counted(signs.dead, "dead letter"), if signs.dead == 1 { "is" } else { "are" });
-        Judgement::new(HealthWord::Degraded, format!("{letters} {are} open"))
+        ServiceVerdict::new(HealthWord::Degraded, format!("{letters} {are} open"))
     })
 }
 
 /// How one is that nothing speaks against.
-fn unconcerned(signs: &Signs) -> Judgement {
+fn unconcerned(signs: &ServiceSigns) -> ServiceVerdict {
     let (attempts, failed) = last_minute(signs);
     match (attempts, failed) {
         (0, _) => {
@@ -166,14 +172,14 @@ fn unconcerned(signs: &Signs) -> Judgement {
                 None if signs.attempts == 0 => " and none since the server started".to_owned(),
                 None => String::new(),
             };
-            Judgement::new(HealthWord::Idle, format!("no attempts in the last minute{last}"))
+            ServiceVerdict::new(HealthWord::Idle, format!("no attempts in the last minute{last}"))
         }
-        (1, 0) => Judgement::new(HealthWord::Healthy, "the only attempt of the last minute succeeded"),
+        (1, 0) => ServiceVerdict::new(HealthWord::Healthy, "the only attempt of the last minute succeeded"),
         (_, 0) => {
             let why = format!("all {attempts} attempts of the last minute succeeded");
-            Judgement::new(HealthWord::Healthy, why)
+            ServiceVerdict::new(HealthWord::Healthy, why)
         }
-        (_, _) => Judgement::new(HealthWord::Healthy, failures(attempts, failed, "in the last minute")),
+        (_, _) => ServiceVerdict::new(HealthWord::Healthy, failures(attempts, failed, "in the last minute")),
     }
 }
 
@@ -217,8 +223,8 @@ mod tests {
     }
 
     /// A service of which 100 attempts succeeded in the last minute.
-    fn good() -> Signs {
-        Signs {
+    fn good() -> ServiceSigns {
+        ServiceSigns {
             paused_since: None,
             is_removed: false,
             rows: vec![row("orders.*", None), row("mail", None)],
@@ -242,24 +248,24 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("all succeeds",             good(),                                                             Healthy,  "all 100 attempts of the last minute succeeded"),
-            ("paused before removed",    Signs { paused_since: paused, is_removed: true, ..good() },         Paused,   "paused"),
-            ("removed",                  Signs { is_removed: true, rows: vec![], ..good() },                 Removed,  "not in the rule book any more"),
-            ("removed, one waits",       Signs { is_removed: true, waiting: 1, ..good() },                   Removed,  "not in the rule book any more, and 1 delivery waits"),
-            ("held before failing",      Signs { rows: held(), lately: lately(10, 10), ..good() },           Held,     "the circuit breaker of db is open"),
-            ("one row of two is held",   Signs { rows: vec![row("mail", Some(open())), row("sms", None)], ..good() }, Degraded, "events of type mail wait: the circuit breaker of db is open"),
-            ("half of it fails",         Signs { lately: lately(10, 5), ..good() },                          Failing,  "5 of 10 attempts in the last minute failed"),
-            ("nearly half",              Signs { lately: lately(11, 5), ..good() },                          Degraded, "5 of 11 attempts in the last minute failed"),
-            ("one, which failed",        Signs { lately: lately(1, 1), ..good() },                           Failing,  "the only attempt in the last minute failed"),
-            ("three of three",           Signs { lately: lately(3, 3), ..good() },                           Failing,  "all 3 attempts in the last minute failed"),
-            ("two of four are few",      Signs { lately: lately(4, 2), ..good() },                           Degraded, "2 of 4 attempts in the last minute failed"),
-            ("one of four is fewer",     Signs { lately: lately(4, 1), ..good() },                           Healthy,  "1 of 4 attempts in the last minute failed"),
-            ("one in twenty",            Signs { lately: lately(20, 1), ..good() },                          Degraded, "1 of 20 attempts in the last minute failed"),
-            ("one in twenty-one",        Signs { lately: lately(21, 1), ..good() },                          Healthy,  "1 of 21 attempts in the last minute failed"),
-            ("a backlog of a minute",    Signs { waiting: 1, oldest_waiting_at: Some(at(4_940)), ..good() }, Healthy,  "all 100 attempts of the last minute succeeded"),
-            ("a second longer",          Signs { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited for 61s"),
-            ("no row takes what waits",  Signs { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait that no row takes any more"),
-            ("a dead letter",            Signs { dead: 1, ..good() },                                        Degraded, "1 dead letter is open"),
-            ("failing before letters",   Signs { dead: 9, lately: lately(9, 9), ..good() },                  Failing,  "all 9 attempts in the last minute failed"),
+            ("paused before removed",    ServiceSigns { paused_since: paused, is_removed: true, ..good() },         Paused,   "paused"),
+            ("removed",                  ServiceSigns { is_removed: true, rows: vec![], ..good() },                 Removed,  "not in the rule book any more"),
+            ("removed, one waits",       ServiceSigns { is_removed: true, waiting: 1, ..good() },                   Removed,  "not in the rule book any more, and 1 delivery waits"),
+            ("held before failing",      ServiceSigns { rows: held(), lately: lately(10, 10), ..good() },           Held,     "the circuit breaker of db is open"),
+            ("one row of two is held",   ServiceSigns { rows: vec![row("mail", Some(open())), row("sms", None)], ..good() }, Degraded, "events of type mail wait: the circuit breaker of db is open"),
+            ("half of it fails",         ServiceSigns { lately: lately(10, 5), ..good() },                          Failing,  "5 of 10 attempts in the last minute failed"),
+            ("nearly half",              ServiceSigns { lately: lately(11, 5), ..good() },                          Degraded, "5 of 11 attempts in the last minute failed"),
+            ("one, which failed",        ServiceSigns { lately: lately(1, 1), ..good() },                           Failing,  "the only attempt in the last minute failed"),
+            ("three of three",           ServiceSigns { lately: lately(3, 3), ..good() },                           Failing,  "all 3 attempts in the last minute failed"),
+            ("two of four are few",      ServiceSigns { lately: lately(4, 2), ..good() },                           Degraded, "2 of 4 attempts in the last minute failed"),
+            ("one of four is fewer",     ServiceSigns { lately: lately(4, 1), ..good() },                           Healthy,  "1 of 4 attempts in the last minute failed"),
+            ("one in twenty",            ServiceSigns { lately: lately(20, 1), ..good() },                          Degraded, "1 of 20 attempts in the last minute failed"),
+            ("one in twenty-one",        ServiceSigns { lately: lately(21, 1), ..good() },                          Healthy,  "1 of 21 attempts in the last minute failed"),
+            ("a backlog of a minute",    ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_940)), ..good() }, Healthy,  "all 100 attempts of the last minute succeeded"),
+            ("a second longer",          ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited for 61s"),
+            ("no row takes what waits",  ServiceSigns { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait that no row takes any more"),
+            ("a dead letter",            ServiceSigns { dead: 1, ..good() },                                        Degraded, "1 dead letter is open"),
+            ("failing before letters",   ServiceSigns { dead: 9, lately: lately(9, 9), ..good() },                  Failing,  "all 9 attempts in the last minute failed"),
         ];
         for (name, signs, word, why) in cases {
             let judged = judge(&signs);
@@ -276,8 +282,8 @@ mod tests {
             active_at,
             ..Lately::default()
         };
-        let quiet = |lately, attempts, failed| Signs { lately, attempts, failed, ..good() };
-        let young = |signs| Signs { started_at: at(4_990), ..signs };
+        let quiet = |lately, attempts, failed| ServiceSigns { lately, attempts, failed, ..good() };
+        let young = |signs| ServiceSigns { started_at: at(4_990), ..signs };
         #[rustfmt::skip]
         let cases = [
             ("nothing ever",           quiet(none(0, 0, None), 0, 0),              Idle,     "no attempts in the last minute and none since the server started"),
@@ -287,8 +293,8 @@ mod tests {
             ("some, and all failed",   quiet(none(3, 3, Some(at(4_700))), 3, 3),   Failing,  "all 3 attempts in the last 15 minutes failed"),
             ("a young server",         young(quiet(none(0, 0, None), 0, 0)),       Idle,     "no attempts in the last minute and none since the server started"),
             ("not looked at yet",      young(quiet(none(0, 0, None), 3, 3)),       Failing,  "all 3 attempts in the last minute failed"),
-            ("some minutes old",       Signs { started_at: at(4_700), ..quiet(none(0, 0, None), 3, 3) }, Failing, "all 3 attempts since the server started failed"),
-            ("dead letters only",      Signs { dead: 23, ..quiet(none(0, 0, None), 0, 0) }, Degraded, "23 dead letters are open"),
+            ("some minutes old",       ServiceSigns { started_at: at(4_700), ..quiet(none(0, 0, None), 3, 3) }, Failing, "all 3 attempts since the server started failed"),
+            ("dead letters only",      ServiceSigns { dead: 23, ..quiet(none(0, 0, None), 0, 0) }, Degraded, "23 dead letters are open"),
         ];
         for (name, signs, word, why) in cases {
             let judged = judge(&signs);
@@ -300,9 +306,9 @@ mod tests {
     fn no_signs_with_failures_only_or_with_dead_letters_are_healthy() {
         for attempts in 0..50 {
             for dead in 0..3 {
-                let all_failed = Signs { lately: lately(attempts, attempts), dead, ..good() };
+                let all_failed = ServiceSigns { lately: lately(attempts, attempts), dead, ..good() };
                 assert_ne!(judge(&all_failed).word, HealthWord::Healthy, "{attempts} failed, {dead} dead");
-                let with_letters = Signs { lately: lately(attempts, 0), dead: dead + 1, ..good() };
+                let with_letters = ServiceSigns { lately: lately(attempts, 0), dead: dead + 1, ..good() };
                 assert_ne!(judge(&with_letters).word, HealthWord::Healthy, "{attempts} good, {dead} dead");
             }
         }

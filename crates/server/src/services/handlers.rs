@@ -19,24 +19,24 @@ use redrive_node::store::letter::LetterFilter;
 use redrive_node::store::{Counts, Oldest, QueueCounts};
 use serde_json::json;
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError, Named};
-use crate::api::request::Nothing;
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::request::EmptyResponse;
 use crate::api::{App, reply};
 use crate::breakers::handlers::quantile_ms;
 use crate::deliveries::waits;
-use crate::services::condition::{Judgement, Signs, judge};
-use crate::services::json::{RowShown, ServiceShown, ServicesFound};
+use crate::services::condition::{ServiceSigns, ServiceVerdict, judge};
+use crate::services::json::{ServiceJson, ServiceRowJson, ServicesResponse};
 
 /// Nothing of a service starts from now on; what waits stays.
 #[utoipa::path(
     post, path = "/v1/services/{service}/pause", operation_id = "pauseService", tag = "operating",
     params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
-    responses((status = 200, description = "it is so", body = Nothing))
+    responses((status = 200, description = "it is so", body = EmptyResponse))
 )]
-pub(crate) async fn pause(app: App, caller: Caller, Named(service): Named) -> Answer {
+pub(crate) async fn pause(app: App, caller: ApiCaller, PathName(service): PathName) -> ApiResult {
     caller.check_service(&service)?;
     app.node.pause(known(&app, &caller, &service).await?, &caller.by()).await?;
     reply::ok(&json!({}))
@@ -46,16 +46,16 @@ pub(crate) async fn pause(app: App, caller: Caller, Named(service): Named) -> An
 #[utoipa::path(
     post, path = "/v1/services/{service}/resume", operation_id = "resumeService", tag = "operating",
     params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
-    responses((status = 200, description = "it is so", body = Nothing))
+    responses((status = 200, description = "it is so", body = EmptyResponse))
 )]
-pub(crate) async fn resume(app: App, caller: Caller, Named(service): Named) -> Answer {
+pub(crate) async fn resume(app: App, caller: ApiCaller, PathName(service): PathName) -> ApiResult {
     caller.check_service(&service)?;
     app.node.resume(known(&app, &caller, &service).await?, &caller.by()).await?;
     reply::ok(&json!({}))
 }
 
 /// A service of the book, or one that still has deliveries.
-async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, ApiError> {
+async fn known(app: &App, caller: &ApiCaller, name: &str) -> Result<ServiceName, ApiError> {
     let book = app.node.book();
     if let Some(service) = book.service(name) {
         return Ok(service.name.clone());
@@ -67,12 +67,12 @@ async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, Ap
         let names = book.sections().services.iter().map(|service| service.name.to_string());
         let names: Vec<_> = names.filter(|name| caller.sees(name)).collect();
         let message = format!("there is no service `{name}`");
-        ApiError::new(Code::ServiceNotFound, message).with("services", names)
+        ApiError::new(ApiErrorCode::ServiceNotFound, message).with("services", names)
     })
 }
 
 /// All that services are judged by, at one moment.
-pub(crate) struct Look {
+pub(crate) struct ServiceFigures {
     pub at: Timestamp,
     pub started_at: Timestamp,
     pub snapshot: Snapshot,
@@ -83,7 +83,7 @@ pub(crate) struct Look {
     pub causes: BTreeMap<ServiceName, BTreeSet<Fingerprint>>,
 }
 
-impl Look {
+impl ServiceFigures {
     pub(crate) async fn of(app: &App) -> Result<Self, ApiError> {
         let snapshot = app.snapshot().await?;
         let none = LetterFilter::default();
@@ -100,11 +100,11 @@ impl Look {
     }
 
     /// What a queue is judged by.
-    pub(crate) fn signs(&self, queue: &QueueName) -> Signs {
+    pub(crate) fn signs(&self, queue: &QueueName) -> ServiceSigns {
         let view = self.snapshot.queues.iter().find(|view| *view.name == *queue);
         let held = view.and_then(|view| view.held);
         let (counts, tally) = (self.counts_of(queue), self.tally_of(queue));
-        Signs {
+        ServiceSigns {
             paused_since: match held {
                 Some(HeldQueue::Paused { since }) => Some(since),
                 Some(HeldQueue::Removed) | None => None,
@@ -150,12 +150,12 @@ impl Look {
 /// Services and their channels, in the order of the rule book.
 #[utoipa::path(
     get, path = "/v1/services", operation_id = "services", tag = "operating",
-    responses((status = 200, description = "all that there are, and those that have gone and still have something", body = ServicesFound))
+    responses((status = 200, description = "all that there are, and those that have gone and still have something", body = ServicesResponse))
 )]
-pub(crate) async fn list(app: App, caller: Caller) -> Answer {
-    let look = Look::of(&app).await?;
+pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
+    let look = ServiceFigures::of(&app).await?;
     let book = app.node.book();
-    let mut services: Vec<ServiceShown> = Vec::new();
+    let mut services: Vec<ServiceJson> = Vec::new();
     for (queue, rules) in rules(&book) {
         if caller.sees(queue.service.as_str()) {
             services.push(shown(&look, &queue, &rules));
@@ -164,7 +164,7 @@ pub(crate) async fn list(app: App, caller: Caller) -> Answer {
     for queue in look.removed().filter(|queue| caller.sees(queue.service.as_str())) {
         services.push(shown(&look, queue, &[]));
     }
-    Addresses::for_caller(&caller, &book).ok(&ServicesFound { services })
+    VisibleAddresses::for_caller(&caller, &book).ok(&ServicesResponse { services })
 }
 
 /// The rules of every queue, in the order of the book.
@@ -183,17 +183,17 @@ fn rules(book: &RuleBook) -> Vec<(QueueName, Vec<Resolved<'_>>)> {
     all
 }
 
-fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown {
+fn shown(look: &ServiceFigures, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceJson {
     let needs: BTreeSet<DependencyName> = rules.iter().map(|rule| rule.rule.dependency.clone()).collect();
     let signs = look.signs(queue);
-    let Judgement { word, why, since, until } = judge(&signs);
+    let ServiceVerdict { word, why, since, until } = judge(&signs);
     let counts = look.counts_of(queue);
     let figures = look.snapshot.figures.queues.get(queue);
     let (tally, nothing) = (look.tally_of(queue), Sketch::default());
     let took = figures.map_or(&nothing, |figures| &figures.took_finely);
     let first = rules.first();
     let target = first.map(|rule| &rule.target.endpoint);
-    ServiceShown {
+    ServiceJson {
         service: queue.service.to_string(),
         channel: queue.channel.as_ref().map(ToString::to_string),
         target: target
@@ -221,11 +221,11 @@ fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown
     }
 }
 
-fn row_shown(rule: &Resolved<'_>, rows: &[RowView]) -> RowShown {
+fn row_shown(rule: &Resolved<'_>, rows: &[RowView]) -> ServiceRowJson {
     let pattern = rule.row.pattern.value.to_string();
     let hold = rows.iter().find(|row| row.pattern == pattern).and_then(|row| row.hold.as_ref());
     let transient = reaction(&rule.reaction_to(Category::Transient).value);
-    RowShown {
+    ServiceRowJson {
         waits: hold.map(|hold| waits::shown(hold, None)),
         event_type: pattern,
         line: rule.row.pattern.span.position.line,

@@ -4,17 +4,17 @@ use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::deliveries::json::WaitShown;
+use crate::deliveries::json::WaitJson;
 
 /// All services.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ServicesFound {
-    pub services: Vec<ServiceShown>,
+pub(crate) struct ServicesResponse {
+    pub services: Vec<ServiceJson>,
 }
 
 /// A service, or one of its channels: how it is, and what the rule book says of it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ServiceShown {
+pub(crate) struct ServiceJson {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) struct ServiceShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u32>,
     /// Which events it takes, and how.
-    pub rows: Vec<RowShown>,
+    pub rows: Vec<ServiceRowJson>,
 }
 
 /// How a service is, the worst first.
@@ -90,7 +90,7 @@ pub(crate) enum HealthWord {
 
 /// A row of the rule book.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RowShown {
+pub(crate) struct ServiceRowJson {
     /// The event type, or a pattern.
     #[serde(rename = "type")]
     pub event_type: String,
@@ -105,5 +105,5 @@ pub(crate) struct RowShown {
     pub subscription: String,
     /// What holds all deliveries of the row, if anything does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<WaitShown>,
+    pub waits: Option<WaitJson>,
 }

@@ -10,15 +10,15 @@ use redrive_core::book::own_book::is_own;
 use redrive_core::book::problem::suggest;
 use redrive_node::store::Reader;
 
-use crate::cli::Refused;
-use crate::client::{Ask, Client};
-use crate::services::json::ServicesFound;
+use crate::cli::CommandRefusal;
+use crate::client::{Client, ClientRequest};
+use crate::services::json::ServicesResponse;
 use crate::terminal::plain;
 
 /// Refuses a name that no service of the server has, nor one of its channels.
 pub(crate) async fn check(client: &mut Client, name: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = name.filter(|name| !is_own(name)) else { return Ok(()) };
-    let found: ServicesFound = client.json(&Ask::get("/v1/services")).await?;
+    let found: ServicesResponse = client.json(&ClientRequest::get("/v1/services")).await?;
     let mut known = Vec::new();
     for shown in found.services {
         known.extend(shown.channel.map(|channel| format!("{}/{channel}", shown.service)));
@@ -35,7 +35,7 @@ pub(crate) fn check_in(
     name: Option<&str>,
 ) -> anyhow::Result<()> {
     let Some(name) = name.filter(|name| !is_own(name)) else { return Ok(()) };
-    let counts = reader.counts().map_err(Refused::of)?;
+    let counts = reader.counts().map_err(CommandRefusal::of)?;
     let mut known = Vec::new();
     for queue in counts.queues.keys().filter(|queue| !is_own(queue.service.as_str())) {
         known.push(queue.to_string());

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::ServerArgs;
-use crate::client::Ask;
+use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::{plain, print, shell_word, style};
 
@@ -31,6 +31,6 @@ pub(crate) async fn resume(args: &ServiceArgs) -> anyhow::Result<()> {
 
 async fn tell(args: &ServiceArgs, command: &str) -> anyhow::Result<()> {
     let path = format!("/v1/services/{}/{command}", segment(&args.service));
-    args.server.client()?.ask(&Ask::json(path, &json!({}))).await?;
+    args.server.client()?.ask(&ClientRequest::json(path, &json!({}))).await?;
     Ok(())
 }

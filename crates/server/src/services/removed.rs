@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::error::{Answer, ApiError, Named};
-use crate::api::request::{Sent, note, number, read};
+use crate::access::caller::ApiCaller;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::request::{JsonBody, note, number, read};
 use crate::api::{App, reply, to_its_end};
 use crate::cli::{ServerArgs, ViewArgs};
-use crate::client::Ask;
+use crate::client::ClientRequest;
 use crate::client::address::segment;
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{counted, next_steps, plain, print, print_as, queue_name, shell_word, style};
 
 /// Shows services and rows that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
@@ -37,17 +37,17 @@ Exit code: 0 done, 1 the rule book has a row for all that waits, or not the othe
 )]
 pub(crate) struct RemovedArgs {
     #[command(subcommand)]
-    pub(crate) what: Option<Removed>,
+    pub(crate) what: Option<RemovedCommand>,
     #[command(flatten)]
     pub(crate) list: ViewArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Removed {
+pub(crate) enum RemovedCommand {
     /// Shows services and rows that the rule book has no more and that deliveries wait for
     List(ViewArgs),
     /// Turns what waits for a removed service or row into dead letters (`SERVICE_REMOVED`, `RULE_REMOVED`), the oldest first
-    DeadLetter(RemovedOf),
+    DeadLetter(RemovedTargetArgs),
     /// Sends what waits for a removed service or row to another service, each session in its order
     Move(RemovedMoveArgs),
 }
@@ -59,12 +59,12 @@ pub(crate) struct RemovedMoveArgs {
     #[arg(long, value_name = "SERVICE[/CHANNEL]")]
     pub(crate) to: String,
     #[command(flatten)]
-    pub(crate) of: RemovedOf,
+    pub(crate) of: RemovedTargetArgs,
 }
 
 /// Which deliveries.
 #[derive(Debug, Args)]
-pub(crate) struct RemovedOf {
+pub(crate) struct RemovedTargetArgs {
     /// The service that was removed or has lost rows, or one of its channels
     #[arg(value_name = "SERVICE[/CHANNEL]")]
     pub(crate) service: String,
@@ -84,7 +84,7 @@ const AT_ONCE_MAX: u64 = 5_000;
 /// What waits for a removed service becomes dead letters.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct DeadLetterRemovedWanted {
+pub(crate) struct DeadLetterRemovedRequest {
     /// The channel of the service, if it is one's.
     #[schema(min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")]
     channel: Option<String>,
@@ -108,28 +108,28 @@ pub(crate) struct MoveTo {
 /// What waits for a removed service goes to another.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes two types that are read as one object")]
-struct MoveRemovedWanted {
+struct MoveRemovedRequest {
     #[serde(flatten)]
     to: MoveTo,
     #[serde(flatten)]
-    which: DeadLetterRemovedWanted,
+    which: DeadLetterRemovedRequest,
 }
 
 /// Services that deliveries wait for though the rule book has them no more, or has no row that takes these events.
 #[utoipa::path(
     get, path = "/v1/removed", operation_id = "removedServices", tag = "operating",
-    responses((status = 200, description = "all of them, with how many deliveries wait", body = RemovedFound))
+    responses((status = 200, description = "all of them, with how many deliveries wait", body = RemovedResponse))
 )]
-pub(crate) async fn list(app: App, caller: Caller) -> Answer {
+pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
     let waiting = app.node.removed_waiting().await?;
     let theirs = waiting.into_iter().filter(|(queue, _)| caller.sees(queue.service.as_str()));
-    let shown = |(queue, found): (QueueName, RemovedWaiting)| RemovedShown {
+    let shown = |(queue, found): (QueueName, RemovedWaiting)| RemovedJson {
         service: queue.service.to_string(),
         channel: queue.channel.map(|channel| channel.to_string()),
         waiting: found.waiting,
         in_book: found.removed == RemovedPart::Rows,
     };
-    reply::ok(&RemovedFound { removed: theirs.map(shown).collect() })
+    reply::ok(&RemovedResponse { removed: theirs.map(shown).collect() })
 }
 
 /// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), or what no row of a service takes
@@ -137,15 +137,15 @@ pub(crate) async fn list(app: App, caller: Caller) -> Answer {
 #[utoipa::path(
     post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemoved", tag = "operating",
     params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
-    request_body = DeadLetterRemovedWanted,
-    responses((status = 200, description = "how many are dead letters now; none when nothing is left to do", body = ReassignedShown))
+    request_body = DeadLetterRemovedRequest,
+    responses((status = 200, description = "how many are dead letters now; none when nothing is left to do", body = ReassignResponse))
 )]
 pub(crate) async fn dead_letter(
     app: App,
-    caller: Caller,
-    Named(service): Named,
-    Sent(wanted): Sent<DeadLetterRemovedWanted>,
-) -> Answer {
+    caller: ApiCaller,
+    PathName(service): PathName,
+    JsonBody(wanted): JsonBody<DeadLetterRemovedRequest>,
+) -> ApiResult {
     reassign(app, caller, &service, wanted, Destination::DeadLetters).await
 }
 
@@ -153,15 +153,15 @@ pub(crate) async fn dead_letter(
 #[utoipa::path(
     post, path = "/v1/removed/{service}/move", operation_id = "moveRemoved", tag = "operating",
     params(("service" = String, Path, description = "a service that the rule book has no more, or that has lost rows", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
-    request_body = MoveRemovedWanted,
-    responses((status = 200, description = "how many wait for the other service now; none when nothing is left to do", body = ReassignedShown))
+    request_body = MoveRemovedRequest,
+    responses((status = 200, description = "how many wait for the other service now; none when nothing is left to do", body = ReassignResponse))
 )]
 pub(crate) async fn move_elsewhere(
     app: App,
-    caller: Caller,
-    Named(service): Named,
-    Sent((MoveTo { to }, wanted)): Sent<(MoveTo, DeadLetterRemovedWanted)>,
-) -> Answer {
+    caller: ApiCaller,
+    PathName(service): PathName,
+    JsonBody((MoveTo { to }, wanted)): JsonBody<(MoveTo, DeadLetterRemovedRequest)>,
+) -> ApiResult {
     let to = import::queue(&to).map_err(|why| ApiError::invalid("to", why))?;
     caller.check_service(to.service.as_str())?;
     reassign(app, caller, &service, wanted, Destination::Queue(to)).await
@@ -169,13 +169,13 @@ pub(crate) async fn move_elsewhere(
 
 async fn reassign(
     app: App,
-    caller: Caller,
+    caller: ApiCaller,
     service: &str,
-    wanted: DeadLetterRemovedWanted,
+    wanted: DeadLetterRemovedRequest,
     destination: Destination,
-) -> Answer {
+) -> ApiResult {
     caller.check_service(service)?;
-    let DeadLetterRemovedWanted { channel, limit, note } = wanted;
+    let DeadLetterRemovedRequest { channel, limit, note } = wanted;
     let channel = read("channel", channel.as_deref(), ChannelName::new)?;
     let service = ServiceName::new(service).map_err(|error| ApiError::wrong("service", error.to_string()))?;
     let (queue, at_most) = (QueueName { service, channel }, limit.unwrap_or(AT_ONCE_MAX).min(AT_ONCE_MAX));
@@ -186,18 +186,18 @@ async fn reassign(
         Ok((done, left))
     });
     let (Reassigned { done, unwanted, busy }, left) = done.await?;
-    reply::ok(&ReassignedShown { done, left, unwanted, busy })
+    reply::ok(&ReassignResponse { done, left, unwanted, busy })
 }
 
 /// All of them that deliveries wait for.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RemovedFound {
-    pub removed: Vec<RemovedShown>,
+pub(crate) struct RemovedResponse {
+    pub removed: Vec<RemovedJson>,
 }
 
 /// A service, or one of its channels, that the rule book has no more, or that has no row for what waits.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RemovedShown {
+pub(crate) struct RemovedJson {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
@@ -210,7 +210,7 @@ pub(crate) struct RemovedShown {
 
 /// What became of deliveries that waited for a removed service.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ReassignedShown {
+pub(crate) struct ReassignResponse {
     /// Dead letters now, or on their way to the other service.
     pub done: u64,
     /// Deliveries that still wait for the removed service.
@@ -224,12 +224,12 @@ pub(crate) struct ReassignedShown {
 pub(crate) async fn run(args: &RemovedArgs) -> anyhow::Result<()> {
     match &args.what {
         None => print_list(&args.list).await,
-        Some(Removed::List(args)) => print_list(args).await,
-        Some(Removed::DeadLetter(of)) => {
+        Some(RemovedCommand::List(args)) => print_list(args).await,
+        Some(RemovedCommand::DeadLetter(of)) => {
             let done = request_reassign(of, "dead-letter", None).await?;
             print(&words(done, "turned into dead letters"))
         }
-        Some(Removed::Move(args)) => {
+        Some(RemovedCommand::Move(args)) => {
             let done = request_reassign(&args.of, "move", Some(&args.to)).await?;
             print(&words(done, &format!("sent to {}", plain(&args.to))))
         }
@@ -237,15 +237,15 @@ pub(crate) async fn run(args: &RemovedArgs) -> anyhow::Result<()> {
 }
 
 async fn print_list(args: &ViewArgs) -> anyhow::Result<()> {
-    let found: RemovedFound = args.client()?.json(&Ask::get("/v1/removed")).await?;
+    let found: RemovedResponse = args.client()?.json(&ClientRequest::get("/v1/removed")).await?;
     print_as(args.format, &found, || page(&found))
 }
 
-fn page(found: &RemovedFound) -> String {
+fn page(found: &RemovedResponse) -> String {
     let Some(first) = found.removed.first() else {
         return format!("{} no deliveries wait for a removed service or row\n", style::good("✓"));
     };
-    let mut table = Table::new(&[Side::Left, Side::Right, Side::Left]);
+    let mut table = Table::new(&[CellAlign::Left, CellAlign::Right, CellAlign::Left]);
     table.head(&["SERVICE", "WAITING", "REMOVED"]);
     for removed in &found.removed {
         let queue = queue_name(&removed.service, removed.channel.as_deref());
@@ -265,7 +265,11 @@ fn page(found: &RemovedFound) -> String {
 }
 
 /// Asks again and again until nothing more is done: one request does a bounded part.
-async fn request_reassign(of: &RemovedOf, act: &str, to: Option<&str>) -> anyhow::Result<ReassignedShown> {
+async fn request_reassign(
+    of: &RemovedTargetArgs,
+    act: &str,
+    to: Option<&str>,
+) -> anyhow::Result<ReassignResponse> {
     let (service, channel) = match of.service.split_once('/') {
         Some((service, channel)) => (service, Some(channel)),
         None => (of.service.as_str(), None),
@@ -276,16 +280,16 @@ async fn request_reassign(of: &RemovedOf, act: &str, to: Option<&str>) -> anyhow
     loop {
         let limit = of.limit.map(|limit| limit.saturating_sub(all));
         let body = json!({ "channel": channel, "to": to, "note": of.note, "limit": limit });
-        let done: ReassignedShown = client.json(&Ask::json(&path, &body)).await?;
+        let done: ReassignResponse = client.json(&ClientRequest::json(&path, &body)).await?;
         all += done.done;
         if done.done == 0 || done.left == 0 || of.limit.is_some_and(|limit| all >= limit) {
-            return Ok(ReassignedShown { done: all, ..done });
+            return Ok(ReassignResponse { done: all, ..done });
         }
     }
 }
 
-fn words(done: ReassignedShown, became: &str) -> String {
-    let ReassignedShown { done, left, unwanted, busy } = done;
+fn words(done: ReassignResponse, became: &str) -> String {
+    let ReassignResponse { done, left, unwanted, busy } = done;
     let deliveries = counted(done, "delivery");
     let mark = if left == 0 { style::good("✓") } else { style::warning("!") };
     let mut text = format!("{mark} {deliveries} {became}");

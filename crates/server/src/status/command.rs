@@ -10,11 +10,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cli::{Format, ViewArgs};
 use crate::client::address::Address;
-use crate::client::{Ask, Client};
+use crate::client::{Client, ClientRequest};
 use crate::events::sink::stopped;
 use crate::status::json::Status;
 use crate::status::text;
-use crate::status::watch::Watch;
+use crate::status::watch::StatusWatch;
 use crate::terminal::{print, print_as, style};
 
 /// How often a server may be looked at.
@@ -65,7 +65,7 @@ const REST_OF_SCREEN: &str = "\x1b[J";
 pub(crate) async fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
     // A server that was never there is told at once; only one that went away is waited for.
-    let (shape, now) = client.timed_json(&Ask::get("/v1/status")).await?;
+    let (shape, now) = client.timed_json(&ClientRequest::get("/v1/status")).await?;
     if !args.watch {
         return print_as(args.view.format, &shape, || text::page(&shape, client.address(), None, now));
     }
@@ -84,8 +84,8 @@ async fn watch(
     mut now: Timestamp,
 ) -> anyhow::Result<()> {
     let address = client.address().clone();
-    let stage = Stage::new(args.view.format)?;
-    let mut rates = Watch::default();
+    let stage = StatusOutput::new(args.view.format)?;
+    let mut rates = StatusWatch::default();
     let mut ticks = interval(args.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
@@ -96,7 +96,7 @@ async fn watch(
             stage.show(&shape, &address, &rates, now)?;
         }
         ticks.tick().await;
-        match client.timed_json(&Ask::get("/v1/status")).await {
+        match client.timed_json(&ClientRequest::get("/v1/status")).await {
             Ok(looked) => {
                 (shape, now) = looked;
                 is_away = false;
@@ -112,27 +112,33 @@ async fn watch(
 }
 
 /// Where it is shown.
-enum Stage {
+enum StatusOutput {
     /// One page that changes, in place of the terminal's own.
-    Screen(Screen),
+    Screen(StatusScreen),
     /// One page after the other.
     Roll,
     /// One object a line.
     Objects,
 }
 
-impl Stage {
+impl StatusOutput {
     fn new(format: Format) -> std::io::Result<Self> {
         match format {
             Format::Json => Ok(Self::Objects),
-            Format::Text if std::io::stdout().is_terminal() => Ok(Self::Screen(Screen::enter()?)),
+            Format::Text if std::io::stdout().is_terminal() => Ok(Self::Screen(StatusScreen::enter()?)),
             Format::Text => Ok(Self::Roll),
         }
     }
 
-    fn show(&self, shape: &Status, address: &Address, rates: &Watch, now: Timestamp) -> anyhow::Result<()> {
+    fn show(
+        &self,
+        shape: &Status,
+        address: &Address,
+        rates: &StatusWatch,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         match self {
-            Self::Screen(_) => Screen::draw(&text::page(shape, address, Some(rates), now)),
+            Self::Screen(_) => StatusScreen::draw(&text::page(shape, address, Some(rates), now)),
             Self::Roll => print(&format!("— {now}\n{}\n", text::page(shape, address, Some(rates), now))),
             Self::Objects => print(&(serde_json::to_string(shape)? + "\n")),
         }
@@ -142,7 +148,7 @@ impl Stage {
     fn wait(&self, address: &Address) -> anyhow::Result<()> {
         let words = style::warning(format!("the server has gone away; waiting for {address} …"));
         match self {
-            Self::Screen(_) => Screen::draw(&format!("{words}\n")),
+            Self::Screen(_) => StatusScreen::draw(&format!("{words}\n")),
             Self::Roll | Self::Objects => {
                 anstream::eprintln!("{words}");
                 Ok(())
@@ -152,9 +158,9 @@ impl Stage {
 }
 
 /// A screen that is given back, however this ends.
-struct Screen;
+struct StatusScreen;
 
-impl Screen {
+impl StatusScreen {
     fn enter() -> std::io::Result<Self> {
         command(ENTER)?;
         Ok(Self)
@@ -178,7 +184,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for StatusScreen {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing back.
         let _ = command(LEAVE);

@@ -6,13 +6,13 @@ use std::time::Duration;
 use redrive_core::book::own_book::is_own;
 use redrive_node::runtime::stranded;
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
 use crate::alerts;
 use crate::api::App;
-use crate::api::error::{Answer, ApiError};
-use crate::services::condition::{Judgement, judge};
-use crate::services::handlers::Look;
+use crate::api::error::{ApiError, ApiResult};
+use crate::services::condition::{ServiceVerdict, judge};
+use crate::services::handlers::ServiceFigures;
 use crate::status::health;
 use crate::status::json::{ServiceStatus, Status};
 use crate::status::view::{ailing_shown, archive_shown, part_of, status_shown, with_letters};
@@ -28,9 +28,9 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
     get, path = "/v1/status", operation_id = "status", tag = "operating",
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
-pub(crate) async fn status(app: App, caller: Caller) -> Answer {
+pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {
     let status = with_letters(&app.node, &caller, looked(&app).await?).await?;
-    let status = with_health(&Look::of(&app).await?, status);
+    let status = with_health(&ServiceFigures::of(&app).await?, status);
     let shown = match caller.services() {
         None => {
             let degraded = health::degraded(&app, &status);
@@ -42,15 +42,15 @@ pub(crate) async fn status(app: App, caller: Caller) -> Answer {
         // What is of the whole server is not told to a key for a part of it.
         Some(services) => part_of(status, services, &app.node.book()),
     };
-    Addresses::for_caller(&caller, &app.node.book()).ok(&shown)
+    VisibleAddresses::for_caller(&caller, &app.node.book()).ok(&shown)
 }
 
 /// Adds how each service is, in the words of the list of services.
-fn with_health(look: &Look, status: Status) -> Status {
+fn with_health(look: &ServiceFigures, status: Status) -> Status {
     let judged = |service: ServiceStatus| {
         let view = look.snapshot.queues.iter().find(|view| view.name.to_string() == service.name());
         let judgement = view.filter(|view| !is_own(view.name.service.as_str()));
-        let Some(Judgement { word, why, since, until }) =
+        let Some(ServiceVerdict { word, why, since, until }) =
             judgement.map(|view| judge(&look.signs(&view.name)))
         else {
             return service;
@@ -82,9 +82,11 @@ async fn look(app: &App) -> Result<(Status, u64), ApiError> {
 ///
 /// The store and the engine are asked one after the other, and what happens in between looks stranded for a
 /// moment. What really is stays so: it is in every look, and a look without it is right.
-pub(crate) async fn until_nothing_is_stranded<T, E, Look>(look: impl Fn() -> Look) -> Result<(T, u64), E>
+pub(crate) async fn until_nothing_is_stranded<T, E, ServiceFigures>(
+    look: impl Fn() -> ServiceFigures,
+) -> Result<(T, u64), E>
 where
-    Look: Future<Output = Result<(T, u64), E>>,
+    ServiceFigures: Future<Output = Result<(T, u64), E>>,
 {
     let (mut seen, mut stranded) = look().await?;
     for _ in 1..LOOKS_MAX {

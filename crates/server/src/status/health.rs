@@ -24,12 +24,12 @@ use tokio::time::Instant;
 
 use crate::access;
 use crate::access::Peer;
-use crate::api::error::{Answer, ApiError};
+use crate::api::error::{ApiError, ApiResult};
 use crate::api::{App, reply};
 use crate::cli::ServerArgs;
-use crate::client::Ask;
+use crate::client::ClientRequest;
 use crate::status::handlers;
-use crate::status::json::{Degraded, HealthJson, Readiness, Status};
+use crate::status::json::{DegradedJson, HealthJson, ReadinessJson, Status};
 use crate::terminal::{plain, print};
 
 /// Says whether a running server works, by its exit code: for containers and scripts.
@@ -61,14 +61,14 @@ const LIVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the last look found, and when.
 #[derive(Default)]
-pub(crate) struct Memo(Mutex<Option<(Instant, Arc<Vec<Trouble>>)>>);
+pub(crate) struct HealthMemo(Mutex<Option<(Instant, Arc<Vec<HealthProblem>>)>>);
 
 /// Whether it works.
 #[utoipa::path(
     get, path = "/healthz", operation_id = "health", tag = "operating",
     responses((status = 200, description = "it does", body = HealthJson))
 )]
-pub(crate) async fn live(app: App) -> Answer {
+pub(crate) async fn live(app: App) -> ApiResult {
     match tokio::time::timeout(LIVE_WITHIN, app.node.snapshot()).await {
         Ok(Some(_)) => reply::ok(&json!({ "status": "ok" })),
         Ok(None) => Err(ApiError::unavailable("the server is shutting down")),
@@ -81,12 +81,12 @@ pub(crate) async fn live(app: App) -> Answer {
 /// Names are told to whoever may read everything; others hear how many there are.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operating",
-    responses((status = 200, description = "it does", body = Readiness))
+    responses((status = 200, description = "it does", body = ReadinessJson))
 )]
-pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> Answer {
+pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: HeaderMap) -> ApiResult {
     let peer = peer.map(|Extension(peer)| peer);
     let reads_all = access::reads_all(&app, &headers, peer.as_ref()).await?;
-    let names = if reads_all { Names::Told } else { Names::Counted };
+    let names = if reads_all { NameDetail::Told } else { NameDetail::Counted };
     let mut health = app.node.health();
     // The door closes before the node does.
     health.stopping |= *app.closing.borrow();
@@ -99,19 +99,19 @@ pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
     let mut troubles = [remarks(&health), down_sources(&app.node)].concat();
     troubles.extend(looked(&app).await.iter().cloned());
     let status = if troubles.is_empty() { "ready" } else { "degraded" };
-    let readiness = Readiness { status: status.to_owned(), degraded: shown(&troubles, names) };
+    let readiness = ReadinessJson { status: status.to_owned(), degraded: shown(&troubles, names) };
     reply::ok(&readiness)
 }
 
 /// All that is wrong with a server that is as this status says, with names.
-pub(crate) fn degraded(app: &App, status: &Status) -> Vec<Degraded> {
+pub(crate) fn degraded(app: &App, status: &Status) -> Vec<DegradedJson> {
     let health = app.node.health();
     let all = [blockers(&health), remarks(&health), down_sources(&app.node), troubles(status)].concat();
-    shown(&all, Names::Told)
+    shown(&all, NameDetail::Told)
 }
 
 /// What is wrong by the last look, which is made anew if it is too old.
-async fn looked(app: &App) -> Arc<Vec<Trouble>> {
+async fn looked(app: &App) -> Arc<Vec<HealthProblem>> {
     let mut memo = app.health.0.lock().await;
     if let Some((at, troubles)) = memo.as_ref()
         && at.elapsed() < LOOK_EVERY
@@ -124,25 +124,25 @@ async fn looked(app: &App) -> Arc<Vec<Trouble>> {
 }
 
 /// What is wrong by a look, which may fail or take too long.
-async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<Trouble> {
+async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<HealthProblem> {
     match tokio::time::timeout(LOOK_WITHIN, look).await {
         Ok(Ok(status)) => troubles(&status),
-        Ok(Err(_)) => vec![Trouble::new(Kind::StoreUnread)],
-        Err(_) => vec![Trouble::new(Kind::StoreSlow)],
+        Ok(Err(_)) => vec![HealthProblem::new(HealthProblemKind::StoreUnread)],
+        Err(_) => vec![HealthProblem::new(HealthProblemKind::StoreSlow)],
     }
 }
 
 /// Whether names may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
+enum NameDetail {
     Told,
     Counted,
 }
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Trouble {
-    kind: Kind,
+struct HealthProblem {
+    kind: HealthProblemKind,
     /// What it is about, and more of it in words: for those who may read.
     about: Option<String>,
     since: Option<Timestamp>,
@@ -150,7 +150,7 @@ struct Trouble {
 
 /// The kinds of what may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum HealthProblemKind {
     Stopping,
     StoreFailing,
     DiskShort,
@@ -173,7 +173,7 @@ enum Kind {
     ReceiverDead,
 }
 
-impl Kind {
+impl HealthProblemKind {
     /// Its name for machines, what is said of one, and of several.
     #[rustfmt::skip]
     const fn words(self) -> (&'static str, &'static str, &'static str) {
@@ -206,97 +206,124 @@ impl Kind {
     }
 }
 
-impl Trouble {
-    const fn new(kind: Kind) -> Self {
+impl HealthProblem {
+    const fn new(kind: HealthProblemKind) -> Self {
         Self { kind, about: None, since: None }
     }
 
-    fn about(kind: Kind, about: impl Into<String>, since: Option<Timestamp>) -> Self {
+    fn about(kind: HealthProblemKind, about: impl Into<String>, since: Option<Timestamp>) -> Self {
         Self { kind, about: Some(about.into()), since }
     }
 }
 
 /// What keeps events out.
-fn blockers(health: &Health) -> Vec<Trouble> {
-    let stopping = health.stopping.then(|| Trouble::new(Kind::Stopping));
+fn blockers(health: &Health) -> Vec<HealthProblem> {
+    let stopping = health.stopping.then(|| HealthProblem::new(HealthProblemKind::Stopping));
     let failing = health.store_failing.as_ref();
-    let failing = failing.map(|(since, why)| Trouble::about(Kind::StoreFailing, why, Some(*since)));
+    let failing =
+        failing.map(|(since, why)| HealthProblem::about(HealthProblemKind::StoreFailing, why, Some(*since)));
     let short = health.disk_short.map(|(since, short)| {
         let about = format!("{} bytes are free, {} must be", short.free_bytes, short.needed_bytes);
-        Trouble::about(Kind::DiskShort, about, Some(since))
+        HealthProblem::about(HealthProblemKind::DiskShort, about, Some(since))
     });
     [stopping, failing, short].into_iter().flatten().collect()
 }
 
 /// What a node knows of itself that keeps nothing out.
-fn remarks(health: &Health) -> Vec<Trouble> {
+fn remarks(health: &Health) -> Vec<HealthProblem> {
     let slow = health.store_slow.map(|(at, took)| {
-        Trouble::about(Kind::StoreSlow, format!("a write took {}", show_rounded(took)), Some(at))
+        HealthProblem::about(
+            HealthProblemKind::StoreSlow,
+            format!("a write took {}", show_rounded(took)),
+            Some(at),
+        )
     });
     let refused = health.book_refused.as_ref();
-    let refused = refused.map(|(since, why)| Trouble::about(Kind::BookRefused, why, Some(*since)));
+    let refused =
+        refused.map(|(since, why)| HealthProblem::about(HealthProblemKind::BookRefused, why, Some(*since)));
     [slow, refused].into_iter().flatten().collect()
 }
 
 /// Sources that are not connected.
-fn down_sources(node: &Node) -> Vec<Trouble> {
+fn down_sources(node: &Node) -> Vec<HealthProblem> {
     let down = node.sources().into_iter().filter_map(|(name, view)| match view.state {
-        SourceState::Down(why) => {
-            Some(Trouble::about(Kind::SourceDown, format!("{name} ({why})"), Some(view.since)))
-        }
+        SourceState::Down(why) => Some(HealthProblem::about(
+            HealthProblemKind::SourceDown,
+            format!("{name} ({why})"),
+            Some(view.since),
+        )),
         SourceState::Connecting | SourceState::Reading | SourceState::Held(_) => None,
     });
     down.collect()
 }
 
 /// What is wrong by the figures.
-fn troubles(status: &Status) -> Vec<Trouble> {
+fn troubles(status: &Status) -> Vec<HealthProblem> {
     let mut found = Vec::new();
     if status.stranded > 0 {
-        found.push(Trouble::about(Kind::Stranded, status.stranded.to_string(), None));
+        found.push(HealthProblem::about(HealthProblemKind::Stranded, status.stranded.to_string(), None));
     }
     let open = status.dependencies.iter().filter(|dependency| dependency.breaker != "closed");
-    found.extend(open.map(|dependency| Trouble::about(Kind::BreakerOpen, &dependency.name, None)));
+    found.extend(
+        open.map(|dependency| HealthProblem::about(HealthProblemKind::BreakerOpen, &dependency.name, None)),
+    );
     for service in status.services.iter().filter(|service| !service.removed) {
         // A service is paused with all its channels, and told of once.
-        let is_told = |trouble: &Trouble| {
-            trouble.kind == Kind::ServicePaused && trouble.about.as_ref() == Some(&service.service)
+        let is_told = |trouble: &HealthProblem| {
+            trouble.kind == HealthProblemKind::ServicePaused
+                && trouble.about.as_ref() == Some(&service.service)
         };
         if let Some(since) = service.paused_since.filter(|_| !found.iter().any(is_told)) {
-            found.push(Trouble::about(Kind::ServicePaused, &service.service, Some(since)));
+            found.push(HealthProblem::about(HealthProblemKind::ServicePaused, &service.service, Some(since)));
         }
     }
     let removed = status.services.iter().filter(|service| service.removed && service.waiting > 0);
     let removed = removed.filter(|service| service.service != OWN_SERVICE);
     found.extend(removed.map(|service| {
         let about = format!("{} ({} waiting)", service.name(), service.waiting);
-        Trouble::about(Kind::ServiceRemoved, about, None)
+        HealthProblem::about(HealthProblemKind::ServiceRemoved, about, None)
     }));
     let ruleless = status.services.iter().filter(|service| !service.removed && service.without_rule > 0);
     let ruleless = ruleless.filter(|service| service.service != OWN_SERVICE);
     found.extend(ruleless.map(|service| {
         let about = format!("{} ({} waiting)", service.name(), service.without_rule);
-        Trouble::about(Kind::RuleRemoved, about, None)
+        HealthProblem::about(HealthProblemKind::RuleRemoved, about, None)
     }));
     found.extend(status.secrets.iter().map(|secret| {
-        let kind = if secret.state == "stale" { Kind::SecretStale } else { Kind::SecretGone };
-        Trouble::about(kind, &secret.name, Some(secret.since))
+        let kind = if secret.state == "stale" {
+            HealthProblemKind::SecretStale
+        } else {
+            HealthProblemKind::SecretGone
+        };
+        HealthProblem::about(kind, &secret.name, Some(secret.since))
     }));
     found.extend(status.issuer.iter().map(|issuer| {
-        let kind = if issuer.state == "stale" { Kind::IssuerStale } else { Kind::IssuerGone };
-        Trouble::about(kind, &issuer.name, Some(issuer.since))
+        let kind = if issuer.state == "stale" {
+            HealthProblemKind::IssuerStale
+        } else {
+            HealthProblemKind::IssuerGone
+        };
+        HealthProblem::about(kind, &issuer.name, Some(issuer.since))
     }));
     found.extend(status.archive.iter().filter(|archive| archive.state != "well").map(|archive| {
-        let kind = if archive.state == "open" { Kind::ArchiveOpen } else { Kind::ArchiveWaiting };
-        Trouble { kind, about: None, since: archive.last_error_at }
+        let kind = if archive.state == "open" {
+            HealthProblemKind::ArchiveOpen
+        } else {
+            HealthProblemKind::ArchiveWaiting
+        };
+        HealthProblem { kind, about: None, since: archive.last_error_at }
     }));
     let stuck = status.schedules.iter().filter(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
     found.extend(stuck.map(|schedule| {
-        Trouble::about(Kind::ScheduleWaiting, schedule.name.as_deref().unwrap_or(&schedule.cron), None)
+        HealthProblem::about(
+            HealthProblemKind::ScheduleWaiting,
+            schedule.name.as_deref().unwrap_or(&schedule.cron),
+            None,
+        )
     }));
     let untold = status.services.iter().filter(|service| service.service == OWN_SERVICE && service.dead > 0);
-    found.extend(untold.map(|service| Trouble {
-        kind: Kind::ReceiverDead,
+    found.extend(untold.map(|service| HealthProblem {
+        kind: HealthProblemKind::ReceiverDead,
         about: service.channel.clone(),
         since: None,
     }));
@@ -304,30 +331,34 @@ fn troubles(status: &Status) -> Vec<Trouble> {
 }
 
 /// As it is answered: one by one with names, or each kind with a count.
-fn shown(troubles: &[Trouble], names: Names) -> Vec<Degraded> {
-    if names == Names::Told {
-        let words = |trouble: &Trouble| match &trouble.about {
+fn shown(troubles: &[HealthProblem], names: NameDetail) -> Vec<DegradedJson> {
+    if names == NameDetail::Told {
+        let words = |trouble: &HealthProblem| match &trouble.about {
             Some(about) => format!("{}: {about}", trouble.kind.one()),
             None => trouble.kind.one().to_owned(),
         };
-        let degraded = |trouble: &Trouble| Degraded {
+        let degraded = |trouble: &HealthProblem| DegradedJson {
             what: trouble.kind.words().0.to_owned(),
             why: words(trouble),
             since: trouble.since,
         };
         return troubles.iter().map(degraded).collect();
     }
-    let mut kinds: Vec<Kind> = troubles.iter().map(|trouble| trouble.kind).collect();
+    let mut kinds: Vec<HealthProblemKind> = troubles.iter().map(|trouble| trouble.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let degraded = |kind: Kind| {
+    let degraded = |kind: HealthProblemKind| {
         let (what, one, several) = kind.words();
         let of_kind = || troubles.iter().filter(move |trouble| trouble.kind == kind);
         let why = match of_kind().count() {
             1 => one.to_owned(),
             count => format!("{count} {several}"),
         };
-        Degraded { what: what.to_owned(), why, since: of_kind().filter_map(|trouble| trouble.since).min() }
+        DegradedJson {
+            what: what.to_owned(),
+            why,
+            since: of_kind().filter_map(|trouble| trouble.since).min(),
+        }
     };
     kinds.into_iter().map(degraded).collect()
 }
@@ -335,10 +366,10 @@ fn shown(troubles: &[Trouble], names: Names) -> Vec<Degraded> {
 pub(crate) async fn run(args: &HealthArgs) -> anyhow::Result<()> {
     let mut client = args.server.client()?;
     if !args.ready {
-        client.json::<serde_json::Value>(&Ask::get("/healthz")).await?;
+        client.json::<serde_json::Value>(&ClientRequest::get("/healthz")).await?;
         return print("it works\n");
     }
-    let readiness: Readiness = client.json(&Ask::get("/readyz")).await?;
+    let readiness: ReadinessJson = client.json(&ClientRequest::get("/readyz")).await?;
     print(&format!("{}\n", plain(&readiness.status)))?;
     for degraded in &readiness.degraded {
         print(&format!("  {}: {}\n", plain(&degraded.what), plain(&degraded.why)))?;
@@ -356,9 +387,9 @@ mod tests {
         Timestamp::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn told(troubles: &[Trouble], names: Names) -> Vec<String> {
+    fn told(troubles: &[HealthProblem], names: NameDetail) -> Vec<String> {
         let lines = shown(troubles, names).into_iter();
-        lines.map(|Degraded { what, why, since: _ }| format!("{what}: {why}")).collect()
+        lines.map(|DegradedJson { what, why, since: _ }| format!("{what}: {why}")).collect()
     }
 
     #[test]
@@ -377,8 +408,8 @@ mod tests {
             ("an old book",  Health { book_refused: refused, ..Health::default() },        vec![], vec!["book-refused: a rule book was refused, and the old one holds: line 2"]),
         ];
         for (name, health, unready, degraded) in cases {
-            assert_eq!(told(&blockers(&health), Names::Told), unready, "{name}");
-            assert_eq!(told(&remarks(&health), Names::Told), degraded, "{name}");
+            assert_eq!(told(&blockers(&health), NameDetail::Told), unready, "{name}");
+            assert_eq!(told(&remarks(&health), NameDetail::Told), degraded, "{name}");
         }
     }
 
@@ -440,7 +471,7 @@ mod tests {
             ("others were",        json!({ "services": [queue(OWN_SERVICE, Some("ops"), 0)] }), vec![]),
         ];
         for (name, more, expected) in cases {
-            assert_eq!(told(&troubles(&status(&more)), Names::Told), expected, "{name}");
+            assert_eq!(told(&troubles(&status(&more)), NameDetail::Told), expected, "{name}");
         }
     }
 
@@ -448,25 +479,28 @@ mod tests {
     async fn a_store_that_cannot_be_read_or_is_slow_is_told() {
         let refused = async { Err(ApiError::internal()) };
         let hangs = std::future::pending::<Result<Status, ApiError>>();
-        assert_eq!(told(&judged(refused).await, Names::Told), ["store-unread: the store cannot be read"]);
-        assert_eq!(told(&judged(hangs).await, Names::Told), ["store-slow: the store is slow"]);
+        assert_eq!(
+            told(&judged(refused).await, NameDetail::Told),
+            ["store-unread: the store cannot be read"]
+        );
+        assert_eq!(told(&judged(hangs).await, NameDetail::Told), ["store-slow: the store is slow"]);
         assert!(judged(async { Ok(status(&json!({}))) }).await.is_empty());
     }
 
     #[test]
     fn names_are_for_those_who_may_read() {
         let troubles = [
-            Trouble::about(Kind::BreakerOpen, "payments", None),
-            Trouble::about(Kind::SecretGone, "signing", Some(at(5))),
-            Trouble::about(Kind::BreakerOpen, "mail", None),
+            HealthProblem::about(HealthProblemKind::BreakerOpen, "payments", None),
+            HealthProblem::about(HealthProblemKind::SecretGone, "signing", Some(at(5))),
+            HealthProblem::about(HealthProblemKind::BreakerOpen, "mail", None),
         ];
         let expected = [
             "breaker-open: a breaker is open: payments",
             "secret-gone: a secret has no value: signing",
             "breaker-open: a breaker is open: mail",
         ];
-        assert_eq!(told(&troubles, Names::Told), expected);
+        assert_eq!(told(&troubles, NameDetail::Told), expected);
         let expected = ["breaker-open: 2 breakers are open", "secret-gone: a secret has no value"];
-        assert_eq!(told(&troubles, Names::Counted), expected);
+        assert_eq!(told(&troubles, NameDetail::Counted), expected);
     }
 }

@@ -5,23 +5,23 @@ use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::replays::json::ReplayShown;
+use crate::replays::json::ReplayJson;
 use crate::services::json::HealthWord;
 use crate::webhooks::json::SourceStatus;
 
 /// Whether events are taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Readiness {
+pub(crate) struct ReadinessJson {
     /// `ready`, or `degraded` while something is wrong that keeps no event out.
     #[schema(pattern = "^(ready|degraded)$")]
     pub status: String,
     /// What is wrong; empty when all is well.
-    pub degraded: Vec<Degraded>,
+    pub degraded: Vec<DegradedJson>,
 }
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Degraded {
+pub(crate) struct DegradedJson {
     /// The kind, for machines: `breaker-open`, `secret-stale`, `book-refused` …
     pub what: String,
     /// In words, with names for whoever may read everything.
@@ -66,25 +66,25 @@ pub(crate) struct Status {
     pub held_at_least: bool,
     /// Replays that are not over.
     #[serde(default)]
-    pub replays: Vec<ReplayShown>,
+    pub replays: Vec<ReplayJson>,
     /// How the calls of sources were answered.
     #[serde(default)]
     pub sources: Vec<SourceStatus>,
     /// How the archive is, if the rule book has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archive: Option<ArchiveShown>,
+    pub archive: Option<ArchiveJson>,
     /// What the rule book wants done at times.
     #[serde(default)]
     pub schedules: Vec<ScheduleStatus>,
     /// Secrets that cannot be fetched; none when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub secrets: Vec<AilingShown>,
+    pub secrets: Vec<UnavailableJson>,
     /// The issuer of tokens, if its keys cannot be fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub issuer: Option<AilingShown>,
+    pub issuer: Option<UnavailableJson>,
     /// What is wrong, as `/readyz` says it; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub degraded: Vec<Degraded>,
+    pub degraded: Vec<DegradedJson>,
     /// Alerts that fire, in the order of the book.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firing: Vec<AlertView>,
@@ -92,7 +92,7 @@ pub(crate) struct Status {
 
 /// Something that cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct AilingShown {
+pub(crate) struct UnavailableJson {
     /// The secret's name in the rule book, or who issues the tokens.
     pub name: String,
     /// `stale` while what was fetched before serves; `gone` while there is nothing to serve.
@@ -104,7 +104,7 @@ pub(crate) struct AilingShown {
 
 /// How the archive is. Counts are since the server started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ArchiveShown {
+pub(crate) struct ArchiveJson {
     /// `well`; `waiting` while it takes nothing; `open` while its breaker is, and events are left out.
     pub state: String,
     /// When it is tried again.

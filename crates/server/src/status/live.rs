@@ -8,7 +8,6 @@
 //! between two pulses, and is told how many were left out; a stream ends when its key does.
 
 mod changes;
-pub(crate) mod json;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -17,20 +16,25 @@ use std::time::Duration;
 use axum::Extension;
 use axum::http::header;
 use axum::response::IntoResponse;
+use redrive_core::time::Timestamp;
 use redrive_node::activity::ActivityLine;
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio::time::MissedTickBehavior;
+use utoipa::ToSchema;
 
 use crate::access::Peer;
-use crate::access::caller::Caller;
+use crate::access::caller::ApiCaller;
 use crate::api::App;
-use crate::api::error::{Answer, ApiError};
-use crate::api::limits::per_address::{Crowd, Member};
-use crate::api::stream::lines;
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::limits::per_address::{AddressLimiter, AddressSlot};
+use crate::api::reply::lines;
+use crate::breakers::json::BreakerState;
 use crate::events::tail::hears;
-use crate::services::handlers::Look;
-use crate::status::live::changes::{Beat, Layout};
+use crate::services::handlers::ServiceFigures;
+use crate::services::json::HealthWord;
+use crate::status::live::changes::{PulseBeat, PulseLayout};
 
 /// How often a pulse is told.
 const PULSE_EVERY: Duration = Duration::from_secs(1);
@@ -55,43 +59,46 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const RETRY_MS: u32 = 2_000;
 
 /// Where listeners meet the ticker.
-pub(crate) struct Hub {
+pub(crate) struct LiveHub {
     /// The latest; none while nobody looks.
-    beats: watch::Sender<Option<Arc<Beat>>>,
-    places: Room,
+    beats: watch::Sender<Option<Arc<PulseBeat>>>,
+    places: ListenerRoom,
     /// Of those who hear of everything: each costs work for whatever happens.
-    tails: Room,
+    tails: ListenerRoom,
     /// Whether the ticker runs.
     is_ticking: Mutex<bool>,
 }
 
-impl Default for Hub {
+impl Default for LiveHub {
     fn default() -> Self {
-        let (places, tails) = (Room::default(), Room::default());
+        let (places, tails) = (ListenerRoom::default(), ListenerRoom::default());
         Self { beats: watch::Sender::new(None), places, tails, is_ticking: Mutex::new(false) }
     }
 }
 
 /// Room for listeners of one kind.
-struct Room {
+struct ListenerRoom {
     all: Arc<Semaphore>,
-    each: Crowd,
+    each: AddressLimiter,
 }
 
 /// A place that a listener has for as long as it listens.
-pub(crate) struct Place {
+pub(crate) struct ListenerPlace {
     _of_all: OwnedSemaphorePermit,
-    _of_its_own: Member,
+    _of_its_own: AddressSlot,
 }
 
-impl Default for Room {
+impl Default for ListenerRoom {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(LISTENERS_MAX)), each: Crowd::with_each(LISTENERS_EACH_MAX) }
+        Self {
+            all: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            each: AddressLimiter::with_each(LISTENERS_EACH_MAX),
+        }
     }
 }
 
-impl Room {
-    fn place(&self, caller: &Caller, peer: Peer, what: &str) -> Result<Place, ApiError> {
+impl ListenerRoom {
+    fn place(&self, caller: &ApiCaller, peer: Peer, what: &str) -> Result<ListenerPlace, ApiError> {
         let its_own = self.each.join_as(caller.name_or_address(peer)).ok_or_else(|| {
             ApiError::unavailable(format!(
                 "this caller has {LISTENERS_EACH_MAX} {what} already: close one of them"
@@ -101,18 +108,18 @@ impl Room {
         let of_all = of_all.map_err(|_| {
             ApiError::unavailable(format!("there are {LISTENERS_MAX} {what} already: close one of them"))
         })?;
-        Ok(Place { _of_all: of_all, _of_its_own: its_own })
+        Ok(ListenerPlace { _of_all: of_all, _of_its_own: its_own })
     }
 }
 
-impl Hub {
+impl LiveHub {
     /// A place for a page.
-    fn place(&self, caller: &Caller, peer: Peer) -> Result<Place, ApiError> {
+    fn place(&self, caller: &ApiCaller, peer: Peer) -> Result<ListenerPlace, ApiError> {
         self.places.place(caller, peer, "live pages")
     }
 
     /// A place for one who hears of everything.
-    pub(crate) fn tail_place(&self, caller: &Caller, peer: Peer) -> Result<Place, ApiError> {
+    pub(crate) fn tail_place(&self, caller: &ApiCaller, peer: Peer) -> Result<ListenerPlace, ApiError> {
         self.tails.place(caller, peer, "streams of happenings")
     }
 }
@@ -122,12 +129,12 @@ impl Hub {
     get, path = "/v1/live", operation_id = "live", tag = "operating",
     responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with a `Happening`, at most 50 a second", body = String, content_type = "text/event-stream"))
 )]
-pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: Caller) -> Answer {
+pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let place = app.live.place(&caller, peer)?;
     let mut beats = app.live.beats.subscribe();
     // Whoever comes between two pulses is told the latest at once.
     beats.mark_changed();
-    let listener = Listener {
+    let listener = LiveListener {
         beats,
         happenings: app.node.activities(),
         closing: app.closing.clone(),
@@ -150,10 +157,10 @@ pub(crate) async fn live(app: App, Extension(peer): Extension<Peer>, caller: Cal
 }
 
 /// Somebody who listens.
-struct Listener {
+struct LiveListener {
     app: App,
-    caller: Caller,
-    beats: watch::Receiver<Option<Arc<Beat>>>,
+    caller: ApiCaller,
+    beats: watch::Receiver<Option<Arc<PulseBeat>>>,
     happenings: broadcast::Receiver<Arc<ActivityLine>>,
     closing: watch::Receiver<bool>,
     /// Happenings that it was told since the last pulse.
@@ -162,11 +169,11 @@ struct Listener {
     left_out: u64,
     /// What it is told before anything else.
     first: VecDeque<String>,
-    _place: Place,
+    _place: ListenerPlace,
 }
 
 /// The next message; none when the server stops, or would not let the listener in any more.
-async fn next(listener: &mut Listener) -> Option<String> {
+async fn next(listener: &mut LiveListener) -> Option<String> {
     if let Some(first) = listener.first.pop_front() {
         return Some(first);
     }
@@ -175,40 +182,40 @@ async fn next(listener: &mut Listener) -> Option<String> {
             biased;
             _ = listener.closing.changed() => return None,
             changed = listener.beats.changed() => match (changed, listener.beats.borrow_and_update().clone()) {
-                (Ok(()), Some(beat)) => Heard::Beat(beat),
+                (Ok(()), Some(beat)) => LiveMessage::Beat(beat),
                 (Ok(()), None) => continue,
                 (Err(_), _) => return None,
             },
             happening = listener.happenings.recv() => match happening {
-                Ok(happening) => Heard::Happening(happening),
-                Err(RecvError::Lagged(missed)) => Heard::Missed(missed),
+                Ok(happening) => LiveMessage::Happening(happening),
+                Err(RecvError::Lagged(missed)) => LiveMessage::Missed(missed),
                 Err(RecvError::Closed) => return None,
             },
-            () = tokio::time::sleep(KEEP_ALIVE) => Heard::Nothing,
+            () = tokio::time::sleep(KEEP_ALIVE) => LiveMessage::Nothing,
         };
         if !listener.caller.is_good(listener.app.node.now()) {
             return None;
         }
         match heard {
-            Heard::Beat(beat) => {
+            LiveMessage::Beat(beat) => {
                 let pulse = beat.pulse(&listener.caller, std::mem::take(&mut listener.left_out));
                 listener.told = 0;
                 return Some(message("pulse", &pulse));
             }
-            Heard::Happening(happening) if !hears(&listener.caller, &happening) => {}
-            Heard::Happening(happening) if listener.told < HAPPENINGS_PER_PULSE => {
+            LiveMessage::Happening(happening) if !hears(&listener.caller, &happening) => {}
+            LiveMessage::Happening(happening) if listener.told < HAPPENINGS_PER_PULSE => {
                 listener.told += 1;
                 return Some(message("happening", &*happening));
             }
-            Heard::Happening(_) => listener.left_out += 1,
-            Heard::Missed(missed) => listener.left_out += missed,
-            Heard::Nothing => return Some(": alive\n".to_owned()),
+            LiveMessage::Happening(_) => listener.left_out += 1,
+            LiveMessage::Missed(missed) => listener.left_out += missed,
+            LiveMessage::Nothing => return Some(": alive\n".to_owned()),
         }
     }
 }
 
-enum Heard {
-    Beat(Arc<Beat>),
+enum LiveMessage {
+    Beat(Arc<PulseBeat>),
     Happening(Arc<ActivityLine>),
     /// So many were too quick.
     Missed(u64),
@@ -233,8 +240,8 @@ fn start_ticking(app: &App) {
 async fn tick(app: App) {
     let mut ticks = tokio::time::interval(PULSE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut layout = Layout::of(&app.node.book());
-    let mut before: Option<Look> = None;
+    let mut layout = PulseLayout::of(&app.node.book());
+    let mut before: Option<ServiceFigures> = None;
     let mut closing = app.closing.clone();
     loop {
         tokio::select! {
@@ -252,17 +259,77 @@ async fn tick(app: App) {
             }
         }
         // A look that fails is left out; listeners hear that the server is alive all the same.
-        let Ok(look) = Look::of(&app).await else { continue };
+        let Ok(look) = ServiceFigures::of(&app).await else { continue };
         let book = app.node.book();
         if layout.hash != book.hash() {
-            layout = Layout::of(&book);
+            layout = PulseLayout::of(&book);
         }
         if let Some(before) = &before {
-            let beat = Beat::between(before, &look, &layout, &app.node.alerts());
+            let beat = PulseBeat::between(before, &look, &layout, &app.node.alerts());
             app.live.beats.send_replace(Some(Arc::new(beat)));
         } else {
             ticks.reset_after(FIRST_PULSE_AFTER);
         }
         before = Some(look);
     }
+}
+
+/// How it is, once a second.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Pulse {
+    pub at: Timestamp,
+    /// Happenings that were left out since the last pulse.
+    pub left_out: u64,
+    /// Events that came in; not told to those who are bound to services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_per_s: Option<f64>,
+    /// Deliveries that arrived.
+    pub delivered_per_s: f64,
+    /// Attempts that failed.
+    pub failed_per_s: f64,
+    /// Attempts that are followed by another.
+    pub retried_per_s: f64,
+    /// Deliveries that failed for good.
+    pub dead_per_s: f64,
+    /// The share of the deliveries that ended in the last minute which arrived; null if none ended.
+    pub success_rate: Option<f64>,
+    /// Deliveries that have not ended.
+    pub waiting: u64,
+    /// When the event was accepted whose delivery has waited for longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_waiting_at: Option<Timestamp>,
+    /// Dead letters.
+    pub dead: u64,
+    /// The causes that dead letters have in common.
+    pub failure_groups: u64,
+    /// Calls under way.
+    pub in_flight: u64,
+    /// Dependencies whose breakers are open.
+    pub open_breakers: Vec<String>,
+    /// Alerts that fire; not told to those who are bound to services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firing_alerts: Option<u64>,
+    pub services: Vec<ServicePulse>,
+    pub dependencies: Vec<DependencyPulse>,
+}
+
+/// How a service is.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ServicePulse {
+    pub service: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    pub waiting: u64,
+    pub dead: u64,
+    pub delivered_per_s: f64,
+    pub failed_per_s: f64,
+    pub health: HealthWord,
+}
+
+/// How a dependency is.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DependencyPulse {
+    pub name: String,
+    pub state: BreakerState,
+    pub in_flight: u32,
 }

@@ -24,12 +24,12 @@ use redrive_core::time::Timestamp;
 use redrive_node::runtime::Snapshot;
 use redrive_node::store::{Oldest, QueueCounts};
 
-use crate::api::error::{Answer, ApiError};
+use crate::api::error::{ApiError, ApiResult};
 use crate::api::{App, reply};
 use crate::breakers::handlers::quantile_ms;
-use crate::status::metrics::gather::{Gathered, Metrics, Stock};
+use crate::status::metrics::gather::{Metrics, MetricsInput, StoreTotals};
 use crate::status::metrics::json::{
-    CountsShown, DependencyMetrics, EngineShown, MetricsShown, MetricsState, OldestOfService, ServiceCounts,
+    CountsJson, DependencyMetrics, EngineJson, MetricsJson, MetricsState, OldestOfService, ServiceCounts,
     ServiceMetrics,
 };
 
@@ -41,7 +41,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
     get, path = "/metrics", operation_id = "scrape", tag = "operating",
     responses((status = 200, description = "the families of `docs/metrics.md`; a part that cannot be had is left out, and `redrive_metrics_age_seconds` says how old the others are", body = String, content_type = "text/plain"))
 )]
-pub(crate) async fn scrape(app: App) -> Answer {
+pub(crate) async fn scrape(app: App) -> ApiResult {
     let text = prometheus::written(&app, &gathered(&app.metrics).await?);
     Ok(([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response())
 }
@@ -49,28 +49,28 @@ pub(crate) async fn scrape(app: App) -> Answer {
 /// The figures as JSON.
 #[utoipa::path(
     get, path = "/v1/metrics", operation_id = "metrics", tag = "operating",
-    responses((status = 200, description = "all of it as it is, as it was, or the parts that can be had", body = MetricsShown))
+    responses((status = 200, description = "all of it as it is, as it was, or the parts that can be had", body = MetricsJson))
 )]
-pub(crate) async fn figures(app: App) -> Answer {
+pub(crate) async fn figures(app: App) -> ApiResult {
     answer(&app.metrics, app.node.now()).await
 }
 
-async fn answer(metrics: &Metrics, now: Timestamp) -> Answer {
+async fn answer(metrics: &Metrics, now: Timestamp) -> ApiResult {
     reply::ok(&shown(&gathered(metrics).await?, now))
 }
 
 /// At least one part.
-async fn gathered(metrics: &Metrics) -> Result<Gathered, ApiError> {
+async fn gathered(metrics: &Metrics) -> Result<MetricsInput, ApiError> {
     let gathered = metrics.gather().await;
-    let Gathered { engine, counts, oldest } = &gathered;
+    let MetricsInput { engine, counts, oldest } = &gathered;
     if engine.value.is_none() && counts.value.is_none() && oldest.value.is_none() {
         return Err(ApiError::unavailable("neither the engine nor the store can say anything at the moment"));
     }
     Ok(gathered)
 }
 
-fn shown(gathered: &Gathered, now: Timestamp) -> MetricsShown {
-    let Gathered { engine, counts, oldest } = gathered;
+fn shown(gathered: &MetricsInput, now: Timestamp) -> MetricsJson {
+    let MetricsInput { engine, counts, oldest } = gathered;
     #[rustfmt::skip]
     let parts = [
         ("engine", engine.age, &engine.trouble),
@@ -87,7 +87,7 @@ fn shown(gathered: &Gathered, now: Timestamp) -> MetricsShown {
         (true, false) => MetricsState::Stale,
         (false, _) => MetricsState::Partial,
     };
-    MetricsShown {
+    MetricsJson {
         state,
         at: before(now, age),
         age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
@@ -105,7 +105,7 @@ fn before(now: Timestamp, span: Duration) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(span))
 }
 
-fn engine_shown(snapshot: &Snapshot) -> EngineShown {
+fn engine_shown(snapshot: &Snapshot) -> EngineJson {
     let figures = &snapshot.figures;
     let total = figures.total();
     let mut codes: BTreeMap<String, u64> = BTreeMap::new();
@@ -125,7 +125,7 @@ fn engine_shown(snapshot: &Snapshot) -> EngineShown {
             p99_ms: quantile_ms(&counted.took_finely, 0.99),
         }
     });
-    EngineShown {
+    EngineJson {
         accepted: figures.intake.accepted,
         duplicates: figures.intake.duplicates,
         unrouted: figures.intake.unrouted,
@@ -168,8 +168,8 @@ fn service_shown(name: &QueueName, queue: &QueueFigures) -> ServiceMetrics {
     }
 }
 
-fn counts_shown(stock: &Stock) -> CountsShown {
-    let Stock { counts, stranded, open_replays, bytes } = stock;
+fn counts_shown(stock: &StoreTotals) -> CountsJson {
+    let StoreTotals { counts, stranded, open_replays, bytes } = stock;
     let service = |(name, counts): (&QueueName, &QueueCounts)| ServiceCounts {
         service: name.service.to_string(),
         channel: name.channel.as_ref().map(ToString::to_string),
@@ -177,7 +177,7 @@ fn counts_shown(stock: &Stock) -> CountsShown {
         behind: counts.behind,
         dead: counts.dead,
     };
-    CountsShown {
+    CountsJson {
         events: counts.events,
         unrouted: counts.unrouted,
         stranded: *stranded,

@@ -10,11 +10,11 @@ use redrive_core::time::Timestamp;
 use crate::client::address::Address;
 use crate::services::json::HealthWord;
 use crate::status::json::{
-    AilingShown, ArchiveShown, Degraded, DependencyStatus, ScheduleStatus, ServiceStatus, Status,
+    ArchiveJson, DegradedJson, DependencyStatus, ScheduleStatus, ServiceStatus, Status, UnavailableJson,
 };
-use crate::status::watch::Watch;
+use crate::status::watch::StatusWatch;
 use crate::terminal::moment::{ago, coming, moment, rough};
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{counted, next_steps, plain, shell_word, style};
 use crate::{replays, webhooks};
 
@@ -39,7 +39,12 @@ const TOLD_ELSEWHERE: [&str; 10] = [
 ];
 
 /// The whole page; rates are in it if somebody watches.
-pub(crate) fn page(status: &Status, address: &Address, watch: Option<&Watch>, now: Timestamp) -> String {
+pub(crate) fn page(
+    status: &Status,
+    address: &Address,
+    watch: Option<&StatusWatch>,
+    now: Timestamp,
+) -> String {
     let mut out = format!(
         "{} {}  {}\n",
         verdict(status),
@@ -86,7 +91,7 @@ pub(crate) fn page(status: &Status, address: &Address, watch: Option<&Watch>, no
 
 /// All of it in one mark: whether somebody has to do something, or may have to.
 fn verdict(status: &Status) -> String {
-    let is_gone = |shown: &AilingShown| shown.state != "stale";
+    let is_gone = |shown: &UnavailableJson| shown.state != "stale";
     let ailing = || status.secrets.iter().chain(&status.issuer);
     let archive = status.archive.as_ref().map(|archive| archive.state.as_str());
     let is_bad = status.stranded > 0
@@ -126,12 +131,12 @@ fn verdict(status: &Status) -> String {
 }
 
 /// What is wrong and is told nowhere else.
-fn troubled(status: &Status) -> impl Iterator<Item = &Degraded> {
+fn troubled(status: &Status) -> impl Iterator<Item = &DegradedJson> {
     status.degraded.iter().filter(|trouble| !TOLD_ELSEWHERE.contains(&trouble.what.as_str()))
 }
 
 /// Whether it may go on for a while without anybody doing anything.
-fn is_bearable(trouble: &Degraded) -> bool {
+fn is_bearable(trouble: &DegradedJson) -> bool {
     trouble.what == "store-slow"
 }
 
@@ -141,7 +146,7 @@ fn is_urgent(alert: &AlertView) -> bool {
 
 /// What is wrong and is told nowhere else, a line each.
 fn troubles(status: &Status, now: Timestamp) -> Vec<String> {
-    let line = |trouble: &Degraded| {
+    let line = |trouble: &DegradedJson| {
         let mark = if is_bearable(trouble) { style::warning("!") } else { style::error("✗") };
         let since = trouble.since.map(|since| format!(", for {} now", rough(now.since(since))));
         format!("{mark} {}{}", plain(&trouble.why), since.unwrap_or_default())
@@ -173,8 +178,8 @@ fn firing(status: &Status, now: Timestamp) -> Vec<String> {
 
 /// The secrets and the issuer's keys that cannot be fetched, a line each.
 fn ailing(status: &Status, now: Timestamp) -> Vec<String> {
-    let line = |what: String, shown: &AilingShown| {
-        let AilingShown { name: _, state, since, why } = shown;
+    let line = |what: String, shown: &UnavailableJson| {
+        let UnavailableJson { name: _, state, since, why } = shown;
         let (mark, word) = match state.as_str() {
             "stale" => (style::warning("!"), "cannot be fetched, and what was fetched before serves"),
             _ => (style::error("✗"), "cannot be had, and what needs it is refused"),
@@ -213,7 +218,7 @@ fn letters(status: &Status) -> Vec<String> {
 }
 
 /// How the archive is, in a line.
-fn archive(shown: &ArchiveShown, now: Timestamp) -> String {
+fn archive(shown: &ArchiveJson, now: Timestamp) -> String {
     let (mark, state) = match shown.state.as_str() {
         "well" => (style::good("✓"), String::new()),
         "open" => (style::error("✗"), ": its breaker is open, and events are left out".to_owned()),
@@ -255,14 +260,14 @@ fn held(status: &Status) -> String {
     )
 }
 
-fn services(services: &[ServiceStatus], watch: Option<&Watch>, now: Timestamp) -> Table {
-    let mut sides = vec![Side::Left, Side::Right, Side::Right, Side::Right];
+fn services(services: &[ServiceStatus], watch: Option<&StatusWatch>, now: Timestamp) -> Table {
+    let mut sides = vec![CellAlign::Left, CellAlign::Right, CellAlign::Right, CellAlign::Right];
     let mut heads = vec!["SERVICE", "WAITING", "DELIVERED", "DEAD"];
     if watch.is_some() {
-        sides.extend([Side::Right, Side::Left]);
+        sides.extend([CellAlign::Right, CellAlign::Left]);
         heads.extend(["A SECOND", ""]);
     }
-    let mut table = Table::new(&[sides, vec![Side::Left]].concat());
+    let mut table = Table::new(&[sides, vec![CellAlign::Left]].concat());
     table.head(&[heads, vec![""]].concat());
     for service in services {
         let name = service.name();
@@ -310,7 +315,7 @@ fn number(count: u64) -> Cell {
 }
 
 fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
-    let mut table = Table::new(&[Side::Left, Side::Left, Side::Right, Side::Left]);
+    let mut table = Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left]);
     table.head(&["DEPENDENCY", "BREAKER", "IN FLIGHT", ""]);
     for dependency in dependencies {
         let paint: fn(String) -> String = match dependency.breaker.as_str() {
@@ -336,7 +341,7 @@ fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
 }
 
 fn schedules(schedules: &[ScheduleStatus], now: Timestamp) -> Table {
-    let mut table = Table::new(&[Side::Left; 5]);
+    let mut table = Table::new(&[CellAlign::Left; 5]);
     table.head(&["SCHEDULE", "EMITS", "NEXT", "LAST", ""]);
     for schedule in schedules {
         let name = match &schedule.name {

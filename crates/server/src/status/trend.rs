@@ -5,10 +5,10 @@ use redrive_node::runtime::{Point, Span, TrendOf};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError};
-use crate::api::openapi::query_keys::Keys;
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::{Query, read};
 use crate::api::{App, reply};
 use crate::breakers::handlers::{declared, phase};
@@ -33,10 +33,10 @@ pub(crate) struct TrendKeys {
 /// How it has been lately: of everything, of one service or of one dependency.
 #[utoipa::path(
     get, path = "/v1/trend", operation_id = "trend", tag = "operating",
-    params(Keys<TrendKeys>),
-    responses((status = 200, description = "step by step, as far back as is known", body = TrendShown))
+    params(QueryKeys<TrendKeys>),
+    responses((status = 200, description = "step by step, as far back as is known", body = TrendJson))
 )]
-pub(crate) async fn trend(app: App, caller: Caller, Query(keys): Query<TrendKeys>) -> Answer {
+pub(crate) async fn trend(app: App, caller: ApiCaller, Query(keys): Query<TrendKeys>) -> ApiResult {
     let span = read("span", keys.span.as_deref(), span_of)?.unwrap_or(Span::Minutes);
     let of = match (keys.service, keys.dependency) {
         (Some(_), Some(_)) => return Err(ApiError::invalid("dependency", "goes without `service`")),
@@ -57,7 +57,7 @@ pub(crate) async fn trend(app: App, caller: Caller, Query(keys): Query<TrendKeys
         Some(trend) => (trend.since, trend.points),
         None => (known(&app, &of)?, Vec::new()),
     };
-    let trend = TrendShown {
+    let trend = TrendJson {
         span_ms: millis(span.length()),
         step_ms: millis(span.step()),
         since,
@@ -83,13 +83,13 @@ fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
         TrendOf::Services(names) => {
             if names.iter().all(|name| book.service(service_of(name)).is_none()) {
                 let message = format!("there is no service `{}`", names.join(", "));
-                return Err(ApiError::new(Code::ServiceNotFound, message));
+                return Err(ApiError::new(ApiErrorCode::ServiceNotFound, message));
             }
         }
         TrendOf::Dependency(name) => {
             if !declared(&book).keys().any(|known| known.as_str() == name) {
                 let message = format!("the rule book has no dependency `{name}`");
-                return Err(ApiError::new(Code::DependencyNotFound, message));
+                return Err(ApiError::new(ApiErrorCode::DependencyNotFound, message));
             }
         }
     }
@@ -97,7 +97,7 @@ fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
 }
 
 /// Refuses a dependency that no service of the caller's needs.
-fn check_needs(app: &App, caller: &Caller, name: &str) -> Result<(), ApiError> {
+fn check_needs(app: &App, caller: &ApiCaller, name: &str) -> Result<(), ApiError> {
     if !caller.is_bound() {
         return Ok(());
     }
@@ -108,10 +108,10 @@ fn check_needs(app: &App, caller: &Caller, name: &str) -> Result<(), ApiError> {
     if concerns { Ok(()) } else { caller.check_list(None) }
 }
 
-fn point_shown(point: &Point, of: &TrendOf) -> PointShown {
+fn point_shown(point: &Point, of: &TrendOf) -> TrendPointJson {
     let (is_all, is_dependency) = (*of == TrendOf::All, matches!(of, TrendOf::Dependency(_)));
     let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-    PointShown {
+    TrendPointJson {
         at: point.at,
         accepted: is_all.then_some(point.accepted),
         attempts: point.attempts,
@@ -130,18 +130,18 @@ fn point_shown(point: &Point, of: &TrendOf) -> PointShown {
 
 /// How it has been, step by step.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct TrendShown {
+pub(crate) struct TrendJson {
     pub span_ms: u64,
     pub step_ms: u64,
     /// Since when it is known.
     pub since: Timestamp,
     /// The oldest first; the last may not have ended yet.
-    pub points: Vec<PointShown>,
+    pub points: Vec<TrendPointJson>,
 }
 
 /// What happened within a step.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct PointShown {
+pub(crate) struct TrendPointJson {
     /// When the step ended.
     pub at: Timestamp,
     /// Events that came in; only of everything together.

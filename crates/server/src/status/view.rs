@@ -14,12 +14,12 @@ use redrive_node::runtime::{Node, ScheduleView, Snapshot};
 use redrive_node::store::letter::{LetterFilter, ReplayView};
 use redrive_node::store::{Counts, QueueCounts, Reader, StoreError};
 
-use crate::access::caller::Caller;
+use crate::access::caller::ApiCaller;
 use crate::api::error::ApiError;
 use crate::breakers::handlers::declared;
 use crate::replays;
 use crate::status::json::{
-    AilingShown, ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status,
+    ArchiveJson, DependencyStatus, ScheduleStatus, ServiceStatus, Status, UnavailableJson,
 };
 
 /// Replays that are read at once to find the open ones.
@@ -103,13 +103,13 @@ pub(crate) fn part_of(status: Status, services: &[String], book: &RuleBook) -> S
 }
 
 /// Something that cannot be fetched.
-pub(crate) fn ailing_shown((name, ailing): (String, Ailing)) -> AilingShown {
+pub(crate) fn ailing_shown((name, ailing): (String, Ailing)) -> UnavailableJson {
     let Ailing { state, since, why } = ailing;
-    AilingShown { name, state: state.as_str().to_owned(), since, why }
+    UnavailableJson { name, state: state.as_str().to_owned(), since, why }
 }
 
 /// How the archive is.
-pub(crate) fn archive_shown(status: ArchiveStatus) -> ArchiveShown {
+pub(crate) fn archive_shown(status: ArchiveStatus) -> ArchiveJson {
     let ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck } = status;
     let (state, waits_until) = match standing {
         Standing::Well if is_stuck => ("waiting", None),
@@ -118,7 +118,7 @@ pub(crate) fn archive_shown(status: ArchiveStatus) -> ArchiveShown {
         Standing::Open => ("open", None),
     };
     let (last_error_at, last_error) = last_error.unzip();
-    ArchiveShown {
+    ArchiveJson {
         state: state.to_owned(),
         waits_until,
         archived,
@@ -151,7 +151,11 @@ fn schedule_shown(view: &ScheduleView) -> ScheduleStatus {
 }
 
 /// Adds what dead letters are up to, of those that the caller may see.
-pub(crate) async fn with_letters(node: &Node, caller: &Caller, status: Status) -> Result<Status, ApiError> {
+pub(crate) async fn with_letters(
+    node: &Node,
+    caller: &ApiCaller,
+    status: Status,
+) -> Result<Status, ApiError> {
     let (kinds, mut held, mut replays) = node
         .read(|reader| {
             let poison = LetterFilter { tier: Some(Tier::Poison), ..LetterFilter::default() };
@@ -193,6 +197,54 @@ pub(crate) fn open_replays<E>(
         open.extend(found.into_iter().filter(|replay| replay.state.is_open()));
         if before.is_none() {
             return Ok(open);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
+    use redrive_core::time::Timestamp;
+
+    use super::*;
+
+    use redrive_core::letters::replay::ReplayId;
+    use redrive_node::store::letter::ReplayView;
+
+    #[test]
+    fn an_open_replay_is_found_however_many_came_after_it() {
+        let replay = |id: u64, state| ReplayView {
+            id: ReplayId(id),
+            state,
+            what: "all dead letters".to_owned(),
+            service: None,
+            pace: Pace { rate: None, concurrency: 1, manner: Manner::Straight },
+            origin: Origin::Operator,
+            to: None,
+            note: None,
+            wave: Wave::First,
+            tally: Tally::default(),
+            claimed_by_others: 0,
+            created_at: Timestamp::EPOCH,
+            changed_at: Timestamp::EPOCH,
+            stop: None,
+        };
+        let page = REPLAYS_PAGE as u64;
+        for count in [0, 1, 2, page - 1, page, page + 1, 2 * page, 2 * page + 2] {
+            let all: Vec<ReplayView> = (1..=count)
+                .map(|id| replay(id, if id <= 2 { ReplayState::Paused } else { ReplayState::Done }))
+                .collect();
+            let latest_first = |before: Option<ReplayId>| {
+                let earlier =
+                    all.iter().rev().filter(|replay| before.is_none_or(|before| replay.id < before));
+                Ok::<_, Infallible>(earlier.take(REPLAYS_PAGE).cloned().collect())
+            };
+            let found = open_replays(latest_first).expect("it can be read");
+            let ids: Vec<u64> = found.iter().map(|replay| replay.id.0).collect();
+            let expected: Vec<u64> = (1..=count.min(2)).rev().collect();
+            assert_eq!(ids, expected, "of {count}");
         }
     }
 }

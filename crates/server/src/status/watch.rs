@@ -12,10 +12,10 @@ const LOOKS_MAX: usize = 31;
 
 /// The last looks, the latest at the end.
 #[derive(Default)]
-pub(crate) struct Watch(VecDeque<Look>);
+pub(crate) struct StatusWatch(VecDeque<StatusSample>);
 
 /// What only grows, as it was at one moment.
-struct Look {
+struct StatusSample {
     at: Instant,
     /// None where nothing is told of the whole server.
     accepted: Option<u64>,
@@ -23,10 +23,10 @@ struct Look {
     delivered: BTreeMap<String, u64>,
 }
 
-impl Watch {
+impl StatusWatch {
     /// One more look.
     pub(crate) fn note(&mut self, status: &Status, at: Instant) {
-        let look = Look {
+        let look = StatusSample {
             at,
             accepted: status.events,
             dead: status.services.iter().map(|service| service.dead).sum(),
@@ -40,7 +40,7 @@ impl Watch {
 
     /// What the server does, as far as it is told, in a line.
     pub(crate) fn line(&self) -> String {
-        let part = |word: &str, count: &dyn Fn(&Look) -> u64| {
+        let part = |word: &str, count: &dyn Fn(&StatusSample) -> u64| {
             let (rate, trend) = self.told(count);
             format!("{rate}/s {word} {}", style::info(trend))
         };
@@ -56,7 +56,7 @@ impl Watch {
         self.told(&|look| look.delivered.get(name).copied().unwrap_or_default())
     }
 
-    fn told(&self, count: &dyn Fn(&Look) -> u64) -> (String, String) {
+    fn told(&self, count: &dyn Fn(&StatusSample) -> u64) -> (String, String) {
         // What is old is deleted, and counted no more: such a step counts for nothing.
         let pairs = self.0.iter().zip(self.0.iter().skip(1));
         let steps: Vec<u64> =
@@ -86,7 +86,12 @@ mod tests {
         let start = Instant::now();
         let look = |seconds: u64, accepted: u64, delivered: u64| {
             let delivered = BTreeMap::from([("billing".to_owned(), delivered)]);
-            Look { at: start + Duration::from_secs(seconds), accepted: Some(accepted), dead: 0, delivered }
+            StatusSample {
+                at: start + Duration::from_secs(seconds),
+                accepted: Some(accepted),
+                dead: 0,
+                delivered,
+            }
         };
         #[rustfmt::skip]
         let cases = [
@@ -99,7 +104,7 @@ mod tests {
             ("at the same time",  vec![look(1, 0, 4), look(1, 0, 9)],                     ("0", "█")),
         ];
         for (name, looks, (rate, trend)) in cases {
-            let watch = Watch(looks.into());
+            let watch = StatusWatch(looks.into());
             assert_eq!(watch.of_service("billing"), (rate.to_owned(), trend.to_owned()), "{name}");
         }
     }

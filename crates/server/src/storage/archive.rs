@@ -8,7 +8,7 @@ use redrive_core::archive::ArchiveRule;
 use redrive_core::ids::Receipt;
 use redrive_node::archive::{ArchiveKey, Found, Kept, folder};
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::cli::files::write_new;
 use crate::rules::file::open_book;
 use crate::terminal;
@@ -95,10 +95,11 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
     }
     let rule = ArchiveRule::of(&open_book(&args.rules)?);
     let rule = rule.ok_or_else(|| {
-        Refused(format!("{} has no archive: name its folder with --folder", args.rules.display()))
+        CommandRefusal(format!("{} has no archive: name its folder with --folder", args.rules.display()))
     })?;
     let folder = rule.endpoint.settings::<String>();
-    let folder = folder.ok_or_else(|| Refused("only an archive in a folder can be read here".to_owned()))?;
+    let folder =
+        folder.ok_or_else(|| CommandRefusal("only an archive in a folder can be read here".to_owned()))?;
     Ok(folder.into())
 }
 
@@ -106,7 +107,7 @@ fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
 fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<Kept>> {
     let look = |key: ArchiveKey| {
         folder::find(archive, &key).map_err(|error| {
-            Refused(format!("the archive in {} could not be read: {error}", archive.display()))
+            CommandRefusal(format!("the archive in {} could not be read: {error}", archive.display()))
         })
     };
     let mut found = look(ArchiveKey::Id(args.event.clone()))?;
@@ -124,7 +125,11 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
 }
 
 /// The one that is meant.
-fn one(mut found: Vec<Kept>, args: &ArchiveGetArgs, archive: &std::path::Path) -> Result<Kept, Refused> {
+fn one(
+    mut found: Vec<Kept>,
+    args: &ArchiveGetArgs,
+    archive: &std::path::Path,
+) -> Result<Kept, CommandRefusal> {
     if found.len() > 1 {
         let one_source = found.iter().all(|kept| kept.source == found[0].source);
         let each = found.iter().take(TOLD_MAX).map(|kept| {
@@ -133,16 +138,20 @@ fn one(mut found: Vec<Kept>, args: &ArchiveGetArgs, archive: &std::path::Path) -
         });
         let how = if one_source { "name its receipt" } else { "name its receipt, or its --source" };
         let each: String = each.collect();
-        return Err(Refused(format!("{} events go by `{}`: {how}{each}", found.len(), plain(&args.event))));
+        return Err(CommandRefusal(format!(
+            "{} events go by `{}`: {how}{each}",
+            found.len(),
+            plain(&args.event)
+        )));
     }
     found.pop().ok_or_else(|| {
         let (event, folder) = (plain(&args.event), archive.display());
-        Refused(format!("the archive in {folder} has no event that goes by `{event}`"))
+        CommandRefusal(format!("the archive in {folder} has no event that goes by `{event}`"))
     })
 }
 
 /// What could play tricks on a terminal goes to files only.
-fn check_harmless(bytes: &[u8]) -> Result<(), Refused> {
+fn check_harmless(bytes: &[u8]) -> Result<(), CommandRefusal> {
     let is_harmless = || {
         std::str::from_utf8(bytes).is_ok_and(|text| {
             !text.chars().any(|char| char.is_control() && !matches!(char, '\n' | '\t' | '\r'))
@@ -150,7 +159,7 @@ fn check_harmless(bytes: &[u8]) -> Result<(), Refused> {
     };
     if std::io::stdout().is_terminal() && !is_harmless() {
         let file = style::bold("-o FILE");
-        return Err(Refused(format!("the data are no plain text: write them to a file with {file}")));
+        return Err(CommandRefusal(format!("the data are no plain text: write them to a file with {file}")));
     }
     Ok(())
 }

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::api::error::Answer;
-use crate::api::openapi::query_keys::Keys;
-use crate::api::request::{Before, Page, Query};
+use crate::api::error::ApiResult;
+use crate::api::openapi::query_keys::QueryKeys;
+use crate::api::request::{BeforeQuery, PageQuery, Query};
 use crate::api::{App, reply};
 use crate::cli::ViewArgs;
-use crate::client::{Ask, gather};
+use crate::client::{ClientRequest, gather};
 use crate::terminal::moment::{ago, moment};
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{plain, print_as, style, terminal_columns};
 
 /// Shows what was done with dead letters, by hand and by rule, the latest first.
@@ -39,8 +39,8 @@ pub(crate) async fn run(args: &AuditArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
     let mut now = wall_clock();
     let (records, _next) = gather(args.limit, None, async |limit, before| {
-        let ask = Ask::find("/v1/audit", &json!({ "limit": limit, "before": before }));
-        let found: AuditFound;
+        let ask = ClientRequest::find("/v1/audit", &json!({ "limit": limit, "before": before }));
+        let found: AuditResponse;
         (found, now) = client.timed_json(&ask).await?;
         Ok((found.audit, found.next))
     })
@@ -55,8 +55,8 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
     }
     // Where nobody is asked for a key, nobody is known by name.
     let names_doers = records.iter().any(|record| record.by.is_some());
-    let left = Side::Left;
-    let sides = [Side::Whole, left, left, Side::Right, left, left, left];
+    let left = CellAlign::Left;
+    let sides = [CellAlign::Whole, left, left, CellAlign::Right, left, left, left];
     let heads = ["AT", "", "ACT", "LETTERS", "WHAT", "NOTE", "BY"];
     let columns = if names_doers { heads.len() } else { heads.len() - 1 };
     let mut table = Table::new(&sides[..columns]);
@@ -81,19 +81,22 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
 /// What was done, by hand or by rule, the latest first.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "audit", tag = "operating",
-    params(Keys<Before>, Keys<Page>),
-    responses((status = 200, description = "a part of it", body = AuditFound))
+    params(QueryKeys<BeforeQuery>, QueryKeys<PageQuery>),
+    responses((status = 200, description = "a part of it", body = AuditResponse))
 )]
-pub(crate) async fn audit(app: App, Query((Before { before }, page)): Query<(Before, Page)>) -> Answer {
+pub(crate) async fn audit(
+    app: App,
+    Query((BeforeQuery { before }, page)): Query<(BeforeQuery, PageQuery)>,
+) -> ApiResult {
     let rows_max = page.rows_max();
     let audit = app.node.read(move |reader| reader.audit(before, rows_max)).await?;
     let next = audit.last().filter(|_| audit.len() == rows_max).map(|record| record.number.to_string());
-    reply::ok(&AuditFound { audit, next })
+    reply::ok(&AuditResponse { audit, next })
 }
 
 /// What was done by hand or by the rule book, the latest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct AuditFound {
+pub(crate) struct AuditResponse {
     pub audit: Vec<AuditRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -12,14 +12,14 @@ use redrive_node::store::{Backup, BackupProgress, Options, StoreError};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::access::caller::Caller;
+use crate::access::caller::ApiCaller;
 use crate::api::App;
-use crate::api::error::{Answer, ApiError};
-use crate::api::request::Sent;
-use crate::api::stream::lines;
-use crate::cli::{DATA_DEFAULT, Refused, ServerArgs};
-use crate::client::trouble::{Break, Trouble};
-use crate::client::{Ask, Client};
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::reply::lines;
+use crate::api::request::JsonBody;
+use crate::cli::{CommandRefusal, DATA_DEFAULT, ServerArgs};
+use crate::client::trouble::{ClientError, ConnectionError};
+use crate::client::{Client, ClientRequest};
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::{counted, plain, print, progress, style};
 
@@ -59,36 +59,39 @@ pub(crate) async fn run(args: &BackupArgs) -> anyhow::Result<()> {
     let client = args.server.client()?;
     let pages = match online_backup(client, &folder).await {
         Ok(pages) => pages,
-        Err(Stopped::NoServer(no_server)) => offline_backup(&args.data, &folder, no_server)?,
-        Err(Stopped::Failed(error)) => return Err(error),
+        Err(BackupStop::NoServer(no_server)) => offline_backup(&args.data, &folder, no_server)?,
+        Err(BackupStop::Failed(error)) => return Err(error),
     };
     let size = counted(pages, "page");
     print(&format!("{} {size} copied to {}\n", style::good("✓"), style::bold(folder.display())))
 }
 
 /// Why the server made no copy.
-enum Stopped {
+enum BackupStop {
     /// There is none, so that the store may be free.
-    NoServer(Trouble),
+    NoServer(ClientError),
     /// There is one, and it could not.
     Failed(anyhow::Error),
 }
 
-impl From<Trouble> for Stopped {
-    fn from(trouble: Trouble) -> Self {
+impl From<ClientError> for BackupStop {
+    fn from(trouble: ClientError) -> Self {
         let is_alone = matches!(
             trouble,
-            Trouble::Unreachable { reason: Break::Connect(_) | Break::NotConnected(_), .. }
+            ClientError::Unreachable {
+                reason: ConnectionError::Connect(_) | ConnectionError::NotConnected(_),
+                ..
+            }
         );
         if is_alone { Self::NoServer(trouble) } else { Self::Failed(trouble.into()) }
     }
 }
 
 /// Has the server copy its store, and tells how many pages it has.
-async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, Stopped> {
-    let wanted = BackupWanted { folder: folder.to_string_lossy().into_owned() };
-    let mut lines = client.lines(&Ask::json("/v1/backup", &wanted)).await?;
-    let failed = |text: String| Stopped::Failed(Refused(text).into());
+async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, BackupStop> {
+    let wanted = BackupRequest { folder: folder.to_string_lossy().into_owned() };
+    let mut lines = client.lines(&ClientRequest::json("/v1/backup", &wanted)).await?;
+    let failed = |text: String| BackupStop::Failed(CommandRefusal(text).into());
     let broke_off = |reason: &str| {
         failed(format!("the copy is not complete, do not use it: {reason} ({})", client.address()))
     };
@@ -111,18 +114,18 @@ async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, Stopped
 }
 
 /// Copies a store that no server has open, and tells how many pages it has.
-fn offline_backup(data: &Path, folder: &Path, no_server: Trouble) -> anyhow::Result<u64> {
+fn offline_backup(data: &Path, folder: &Path, no_server: ClientError) -> anyhow::Result<u64> {
     // Opening a store makes one, and a copy of nothing helps nobody.
     if let Err(StoreError::NotOpened { .. }) = store::open_reader(data) {
         return Err(no_server).context(format!("there is no store in {} either", data.display()));
     }
-    let mut store = store::open(data, Options::default()).map_err(Refused::of)?;
+    let mut store = store::open(data, Options::default()).map_err(CommandRefusal::of)?;
     let mut backup = Backup::new(folder.to_owned(), PAGES_PER_STEP);
     let line = ProgressLine::new();
     loop {
         let BackupProgress { pages, remaining } = store.back_up(&mut backup).map_err(|error| {
             line.clear();
-            Refused::of(error)
+            CommandRefusal::of(error)
         })?;
         show(&line, &BackupStep { pages, remaining, error: None });
         if remaining == 0 {
@@ -149,10 +152,14 @@ fn bar(step: &BackupStep, columns: usize) -> String {
 /// Copies the store to a folder of the server's machine.
 #[utoipa::path(
     post, path = "/v1/backup", operation_id = "backUp", tag = "operating",
-    request_body = BackupWanted,
+    request_body = BackupRequest,
     responses((status = 200, description = "one line of JSON for each step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
 )]
-pub(crate) async fn back_up(app: App, caller: Caller, Sent(wanted): Sent<BackupWanted>) -> Answer {
+pub(crate) async fn back_up(
+    app: App,
+    caller: ApiCaller,
+    JsonBody(wanted): JsonBody<BackupRequest>,
+) -> ApiResult {
     let folder = PathBuf::from(&wanted.folder);
     if !folder.is_absolute() {
         return Err(ApiError::invalid("folder", "must be an absolute path"));
@@ -177,7 +184,7 @@ pub(crate) async fn back_up(app: App, caller: Caller, Sent(wanted): Sent<BackupW
 /// What `redrive backup` asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(expecting = "an object")]
-pub(crate) struct BackupWanted {
+pub(crate) struct BackupRequest {
     /// A folder of the server's machine, as an absolute path.
     pub folder: String,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use redrive_node::store;
 use redrive_node::store::{Compacted, StoreError};
 
-use crate::cli::{DATA_DEFAULT, Refused};
+use crate::cli::{CommandRefusal, DATA_DEFAULT};
 use crate::terminal::{print, size, style};
 
 /// Gives back the disk space of what was deleted; no server may run on the folder.
@@ -26,11 +26,11 @@ pub(crate) fn run(args: &CompactArgs) -> anyhow::Result<()> {
     let compacted = store::compact(&args.data).map_err(|error| match error {
         StoreError::InUse { path, owner } => {
             let shown = path.display();
-            Refused(format!(
+            CommandRefusal(format!(
                 "a server runs on {shown} (process {owner}): stop it while the folder is compacted"
             ))
         }
-        other => Refused::of(other),
+        other => CommandRefusal::of(other),
     })?;
     let Compacted { bytes_before, bytes_after } = compacted;
     let sizes = format!("{} before, {} now", size(bytes_before), size(bytes_after));

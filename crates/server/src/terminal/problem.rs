@@ -21,7 +21,7 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
     };
     let title = level.primary_title(&problem.message).id(problem.code);
     let path = path.display().to_string();
-    let mut group = if let Some(Line { source, number, caret }) = line_of(problem, text) {
+    let mut group = if let Some(SourceLine { source, number, caret }) = line_of(problem, text) {
         title.element(
             Snippet::source(hide_passwords(source))
                 .line_start(number)
@@ -54,14 +54,14 @@ pub(crate) fn say(problem: &Problem, path: &Path, text: &str) {
     });
 }
 
-struct Line<'a> {
+struct SourceLine<'a> {
     source: &'a str,
     number: usize,
     caret: std::ops::Range<usize>,
 }
 
 /// The line that a problem starts on, cut out of the text.
-fn line_of<'a>(problem: &Problem, text: &'a str) -> Option<Line<'a>> {
+fn line_of<'a>(problem: &Problem, text: &'a str) -> Option<SourceLine<'a>> {
     let number = problem.span.position.line as usize;
     // A syntax error may stand just behind the end of the text.
     let start = (problem.span.start as usize).min(text.len());
@@ -80,5 +80,5 @@ fn line_of<'a>(problem: &Problem, text: &'a str) -> Option<Line<'a>> {
     }
     let end = (problem.span.end as usize).clamp(start, last.max(start));
     let end = if text.is_char_boundary(end) { end } else { last };
-    Some(Line { source, number, caret: start - first..end - first })
+    Some(SourceLine { source, number, caret: start - first..end - first })
 }

@@ -14,7 +14,7 @@ const TEXT_COLUMNS_MIN: usize = 8;
 
 /// On which side of its column a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum CellAlign {
     Left,
     /// Left too, and never cut: people copy it.
     Whole,
@@ -56,13 +56,13 @@ impl Cell {
 /// Rows under each other.
 #[derive(Debug)]
 pub struct Table {
-    sides: Vec<Side>,
+    sides: Vec<CellAlign>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     #[must_use]
-    pub fn new(sides: &[Side]) -> Self {
+    pub fn new(sides: &[CellAlign]) -> Self {
         Self { sides: sides.to_vec(), rows: Vec::new() }
     }
 
@@ -84,7 +84,7 @@ impl Table {
         let gaps = GAP.len() * widths.len().saturating_sub(1);
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(columns);
         while excess > 0 {
-            let texts = (0..widths.len()).filter(|column| self.sides[*column] == Side::Left);
+            let texts = (0..widths.len()).filter(|column| self.sides[*column] == CellAlign::Left);
             let longest = texts
                 .filter(|column| widths[*column] > TEXT_COLUMNS_MIN)
                 .max_by_key(|column| widths[*column]);
@@ -127,9 +127,9 @@ impl Table {
             for (column, cell) in row.into_iter().enumerate().take(last + 1) {
                 let blanks = " ".repeat(widths[column] - width(&cell));
                 let (before, after) = match self.sides[column] {
-                    Side::Left | Side::Whole if column == last => (String::new(), String::new()),
-                    Side::Left | Side::Whole => (String::new(), blanks),
-                    Side::Right => (blanks, String::new()),
+                    CellAlign::Left | CellAlign::Whole if column == last => (String::new(), String::new()),
+                    CellAlign::Left | CellAlign::Whole => (String::new(), blanks),
+                    CellAlign::Right => (blanks, String::new()),
                 };
                 if column > 0 {
                     line.push_str(GAP);
@@ -146,11 +146,11 @@ impl Table {
 }
 
 /// Names and values under each other, each with a remark perhaps.
-pub(crate) struct Facts(Table);
+pub(crate) struct FactList(Table);
 
-impl Facts {
+impl FactList {
     pub(crate) fn new() -> Self {
-        Self(Table::new(&[Side::Left; 3]))
+        Self(Table::new(&[CellAlign::Left; 3]))
     }
 
     pub(crate) fn push(&mut self, name: &str, value: Cell, remark: impl Into<String>) {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&[Side::Left, Side::Right, Side::Left]);
+        let mut table = Table::new(&[CellAlign::Left, CellAlign::Right, CellAlign::Left]);
         for [first, second, third] in [["a", "1", "x"], ["日本", "100", ""], ["éé", "", "y"]] {
             table.push(vec![Cell::plain(first), Cell::plain(second), Cell::plain(third)]);
         }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn texts_make_room_until_lines_fit() {
         let table = || {
-            let mut table = Table::new(&[Side::Left, Side::Right, Side::Left]);
+            let mut table = Table::new(&[CellAlign::Left, CellAlign::Right, CellAlign::Left]);
             table.push(vec![
                 Cell::plain("a name"),
                 Cell::plain("123456789"),

@@ -8,9 +8,9 @@ use redrive::clock::wall_clock;
 use serde_json::json;
 
 use crate::cli::ViewArgs;
-use crate::client::{Ask, gather};
+use crate::client::{ClientRequest, gather};
 use crate::terminal::{print_as, print_bytes};
-use crate::webhooks::json::{RefusedFound, RefusedShown};
+use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
 use crate::webhooks::sign::HooksSignArgs;
 use crate::webhooks::{sign, text};
 
@@ -80,8 +80,8 @@ async fn list(args: &HooksRefusedArgs) -> anyhow::Result<()> {
     let mut client = args.view.client()?;
     let mut now = wall_clock();
     let (all, _next) = gather(args.limit, None, async |limit, before| {
-        let ask = Ask::find("/v1/refused-hooks", &json!({ "limit": limit, "before": before }));
-        let found: RefusedFound;
+        let ask = ClientRequest::find("/v1/refused-hooks", &json!({ "limit": limit, "before": before }));
+        let found: RefusedCallsResponse;
         (found, now) = client.timed_json(&ask).await?;
         Ok((found.refused, found.next.map(|next| next.to_string())))
     })
@@ -90,8 +90,8 @@ async fn list(args: &HooksRefusedArgs) -> anyhow::Result<()> {
 }
 
 async fn show(args: &HooksShowArgs) -> anyhow::Result<()> {
-    let ask = Ask::get(format!("/v1/refused-hooks/{}", args.number));
-    let (shown, now) = args.view.client()?.timed_json::<RefusedShown>(&ask).await?;
+    let ask = ClientRequest::get(format!("/v1/refused-hooks/{}", args.number));
+    let (shown, now) = args.view.client()?.timed_json::<RefusedCallJson>(&ask).await?;
     let body = STANDARD.decode(shown.body_base64.as_deref().unwrap_or_default());
     let body = body.context("the server's answer has no readable body")?;
     if args.raw {

@@ -36,14 +36,14 @@ use redrive_node::store;
 use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
 use crate::access::Peer;
-use crate::api::body::{Held, NotRead};
-use crate::api::code::Code;
-use crate::api::error::{ApiError, Named};
-use crate::api::limits::failed_logins::{Strangers, neighbourhood};
+use crate::api::body::{BodyReadError, BufferedBody};
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, PathName};
+use crate::api::limits::failed_logins::{FailedLogins, neighbourhood};
 use crate::api::limits::rate;
 use crate::api::limits::rate::Limiter;
 use crate::api::{App, CORRELATION_ID, body, reply};
-use crate::webhooks::json::{HookTaken, SourceStatus};
+use crate::webhooks::json::{SourceStatus, WebhookResponse};
 
 /// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
 const KNOWN_WITHIN: Duration = Duration::from_millis(500);
@@ -63,7 +63,7 @@ pub(crate) struct Webhooks {
     hooks: Hooks,
     secrets: Secrets,
     limiter: Arc<Limiter>,
-    strangers: Arc<Strangers>,
+    strangers: Arc<FailedLogins>,
 }
 
 impl Webhooks {
@@ -74,10 +74,10 @@ impl Webhooks {
     }
 
     /// What is left of a source's rate, if it has one.
-    fn admit(&self, hook: &Hook, now: Timestamp) -> Result<Option<Allowed>, Turned> {
+    fn admit(&self, hook: &Hook, now: Timestamp) -> Result<Option<Allowed>, WebhookRefusal> {
         let Some(rate) = hook.rate() else { return Ok(None) };
         let admitted = self.limiter.check(&format!("source {}", hook.name()), rate, now);
-        admitted.map(Some).map_err(|too_many| Turned {
+        admitted.map(Some).map_err(|too_many| WebhookRefusal {
             answered: Answered::RateLimited,
             error: rate::refusal(&too_many),
             why: too_many.to_string(),
@@ -85,14 +85,14 @@ impl Webhooks {
     }
 
     /// What one hears who has signed badly: from an address that does so too often, to wait.
-    fn slow_down(&self, turned: Turned, peer: Peer, now: Timestamp) -> Turned {
+    fn slow_down(&self, turned: WebhookRefusal, peer: Peer, now: Timestamp) -> WebhookRefusal {
         if turned.answered != Answered::Unauthorized {
             return turned;
         }
         match self.strangers.note(&neighbourhood(Some(peer.0)), now) {
             Ok(()) => turned,
             // It counts as what it is, whatever is answered.
-            Err(too_many) => Turned { error: rate::refusal(&too_many), ..turned },
+            Err(too_many) => WebhookRefusal { error: rate::refusal(&too_many), ..turned },
         }
     }
 
@@ -127,9 +127,9 @@ pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
     params(("source" = String, Path, description = "a webhook source of the rule book")),
     request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
     responses(
-        (status = 202, description = "it is durable", body = HookTaken),
+        (status = 202, description = "it is durable", body = WebhookResponse),
         (status = 200, description = "one with its id came before, and it is not delivered again; or the challenge of a sender that checks the address, as text", content(
-            (HookTaken = "application/json"),
+            (WebhookResponse = "application/json"),
             (String = "text/plain"),
         )),
     )
@@ -137,7 +137,7 @@ pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
 pub(crate) async fn take(
     app: App,
     Extension(peer): Extension<Peer>,
-    Named(source): Named,
+    PathName(source): PathName,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -145,7 +145,7 @@ pub(crate) async fn take(
 }
 
 /// A call that is not taken.
-struct Turned {
+struct WebhookRefusal {
     answered: Answered,
     error: ApiError,
     /// For the log.
@@ -153,8 +153,8 @@ struct Turned {
 }
 
 /// A call that is.
-enum Taken {
-    Event(HookTaken, Answered),
+enum WebhookOutcome {
+    Event(WebhookResponse, Answered),
     Challenge(String),
 }
 
@@ -174,14 +174,19 @@ async fn answer(app: &App, source: &str, peer: Peer, headers: &HeaderMap, body: 
 }
 
 /// What the sender hears, counted.
-fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, Turned>) -> Response {
+fn said(
+    app: &App,
+    opened: &Opened,
+    correlation_id: &str,
+    judged: Result<WebhookOutcome, WebhookRefusal>,
+) -> Response {
     match judged {
-        Ok(Taken::Event(taken, answered)) => {
+        Ok(WebhookOutcome::Event(taken, answered)) => {
             tell(app, opened, answered, correlation_id, None);
             let is_news = answered == Answered::Accepted;
             reply::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
         }
-        Ok(Taken::Challenge(text)) => {
+        Ok(WebhookOutcome::Challenge(text)) => {
             tell(app, opened, Answered::Challenge, correlation_id, None);
             // It is the sender's own text: no browser is to take it for anything else.
             let headers = [
@@ -190,7 +195,7 @@ fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, 
             ];
             (headers, text).into_response()
         }
-        Err(Turned { answered, error, why }) => {
+        Err(WebhookRefusal { answered, error, why }) => {
             tell(app, opened, answered, correlation_id, Some(&why));
             error.into_response()
         }
@@ -199,7 +204,7 @@ fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, 
 
 fn no_such_source(name: &str) -> ApiError {
     let message = format!("the rule book has no webhook source `{name}`");
-    ApiError::new(Code::SourceNotFound, message)
+    ApiError::new(ApiErrorCode::SourceNotFound, message)
 }
 
 /// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
@@ -238,7 +243,7 @@ async fn believed(
     peer: Peer,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Held, Option<Allowed>), Turned> {
+) -> Result<(BufferedBody, Option<Allowed>), WebhookRefusal> {
     let hook = &opened.hook;
     let body = body::read(&app.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
         .await
@@ -254,11 +259,11 @@ async fn judge(
     headers: &HeaderMap,
     body: &Bytes,
     correlation_id: &str,
-) -> Result<Taken, Turned> {
+) -> Result<WebhookOutcome, WebhookRefusal> {
     let hook = &opened.hook;
     let call = Call { headers, body, correlation_id, now: wall_clock() };
     match beside_others(body, || hook.read(call)) {
-        Ok(Made::Challenge(text)) => Ok(Taken::Challenge(text)),
+        Ok(Made::Challenge(text)) => Ok(WebhookOutcome::Challenge(text)),
         Ok(Made::Event(event)) => submit(app, opened, headers, *event).await,
         Err(malformed) => {
             keep(app, hook, headers, body, &malformed.to_string());
@@ -268,20 +273,20 @@ async fn judge(
 }
 
 /// Why a body was not read, and who sent one too large.
-fn unread(opened: &Opened, headers: &HeaderMap, not_read: NotRead) -> Turned {
+fn unread(opened: &Opened, headers: &HeaderMap, not_read: BodyReadError) -> WebhookRefusal {
     let answered = match not_read {
-        NotRead::TooLarge => Answered::TooLarge,
-        NotRead::TooSlow => Answered::TooSlow,
-        NotRead::Broken | NotRead::Encoded => Answered::Malformed,
-        NotRead::NoRoom => Answered::Unavailable,
+        BodyReadError::TooLarge => Answered::TooLarge,
+        BodyReadError::TooSlow => Answered::TooSlow,
+        BodyReadError::Broken | BodyReadError::Encoded => Answered::Malformed,
+        BodyReadError::NoRoom => Answered::Unavailable,
     };
-    if not_read == NotRead::TooLarge
+    if not_read == BodyReadError::TooLarge
         && let Some(who) = installation(&opened.hook, headers)
     {
         opened.tally.too_large_by(&who);
     }
     let error = not_read.refusal(opened.hook.body_bytes_max());
-    Turned { answered, error, why: not_read.to_string() }
+    WebhookRefusal { answered, error, why: not_read.to_string() }
 }
 
 /// Where a webhook of GitHub is installed, such as `repository 79929171`, as the call says itself.
@@ -300,7 +305,7 @@ fn installation(hook: &Hook, headers: &HeaderMap) -> Option<String> {
 }
 
 /// Whether the holder of the secret has sent it: of the secret that is known, or of a newer one.
-async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> Result<(), Turned> {
+async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> Result<(), WebhookRefusal> {
     let secrets = &app.hooks.secrets;
     let known = secrets.get_within(hook.secret(), KNOWN_WITHIN).await;
     let known = known.map_err(|error| no_secret(&error.to_string()))?;
@@ -321,43 +326,53 @@ async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> R
     .map_err(|distrust| distrusted(hook, distrust))
 }
 
-fn no_secret(why: &str) -> Turned {
+fn no_secret(why: &str) -> WebhookRefusal {
     let error = ApiError::unavailable("the secret of this source cannot be had at the moment")
         .retry_after(RETRY_AFTER_NO_SECRET_SECONDS);
-    Turned { answered: Answered::Unavailable, error, why: why.to_owned() }
+    WebhookRefusal { answered: Answered::Unavailable, error, why: why.to_owned() }
 }
 
-fn distrusted(hook: &Hook, distrust: Distrust) -> Turned {
+fn distrusted(hook: &Hook, distrust: Distrust) -> WebhookRefusal {
     match distrust {
         Distrust::NoKey => no_secret(&distrust.to_string()),
         Distrust::Missing | Distrust::Malformed | Distrust::Bad => {
             let message = "the signature is missing or does not fit";
-            let error = ApiError::new(Code::Unauthorized, message);
-            Turned { answered: Answered::Unauthorized, error, why: distrust.to_string() }
+            let error = ApiError::new(ApiErrorCode::Unauthorized, message);
+            WebhookRefusal { answered: Answered::Unauthorized, error, why: distrust.to_string() }
         }
         // Only who holds the secret gets here, and should look at the clock and not for another secret.
         Distrust::TooOld | Distrust::TooNew => {
             let tolerance = show_duration(hook.tolerance());
             let message = format!("the signed time is more than {tolerance} from ours");
-            let error = ApiError::new(Code::Unauthorized, message);
-            Turned { answered: Answered::Unauthorized, error, why: distrust.to_string() }
+            let error = ApiError::new(ApiErrorCode::Unauthorized, message);
+            WebhookRefusal { answered: Answered::Unauthorized, error, why: distrust.to_string() }
         }
     }
 }
 
-fn no_event(malformed: &Malformed) -> Turned {
+fn no_event(malformed: &Malformed) -> WebhookRefusal {
     let error = ApiError::invalid(malformed.field, malformed.why.to_string());
-    Turned { answered: Answered::Malformed, error, why: malformed.to_string() }
+    WebhookRefusal { answered: Answered::Malformed, error, why: malformed.to_string() }
 }
 
-async fn submit(app: &App, opened: &Opened, headers: &HeaderMap, event: Event) -> Result<Taken, Turned> {
+async fn submit(
+    app: &App,
+    opened: &Opened,
+    headers: &HeaderMap,
+    event: Event,
+) -> Result<WebhookOutcome, WebhookRefusal> {
     let (id, body) = (event.id.to_string(), event.data.clone());
     let lacks_session = opened.hook.wants_session() && event.session.is_none();
     let taken = |taken: store::Taken, answered| {
         let (receipt, duplicate) = (taken.receipt.to_string(), answered == Answered::Duplicate);
-        let taken =
-            HookTaken { id: id.clone(), receipt, duplicate, conflict: false, deliveries: taken.deliveries };
-        Ok(Taken::Event(taken, answered))
+        let taken = WebhookResponse {
+            id: id.clone(),
+            receipt,
+            duplicate,
+            conflict: false,
+            deliveries: taken.deliveries,
+        };
+        Ok(WebhookOutcome::Event(taken, answered))
     };
     match app.node.hand_over(event, Way::Webhook).await {
         Handed::Durable(first) => {
@@ -372,12 +387,12 @@ async fn submit(app: &App, opened: &Opened, headers: &HeaderMap, event: Event) -
             let reason = format!("an event with the id `{id}` came before, and was another: {first}");
             keep(app, &opened.hook, headers, &body, &reason);
             let receipt = first.to_string();
-            let taken = HookTaken { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
-            Ok(Taken::Event(taken, Answered::Conflict))
+            let taken = WebhookResponse { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
+            Ok(WebhookOutcome::Event(taken, Answered::Conflict))
         }
         Handed::Busy(error) => {
             let why = error.to_string();
-            Err(Turned { answered: Answered::Unavailable, error: ApiError::of_event(error), why })
+            Err(WebhookRefusal { answered: Answered::Unavailable, error: ApiError::of_event(error), why })
         }
     }
 }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// A webhook that was taken, as its sender is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct HookTaken {
+pub(crate) struct WebhookResponse {
     /// The event's id.
     pub id: String,
     /// To find it again by; the first one's if it came before.
@@ -71,7 +71,7 @@ impl SourceStatus {
 
 /// What was signed and could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RefusedShown {
+pub(crate) struct RefusedCallJson {
     pub number: u64,
     pub at: Timestamp,
     pub source: String,
@@ -88,8 +88,8 @@ pub(crate) struct RefusedShown {
 
 /// A list of those, the latest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RefusedFound {
-    pub refused: Vec<RefusedShown>,
+pub(crate) struct RefusedCallsResponse {
+    pub refused: Vec<RefusedCallJson>,
     /// To go on with; none at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,

@@ -9,7 +9,7 @@ use redrive_node::hook::Hook;
 use redrive_node::secret::Secrets;
 
 use crate::cli::files::read_input;
-use crate::cli::{Refused, ServerArgs};
+use crate::cli::{CommandRefusal, ServerArgs};
 use crate::connectors;
 use crate::rules::file::open_book;
 use crate::terminal::{print, shell_word};
@@ -60,16 +60,18 @@ pub(crate) async fn run(args: &HooksSignArgs) -> anyhow::Result<()> {
             .collect();
         let have =
             if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-        Refused(format!("{} has no webhook source `{}`: {have}", args.rules.display(), args.source))
+        CommandRefusal(format!("{} has no webhook source `{}`: {have}", args.rules.display(), args.source))
     })?;
     let read = |path| read_input(path, BODY_BYTES_MAX, "source");
     let body = args.body.as_deref().map_or_else(|| Ok(BODY_DEFAULT.into()), read)?;
     let values = Secrets::new(&book, connectors::drivers()).get(hook.secret()).await;
-    let values = values.map_err(|error| Refused(format!("the secret `{}`: {error}", hook.secret())))?;
+    let values =
+        values.map_err(|error| CommandRefusal(format!("the secret `{}`: {error}", hook.secret())))?;
     let id = format!("try-{}", uuid::Uuid::now_v7());
     let signed = values.iter().next().and_then(|secret| hook.sign(secret, &body, &id, wall_clock()));
-    let signed = signed
-        .ok_or_else(|| Refused(format!("the secret `{}` cannot be a key of this scheme", hook.secret())))?;
+    let signed = signed.ok_or_else(|| {
+        CommandRefusal(format!("the secret `{}` cannot be a key of this scheme", hook.secret()))
+    })?;
     print(&command(args, signed))
 }
 

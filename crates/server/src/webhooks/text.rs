@@ -7,9 +7,9 @@ use redrive_core::time::Timestamp;
 use redrive_node::hook::Counts;
 
 use crate::terminal::moment::{ago, moment};
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{counted, cut, next_steps, plain, size, style};
-use crate::webhooks::json::{RefusedShown, SourceStatus};
+use crate::webhooks::json::{RefusedCallJson, SourceStatus};
 
 /// Longer reasons are cut in a list.
 const REASON_COLUMNS_MAX: usize = 100;
@@ -18,11 +18,12 @@ const REASON_COLUMNS_MAX: usize = 100;
 const BODY_BYTES_SHOWN_MAX: usize = 4_096;
 
 /// A list, the latest first.
-pub(crate) fn list(refused: &[RefusedShown], now: Timestamp) -> String {
+pub(crate) fn list(refused: &[RefusedCallJson], now: Timestamp) -> String {
     let Some(latest) = refused.first() else {
         return format!("{} nothing that was signed well had to be refused\n", style::good("✓"));
     };
-    let mut table = Table::new(&[Side::Right, Side::Left, Side::Left, Side::Right, Side::Left]);
+    let mut table =
+        Table::new(&[CellAlign::Right, CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left]);
     table.head(&["NUMBER", "AT", "SOURCE", "SIZE", "WHY"]);
     for one in refused {
         table.push(vec![
@@ -39,7 +40,7 @@ pub(crate) fn list(refused: &[RefusedShown], now: Timestamp) -> String {
 }
 
 /// One with its headers and the beginning of its body.
-pub(crate) fn page(refused: &RefusedShown, body: &[u8], now: Timestamp) -> String {
+pub(crate) fn page(refused: &RefusedCallJson, body: &[u8], now: Timestamp) -> String {
     let mut out = format!(
         "{}  {}\n{} {}\n",
         style::bold(format!("refused body {} of {}", refused.number, plain(&refused.source))),
@@ -72,8 +73,15 @@ const TOO_LARGE_BY_SHOWN_MAX: usize = 3;
 
 /// A table of all of them.
 pub(crate) fn table(sources: &[SourceStatus]) -> Table {
-    let mut table =
-        Table::new(&[Side::Left, Side::Left, Side::Right, Side::Right, Side::Right, Side::Right, Side::Left]);
+    let mut table = Table::new(&[
+        CellAlign::Left,
+        CellAlign::Left,
+        CellAlign::Right,
+        CellAlign::Right,
+        CellAlign::Right,
+        CellAlign::Right,
+        CellAlign::Left,
+    ]);
     table.head(&["SOURCE", "KIND", "ACCEPTED", "AGAIN", "UNAUTHORIZED", "MALFORMED", ""]);
     for source in sources {
         let count = |count: u64, paint: fn(String) -> String| match count {

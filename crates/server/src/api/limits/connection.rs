@@ -21,11 +21,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::api::CORRELATION_ID;
-use crate::api::code::Code;
-use crate::api::error::{ErrorBody, ErrorShown};
-use crate::api::fresh_id::fresh_id;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ErrorBody, ErrorJson};
+use crate::api::ids::fresh_id;
 
-pub(crate) struct Connection<S> {
+pub(crate) struct ClientConnection<S> {
     stream: S,
     /// What is left to say in place of the library's words.
     instead: Bytes,
@@ -36,7 +36,7 @@ pub(crate) struct Connection<S> {
     is_waiting: bool,
 }
 
-impl<S: AsyncWrite + Unpin> Connection<S> {
+impl<S: AsyncWrite + Unpin> ClientConnection<S> {
     pub(crate) fn new(stream: S, unread_max: Duration) -> Self {
         Self { stream, instead: Bytes::new(), unread_max, timer: None, is_waiting: false }
     }
@@ -70,9 +70,9 @@ const LIBRARY_SAYS: [&str; 3] = ["connection: close", "content-length: 0", "date
 /// Our words for an answer without any; none if somebody has said something.
 fn in_our_words(head: &[u8]) -> Option<Bytes> {
     let (code, message) = match head.get(..13)? {
-        b"HTTP/1.1 400 " => (Code::BadRequest, "this is no request that HTTP/1.1 knows"),
-        b"HTTP/1.1 414 " => (Code::UriTooLong, "the path is too long"),
-        b"HTTP/1.1 431 " => (Code::HeadersTooLarge, "the headers are too many or too long"),
+        b"HTTP/1.1 400 " => (ApiErrorCode::BadRequest, "this is no request that HTTP/1.1 knows"),
+        b"HTTP/1.1 414 " => (ApiErrorCode::UriTooLong, "the path is too long"),
+        b"HTTP/1.1 431 " => (ApiErrorCode::HeadersTooLarge, "the headers are too many or too long"),
         _ => return None,
     };
     let text = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
@@ -85,9 +85,9 @@ fn in_our_words(head: &[u8]) -> Option<Bytes> {
 }
 
 /// A whole answer, after which the connection ends.
-pub(crate) fn worded(code: Code, message: &str) -> Bytes {
+pub(crate) fn worded(code: ApiErrorCode, message: &str) -> Bytes {
     let (code, line) = (code.as_str().to_owned(), code.status());
-    let error = ErrorShown { code, message: message.to_owned(), details: serde_json::Map::new() };
+    let error = ErrorJson { code, message: message.to_owned(), details: serde_json::Map::new() };
     let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
     let (length, id) = (body.len(), fresh_id());
     let answer = format!(
@@ -96,7 +96,7 @@ pub(crate) fn worded(code: Code, message: &str) -> Bytes {
     answer.into()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ClientConnection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -106,7 +106,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClientConnection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Some(instead) = in_our_words(bytes) {
             self.instead = instead;
@@ -188,7 +188,7 @@ mod tests {
         let body = r#"{"data":"HTTP/1.1 400 HTTP/1.1 431 HTTP/1.1 414 "}"#;
         for room in 1..body.len() {
             let (ours, mut theirs) = duplex(room);
-            let mut connection = Connection::new(ours, WITHIN);
+            let mut connection = ClientConnection::new(ours, WITHIN);
             let writing = tokio::spawn(async move {
                 connection.write_all(body.as_bytes()).await.expect("somebody reads");
                 connection.shutdown().await.expect("somebody reads");
@@ -203,7 +203,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_reads_nothing_is_cut_off_in_the_end() {
         let (ours, _theirs) = duplex(4);
-        let mut connection = Connection::new(ours, WITHIN);
+        let mut connection = ClientConnection::new(ours, WITHIN);
         let started_at = Instant::now();
         let error = connection.write_all(b"more than there is room for").await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_reads_slowly_gets_all_of_it() {
         let (ours, mut theirs) = duplex(1);
-        let mut connection = Connection::new(ours, WITHIN);
+        let mut connection = ClientConnection::new(ours, WITHIN);
         let reading = tokio::spawn(async move {
             let mut heard = Vec::new();
             for _ in 0..5 {

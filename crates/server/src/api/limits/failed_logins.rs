@@ -19,9 +19,9 @@ const FAILURES_PER_MINUTE: f64 = 30.0;
 
 /// What is remembered of them.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers(Limiter);
+pub(crate) struct FailedLogins(Limiter);
 
-impl Strangers {
+impl FailedLogins {
     /// Somebody failed; an error if that was too often.
     pub(crate) fn note(&self, address: &str, now: Timestamp) -> Result<(), TooMany> {
         let rate = Rate::per_second(FAILURES_PER_MINUTE / 60.0).expect("a number above 0");

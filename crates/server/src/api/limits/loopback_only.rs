@@ -10,22 +10,22 @@ use std::net::IpAddr;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Request, Version, header};
 
-use crate::api::code::Code;
+use crate::api::code::ApiErrorCode;
 use crate::api::error::ApiError;
-use crate::api::transport::Scheme;
+use crate::api::transport::TransportScheme;
 
 /// Who may come without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guests {
+pub(crate) enum LoopbackPolicy {
     /// Programs of this machine.
     ThisMachine,
     /// Whoever can reach the server, as somebody has insisted: any name may be its own.
     Everybody,
 }
 
-impl Guests {
+impl LoopbackPolicy {
     /// Refuses who is not among them.
-    pub(crate) fn check(self, headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
+    pub(crate) fn check(self, headers: &HeaderMap, scheme: TransportScheme) -> Result<(), ApiError> {
         match self {
             Self::ThisMachine => {
                 refuse_other_hosts(headers)?;
@@ -39,7 +39,7 @@ impl Guests {
 /// Refuses a request that does not say once and clearly which host it is for: whoever stands between us and
 /// the client may have believed another. Only HTTP/1.0 knows requests without one.
 pub(crate) fn check_host<B>(request: &Request<B>) -> Result<(), ApiError> {
-    let refuse = |message: &str| Err(ApiError::new(Code::BadRequest, message));
+    let refuse = |message: &str| Err(ApiError::new(ApiErrorCode::BadRequest, message));
     let headers = request.headers();
     match headers.get_all(header::HOST).iter().count() {
         0 if request.version() >= Version::HTTP_11 => {
@@ -70,7 +70,7 @@ fn refuse_other_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Refuses what a page from elsewhere has made a browser send.
-fn refuse_pages(headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
+fn refuse_pages(headers: &HeaderMap, scheme: TransportScheme) -> Result<(), ApiError> {
     match headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()) {
         Some(origin) if origin.strip_prefix(scheme.prefix()) != host(headers) => {
             Err(refusal("a page from elsewhere asks for it"))
@@ -94,7 +94,7 @@ fn refusal(why: &str) -> ApiError {
     let message = format!(
         "{why}: without authentication only programs of this machine are served; `redrive keys create` makes a key for others"
     );
-    ApiError::new(Code::Forbidden, message)
+    ApiError::new(ApiErrorCode::Forbidden, message)
 }
 
 #[cfg(test)]
@@ -122,7 +122,11 @@ mod tests {
             for (key, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
                 headers.extend(value.map(|value| (key, value.parse().expect("a header"))));
             }
-            assert_eq!(Guests::ThisMachine.check(&headers, Scheme::Http).is_ok(), expected, "{name}");
+            assert_eq!(
+                LoopbackPolicy::ThisMachine.check(&headers, TransportScheme::Http).is_ok(),
+                expected,
+                "{name}"
+            );
         }
     }
 
@@ -154,7 +158,11 @@ mod tests {
         headers.insert(header::HOST, "127.0.0.1:7373".parse().expect("a header"));
         for (origin, expected) in [("https://127.0.0.1:7373", true), ("http://127.0.0.1:7373", false)] {
             headers.insert(header::ORIGIN, origin.parse().expect("a header"));
-            assert_eq!(Guests::ThisMachine.check(&headers, Scheme::Https).is_ok(), expected, "{origin}");
+            assert_eq!(
+                LoopbackPolicy::ThisMachine.check(&headers, TransportScheme::Https).is_ok(),
+                expected,
+                "{origin}"
+            );
         }
     }
 
@@ -170,7 +178,11 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().expect("a header"));
             headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().expect("a header"))));
-            assert_eq!(Guests::Everybody.check(&headers, Scheme::Http).is_ok(), expected, "{name}");
+            assert_eq!(
+                LoopbackPolicy::Everybody.check(&headers, TransportScheme::Http).is_ok(),
+                expected,
+                "{name}"
+            );
         }
     }
 }

@@ -18,19 +18,19 @@ const SHARE: usize = 2;
 
 /// What each address or caller has of something; clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct AddressLimiter {
     by_name: Arc<Mutex<HashMap<String, usize>>>,
     each_max: usize,
 }
 
 /// A place that counts for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Member {
-    crowd: Crowd,
+pub(crate) struct AddressSlot {
+    crowd: AddressLimiter,
     name: String,
 }
 
-impl Crowd {
+impl AddressLimiter {
     /// A crowd of at most so many connections.
     pub(crate) fn of(connections_max: usize) -> Self {
         Self::with_each(connections_max.div_ceil(SHARE))
@@ -42,19 +42,19 @@ impl Crowd {
     }
 
     /// One more connection of that address; none if it has its share.
-    pub(crate) fn join(&self, peer: IpAddr) -> Option<Member> {
+    pub(crate) fn join(&self, peer: IpAddr) -> Option<AddressSlot> {
         self.join_as(neighbourhood(Some(peer)))
     }
 
     /// One more place for whoever has that name; none if it has its share.
-    pub(crate) fn join_as(&self, name: String) -> Option<Member> {
+    pub(crate) fn join_as(&self, name: String) -> Option<AddressSlot> {
         let mut by_name = self.lock();
         let count = by_name.get(&name).copied().unwrap_or(0);
         if count >= self.each_max {
             return None;
         }
         by_name.insert(name.clone(), count + 1);
-        Some(Member { crowd: self.clone(), name })
+        Some(AddressSlot { crowd: self.clone(), name })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
@@ -62,7 +62,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Member {
+impl Drop for AddressSlot {
     fn drop(&mut self) {
         let mut by_name = self.crowd.lock();
         let left = by_name.get(&self.name).map_or(0, |count| count - 1);
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_leaves_the_rest_to_others() {
-        let crowd = Crowd::of(4);
+        let crowd = AddressLimiter::of(4);
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let mut here: Vec<Member> = Vec::new();
+        let mut here: Vec<AddressSlot> = Vec::new();
         here.extend(crowd.join(address("2001:db8::1")));
         here.extend(crowd.join(address("2001:db8::2")));
         assert_eq!(here.len(), 2);

@@ -14,7 +14,7 @@ use redrive_core::quota::{Allowed, Meter, Quota, TooMany};
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 
-use crate::api::code::Code;
+use crate::api::code::ApiErrorCode;
 use crate::api::error::ApiError;
 
 /// Callers that are remembered at once.
@@ -101,7 +101,7 @@ pub(crate) fn refusal(too_many: &TooMany) -> ApiError {
     let TooMany { quota, retry_after } = *too_many;
     let Quota { requests, window_seconds, .. } = quota;
     let message = format!("there were more than {requests} requests in {window_seconds} s: wait a little");
-    ApiError::new(Code::RateLimitExceeded, message)
+    ApiError::new(ApiErrorCode::RateLimitExceeded, message)
         .retry_after(u32::try_from(whole_seconds(retry_after)).unwrap_or(u32::MAX))
         .with_header(RATE_LIMIT_POLICY, policy(quota))
         .with_header(RATE_LIMIT, left(0, retry_after))

@@ -7,30 +7,31 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::{IntoParams, PartialSchema};
 
 /// The keys of an object as those of a query.
-pub(crate) struct Keys<T>(PhantomData<T>);
+pub(crate) struct QueryKeys<T>(PhantomData<T>);
 
-impl<T: PartialSchema> IntoParams for Keys<T> {
+impl<T: PartialSchema> IntoParams for QueryKeys<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let object = serde_json::to_value(T::schema()).expect("a schema is JSON");
         let keys = object["properties"].as_object().into_iter().flatten();
         let required = object["required"].as_array().cloned().unwrap_or_default();
-        let need = |name: &str| if required.contains(&json!(name)) { Need::Must } else { Need::May };
+        let need =
+            |name: &str| if required.contains(&json!(name)) { KeyPresence::Must } else { KeyPresence::May };
         keys.map(|(name, schema)| parameter(name, &not_null(schema), need(name))).collect()
     }
 }
 
 /// Whether a key must be there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
+enum KeyPresence {
     Must,
     May,
 }
 
-fn parameter(name: &str, schema: &Value, need: Need) -> Parameter {
+fn parameter(name: &str, schema: &Value, need: KeyPresence) -> Parameter {
     let parameter = json!({
         "name": name,
         "in": "query",
-        "required": need == Need::Must,
+        "required": need == KeyPresence::Must,
         "description": schema.get("description"),
         "schema": schema,
     });

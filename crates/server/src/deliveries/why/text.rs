@@ -10,7 +10,9 @@ use redrive_core::policy::category::codes;
 use redrive_core::policy::decide::DeathReason;
 use redrive_core::time::Timestamp;
 
-use crate::deliveries::json::{DeathShown, DeliveryShown, StateShown, StoryShown, WaitCause, WaitShown};
+use crate::deliveries::json::{
+    AttemptJson, DeadLetterCauseJson, DeliveryJson, DeliveryStateJson, WaitCause, WaitJson,
+};
 use crate::deliveries::story;
 use crate::deliveries::story::{field, note, spent};
 use crate::deliveries::text::{queue_of, short_id};
@@ -24,7 +26,7 @@ const QUOTED_COLUMNS_MAX: usize = 120;
 const ANSWERS_SHOWN_MAX: usize = 12;
 
 /// The whole page.
-pub(crate) fn page(delivery: &DeliveryShown, now: Timestamp) -> String {
+pub(crate) fn page(delivery: &DeliveryJson, now: Timestamp) -> String {
     let mut out = format!(
         "{} → {}  {}\n",
         style::bold(plain(&delivery.event_type)),
@@ -51,7 +53,7 @@ pub(crate) fn page(delivery: &DeliveryShown, now: Timestamp) -> String {
     out
 }
 
-fn attempt(out: &mut String, told: &StoryShown, accepted_at: Timestamp) {
+fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
     let story = &told.story;
     let at = show_wait(story.started_at.since(accepted_at));
     let took = took(story.took_nanos);
@@ -209,68 +211,69 @@ pub(crate) fn took(nanos: u64) -> String {
 }
 
 /// How it stands now.
-fn end(delivery: &DeliveryShown, now: Timestamp) -> String {
+fn end(delivery: &DeliveryJson, now: Timestamp) -> String {
     let attempts = u64::from(delivery.attempts);
     let after = delivery.ended_at.map(|at| show_wait(at.since(delivery.accepted_at)));
     let after = after.unwrap_or_else(|| "an unknown time".to_owned());
     match delivery.state {
-        StateShown::Delivered => story::delivered(attempts, &after),
-        StateShown::Dead => {
+        DeliveryStateJson::Delivered => story::delivered(attempts, &after),
+        DeliveryStateJson::Dead => {
             let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
             let letters = if is_poison { "the poison tier" } else { "the dead letters" };
             let kept = format!("{letters} of {}", queue_of(delivery));
             let line = story::dead(attempts, &after, &kept);
             delivery.death.as_ref().map_or(line.clone(), |death| format!("{line}\n{}", death_line(death)))
         }
-        StateShown::Skipped | StateShown::Purged | StateShown::Superseded => {
+        DeliveryStateJson::Skipped | DeliveryStateJson::Purged | DeliveryStateJson::Superseded => {
             format!("{} {}", style::warning("–"), closing(delivery))
         }
-        StateShown::Pending | StateShown::Retrying | StateShown::Held | StateShown::Replaying => {
-            story::waiting(attempts, &outlook(delivery, now))
-        }
+        DeliveryStateJson::Pending
+        | DeliveryStateJson::Retrying
+        | DeliveryStateJson::Held
+        | DeliveryStateJson::Replaying => story::waiting(attempts, &outlook(delivery, now)),
     }
 }
 
 /// How a dead letter was done with by hand.
-pub(crate) fn closing(delivery: &DeliveryShown) -> String {
+pub(crate) fn closing(delivery: &DeliveryJson) -> String {
     let at = delivery.ended_at.map(|at| format!(" at {}", moment(at))).unwrap_or_default();
     match delivery.state {
-        StateShown::Superseded => {
+        DeliveryStateJson::Superseded => {
             let by = delivery.superseded_by.as_deref().map(|receipt| format!(" {}", plain(receipt)));
             format!("edited{at}: the event{} was sent in its place", by.unwrap_or_default())
         }
-        StateShown::Purged => format!("purged{at}: its story and its data are gone"),
-        StateShown::Skipped => format!("skipped{at}: given up by hand"),
-        StateShown::Pending
-        | StateShown::Retrying
-        | StateShown::Held
-        | StateShown::Replaying
-        | StateShown::Delivered
-        | StateShown::Dead => String::new(),
+        DeliveryStateJson::Purged => format!("purged{at}: its story and its data are gone"),
+        DeliveryStateJson::Skipped => format!("skipped{at}: given up by hand"),
+        DeliveryStateJson::Pending
+        | DeliveryStateJson::Retrying
+        | DeliveryStateJson::Held
+        | DeliveryStateJson::Replaying
+        | DeliveryStateJson::Delivered
+        | DeliveryStateJson::Dead => String::new(),
     }
 }
 
-fn death_line(death: &DeathShown) -> String {
-    let DeathShown { category, code, failure_code, message, fingerprint, tier: _ } = death;
+fn death_line(death: &DeadLetterCauseJson) -> String {
+    let DeadLetterCauseJson { category, code, failure_code, message, fingerprint, tier: _ } = death;
     let own = if failure_code == code { String::new() } else { format!(", last failure {failure_code}") };
     let line = format!("  {category} {code}{own}: {message}  (failure group {fingerprint})");
     style::dim(plain(&line))
 }
 
 /// What a delivery that has not ended waits for: the server's words, and the times by the clock here.
-pub(crate) fn outlook(delivery: &DeliveryShown, now: Timestamp) -> String {
+pub(crate) fn outlook(delivery: &DeliveryJson, now: Timestamp) -> String {
     delivery.waits.as_ref().map_or_else(|| "the server does not say why".to_owned(), |waits| wait(waits, now))
 }
 
 /// The same of anything that waits.
-pub(crate) fn wait(waits: &WaitShown, now: Timestamp) -> String {
+pub(crate) fn wait(waits: &WaitJson, now: Timestamp) -> String {
     let since = waits.since.map(|since| format!(" since {}", moment(since)));
     let until = waits.until.map(|until| format!(" until {} ({})", moment(until), coming(until, now)));
     format!("{}{}{}", plain(&waits.because), since.unwrap_or_default(), until.unwrap_or_default())
 }
 
 /// What an operator can do now.
-fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
+fn steps(delivery: &DeliveryJson) -> Vec<(String, &'static str)> {
     let service = shell_word(&delivery.service);
     let queue = shell_word(&queue_of(delivery));
     let event_type = shell_word(&delivery.event_type);
@@ -278,24 +281,24 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
     let event =
         (format!("redrive show {}", shell_word(&delivery.receipt)), "shows the event and who else gets it");
     match delivery.state {
-        StateShown::Delivered | StateShown::Skipped | StateShown::Purged => vec![event],
-        StateShown::Superseded => {
+        DeliveryStateJson::Delivered | DeliveryStateJson::Skipped | DeliveryStateJson::Purged => vec![event],
+        DeliveryStateJson::Superseded => {
             let by = delivery.superseded_by.as_deref().map(|receipt| {
                 (format!("redrive show {}", shell_word(receipt)), "shows what became of the edited event")
             });
             by.into_iter().chain([event]).collect()
         }
-        StateShown::Pending => vec![event, watch],
-        StateShown::Replaying => {
+        DeliveryStateJson::Pending => vec![event, watch],
+        DeliveryStateJson::Replaying => {
             let replay =
                 delivery.replay.map_or("redrive replays".to_owned(), |id| format!("redrive replays {id}"));
             vec![watch, (replay, "shows how its replay goes on")]
         }
-        StateShown::Retrying => {
+        DeliveryStateJson::Retrying => {
             let pause = format!("redrive pause {service}");
             vec![watch, (pause, "lets nothing of the service start until it is resumed")]
         }
-        StateShown::Held if delivery.held_by.is_some() => {
+        DeliveryStateJson::Held if delivery.held_by.is_some() => {
             let letter = delivery.held_by.as_deref().map(short_id).unwrap_or_default();
             vec![
                 (format!("redrive why {letter}"), "tells why the one before it is dead"),
@@ -303,8 +306,8 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
                 (format!("redrive dlq skip {letter}"), "gives that one up, so that this one goes on"),
             ]
         }
-        StateShown::Held => release(delivery.waits.as_ref(), &service, &queue),
-        StateShown::Dead => {
+        DeliveryStateJson::Held => release(delivery.waits.as_ref(), &service, &queue),
+        DeliveryStateJson::Dead => {
             let mut steps = vec![
                 (replay_command(delivery), "sends it again, once the cause is mended"),
                 event,
@@ -321,7 +324,7 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
 }
 
 /// What shows, or ends, what holds a delivery.
-fn release(waits: Option<&WaitShown>, service: &str, queue: &str) -> Vec<(String, &'static str)> {
+fn release(waits: Option<&WaitJson>, service: &str, queue: &str) -> Vec<(String, &'static str)> {
     let status =
         || ("redrive status".to_owned(), "shows which breakers are open and which services are paused");
     let breakers = |good_for| ("redrive breakers".to_owned(), good_for);
@@ -361,14 +364,14 @@ fn release(waits: Option<&WaitShown>, service: &str, queue: &str) -> Vec<(String
 }
 
 /// The command that sends a dead letter again.
-fn replay_command(delivery: &DeliveryShown) -> String {
+fn replay_command(delivery: &DeliveryJson) -> String {
     let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
     let poison = if is_poison { " --include-poison --note 'why it should go through now'" } else { "" };
     format!("redrive dlq replay {}{poison}", short_id(&delivery.id))
 }
 
 /// What the target answered, as `redrive try` reads it; none if it cannot be told so.
-fn answers(stories: &[StoryShown]) -> Option<String> {
+fn answers(stories: &[AttemptJson]) -> Option<String> {
     let mut words: Vec<(String, usize)> = Vec::new();
     for told in stories.iter().filter(|told| told.story.is_attempt()) {
         let word = answer(&told.story)?;
@@ -406,6 +409,6 @@ fn answer(story: &Story) -> Option<String> {
 }
 
 /// The command that tells this page.
-pub(crate) fn command(delivery: &DeliveryShown) -> String {
+pub(crate) fn command(delivery: &DeliveryJson) -> String {
     format!("redrive why {}", short_id(&delivery.id))
 }

@@ -34,12 +34,12 @@ pub(crate) struct SinkRequest {
 
 /// How many requests there were, by what they were answered.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct SinkCounts {
     by_answer: BTreeMap<Option<u16>, u64>,
     retries: u64,
 }
 
-impl Counts {
+impl SinkCounts {
     pub(crate) fn add(&mut self, request: &SinkRequest) {
         *self.by_answer.entry(request.answer).or_default() += 1;
         self.retries += u64::from(request.attempt.is_some_and(|attempt| attempt > 1));

@@ -10,7 +10,7 @@ use redrive_lab::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
 
 use crate::deliveries::text::short_id;
 use crate::terminal::moment::rough;
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{counted, hanging, next_steps, plain, style};
 
 /// Lines of text are no longer than this, however wide the terminal is.
@@ -103,7 +103,7 @@ fn trust(report: &Report) -> String {
 }
 
 fn ends(report: &Report) -> String {
-    let mut table = Table::new(&[Side::Whole, Side::Right, Side::Right]);
+    let mut table = Table::new(&[CellAlign::Whole, CellAlign::Right, CellAlign::Right]);
     table.head(&["", "then", "by the new rules"]);
     let of =
         |ends: &Ends| [ends.delivered, ends.dead, ends.waiting, ends.paused, ends.not_sent, ends.unknown];
@@ -126,7 +126,13 @@ fn changes(out: &mut String, title: &str, changes: &[Change], left_off: u64) {
         return;
     }
     let _ = writeln!(out, "{}", style::bold(title));
-    let mut table = Table::new(&[Side::Right, Side::Whole, Side::Whole, Side::Whole, Side::Whole]);
+    let mut table = Table::new(&[
+        CellAlign::Right,
+        CellAlign::Whole,
+        CellAlign::Whole,
+        CellAlign::Whole,
+        CellAlign::Whole,
+    ]);
     for change in changes.iter().take(ROWS_SHOWN_MAX) {
         let how = format!("{} → {}", word(change.from), word(change.to));
         let certainty = match change.certainty {
@@ -173,7 +179,7 @@ fn newly_routed(report: &Report) -> String {
         return String::new();
     }
     let mut out = format!("{}\n", style::bold("Would have been sent, and was not"));
-    let mut table = Table::new(&[Side::Right, Side::Whole, Side::Whole]);
+    let mut table = Table::new(&[CellAlign::Right, CellAlign::Whole, CellAlign::Whole]);
     for route in report.newly_routed.iter().take(ROWS_SHOWN_MAX) {
         table.push(vec![
             Cell::plain(counted(route.events, "event")),
@@ -187,8 +193,14 @@ fn newly_routed(report: &Report) -> String {
 }
 
 fn calls(report: &Report) -> String {
-    let mut table =
-        Table::new(&[Side::Whole, Side::Right, Side::Right, Side::Right, Side::Right, Side::Whole]);
+    let mut table = Table::new(&[
+        CellAlign::Whole,
+        CellAlign::Right,
+        CellAlign::Right,
+        CellAlign::Right,
+        CellAlign::Right,
+        CellAlign::Whole,
+    ]);
     table.head(&["calls to", "then", "new", "", "retries", ""]);
     for load in &report.dependencies {
         let guessed = match load.guessed {
@@ -231,7 +243,7 @@ fn difference(pair: Pair) -> String {
 }
 
 fn times(report: &Report) -> String {
-    let mut table = Table::new(&[Side::Whole, Side::Right, Side::Right, Side::Right]);
+    let mut table = Table::new(&[CellAlign::Whole, CellAlign::Right, CellAlign::Right, CellAlign::Right]);
     table.head(&["time until", "p50", "p99", "all together"]);
     for (name, times) in [("delivered", &report.until_delivered), ("given up", &report.until_dead)] {
         if times.deliveries > 0 {

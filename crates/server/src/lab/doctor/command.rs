@@ -17,9 +17,9 @@ use redrive_node::runtime::Turns;
 use redrive_node::store;
 use redrive_node::store::{Reader, StoreError};
 
-use crate::cli::{Format, FromArgs, Refused, one_of, wait_for};
-use crate::client::Ask;
-use crate::lab::doctor::gather::{Deliveries, Rest};
+use crate::cli::{CommandRefusal, Format, RecordArgs, one_of, wait_for};
+use crate::client::ClientRequest;
+use crate::lab::doctor::gather::{DeliveryEvidence, StoreEvidence};
 use crate::lab::doctor::{gather, text};
 use crate::rules::file::{machine, read_book};
 use crate::services::name_check;
@@ -57,7 +57,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
-    pub(crate) from: FromArgs,
+    pub(crate) from: RecordArgs,
 }
 
 /// How much harm is too much.
@@ -97,7 +97,7 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String
         }
         None => "/v1/doctor".to_owned(),
     };
-    let (found, now) = client.timed_json::<Examined>(&Ask::get(path)).await?;
+    let (found, now) = client.timed_json::<Examined>(&ClientRequest::get(path)).await?;
     if found.looked_at.deliveries == 0 {
         name_check::check(&mut client, args.service.as_deref()).await?;
     }
@@ -106,7 +106,7 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String
 
 /// Examines a folder, whether or not a server runs on it.
 fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp)> {
-    let refused = |error: StoreError| Refused(error.to_string());
+    let refused = |error: StoreError| CommandRefusal(error.to_string());
     let reader = store::open_reader(folder).map_err(refused)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp::EPOCH + since;
@@ -122,9 +122,9 @@ fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(Examined, Times
 }
 
 /// The latest deliveries; on a terminal it is seen how far they are read.
-fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<Deliveries, StoreError> {
+fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<DeliveryEvidence, StoreError> {
     let is_watched = std::io::stderr().is_terminal();
-    let mut deliveries = Deliveries::of(service);
+    let mut deliveries = DeliveryEvidence::of(service);
     while let Some(wanted) = deliveries.wanted() {
         deliveries.add(reader.told(&wanted)?);
         if is_watched {
@@ -140,7 +140,7 @@ fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<Deliveries
 }
 
 /// The book of a file, or the one that the latest attempt was judged by.
-fn book(rules: Option<&Path>, rest: &mut Rest) -> anyhow::Result<RuleBook> {
+fn book(rules: Option<&Path>, rest: &mut StoreEvidence) -> anyhow::Result<RuleBook> {
     if let Some(path) = rules {
         let (book, text) = read_book(path)?;
         rest.text = Some(text);
@@ -151,7 +151,7 @@ fn book(rules: Option<&Path>, rest: &mut Rest) -> anyhow::Result<RuleBook> {
         .as_deref()
         .and_then(|text| redrive_core::book::read_for(text, connectors::table(), machine()).book);
     let why = "the folder does not say which rule book holds: name it with --rules";
-    book.ok_or_else(|| Refused(why.to_owned()).into())
+    book.ok_or_else(|| CommandRefusal(why.to_owned()).into())
 }
 
 fn explain(code: &str) -> anyhow::Result<ExitCode> {
@@ -162,7 +162,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
     let Some(diagnosis) = doctor::find(code) else {
         let advice = suggest(code, doctor::all().map(|diagnosis| diagnosis.code).collect::<Vec<_>>());
         let advice = if advice.ends_with('?') { advice } else { "--explain all lists them".to_owned() };
-        return Err(Refused(format!("there is no diagnosis `{code}`: {advice}")).into());
+        return Err(CommandRefusal(format!("there is no diagnosis `{code}`: {advice}")).into());
     };
     print(&text::explained(diagnosis))?;
     Ok(ExitCode::SUCCESS)

@@ -29,7 +29,7 @@ const LOOKED_AT_MAX: u64 = 200_000;
 
 /// Deliveries as they are gathered, the latest first.
 #[derive(Debug, Default)]
-pub(crate) struct Deliveries {
+pub(crate) struct DeliveryEvidence {
     service: Option<String>,
     seen: Vec<SeenDelivery>,
     before: Option<Seq>,
@@ -40,7 +40,7 @@ pub(crate) struct Deliveries {
     looked_at: u64,
 }
 
-impl Deliveries {
+impl DeliveryEvidence {
     /// Those of a service, or all.
     pub(crate) fn of(service: Option<String>) -> Self {
         Self { service, ..Self::default() }
@@ -97,7 +97,7 @@ fn seen(view: DeliveryView) -> SeenDelivery {
 
 /// What the store knows beside deliveries.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct StoreEvidence {
     counts: Counts,
     oldest: BTreeMap<QueueName, Oldest>,
     letters: Vec<LetterKind>,
@@ -108,14 +108,14 @@ pub(crate) struct Rest {
 }
 
 /// Asks for it.
-pub(crate) fn rest(reader: &dyn Reader, book: Option<u64>) -> Result<Rest, StoreError> {
+pub(crate) fn rest(reader: &dyn Reader, book: Option<u64>) -> Result<StoreEvidence, StoreError> {
     let letters = reader.kinds(&LetterFilter::default())?;
     let held = reader.held_sessions(HELD_MAX)?;
     let mut unrouted: BTreeMap<String, u64> = BTreeMap::new();
     for view in reader.unrouted(Seq::NONE, UNROUTED_MAX)? {
         *unrouted.entry(view.event.event_type.to_string()).or_default() += 1;
     }
-    Ok(Rest {
+    Ok(StoreEvidence {
         counts: reader.counts()?,
         oldest: reader.oldest()?,
         letters: letters.into_iter().map(letter_kind).collect(),
@@ -157,8 +157,8 @@ fn letter_kind(view: KindView) -> LetterKind {
 /// All of it together; a server that runs knows more than its store, and says it in a snapshot.
 pub(crate) fn evidence(
     book: std::sync::Arc<RuleBook>,
-    deliveries: Deliveries,
-    rest: Rest,
+    deliveries: DeliveryEvidence,
+    rest: StoreEvidence,
     turns: &Turns,
     living: Option<&Snapshot>,
     now: redrive_core::time::Timestamp,

@@ -12,14 +12,14 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
-use crate::api::error::{Answer, ApiError};
-use crate::api::openapi::query_keys::Keys;
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::api::error::{ApiError, ApiResult};
+use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::Query;
 use crate::api::{App, to_its_end};
 use crate::lab::doctor::gather;
-use crate::lab::doctor::gather::Deliveries;
+use crate::lab::doctor::gather::DeliveryEvidence;
 
 /// How long a report serves those who ask the same.
 const KEPT_FOR: Duration = Duration::from_secs(5);
@@ -41,25 +41,25 @@ pub(crate) struct DoctorKeys {
 /// report serves all who ask within five seconds, unless another rule book holds by then.
 #[utoipa::path(
     get, path = "/v1/doctor", operation_id = "doctor", tag = "operating",
-    params(Keys<DoctorKeys>),
+    params(QueryKeys<DoctorKeys>),
     responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = Examined))
 )]
 pub(crate) async fn doctor(
     app: App,
-    caller: Caller,
+    caller: ApiCaller,
     Query(DoctorKeys { service }): Query<DoctorKeys>,
-) -> Answer {
-    let addresses = Addresses::for_caller(&caller, &app.node.book());
+) -> ApiResult {
+    let addresses = VisibleAddresses::for_caller(&caller, &app.node.book());
     // Whoever does not wait for it leaves a report to the next who asks.
     let report = to_its_end(async move {
-        let question = Question { service: service.clone(), book: app.node.book().hash() };
+        let question = ReportKey { service: service.clone(), book: app.node.book().hash() };
         app.reports.of(question, examined(&app, service)).await
     });
     addresses.ok(&*report.await?)
 }
 
 async fn examined(app: &App, service: Option<String>) -> Result<Examined, ApiError> {
-    let mut deliveries = Deliveries::of(service);
+    let mut deliveries = DeliveryEvidence::of(service);
     while let Some(wanted) = deliveries.wanted() {
         deliveries.add(app.node.read(move |reader| reader.told(&wanted)).await?);
     }
@@ -85,27 +85,27 @@ async fn caught<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
 
 /// What was found lately.
 #[derive(Default)]
-pub(crate) struct Reports(Mutex<Vec<Kept>>);
+pub(crate) struct DoctorReports(Mutex<Vec<CachedReport>>);
 
-struct Kept {
-    question: Question,
+struct CachedReport {
+    question: ReportKey,
     at: Instant,
     report: Arc<Examined>,
 }
 
 /// What a report is the answer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Question {
+struct ReportKey {
     service: Option<String>,
     /// The hash of the rule book that holds: a finding must be gone when its change is made.
     book: u64,
 }
 
-impl Reports {
+impl DoctorReports {
     /// What was found lately, or what is found now.
     async fn of(
         &self,
-        question: Question,
+        question: ReportKey,
         examined: impl Future<Output = Result<Examined, ApiError>>,
     ) -> Result<Arc<Examined>, ApiError> {
         let mut kept = self.0.lock().await;
@@ -117,7 +117,7 @@ impl Reports {
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
         }
-        kept.push(Kept { question, at: Instant::now(), report: Arc::clone(&report) });
+        kept.push(CachedReport { question, at: Instant::now(), report: Arc::clone(&report) });
         Ok(report)
     }
 }
@@ -145,9 +145,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_examination_serves_all_who_ask_the_same_soon_after() {
-        let (reports, examinations) = (Reports::default(), Examinations::default());
+        let (reports, examinations) = (DoctorReports::default(), Examinations::default());
         let ask = async |service: Option<&str>, book: u64| {
-            let question = Question { service: service.map(ToOwned::to_owned), book };
+            let question = ReportKey { service: service.map(ToOwned::to_owned), book };
             reports.of(question, examinations.one()).await.expect("a report");
             examinations.0.load(Ordering::Relaxed)
         };
@@ -166,8 +166,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_failed_is_not_kept() {
-        let reports = Reports::default();
-        let question = || Question { service: None, book: 1 };
+        let reports = DoctorReports::default();
+        let question = || ReportKey { service: None, book: 1 };
         let failed = reports.of(question(), async { Err(ApiError::internal()) }).await;
         assert!(failed.is_err());
         assert!(reports.of(question(), async { Ok(Examined::default()) }).await.is_ok());

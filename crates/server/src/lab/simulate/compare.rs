@@ -9,7 +9,7 @@ use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::{Plan, Report};
 use serde::Serialize;
 
-use crate::lab::simulate::document::Played;
+use crate::lab::simulate::document::SimulationDocument;
 use crate::lab::simulate::text::compare;
 use crate::lab::simulate::{Expectations, SimulateArgs, many, put_out, read_scenario};
 use crate::rules::file::read_book;
@@ -25,14 +25,14 @@ pub(crate) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
     let names = names(&args.rules, against);
     let names = names.each_ref().map(String::as_str);
     let over_time = beside(&first[0], &first[1]);
-    let compared = Compared {
+    let compared = BookComparison {
         books: names,
         overall: comparison.overall(names),
         undecided: comparison.undecided(),
         comparison: &comparison,
         over_time: &over_time,
     };
-    put_out(args, &Played::new("comparison", &scenario, args, &compared), || {
+    put_out(args, &SimulationDocument::new("comparison", &scenario, args, &compared), || {
         compare::page(&first[0], names, &comparison, &over_time)
     })?;
     Ok(Expectations::of(std::iter::once(comparison.is_as_expected())).code(args))
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
 
 /// What two books came to, for programs.
 #[derive(Serialize)]
-struct Compared<'a> {
+struct BookComparison<'a> {
     books: [&'a str; 2],
     overall: String,
     undecided: Undecided,

@@ -14,7 +14,7 @@ use crate::lab::simulate::SimulateArgs;
 
 /// What was played, as the page's `simulation/document.js` reads it.
 #[derive(Serialize)]
-pub(crate) struct Played<'a, R> {
+pub(crate) struct SimulationDocument<'a, R> {
     kind: &'static str,
     rules: String,
     about: Option<&'a str>,
@@ -25,7 +25,7 @@ pub(crate) struct Played<'a, R> {
     pub(crate) report: &'a R,
 }
 
-impl<'a, R> Played<'a, R> {
+impl<'a, R> SimulationDocument<'a, R> {
     pub(crate) fn new(
         kind: &'static str,
         scenario: &'a Scenario,
@@ -52,7 +52,7 @@ const STYLES: [&str; 4] = ["css/base.css", "css/parts.css", "css/figures.css", "
 
 const ENTRY: &str = "simulation/document.js";
 
-pub(crate) fn document(played: &Played<'_, impl Serialize>) -> serde_json::Result<String> {
+pub(crate) fn document(played: &SimulationDocument<'_, impl Serialize>) -> serde_json::Result<String> {
     let mut script = String::new();
     add_module(ENTRY, &mut Vec::new(), &mut script);
     let hash = STANDARD.encode(digest(&SHA256, script.as_bytes()));
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn names_are_data_whatever_they_say() {
         const HOSTILE: &str = "</script></style><script>alert(1)</script><!-- \" onload='x' \u{202e}";
-        let played = Played {
+        let played = SimulationDocument {
             kind: "run",
             rules: HOSTILE.to_owned(),
             about: Some(HOSTILE),

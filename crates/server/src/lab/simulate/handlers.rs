@@ -19,13 +19,13 @@ use redrive_lab::simulate::{Go, Plan, Progress};
 use redrive_lab::{scenario, simulate};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::access::addresses::Addresses;
-use crate::access::caller::Caller;
-use crate::api::code::Code;
-use crate::api::error::{Answer, ApiError};
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::api::code::ApiErrorCode;
+use crate::api::error::{ApiError, ApiResult};
 use crate::api::{App, body, reply, request};
-use crate::lab::simulate::json::{ScenarioShown, Scenarios, SimulateWanted, Simulated};
-use crate::rules::json::FindingShown;
+use crate::lab::simulate::json::{ScenarioJson, ScenariosResponse, SimulateRequest, SimulateResponse};
+use crate::rules::json::FindingJson;
 
 /// What a scenario may have.
 const SCENARIO_BYTES_MAX: usize = 256 * 1024;
@@ -82,15 +82,15 @@ impl Default for Simulations {
 /// Scenarios that fit any rule book, to be played as they are or to start from.
 #[utoipa::path(
     get, path = "/v1/scenarios", operation_id = "scenarios", tag = "operating",
-    responses((status = 200, description = "each with its text", body = Scenarios))
+    responses((status = 200, description = "each with its text", body = ScenariosResponse))
 )]
-pub(crate) async fn ready() -> Answer {
+pub(crate) async fn ready() -> ApiResult {
     let shown = |(name, text): (&str, &str)| {
         let about = scenario::read_bytes(text.as_bytes()).scenario.and_then(|scenario| scenario.about);
-        ScenarioShown { name: name.to_owned(), about: about.unwrap_or_default(), text: text.to_owned() }
+        ScenarioJson { name: name.to_owned(), about: about.unwrap_or_default(), text: text.to_owned() }
     };
     let scenarios = READY.into_iter().map(shown).collect();
-    reply::ok(&Scenarios { scenarios })
+    reply::ok(&ScenariosResponse { scenarios })
 }
 
 /// Plays a scenario against the rule book that holds, in virtual time: what would happen?
@@ -99,12 +99,12 @@ pub(crate) async fn ready() -> Answer {
 /// `redrive simulate` has no such bounds. What is wrong with a scenario is in `details.problems`, each with its line.
 #[utoipa::path(
     post, path = "/v1/simulate", operation_id = "simulate", tag = "operating",
-    request_body = SimulateWanted,
-    responses((status = 200, description = "what came of it", body = Simulated))
+    request_body = SimulateRequest,
+    responses((status = 200, description = "what came of it", body = SimulateResponse))
 )]
-pub(crate) async fn simulate(app: App, caller: Caller, headers: HeaderMap, body: Body) -> Answer {
+pub(crate) async fn simulate(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
     let body = body::read_up_to(&app, &headers, body, SCENARIO_BYTES_MAX).await?;
-    let SimulateWanted { scenario: text, seed } = request::of_body(&body)?;
+    let SimulateRequest { scenario: text, seed } = request::of_body(&body)?;
     let seed = seed.unwrap_or(1);
     if seed > SEED_MAX {
         return Err(ApiError::invalid("seed", format!("is at most {SEED_MAX}")));
@@ -114,19 +114,19 @@ pub(crate) async fn simulate(app: App, caller: Caller, headers: HeaderMap, body:
         ApiError::unavailable("another simulation is being played: try again in a moment")
             .retry_after(RETRY_AFTER_SECONDS)
     })?;
-    let addresses = Addresses::for_caller(&caller, &book);
+    let addresses = VisibleAddresses::for_caller(&caller, &book);
     let closing = app.closing.clone();
     // Reading it may take a while too, if somebody wants that.
     let played = on_a_thread(place, move |left| {
         let (scenario, warnings) = fitting(&text, &book)?;
-        let asked = Asked { scenario, warnings, book, book_text, seed };
+        let asked = SimulationInput { scenario, warnings, book, book_text, seed };
         play(&asked, &|| left() || *closing.borrow())
     });
     addresses.ok(&played.await??)
 }
 
 /// A scenario that can be played here, with what it warns of; what is wrong with it otherwise.
-fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingShown>), ApiError> {
+fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingJson>), ApiError> {
     let reading = scenario::read_bytes(text.as_bytes());
     let Some(scenario) = reading.scenario else { return Err(refused(reading.problems)) };
     if scenario.arrivals.len() > ARRIVALS_MAX {
@@ -169,8 +169,8 @@ fn whole(count: f64) -> String {
     thousands(count.round() as u64)
 }
 
-fn shown(problems: Problems) -> Vec<FindingShown> {
-    problems.into_sorted().into_iter().map(FindingShown::from).collect()
+fn shown(problems: Problems) -> Vec<FindingJson> {
+    problems.into_sorted().into_iter().map(FindingJson::from).collect()
 }
 
 fn too_much(what: &str) -> ApiError {
@@ -191,16 +191,16 @@ fn refused(problems: Problems) -> ApiError {
 }
 
 /// What is to be played.
-struct Asked {
+struct SimulationInput {
     scenario: Scenario,
-    warnings: Vec<FindingShown>,
+    warnings: Vec<FindingJson>,
     book: Arc<RuleBook>,
     book_text: Arc<str>,
     seed: u64,
 }
 
 /// Plays it, for as long as it may and nobody stops it.
-fn play(asked: &Asked, is_stopped: &dyn Fn() -> bool) -> Result<Simulated, ApiError> {
+fn play(asked: &SimulationInput, is_stopped: &dyn Fn() -> bool) -> Result<SimulateResponse, ApiError> {
     let plan = Plan { scenario: &asked.scenario, book: Arc::clone(&asked.book), seed: asked.seed };
     let began = Instant::now();
     let mut ended_by = None;
@@ -212,7 +212,7 @@ fn play(asked: &Asked, is_stopped: &dyn Fn() -> bool) -> Result<Simulated, ApiEr
     let Ok(report) = report else { return Err(ended_by.expect("only an end stops it").told()) };
     // Whatever time is left is for advice; without any, the findings stand for themselves.
     let findings = advised(&plan, &report, &asked.book_text, &mut watch);
-    Ok(Simulated {
+    Ok(SimulateResponse {
         report: serde_json::to_value(&report).expect("a report is always JSON"),
         findings,
         warnings: asked.warnings.clone(),
@@ -221,7 +221,7 @@ fn play(asked: &Asked, is_stopped: &dyn Fn() -> bool) -> Result<Simulated, ApiEr
 
 /// What ends a simulation before it is over.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum SimulationEnd {
     /// Whoever asked has gone, or the server stops.
     Stopped,
     Time,
@@ -229,20 +229,20 @@ enum End {
     Planned,
 }
 
-fn end_of(progress: Progress, played_for: Duration, is_stopped: &dyn Fn() -> bool) -> Option<End> {
+fn end_of(progress: Progress, played_for: Duration, is_stopped: &dyn Fn() -> bool) -> Option<SimulationEnd> {
     if is_stopped() {
-        return Some(End::Stopped);
+        return Some(SimulationEnd::Stopped);
     }
     if progress.open > WAITING_MAX {
-        return Some(End::Waiting);
+        return Some(SimulationEnd::Waiting);
     }
     if progress.planned > PLANNED_MAX {
-        return Some(End::Planned);
+        return Some(SimulationEnd::Planned);
     }
-    (played_for > PLAYED_FOR_MAX).then_some(End::Time)
+    (played_for > PLAYED_FOR_MAX).then_some(SimulationEnd::Time)
 }
 
-impl End {
+impl SimulationEnd {
     fn told(self) -> ApiError {
         match self {
             Self::Stopped => ApiError::unavailable("the server is shutting down"),
@@ -266,7 +266,7 @@ async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let (answer, answered) = oneshot::channel();
-    let leaving = Leaving::default();
+    let leaving = CancelOnDrop::default();
     let left = Arc::clone(&leaving.0);
     let thread = std::thread::Builder::new().name("simulate".to_owned()).spawn(move || {
         stand_back();
@@ -278,15 +278,15 @@ async fn on_a_thread<T: Send + 'static>(
     thread.map_err(|_| ApiError::unavailable("no thread could be started"))?;
     answered.await.map_err(|_| {
         tracing::error!("a simulation broke off");
-        ApiError::new(Code::Internal, "the simulation broke off; the server's log says more")
+        ApiError::new(ApiErrorCode::Internal, "the simulation broke off; the server's log says more")
     })
 }
 
 /// Says when it is dropped that nobody waits any more.
 #[derive(Default)]
-struct Leaving(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Leaving {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -392,7 +392,7 @@ mod tests {
         for (name, text, is_stopped, expected) in cases {
             let (scenario, warnings) = fitting(text, &book).expect(name);
             let (book, book_text) = (Arc::clone(&book), book_text.into());
-            let asked = Asked { scenario, warnings, book, book_text, seed: 1 };
+            let asked = SimulationInput { scenario, warnings, book, book_text, seed: 1 };
             let stopped = play(&asked, &|| is_stopped).expect_err(name);
             assert!(stopped.message().contains(expected), "{name}: {}", stopped.message());
         }

@@ -12,12 +12,15 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::lab::simulate::SimulateArgs;
-use crate::lab::simulate::document::{Played, document};
+use crate::lab::simulate::document::{SimulationDocument, document};
 use crate::terminal;
 use crate::terminal::style;
 
 /// Writes the page if one is wanted, and prints where.
-pub(crate) fn write(args: &SimulateArgs, played: &Played<'_, impl Serialize>) -> anyhow::Result<()> {
+pub(crate) fn write(
+    args: &SimulateArgs,
+    played: &SimulationDocument<'_, impl Serialize>,
+) -> anyhow::Result<()> {
     let Some(path) = &args.html else { return Ok(()) };
     check(path, args)?;
     put(path, document(played)?.as_bytes()).map_err(|error| not_written(path, &error))?;

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::request;
-use crate::rules::json::FindingShown;
+use crate::rules::json::FindingJson;
 
 /// A scenario to be played against the rule book that holds.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SimulateWanted {
+pub(crate) struct SimulateRequest {
     /// The scenario, as YAML.
     #[schema(min_length = 1)]
     pub scenario: String,
@@ -22,25 +22,25 @@ pub(crate) struct SimulateWanted {
 
 /// What a scenario came to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Simulated {
+pub(crate) struct SimulateResponse {
     /// All figures, as `redrive simulate --format json` prints them.
     #[schema(value_type = Object)]
     pub report: serde_json::Value,
     /// What they show, the worst first.
     pub findings: Vec<Finding>,
     /// What of the scenario never happens.
-    pub warnings: Vec<FindingShown>,
+    pub warnings: Vec<FindingJson>,
 }
 
 /// Scenarios that are ready to be played.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Scenarios {
-    pub scenarios: Vec<ScenarioShown>,
+pub(crate) struct ScenariosResponse {
+    pub scenarios: Vec<ScenarioJson>,
 }
 
 /// One of them.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ScenarioShown {
+pub(crate) struct ScenarioJson {
     pub name: String,
     /// In a few words.
     pub about: String,

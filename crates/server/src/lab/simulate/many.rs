@@ -10,14 +10,16 @@ use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::runs::Ranges;
 use redrive_lab::simulate::{Go, Plan, Report};
 
-use crate::lab::simulate::document::Played;
+use crate::lab::simulate::document::SimulationDocument;
 use crate::lab::simulate::{Expectations, SimulateArgs, put_out, text};
-use crate::terminal::progress_bar::Bar;
+use crate::terminal::progress::ProgressBar;
 
 pub(crate) fn run(plan: &Plan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let ranges = Ranges::of(&each(args.runs, |number| Measured::of(&play(plan, number))));
     let about = plan.scenario.about.as_deref();
-    put_out(args, &Played::new("ranges", plan.scenario, args, &ranges), || text::ranges(about, &ranges))?;
+    put_out(args, &SimulationDocument::new("ranges", plan.scenario, args, &ranges), || {
+        text::ranges(about, &ranges)
+    })?;
     let met = ranges.expectations.iter().map(|often| often.met == ranges.runs);
     Ok(Expectations::of(met).code(args))
 }
@@ -32,7 +34,7 @@ pub(crate) fn play(plan: &Plan<'_>, number: u32) -> Report {
 /// Does so many things on all cores, with a bar that shows how many are done; they come back in their order.
 pub(crate) fn each<T: Send>(count: u32, act: impl Fn(u32) -> T + Sync) -> Vec<T> {
     let next = AtomicU32::new(0);
-    let done: Mutex<(Vec<(u32, T)>, Bar)> = Mutex::new((Vec::new(), Bar::new()));
+    let done: Mutex<(Vec<(u32, T)>, ProgressBar)> = Mutex::new((Vec::new(), ProgressBar::new()));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..cores {

@@ -10,9 +10,9 @@ use redrive_lab::simulate::Plan;
 use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::sweep::{Sweep, Swept, grid, swept};
 
-use crate::cli::Refused;
+use crate::cli::CommandRefusal;
 use crate::connectors;
-use crate::lab::simulate::document::Played;
+use crate::lab::simulate::document::SimulationDocument;
 use crate::lab::simulate::text::sweep;
 use crate::lab::simulate::{Expectations, SimulateArgs, many, put_out, read_scenario};
 use crate::rules::file::{machine, read_book};
@@ -21,13 +21,13 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let (book, text) = read_book(&args.rules)?;
     let scenario = read_scenario(args, &[(&args.rules, &book)])?;
     for sweep in &args.sweep {
-        sweep.fits(&book).map_err(|error| Refused(format!("--sweep {error}")))?;
+        sweep.fits(&book).map_err(|error| CommandRefusal(format!("--sweep {error}")))?;
     }
-    let rows = grid(&args.sweep).map_err(|error| Refused(format!("--sweep: {error}")))?;
+    let rows = grid(&args.sweep).map_err(|error| CommandRefusal(format!("--sweep: {error}")))?;
     let books = rows.iter().map(|values| changed(&args.sweep, values, &book, &text, &scenario));
-    let books: Vec<Arc<RuleBook>> = books.collect::<Result<_, Refused>>()?;
+    let books: Vec<Arc<RuleBook>> = books.collect::<Result<_, CommandRefusal>>()?;
     let swept = play(&scenario, &books, &rows, args);
-    put_out(args, &Played::new("sweep", &scenario, args, &swept), || {
+    put_out(args, &SimulationDocument::new("sweep", &scenario, args, &swept), || {
         sweep::page(&scenario, args.runs, args.seed, &swept)
     })?;
     Ok(Expectations::of(swept.rows.iter().map(|row| row.as_expected)).code(args))
@@ -40,12 +40,15 @@ fn changed(
     book: &RuleBook,
     text: &str,
     scenario: &Scenario,
-) -> Result<Arc<RuleBook>, Refused> {
+) -> Result<Arc<RuleBook>, CommandRefusal> {
     let named: Vec<String> =
         sweeps.iter().zip(values).map(|(sweep, value)| format!("{}={value}", sweep.path())).collect();
     let refused = |problems: Problems| {
         let listed = sweep::problems(&problems.into_sorted());
-        Refused(format!("--sweep {} makes no rule book that can be played:\n{listed}", named.join(" and ")))
+        CommandRefusal(format!(
+            "--sweep {} makes no rule book that can be played:\n{listed}",
+            named.join(" and ")
+        ))
     };
     let mut text = text.to_owned();
     for (sweep, value) in sweeps.iter().zip(values) {

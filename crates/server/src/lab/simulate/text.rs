@@ -14,7 +14,7 @@ use redrive_lab::simulate::verdict::{Finding, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::spark::{spark, spark_up_to};
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{counted, hanging, style};
 
 /// Figures over time take so many columns at most, and so many at least.
@@ -32,10 +32,11 @@ pub(crate) fn page(report: &Report, findings: &[Finding], width: Option<usize>) 
     let mut out = heading(report, width);
     out.push_str(&totals(report));
     let called = report.dependencies.iter().filter(|dependency| dependency.calls > 0);
-    let rows: Vec<(&DependencyReport, Vec<Row<'_>>)> = called.map(|it| (it, rows_of(it, report))).collect();
+    let rows: Vec<(&DependencyReport, Vec<TotalsRow<'_>>)> =
+        called.map(|it| (it, rows_of(it, report))).collect();
     let words = rows.iter().flat_map(|(_, rows)| rows).map(|row| row.words.width()).max().unwrap_or(0);
     let columns =
-        Columns::of(report, width.map(|width| width.saturating_sub(LABEL_COLUMNS + GAP_COLUMNS + words)));
+        PlotColumns::of(report, width.map(|width| width.saturating_sub(LABEL_COLUMNS + GAP_COLUMNS + words)));
     for (dependency, rows) in &rows {
         out.push_str(&of_dependency(dependency, rows, columns));
     }
@@ -132,12 +133,12 @@ fn attempts(report: &Report) -> String {
 
 /// How steps of the report become columns.
 #[derive(Clone, Copy)]
-struct Columns {
+struct PlotColumns {
     steps_each: usize,
     each_ms: u64,
 }
 
-impl Columns {
+impl PlotColumns {
     fn of(report: &Report, room: Option<usize>) -> Self {
         let steps = report.dependencies.first().map_or(1, |dependency| dependency.series.calls.len());
         Self::over(steps, report.step_ms, room)
@@ -170,15 +171,15 @@ impl Columns {
 }
 
 /// A figure of a dependency over time, and in words.
-struct Row<'a> {
+struct TotalsRow<'a> {
     name: &'static str,
     steps: &'a [u64],
     words: String,
 }
 
-fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<Row<'a>> {
+fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<TotalsRow<'a>> {
     let series = &dependency.series;
-    let row = |name: &'static str, steps: &'a [u64], words: String| Row { name, steps, words };
+    let row = |name: &'static str, steps: &'a [u64], words: String| TotalsRow { name, steps, words };
     let rate = show_per_second(dependency.call_rate_max);
     // Where others call it, there are calls that are nobody's attempt.
     let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
@@ -209,7 +210,7 @@ fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<Row<'a>
     rows
 }
 
-fn of_dependency(dependency: &DependencyReport, rows: &[Row<'_>], columns: Columns) -> String {
+fn of_dependency(dependency: &DependencyReport, rows: &[TotalsRow<'_>], columns: PlotColumns) -> String {
     let capacity = dependency.capacity_per_second;
     let capacity = capacity.map(|rate| format!("  can take {}/s", show_per_second(rate))).unwrap_or_default();
     let behind = match dependency.behind.as_slice() {
@@ -217,7 +218,7 @@ fn of_dependency(dependency: &DependencyReport, rows: &[Row<'_>], columns: Colum
         callers => format!("  behind {}", callers.join(", ")),
     };
     let mut out = format!("{}{}\n", style::bold(&dependency.name), style::dim(behind + &capacity));
-    for Row { name, steps, words } in rows {
+    for TotalsRow { name, steps, words } in rows {
         let _ = writeln!(out, "  {}  {}  {words}", label(name), columns.spark(steps));
     }
     out.push('\n');
@@ -265,7 +266,7 @@ pub(crate) fn ranges(about: Option<&str>, ranges: &Ranges) -> String {
     let (from, to) = ranges.seeds;
     let runs = format!("{}, seeds {from} to {to}", counted(ranges.runs as u64, "run"));
     let mut out = format!("{}\n{}\n\n", style::bold(about.unwrap_or("A scenario")), style::dim(runs));
-    let mut table = Table::new(&[Side::Whole, Side::Right, Side::Right, Side::Right]);
+    let mut table = Table::new(&[CellAlign::Whole, CellAlign::Right, CellAlign::Right, CellAlign::Right]);
     table.head(&["", "least", "middle", "most"]);
     for range in &ranges.figures {
         let name = match &range.of {

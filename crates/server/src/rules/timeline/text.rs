@@ -10,7 +10,7 @@ use redrive_core::text::{show_duration, show_rounded};
 
 use crate::terminal;
 use crate::terminal::style;
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 
 /// Longer tables end with a line about the rest.
 const ROWS_MAX: usize = 32;
@@ -62,9 +62,9 @@ fn numbers(backoff: &Backoff) -> String {
 }
 
 fn table(steps: &[Step], backoff: &Backoff, columns: usize) -> Vec<String> {
-    let delays = Unit::of(steps.iter().flat_map(|step| [step.min, step.nominal, step.max]));
-    let sums = Unit::of(steps.iter().map(|step| step.cumulative));
-    let mut table = Table::new(&[Side::Right, Side::Right, Side::Right, Side::Right]);
+    let delays = TimeUnit::of(steps.iter().flat_map(|step| [step.min, step.nominal, step.max]));
+    let sums = TimeUnit::of(steps.iter().map(|step| step.cumulative));
+    let mut table = Table::new(&[CellAlign::Right, CellAlign::Right, CellAlign::Right, CellAlign::Right]);
     table.head(&["retry", "delay", "range", "starts after"]);
     for step in steps {
         let cells = [
@@ -74,8 +74,8 @@ fn table(steps: &[Step], backoff: &Backoff, columns: usize) -> Vec<String> {
             sums.show(step.cumulative),
         ];
         let paint = match fate(steps, step, backoff.window()) {
-            Fate::Made | Fate::AtTimes => Cell::plain,
-            Fate::Cut => Cell::dim,
+            RetryFate::Made | RetryFate::AtTimes => Cell::plain,
+            RetryFate::Cut => Cell::dim,
         };
         table.push(cells.into_iter().map(paint).collect());
     }
@@ -85,9 +85,9 @@ fn table(steps: &[Step], backoff: &Backoff, columns: usize) -> Vec<String> {
     let longest = steps.iter().map(|step| step.max).max().unwrap_or_default();
     for (line, step) in lines[1..].iter_mut().zip(steps) {
         let mark = match fate(steps, step, backoff.window()) {
-            Fate::Made => style::info(bar(step, longest, plot)),
-            Fate::AtTimes => style::warning(bar(step, longest, plot)),
-            Fate::Cut => style::dim("✗ past the window"),
+            RetryFate::Made => style::info(bar(step, longest, plot)),
+            RetryFate::AtTimes => style::warning(bar(step, longest, plot)),
+            RetryFate::Cut => style::dim("✗ past the window"),
         };
         line.push_str("  ");
         line.push_str(&mark);
@@ -97,7 +97,7 @@ fn table(steps: &[Step], backoff: &Backoff, columns: usize) -> Vec<String> {
 
 /// What the window does to a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum RetryFate {
     /// It is made.
     Made,
     /// It is made unless jitter draws long.
@@ -106,15 +106,15 @@ enum Fate {
     Cut,
 }
 
-fn fate(steps: &[Step], step: &Step, window: Option<Duration>) -> Fate {
-    let Some(window) = window else { return Fate::Made };
+fn fate(steps: &[Step], step: &Step, window: Option<Duration>) -> RetryFate {
+    let Some(window) = window else { return RetryFate::Made };
     let latest: Duration = steps.iter().take_while(|s| s.retry <= step.retry).map(|s| s.max).sum();
     if step.cumulative > window {
-        Fate::Cut
+        RetryFate::Cut
     } else if latest > window {
-        Fate::AtTimes
+        RetryFate::AtTimes
     } else {
-        Fate::Made
+        RetryFate::Made
     }
 }
 
@@ -144,7 +144,7 @@ fn closing(shown: &[Step], backoff: &Backoff) -> String {
     }
     let count =
         |fate_wanted| shown.iter().filter(|step| fate(shown, step, backoff.window()) == fate_wanted).count();
-    let (at_times, cut) = (count(Fate::AtTimes), count(Fate::Cut));
+    let (at_times, cut) = (count(RetryFate::AtTimes), count(RetryFate::Cut));
     if let (Some(window), true) = (backoff.window(), at_times + cut > 0) {
         let window = show(window);
         if cut > 0 {
@@ -180,7 +180,7 @@ fn closing(shown: &[Step], backoff: &Backoff) -> String {
 fn total(backoff: &Backoff) -> String {
     let within = |span: Duration| backoff.window().map_or(span, |window| span.min(window));
     let (least, most) = (within(backoff.wait_min_total()), within(backoff.wait_max_total()));
-    let waiting = Unit::of([least, most].into_iter()).range(least, most);
+    let waiting = TimeUnit::of([least, most].into_iter()).range(least, most);
     format!("In all {waiting} of waiting.\n")
 }
 
@@ -189,13 +189,13 @@ const MINUTES_FROM: Duration = Duration::from_secs(120);
 
 /// One way of telling the times of a whole column, so that they can be compared at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum TimeUnit {
     Millis,
     /// Minutes and seconds from [`MINUTES_FROM`] on.
     Seconds,
 }
 
-impl Unit {
+impl TimeUnit {
     /// Milliseconds where all is short and something is no whole second.
     fn of(mut spans: impl Iterator<Item = Duration> + Clone) -> Self {
         let is_short = spans.clone().all(|span| span < Duration::from_secs(10));
@@ -258,7 +258,7 @@ mod tests {
         ];
         for (name, millis, expected) in cases {
             let spans = millis.iter().copied().map(Duration::from_millis);
-            let unit = Unit::of(spans.clone());
+            let unit = TimeUnit::of(spans.clone());
             assert_eq!(spans.map(|span| unit.show(span)).collect::<Vec<_>>(), expected, "{name}");
         }
     }
@@ -275,7 +275,7 @@ mod tests {
         ];
         for (name, min, max, expected) in cases {
             let ends = [min, max].map(Duration::from_millis);
-            assert_eq!(Unit::of(ends.into_iter()).range(ends[0], ends[1]), expected, "{name}");
+            assert_eq!(TimeUnit::of(ends.into_iter()).range(ends[0], ends[1]), expected, "{name}");
         }
     }
 }

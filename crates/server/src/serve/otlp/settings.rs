@@ -18,7 +18,7 @@ const TRACES: &str = "/v1/traces";
 
 /// Where traces go, and which.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub(crate) struct OtlpSettings {
     pub(crate) address: Address,
     /// What follows the address.
     pub(crate) path: String,
@@ -44,7 +44,7 @@ pub(crate) enum InvalidSettings {
     Protocol { given: String },
 }
 
-impl Settings {
+impl OtlpSettings {
     /// Which traces are recorded.
     pub(crate) const fn sampler(&self) -> Sampler {
         self.sampler
@@ -79,9 +79,12 @@ impl Settings {
     }
 }
 
-type Found = Option<(Address, String)>;
+type AddressAndPath = Option<(Address, String)>;
 
-fn address(flag: Option<&str>, variable: &dyn Fn(&str) -> Option<String>) -> Result<Found, InvalidSettings> {
+fn address(
+    flag: Option<&str>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<AddressAndPath, InvalidSettings> {
     let read = |from, text: &str| {
         let parsed = text.trim().parse::<Address>();
         parsed.map_err(|why| InvalidSettings::Address { from, why: why.to_string() })
@@ -149,9 +152,9 @@ mod tests {
 
     type Variables<'a> = &'a [(&'a str, &'a str)];
 
-    fn read(flag: Option<&str>, variables: Variables<'_>) -> Result<Option<Settings>, InvalidSettings> {
+    fn read(flag: Option<&str>, variables: Variables<'_>) -> Result<Option<OtlpSettings>, InvalidSettings> {
         let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
-        Settings::read(flag, |name| find(name).map(|(_, value)| (*value).to_owned()))
+        OtlpSettings::read(flag, |name| find(name).map(|(_, value)| (*value).to_owned()))
     }
 
     #[test]
@@ -203,7 +206,7 @@ mod tests {
                 "{text}"
             );
         }
-        let part = Settings::read(Some("http://c"), |name| match name {
+        let part = OtlpSettings::read(Some("http://c"), |name| match name {
             "OTEL_TRACES_SAMPLER" => Some("traceidratio".to_owned()),
             "OTEL_TRACES_SAMPLER_ARG" => Some("0.25".to_owned()),
             _ => None,

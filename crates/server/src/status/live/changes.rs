@@ -11,21 +11,21 @@ use redrive_core::ids::DependencyName;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Alerts;
 
-use crate::access::caller::Caller;
-use crate::breakers::handlers::{Declared, declared, state_of};
+use crate::access::caller::ApiCaller;
+use crate::breakers::handlers::{DeclaredDependency, declared, state_of};
 use crate::breakers::json::BreakerState;
 use crate::services::condition::judge;
-use crate::services::handlers::Look;
-use crate::status::live::json::{DependencyPulse, Pulse, ServicePulse};
+use crate::services::handlers::ServiceFigures;
+use crate::status::live::{DependencyPulse, Pulse, ServicePulse};
 
 /// What of a rule book is needed again and again.
-pub(crate) struct Layout {
+pub(crate) struct PulseLayout {
     pub hash: u64,
     queues: BTreeSet<QueueName>,
-    dependencies: BTreeMap<DependencyName, Declared>,
+    dependencies: BTreeMap<DependencyName, DeclaredDependency>,
 }
 
-impl Layout {
+impl PulseLayout {
     pub(crate) fn of(book: &RuleBook) -> Self {
         let dependencies = declared(book);
         let queues = dependencies.values().flat_map(|declared| declared.queues.iter().cloned()).collect();
@@ -34,7 +34,7 @@ impl Layout {
 }
 
 /// How it is, and what happened within a second.
-pub(crate) struct Beat {
+pub(crate) struct PulseBeat {
     at: Timestamp,
     took: Duration,
     accepted: u64,
@@ -63,8 +63,13 @@ struct DependencyBeat {
     pulse: DependencyPulse,
 }
 
-impl Beat {
-    pub(crate) fn between(before: &Look, look: &Look, layout: &Layout, alerts: &Alerts) -> Self {
+impl PulseBeat {
+    pub(crate) fn between(
+        before: &ServiceFigures,
+        look: &ServiceFigures,
+        layout: &PulseLayout,
+        alerts: &Alerts,
+    ) -> Self {
         let took = look.at.since(before.at);
         let queues = layout.queues.iter().chain(look.removed()).map(|name| {
             let tally = look.tally_of(name).since(&before.tally_of(name));
@@ -99,7 +104,7 @@ impl Beat {
                 },
             }
         });
-        let accepted = |look: &Look| look.snapshot.figures.intake.accepted;
+        let accepted = |look: &ServiceFigures| look.snapshot.figures.intake.accepted;
         Self {
             at: look.at,
             took,
@@ -118,7 +123,7 @@ impl Beat {
     }
 
     /// What a listener may see of it.
-    pub(crate) fn pulse(&self, caller: &Caller, left_out: u64) -> Pulse {
+    pub(crate) fn pulse(&self, caller: &ApiCaller, left_out: u64) -> Pulse {
         let is_bound = caller.is_bound();
         let queues: Vec<&QueueBeat> = self.queues.iter().filter(|beat| caller.sees(&beat.service)).collect();
         let concerns =

@@ -11,12 +11,12 @@ use redrive_core::metric_names::{MetricKind, MetricName};
 
 /// A page in the making.
 #[derive(Default)]
-pub(crate) struct Page {
+pub(crate) struct ExpositionPage {
     text: String,
 }
 
 /// What is known of how often each of several ranges was hit.
-pub(crate) struct Ranges<'a> {
+pub(crate) struct BucketRanges<'a> {
     /// The upper end of each range, as it is written; what lies beyond the last has none.
     pub(crate) bounds: &'a [String],
     /// How many fell into each, one more than there are bounds.
@@ -24,7 +24,7 @@ pub(crate) struct Ranges<'a> {
     pub(crate) sum: f64,
 }
 
-impl Page {
+impl ExpositionPage {
     pub(crate) fn into_text(self) -> String {
         self.text
     }
@@ -79,7 +79,7 @@ impl Page {
         let bounds = BOUNDS_MS.map(|millis| seconds(f64::from(millis) / 1_000.0));
         let ranges = figures.into_iter().map(|(labels, histogram)| {
             let sum = histogram.sum_micros as f64 / 1e6;
-            (labels, Ranges { bounds: &bounds, counts: &histogram.counts, sum })
+            (labels, BucketRanges { bounds: &bounds, counts: &histogram.counts, sum })
         });
         self.ranges(metric, ranges);
     }
@@ -88,13 +88,13 @@ impl Page {
     pub(crate) fn ranges<'a, 'b>(
         &mut self,
         metric: &MetricName,
-        figures: impl IntoIterator<Item = (Vec<&'a str>, Ranges<'b>)>,
+        figures: impl IntoIterator<Item = (Vec<&'a str>, BucketRanges<'b>)>,
     ) {
         assert!(metric.kind == MetricKind::Histogram, "only a histogram has ranges");
         let mut has_head = false;
         let bucket = format!("{}_bucket", metric.name);
         let names = [metric.labels, &["le"]].concat();
-        for (labels, Ranges { bounds, counts, sum }) in figures {
+        for (labels, BucketRanges { bounds, counts, sum }) in figures {
             if !has_head {
                 self.head(metric);
                 has_head = true;
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_page_has_heads_escaped_labels_and_ranges_that_add_up() {
-        let mut page = Page::default();
+        let mut page = ExpositionPage::default();
         page.single(&EVENTS_ACCEPTED, 7.0);
         page.family(&BREAKER_TRIPS, [(vec!["a \"b\\\n"], 2.0)]);
         page.family(&BREAKER_TRIPS, []);

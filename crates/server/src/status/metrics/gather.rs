@@ -34,7 +34,7 @@ pub(crate) struct NoPart(pub(crate) String);
 
 /// How much there is, as the store and the engine say at the same time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stock {
+pub(crate) struct StoreTotals {
     pub(crate) counts: Counts,
     pub(crate) stranded: u64,
     pub(crate) open_replays: u64,
@@ -45,28 +45,28 @@ pub(crate) struct Stock {
 #[derive(Clone)]
 pub(crate) struct Metrics {
     pub(crate) engine: StaleCache<Snapshot, NoPart>,
-    pub(crate) counts: StaleCache<Stock, NoPart>,
+    pub(crate) counts: StaleCache<StoreTotals, NoPart>,
     pub(crate) oldest: StaleCache<BTreeMap<QueueName, Oldest>, NoPart>,
     /// What became of spans, if traces are told of.
     pub(crate) spans: Option<Arc<SpanCounts>>,
 }
 
 /// What could be had.
-pub(crate) struct Gathered {
-    pub(crate) engine: Part<Snapshot>,
-    pub(crate) counts: Part<Stock>,
-    pub(crate) oldest: Part<BTreeMap<QueueName, Oldest>>,
+pub(crate) struct MetricsInput {
+    pub(crate) engine: MetricsPart<Snapshot>,
+    pub(crate) counts: MetricsPart<StoreTotals>,
+    pub(crate) oldest: MetricsPart<BTreeMap<QueueName, Oldest>>,
 }
 
 /// One part: as it is, as it was, or not at all.
-pub(crate) struct Part<T> {
+pub(crate) struct MetricsPart<T> {
     pub(crate) value: Option<Arc<T>>,
     pub(crate) age: Option<Duration>,
     /// Why it is not as it should be.
     pub(crate) trouble: Option<String>,
 }
 
-impl<T> Part<T> {
+impl<T> MetricsPart<T> {
     fn of(found: Result<Found<T, NoPart>, Missing<NoPart>>) -> Self {
         match found {
             Ok(Found { value, age, failure, .. }) => {
@@ -94,13 +94,17 @@ impl Metrics {
     }
 
     /// Everything that can be had now, or could a while ago.
-    pub(crate) async fn gather(&self) -> Gathered {
+    pub(crate) async fn gather(&self) -> MetricsInput {
         let (engine, counts, oldest) = tokio::join!(
             self.engine.renewed(SAME_WITHIN),
             self.counts.renewed(SAME_WITHIN),
             self.oldest.renewed(SAME_WITHIN)
         );
-        Gathered { engine: Part::of(engine), counts: Part::of(counts), oldest: Part::of(oldest) }
+        MetricsInput {
+            engine: MetricsPart::of(engine),
+            counts: MetricsPart::of(counts),
+            oldest: MetricsPart::of(oldest),
+        }
     }
 }
 
@@ -114,16 +118,16 @@ async fn snapshot(node: Node) -> Result<Snapshot, NoPart> {
     node.snapshot().await.ok_or_else(|| NoPart("the server is shutting down".to_owned()))
 }
 
-async fn stock(node: Node) -> Result<Stock, NoPart> {
+async fn stock(node: Node) -> Result<StoreTotals, NoPart> {
     let look = || async {
         let read = node.read(|reader| Ok((reader.counts()?, open_replays_of(reader)?, reader.bytes()?)));
         let (counts, open_replays, bytes) = read.await.map_err(|error| in_words(&error))?;
         // Without an engine nothing can be said to be stranded.
         let left = node.snapshot().await.map_or(0, |snapshot| stranded(&snapshot, &counts));
-        Ok((Stock { counts, stranded: left, open_replays, bytes }, left))
+        Ok((StoreTotals { counts, stranded: left, open_replays, bytes }, left))
     };
     let (stock, stranded) = until_nothing_is_stranded(look).await?;
-    Ok(Stock { stranded, ..stock })
+    Ok(StoreTotals { stranded, ..stock })
 }
 
 /// What is told: where the store lies is nobody's business but the log's.

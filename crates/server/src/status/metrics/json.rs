@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// The figures, as far as they can be had.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MetricsShown {
+pub(crate) struct MetricsJson {
     pub state: MetricsState,
     /// Of when the oldest part of it is.
     pub at: Timestamp,
@@ -21,9 +21,9 @@ pub(crate) struct MetricsShown {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub trouble: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub engine: Option<EngineShown>,
+    pub engine: Option<EngineJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub counts: Option<CountsShown>,
+    pub counts: Option<CountsJson>,
     /// Since when the oldest of each service are there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Vec<OldestOfService>>,
@@ -43,7 +43,7 @@ pub(crate) enum MetricsState {
 
 /// What was counted since the start, and how the engine is.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EngineShown {
+pub(crate) struct EngineJson {
     /// Events that were taken and are new.
     pub accepted: u64,
     pub duplicates: u64,
@@ -108,7 +108,7 @@ pub(crate) struct DependencyMetrics {
 
 /// How much the store has.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CountsShown {
+pub(crate) struct CountsJson {
     pub events: u64,
     /// Events that nobody has wanted so far.
     pub unrouted: u64,

@@ -16,15 +16,15 @@ use redrive_node::runtime::Snapshot;
 use redrive_node::source::{SourceState, SourceView};
 
 use crate::api::App;
-use crate::status::metrics::exposition::{Page, Ranges};
-use crate::status::metrics::gather::{Gathered, Stock};
+use crate::status::metrics::exposition::{BucketRanges, ExpositionPage};
+use crate::status::metrics::gather::{MetricsInput, StoreTotals};
 use crate::webhooks::json::SourceStatus;
 
 /// The whole page.
-pub(crate) fn written(app: &App, gathered: &Gathered) -> String {
-    let mut page = Page::default();
+pub(crate) fn written(app: &App, gathered: &MetricsInput) -> String {
+    let mut page = ExpositionPage::default();
     let now = app.node.now();
-    let Gathered { engine, counts, oldest } = gathered;
+    let MetricsInput { engine, counts, oldest } = gathered;
     page.family(&names::BUILD_INFO, [(vec![env!("CARGO_PKG_VERSION")], 1.0)]);
     page.single(&names::START_TIME, app.node.started_at().as_millis() as f64 / 1_000.0);
     let ages = [("engine", engine.age), ("counts", counts.age), ("oldest", oldest.age)];
@@ -91,7 +91,7 @@ fn labels(name: &QueueName) -> Vec<&str> {
     vec![name.service.as_str(), name.channel.as_ref().map_or("", ChannelName::as_str)]
 }
 
-fn intake(page: &mut Page, figures: &Figures) {
+fn intake(page: &mut ExpositionPage, figures: &Figures) {
     let intake = &figures.intake;
     page.single(&names::EVENTS_ACCEPTED, intake.accepted as f64);
     page.single(&names::EVENTS_DUPLICATES, intake.duplicates as f64);
@@ -102,7 +102,7 @@ fn intake(page: &mut Page, figures: &Figures) {
     page.single(&names::STALE_SETTLEMENTS, figures.stale as f64);
 }
 
-fn queues(page: &mut Page, figures: &Figures) {
+fn queues(page: &mut ExpositionPage, figures: &Figures) {
     let queues: Vec<_> = figures.queues.iter().map(|(name, queue)| (labels(name), queue)).collect();
     let sums: Vec<_> = queues.iter().map(|(labels, queue)| (labels.clone(), queue.total())).collect();
     let types = queues.iter().flat_map(|(labels, queue)| {
@@ -131,7 +131,7 @@ fn queues(page: &mut Page, figures: &Figures) {
         queues.iter().map(|(labels, queue)| {
             let times = queue.tries.iter().enumerate();
             let sum = times.map(|(index, count)| (index as u64 + 1) * count).sum::<u64>() as f64;
-            (labels.clone(), Ranges { bounds: &bounds, counts: &queue.tries, sum })
+            (labels.clone(), BucketRanges { bounds: &bounds, counts: &queue.tries, sum })
         }),
     );
 }
@@ -145,7 +145,7 @@ fn failures(tally: &Tally) -> Vec<(&'static str, u64)> {
     Category::ALL.map(|category| (category.as_str(), tally.failed_as(category))).to_vec()
 }
 
-fn dependencies(page: &mut Page, snapshot: &Snapshot) {
+fn dependencies(page: &mut ExpositionPage, snapshot: &Snapshot) {
     let counted = snapshot.figures.dependencies.iter();
     let counted: Vec<_> = counted.map(|(name, figures)| (vec![name.as_str()], figures)).collect();
     page.split(&names::DEPENDENCY_ATTEMPTS, &counted, |figures| outcomes(&figures.tally));
@@ -167,8 +167,8 @@ fn dependencies(page: &mut Page, snapshot: &Snapshot) {
     page.each(&names::IN_FLIGHT, &views, |view| view.in_flight.into());
 }
 
-fn stored(page: &mut Page, stock: &Stock) {
-    let Stock { counts, stranded, open_replays, bytes } = stock;
+fn stored(page: &mut ExpositionPage, stock: &StoreTotals) {
+    let StoreTotals { counts, stranded, open_replays, bytes } = stock;
     page.single(&names::EVENTS_STORED, counts.events as f64);
     page.single(&names::UNROUTED, counts.unrouted as f64);
     page.single(&names::STRANDED, *stranded as f64);
@@ -180,7 +180,7 @@ fn stored(page: &mut Page, stock: &Stock) {
     page.each(&names::DEAD_LETTERS, &queues, |counts| counts.dead);
 }
 
-fn sources(page: &mut Page, sources: &BTreeMap<String, SourceView>) {
+fn sources(page: &mut ExpositionPage, sources: &BTreeMap<String, SourceView>) {
     let lags = sources.iter().filter_map(|(source, view)| Some((vec![source.as_str()], view.lag? as f64)));
     page.family(&names::SOURCE_LAG, lags);
     let ups = sources.iter().map(|(source, view)| {
@@ -195,7 +195,7 @@ fn sources(page: &mut Page, sources: &BTreeMap<String, SourceView>) {
     page.family(&names::SOURCE_MESSAGES, verdicts);
 }
 
-fn hooks(page: &mut Page, sources: &[SourceStatus]) {
+fn hooks(page: &mut ExpositionPage, sources: &[SourceStatus]) {
     let sources: Vec<_> = sources.iter().map(|source| (vec![source.name.as_str()], &source.counts)).collect();
     #[rustfmt::skip]
     page.split(&names::HOOK_ANSWERS, &sources, |counts| vec![

@@ -57,7 +57,7 @@ fn metrics(engine: &Asked, store: &Asked) -> Metrics {
         stale: 0,
         figures: Arc::default(),
     };
-    let stock = Stock { open_replays: 2, ..Stock::default() };
+    let stock = StoreTotals { open_replays: 2, ..StoreTotals::default() };
     Metrics {
         engine: engine.cache(snapshot),
         counts: store.cache(stock),

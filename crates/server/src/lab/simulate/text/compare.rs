@@ -9,8 +9,8 @@ use redrive_lab::simulate::compare::{Advantage, Beside, Compared, Comparison, Si
 use redrive_lab::simulate::figures::Spread;
 use unicode_width::UnicodeWidthStr;
 
-use crate::lab::simulate::text::{Columns, GAP_COLUMNS, LABEL_COLUMNS, label, show, sign};
-use crate::terminal::table::{Cell, Side as Edge, Table};
+use crate::lab::simulate::text::{GAP_COLUMNS, LABEL_COLUMNS, PlotColumns, label, show, sign};
+use crate::terminal::table::{Cell, CellAlign as Edge, Table};
 use crate::terminal::{counted, hanging, style, terminal_columns};
 
 /// The whole page; `first` is the first book's run with the first seed.
@@ -131,7 +131,7 @@ fn sparks(names: [&str; 2], runs: usize, over_time: &[Beside]) -> String {
     let steps = over_time.iter().flat_map(|it| it.calls.iter().map(Vec::len)).max().unwrap_or(1);
     let width = names.map(UnicodeWidthStr::width).into_iter().max().unwrap_or(0);
     let room = terminal_columns().map(|columns| columns.saturating_sub(LABEL_COLUMNS + GAP_COLUMNS + width));
-    let columns = Columns::over(steps, any.step_ms, room);
+    let columns = PlotColumns::over(steps, any.step_ms, room);
     for dependency in over_time {
         let _ = writeln!(out, "{}", style::bold(&dependency.name));
         for (what, series) in [("calls", &dependency.calls), ("waiting", &dependency.waiting)] {

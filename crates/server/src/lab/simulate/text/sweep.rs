@@ -9,7 +9,7 @@ use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::sweep::{Column, Swept};
 
 use crate::terminal::spark::spark;
-use crate::terminal::table::{Cell, Side, Table};
+use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{counted, hanging, style, terminal_columns};
 
 /// The whole page.
@@ -44,7 +44,7 @@ pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> 
 }
 
 fn table(swept: &Swept, columns: &[&Column]) -> String {
-    let sides = swept.paths.iter().map(|_| Side::Right).chain(columns.iter().map(|_| Side::Right));
+    let sides = swept.paths.iter().map(|_| CellAlign::Right).chain(columns.iter().map(|_| CellAlign::Right));
     let mut table = Table::new(&sides.collect::<Vec<_>>());
     let heads = columns.iter().map(|column| column.metric);
     table.head(&swept.paths.iter().map(String::as_str).chain(heads).collect::<Vec<_>>());
