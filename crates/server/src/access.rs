@@ -182,7 +182,7 @@ impl AccessControl {
     }
 
     /// The issuer of tokens, if its keys cannot be fetched.
-    pub(crate) async fn ailing_issuer(&self) -> Option<(String, Ailing)> {
+    pub(crate) async fn unavailable_issuer(&self) -> Option<(String, Ailing)> {
         self.0.bearers.ailing().await
     }
 

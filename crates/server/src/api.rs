@@ -121,7 +121,7 @@ impl std::ops::Deref for App {
 }
 
 /// Goes on to the end of what was begun, even if whoever asked has gone or was told that it takes too long.
-pub(crate) async fn to_its_end<T: Send + 'static>(
+pub(crate) async fn run_to_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::spawn(work).await.unwrap_or_else(|error| match error.try_into_panic() {
@@ -154,7 +154,7 @@ fn routes() -> Routes {
         .add(RouteAccess::Permission(Read, Part),         routes!(status::handlers::status),         &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::figures),        &[])
-        .add(RouteAccess::Permission(Read, Part),         routes!(tail::happenings),     &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(tail::activity),     &[])
         .add(RouteAccess::Permission(Read, Part),         routes!(live::live),              &[])
         .add(RouteAccess::Key,                            routes!(whoami::whoami),          &[])
         .add(RouteAccess::Permission(Read, Part),         routes!(services::handlers::list),          &[])
@@ -210,7 +210,7 @@ fn routes() -> Routes {
 pub(crate) struct Routers {
     open: Router,
     guarded: Option<GuardedRouter>,
-    guests: LoopbackPolicy,
+    loopback: LoopbackPolicy,
 }
 
 #[derive(Clone)]
@@ -221,15 +221,15 @@ struct GuardedRouter {
 
 impl Routers {
     /// The API.
-    pub(crate) fn new(app: &App, guests: LoopbackPolicy) -> Self {
+    pub(crate) fn new(app: &App, loopback: LoopbackPolicy) -> Self {
         let (open, guarded) = routes().serve(app);
         let guarded = GuardedRouter { access: app.access.clone(), router: finished(guarded, app) };
-        Self { open: finished(open, app), guarded: Some(guarded), guests }
+        Self { open: finished(open, app), guarded: Some(guarded), loopback }
     }
 
     /// Routes of another kind, for anybody on this machine.
     pub(crate) fn open(open: Router) -> Self {
-        Self { open, guarded: None, guests: LoopbackPolicy::ThisMachine }
+        Self { open, guarded: None, loopback: LoopbackPolicy::ThisMachine }
     }
 }
 

@@ -41,8 +41,8 @@ use crate::rules::command::RulesArgs;
 use crate::rules::init::InitArgs;
 use crate::rules::schema::SchemaArgs;
 use crate::rules::timeline::TimelineArgs;
-use crate::rules::try_out::TryArgs;
-use crate::rules::{check, init, schema, timeline, try_out};
+use crate::rules::trial::TryArgs;
+use crate::rules::{check, init, schema, timeline, trial};
 use crate::schedules::SchedulesArgs;
 use crate::serve::args::ServeArgs;
 use crate::services::pause::ServiceArgs;
@@ -216,7 +216,7 @@ pub(crate) struct RecordArgs {
 pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     match command {
         CliCommand::Check(args) => check::run(&args),
-        CliCommand::Try(args) => done(try_out::run(&args)),
+        CliCommand::Try(args) => done(trial::run(&args)),
         CliCommand::Rules(args) => done(rules::command::run(&args)),
         CliCommand::Timeline(args) => timeline::run(&args),
         CliCommand::Simulate(args) => simulate::run(&args),

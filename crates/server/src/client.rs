@@ -4,9 +4,8 @@
 //! only if nobody answered or the server said that it is not there; each of ours may come twice.
 
 pub(crate) mod address;
+pub(crate) mod error;
 pub(crate) mod key;
-pub(crate) mod trouble;
-mod trust;
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -30,8 +29,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::client::address::{Address, Security};
+use crate::client::error::{ClientError, ConnectionError, ServerRefusal, UnreadableResponse};
 use crate::client::key::ClientKey;
-use crate::client::trouble::{ClientError, ConnectionError, ServerRefusal, UnreadableResponse};
 use crate::letters::LIST_MAX;
 
 /// How long a connection may take.

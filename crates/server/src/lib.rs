@@ -34,7 +34,7 @@ use clap::Parser;
 pub use api::listen::serve_bare;
 
 use crate::cli::{Cli, CommandRefusal};
-use crate::client::trouble::ClientError;
+use crate::client::error::ClientError;
 use crate::terminal::style;
 
 /// Runs the command of this process' arguments.

@@ -9,4 +9,4 @@ pub(crate) mod json;
 pub(crate) mod schema;
 mod text;
 pub(crate) mod timeline;
-pub(crate) mod try_out;
+pub(crate) mod trial;

@@ -36,7 +36,7 @@ use crate::access::{AccessControl, AccessParts};
 use crate::api::body::BodyBudget;
 use crate::api::limits::loopback_only::LoopbackPolicy;
 use crate::api::limits::rate::Limiter;
-use crate::api::listen::{ApiLimits, listen_behind};
+use crate::api::listen::{ApiLimits, start_listening};
 use crate::api::transport::TransportScheme;
 use crate::api::{App, AppState, Routers};
 use crate::cli::{CommandRefusal, wait_for_many};
@@ -52,9 +52,10 @@ use crate::serve::tls::CertificateFiles;
 use crate::status::health::HealthMemo;
 use crate::status::live::LiveHub;
 use crate::status::metrics::gather::Metrics;
-use crate::terminal::{counted, problem, shell_word, style};
+use crate::terminal::{problem, shell_word, style};
 use crate::webhooks::handlers::Webhooks;
 use crate::{connectors, demo, logging, terminal};
+use redrive_core::text::counted;
 
 /// How often the rule book's file is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -200,7 +201,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = CertificateFiles::open(args)?;
-    let door = CertificateFiles::door(certificate.as_ref());
+    let transport = CertificateFiles::transport(certificate.as_ref());
     let secrets = Secrets::new(&opened.book, connectors::drivers());
     logging::leave_out(&secrets);
     let (pool, traces) = (Pool::new(tls::roots(args)?), traces(args)?);
@@ -219,37 +220,37 @@ async fn serve(
     let node = Node::start(config).map_err(CommandRefusal::of)?;
     tokio::spawn(end_if_it_fails(node.clone()));
     let exporter = traces.map(|(settings, roots)| SpanExporter::start(&node, settings, roots));
-    let mut doors = match ServerParts::open(&node, &opened.book, secrets, &targets).await {
-        Ok(doors) => doors,
+    let mut edges = match ServerParts::open(&node, &opened.book, secrets, &targets).await {
+        Ok(edges) => edges,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(CommandRefusal(error).into());
         }
     };
-    doors.spans = exporter.as_ref().map(SpanExporter::counts);
+    edges.spans = exporter.as_ref().map(SpanExporter::counts);
     let limits = ApiLimits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let guests = if args.insecure { LoopbackPolicy::Everybody } else { LoopbackPolicy::ThisMachine };
-    let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
-    let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
-    let listening = match listen_behind(door.clone(), listener, routes, limits) {
+    let loopback = if args.insecure { LoopbackPolicy::Everybody } else { LoopbackPolicy::ThisMachine };
+    let parts = |closing| edges.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
+    let routes = |closing| Routers::new(&App::new(parts(closing)), loopback);
+    let listening = match start_listening(transport.clone(), listener, routes, limits) {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(not_listening(args.listen, &error).into());
         }
     };
-    if doors.access.is_shut(node.now()) {
+    if edges.access.is_shut(node.now()) {
         say_that_it_is_shut(args);
     }
     match &demo {
         Some(demo) => {
-            let server = format!("{}{}", door.scheme().prefix(), listening.address);
+            let server = format!("{}{}", transport.scheme().prefix(), listening.address);
             terminal::print(&demo::command::greeting(demo, &server, &path))?;
             demo.begin(&node, move |step| demo::command::tell(step, &server));
         }
-        None => greet(args, listening.address, door.scheme(), &opened, &doors.access)?,
+        None => greet(args, listening.address, transport.scheme(), &opened, &edges.access)?,
     }
-    let (archivist, sources) = (doors.archivist.clone(), doors.sources.clone());
+    let (archivist, sources) = (edges.archivist.clone(), edges.sources.clone());
     let mut serving = RunningServer {
         path: args.rules.clone(),
         stamp: opened.stamp,
@@ -257,7 +258,7 @@ async fn serve(
         certificate,
         targets,
         node: node.clone(),
-        doors,
+        edges,
     };
     serving.until_stopped(&mut hands).await;
     say_that_it_stops();
@@ -447,7 +448,7 @@ struct RunningServer {
     certificate: Option<CertificateFiles>,
     targets: Targets,
     node: Node,
-    doors: ServerParts,
+    edges: ServerParts,
 }
 
 /// What stands between the node and the world, and goes by the rule book too.
@@ -581,7 +582,7 @@ impl RunningServer {
         self.stamp = stamp(&path);
         let opened = refuse_other_than_file(&path).map_err(anyhow::Error::from);
         let opened = opened.and_then(|()| open(Some(&path))).and_then(|opened| {
-            let targets = targets(&opened, &path, &self.doors.secrets, Some(&self.targets))?;
+            let targets = targets(&opened, &path, &self.edges.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {

@@ -4,3 +4,4 @@ pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod compact;
+pub(crate) mod record;

@@ -73,11 +73,6 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// A number and its word: `1 attempt`, `2,000 attempts`.
-pub(crate) fn counted(number: u64, word: &str) -> String {
-    redrive_core::text::counted(number, word)
-}
-
 /// A number of bytes as people read it, in units of 1024.
 pub(crate) fn size(bytes: u64) -> String {
     let mut size = bytes as f64;
@@ -274,6 +269,7 @@ mod tests {
 
     #[test]
     fn numbers_and_words_read_well() {
+        use redrive_core::text::counted;
         assert_eq!(counted(1, "attempt"), "1 attempt");
         assert_eq!(counted(0, "attempt"), "0 attempts");
         assert_eq!(counted(1_234_567, "event"), "1,234,567 events");

@@ -1,4 +1,4 @@
-//! The commands for alerts.
+//! `redrive alerts`: alert states, and a test message to a receiver.
 
 use std::process::ExitCode;
 

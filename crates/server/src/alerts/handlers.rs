@@ -43,7 +43,7 @@ pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
         evaluated_at: alerts.looked_at,
         alerts: alerts.alerts.clone(),
         receivers: receivers
-            .map(|(name, at)| receiver_shown(name, &at.value, &counts, &troubles, now))
+            .map(|(name, at)| receiver_json(name, &at.value, &counts, &troubles, now))
             .collect(),
         recent: alerts.recent.clone(),
     };
@@ -115,7 +115,7 @@ async fn outcome_of(
     }
 }
 
-fn receiver_shown(
+fn receiver_json(
     name: &str,
     receiver: &Receiver,
     counts: &Counts,

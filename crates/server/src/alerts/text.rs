@@ -1,7 +1,7 @@
 //! Alerts in a terminal: a table of all of them, those who are told, and what became of a test.
 
 use redrive_core::alerts::{AlertState, AlertView};
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 
 use crate::alerts::json::{AlertsResponse, ReceiverJson, ReceiverTestOutcome, ReceiverTestResponse};
@@ -63,7 +63,7 @@ fn alerts(alerts: &[AlertView], now: Timestamp) -> Table {
             Cell::bold(plain(&name)),
             Cell::plain(plain(alert.value.as_deref().unwrap_or("-"))),
             Cell::dim(alert.since.map_or_else(|| "-".to_owned(), |since| ago(since, now))),
-            Cell::plain(thousands(u64::from(alert.told))),
+            Cell::plain(show_count(u64::from(alert.told))),
             Cell::plain(plain(&alert.to.join(", "))),
             Cell::dim(plain(&alert.when)),
         ]);
@@ -86,7 +86,7 @@ fn receivers(receivers: &[ReceiverJson]) -> Table {
             Cell::plain(plain(&receiver.kind)),
             Cell::plain(plain(&receiver.address)),
             hours,
-            Cell::plain(thousands(receiver.waiting)),
+            Cell::plain(show_count(receiver.waiting)),
             Cell::failures(receiver.dead),
             Cell::dim(plain(receiver.last_trouble.as_deref().unwrap_or("-"))),
         ]);

@@ -124,8 +124,8 @@ impl ApiListener {
 
 /// Serves the API to those who come to an address that is ours already; the routers are made with what turns
 /// true when the door closes.
-pub(crate) fn listen_behind(
-    door: Transport,
+pub(crate) fn start_listening(
+    transport: Transport,
     listener: TcpListener,
     routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
     limits: ApiLimits,
@@ -133,7 +133,7 @@ pub(crate) fn listen_behind(
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
     let routers = Arc::new(routers(closing.clone()));
-    let task = tokio::spawn(accept_all(listener, door, routers, limits, closing));
+    let task = tokio::spawn(accept_all(listener, transport, routers, limits, closing));
     Ok(ApiListener { address, close, task })
 }
 
@@ -141,19 +141,19 @@ pub(crate) fn listen_behind(
 /// measurements compare with. An answer may take forever.
 pub async fn serve_bare(listener: TcpListener, router: Router, body_bytes_max: usize) -> std::io::Result<()> {
     let limits = ApiLimits { answer_time: Duration::MAX, ..ApiLimits::with_body(body_bytes_max) };
-    let _listening = listen_behind(Transport::Plain, listener, |_| Routers::open(router), limits)?;
+    let _listening = start_listening(Transport::Plain, listener, |_| Routers::open(router), limits)?;
     std::future::pending().await
 }
 
 async fn accept_all(
     listener: TcpListener,
-    door: Transport,
+    transport: Transport,
     routers: Arc<Routers>,
     limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections_max));
-    let crowd = AddressLimiter::of(limits.connections_max);
+    let per_address = AddressLimiter::of(limits.connections_max);
     let mut connections = JoinSet::new();
     let mut has_failed = false;
     loop {
@@ -181,13 +181,13 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
-        let Some(member) = crowd.join(peer) else {
+        let Some(member) = per_address.join(peer) else {
             tracing::debug!(%peer, "an address has its share of connections, and one more is hung up");
             continue;
         };
-        let (door, routers, closing) = (door.clone(), Arc::clone(&routers), closing.clone());
+        let (transport, routers, closing) = (transport.clone(), Arc::clone(&routers), closing.clone());
         connections.spawn(async move {
-            serve(stream, peer, &door, &routers, limits, closing).await;
+            serve(stream, peer, &transport, &routers, limits, closing).await;
             drop((place, member));
         });
     }
@@ -241,8 +241,8 @@ fn enter(
             let is_hook =
                 routers.guarded.is_some() && webhooks::handlers::is_call(request.method(), request.uri());
             // The signature tells whose a hook is: a tunnel may have brought it here under a name of its own.
-            let guests = if is_hook { LoopbackPolicy::Everybody } else { routers.guests };
-            guests.check(request.headers(), came.by)?;
+            let loopback = if is_hook { LoopbackPolicy::Everybody } else { routers.loopback };
+            loopback.check(request.headers(), came.by)?;
             Ok(routers.open.clone())
         }
     }
@@ -251,7 +251,7 @@ fn enter(
 async fn serve(
     stream: TcpStream,
     peer: IpAddr,
-    door: &Transport,
+    transport: &Transport,
     routers: &Routers,
     limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
@@ -260,11 +260,11 @@ async fn serve(
     let _ = stream.set_nodelay(true);
     let entered = tokio::select! {
         biased;
-        entered = door.enter(stream, limits.handshake_time) => entered,
+        entered = transport.enter(stream, limits.handshake_time) => entered,
         // Whoever has not come in by then stays outside.
         _ = closing.changed() => return,
     };
-    let came = ConnectionOrigin { from: peer, by: door.scheme() };
+    let came = ConnectionOrigin { from: peer, by: transport.scheme() };
     match entered {
         Some(AcceptedStream::Plain(stream)) => speak(stream, came, routers, limits, closing).await,
         Some(AcceptedStream::Tls(stream)) => speak(stream, came, routers, limits, closing).await,
@@ -317,7 +317,8 @@ mod tests {
 
     async fn listening(router: Router, limits: ApiLimits) -> ApiListener {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free");
-        listen_behind(Transport::Plain, listener, |_| Routers::open(router), limits).expect("a port is free")
+        start_listening(Transport::Plain, listener, |_| Routers::open(router), limits)
+            .expect("a port is free")
     }
 
     /// All that the server says to those bytes until it hangs up.

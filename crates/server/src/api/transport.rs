@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::api::Routers;
-    use crate::api::listen::{ApiLimits, listen_behind};
+    use crate::api::listen::{ApiLimits, start_listening};
 
     fn pair() -> (CertificateDer<'static>, Arc<ServerConfig>) {
         let key = KeyPair::generate().expect("a key");
@@ -180,15 +180,15 @@ mod tests {
     #[tokio::test]
     async fn who_never_shakes_hands_makes_room_for_others() {
         let (certificate, config) = pair();
-        let door = Transport::Tls(ServerCertificate::new(config));
+        let transport = Transport::Tls(ServerCertificate::new(config));
         let limits = ApiLimits {
             handshake_time: Duration::from_millis(50),
             connections_max: 1,
             ..ApiLimits::with_body(1_000)
         };
         let router = Router::new().route("/", get(|| async { "in private" }));
-        let listening =
-            listen_behind(door, bound().await, |_| Routers::open(router), limits).expect("a port is free");
+        let listening = start_listening(transport, bound().await, |_| Routers::open(router), limits)
+            .expect("a port is free");
         // Each takes the only place there is: one says nothing, one says half a hello.
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let mut half = TcpStream::connect(listening.address).await.expect("it listens");
@@ -207,9 +207,9 @@ mod tests {
         let ((old, config), (new, new_config)) = (pair(), pair());
         let shown = ServerCertificate::new(config);
         let router = Router::new().route("/", get(|| async { "in private" }));
-        let door = Transport::Tls(shown.clone());
+        let transport = Transport::Tls(shown.clone());
         let listening =
-            listen_behind(door, bound().await, |_| Routers::open(router), ApiLimits::with_body(1_000));
+            start_listening(transport, bound().await, |_| Routers::open(router), ApiLimits::with_body(1_000));
         let listening = listening.expect("a port is free");
         assert!(ask(listening.address, &old).await.is_ok());
         shown.change(new_config);
@@ -230,9 +230,13 @@ mod tests {
     #[tokio::test]
     async fn closing_waits_for_nobody_who_is_still_outside() {
         let (_, config) = pair();
-        let door = Transport::Tls(ServerCertificate::new(config));
-        let listening =
-            listen_behind(door, bound().await, |_| Routers::open(Router::new()), ApiLimits::with_body(1_000));
+        let transport = Transport::Tls(ServerCertificate::new(config));
+        let listening = start_listening(
+            transport,
+            bound().await,
+            |_| Routers::open(Router::new()),
+            ApiLimits::with_body(1_000),
+        );
         let listening = listening.expect("a port is free");
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let far_off = Duration::from_mins(10);

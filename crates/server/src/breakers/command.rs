@@ -1,4 +1,4 @@
-//! The commands for breakers.
+//! `redrive breakers`: states of circuit breakers, trip and reset by hand.
 
 use clap::{Args, Subcommand};
 use serde_json::json;

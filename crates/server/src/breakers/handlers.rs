@@ -17,7 +17,7 @@ use crate::access::caller::ApiCaller;
 use crate::api::code::ApiErrorCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::request::{JsonBody, NoteRequest};
-use crate::api::{App, to_its_end};
+use crate::api::{App, run_to_end};
 use crate::breakers::json::{BreakerChangeJson, BreakerState, DependenciesResponse, DependencyJson};
 
 /// What the rule book says of a dependency.
@@ -132,7 +132,7 @@ async fn turn(
     act: BreakerAction,
 ) -> ApiResult {
     let name = guarded(&app.node.book(), name)?;
-    to_its_end(async move {
+    run_to_end(async move {
         match act {
             BreakerAction::Trip => app.node.trip(name.clone(), note, &caller.by()).await?,
             BreakerAction::Reset => app.node.reset(name.clone(), note, &caller.by()).await?,
@@ -200,7 +200,7 @@ fn shown(
         p50_ms: quantile_ms(&figures.took_finely, 0.5),
         p99_ms: quantile_ms(&figures.took_finely, 0.99),
         services: declared.queues.iter().map(ToString::to_string).collect(),
-        history: turns.of(name.as_str()).map(turn_shown).collect(),
+        history: turns.of(name.as_str()).map(change_json).collect(),
     }
 }
 
@@ -217,7 +217,7 @@ fn settings_in_words(settings: &BreakerSettings) -> String {
     format!("opens after {trip}, for {open}, then {probes} at once{closes}")
 }
 
-fn turn_shown(turn: &Turn) -> BreakerChangeJson {
+fn change_json(turn: &Turn) -> BreakerChangeJson {
     let hand = turn.hand.as_ref();
     BreakerChangeJson {
         at: turn.at,

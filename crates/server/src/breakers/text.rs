@@ -1,6 +1,6 @@
 //! Breakers in a terminal: a table of all dependencies, or what became of one.
 
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 
 use crate::breakers::json::{BreakerState, DependencyJson};
@@ -30,8 +30,8 @@ pub(crate) fn page(dependencies: &[DependencyJson], now: Timestamp, columns: Opt
             Cell::bold(plain(&shown.name)),
             state(shown.state),
             Cell::dim(since(shown, now)),
-            Cell::plain(thousands(u64::from(shown.failures))),
-            Cell::plain(thousands(shown.trips)),
+            Cell::plain(show_count(u64::from(shown.failures))),
+            Cell::plain(show_count(shown.trips)),
             Cell::plain(format!("{}/{}", shown.in_flight, shown.in_flight_max)),
             Cell::dim(plain(&shown.settings)),
             Cell::plain(plain(&shown.services.join(", "))),

@@ -13,7 +13,7 @@ use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::{PageQuery, Query, read};
 use crate::api::{App, reply};
 use crate::deliveries::json::{DeliveriesResponse, DeliveryJson, EventsResponse};
-use crate::deliveries::view::{delivery_shown, event_shown, with_lines};
+use crate::deliveries::view::{delivery_json, event_json, with_lines};
 use crate::deliveries::waits::DeliveryWaits;
 
 /// Deliveries that may begin with the same digits before it is no use to list them.
@@ -44,7 +44,7 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
         return Err(ApiError::new(ApiErrorCode::EventNotFound, message));
     }
     let waits = DeliveryWaits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
-    let events = found.iter().map(|view| event_shown(view, &waits)).collect();
+    let events = found.iter().map(|view| event_json(view, &waits)).collect();
     reply::ok(&EventsResponse { events })
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathNa
         }
         [view] => {
             let waits = DeliveryWaits::of(&app.node, [view]).await;
-            let shown = with_lines(&app.node, &caller, delivery_shown(view, &waits)).await?;
+            let shown = with_lines(&app.node, &caller, delivery_json(view, &waits)).await?;
             reply::ok(&shown)
         }
         several => {
@@ -135,7 +135,7 @@ pub(crate) async fn list(
     };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let waits = DeliveryWaits::of(&app.node, &found.deliveries).await;
-    let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &waits)).collect();
+    let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_json(view, &waits)).collect();
     // Where the last one that was looked at does not fit, its place is known and nothing else of it.
     let last = found.deliveries.last().map(|view| view.id);
     let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();

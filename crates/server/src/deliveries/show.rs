@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cli::{CommandRefusal, ViewArgs};
 use crate::client::address::segment;
-use crate::client::trouble::ClientError;
+use crate::client::error::ClientError;
 use crate::client::{Client, ClientRequest};
 use crate::deliveries::json::{DeliveryJson, EventsResponse};
 use crate::deliveries::text;

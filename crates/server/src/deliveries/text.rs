@@ -6,14 +6,15 @@ use redrive_core::engine::story::{End, HeldBy, Told};
 use redrive_core::time::Timestamp;
 use serde_json::Value;
 
+use crate::deliveries::attempt_text::field;
 use crate::deliveries::json::{AttemptJson, DeliveryJson, DeliveryStateJson, EventJson};
-use crate::deliveries::story::field;
 use crate::deliveries::why;
 use crate::deliveries::why::text::outlook;
 use crate::events::json::Accepted;
 use crate::terminal::moment::{ago, moment, show_wait};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
-use crate::terminal::{counted, cut, next_steps, plain, queue_name, shell_word, style};
+use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
+use redrive_core::text::counted;
 
 /// Longer data end with a line about the rest.
 const DATA_LINES_MAX: usize = 40;

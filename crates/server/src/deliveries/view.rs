@@ -17,17 +17,17 @@ use crate::connectors;
 use crate::deliveries::json::{AttemptJson, DeadLetterCauseJson, DeliveryJson, DeliveryStateJson, EventJson};
 use crate::deliveries::waits::{DeliveryWaits, QueueHold};
 
-pub(crate) fn event_shown(view: &EventView, waits: &DeliveryWaits) -> EventJson {
+pub(crate) fn event_json(view: &EventView, waits: &DeliveryWaits) -> EventJson {
     EventJson {
         receipt: view.receipt.to_string(),
         received_at: view.received_at,
         unrouted: view.unrouted,
         event: view.event.to_json(),
-        deliveries: view.deliveries.iter().map(|delivery| delivery_shown(delivery, waits)).collect(),
+        deliveries: view.deliveries.iter().map(|delivery| delivery_json(delivery, waits)).collect(),
     }
 }
 
-pub(crate) fn delivery_shown(view: &DeliveryView, waits: &DeliveryWaits) -> DeliveryJson {
+pub(crate) fn delivery_json(view: &DeliveryView, waits: &DeliveryWaits) -> DeliveryJson {
     let waiting = waits.shown(view);
     let is_held = matches!(waiting, Some((_, QueueHold::Yes)));
     let (mut death, mut superseded_by) = (None, None);

@@ -1,16 +1,17 @@
 //! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
 
 use clap::Args;
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_node::runtime::Rerouted;
 use serde_json::json;
 
 use crate::access::caller::ApiCaller;
 use crate::api::error::ApiResult;
-use crate::api::{App, reply, to_its_end};
+use crate::api::{App, reply, run_to_end};
 use crate::cli::ServerArgs;
 use crate::client::ClientRequest;
-use crate::terminal::{counted, print, style};
+use crate::terminal::{print, style};
+use redrive_core::text::counted;
 
 /// Routes events again, by the rule book as it reads now.
 #[derive(Debug, Args)]
@@ -34,7 +35,7 @@ pub(crate) async fn run(args: &RouteArgs) -> anyhow::Result<()> {
 
 fn words(Rerouted { seen, routed }: Rerouted) -> String {
     let events = counted(seen, "unrouted event");
-    let stay = thousands(seen.saturating_sub(routed));
+    let stay = show_count(seen.saturating_sub(routed));
     match (seen, routed) {
         (0, _) => format!("{} there are no unrouted events\n", style::good("✓")),
         (_, 0) => {
@@ -46,7 +47,7 @@ fn words(Rerouted { seen, routed }: Rerouted) -> String {
             format!("{} all {events} are on their way now\n", style::good("✓"))
         }
         (_, routed) => {
-            let routed = thousands(routed);
+            let routed = show_count(routed);
             format!("{} {routed} of {events} are on their way now, {stay} stay\n", style::good("✓"))
         }
     }
@@ -58,6 +59,6 @@ fn words(Rerouted { seen, routed }: Rerouted) -> String {
     responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
 )]
 pub(crate) async fn route_unrouted(app: App, caller: ApiCaller) -> ApiResult {
-    let rerouted = to_its_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;
+    let rerouted = run_to_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;
     reply::ok(&rerouted)
 }

@@ -16,7 +16,8 @@ use crate::client::address::{header_value, segment};
 use crate::deliveries;
 use crate::events::json::Accepted;
 use crate::terminal::moment::show_wait;
-use crate::terminal::{counted, cut, plain, print, shell_word, style};
+use crate::terminal::{cut, plain, print, shell_word, style};
+use redrive_core::text::counted;
 
 /// Sends an event to a running server.
 #[derive(Debug, Args)]

@@ -288,7 +288,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
     responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
 )]
-pub(crate) async fn happenings(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
+pub(crate) async fn activity(app: App, Extension(peer): Extension<Peer>, caller: ApiCaller) -> ApiResult {
     let listener = TailListener {
         _place: app.live.tail_place(&caller, peer)?,
         receiver: app.node.activities(),
@@ -298,7 +298,7 @@ pub(crate) async fn happenings(app: App, Extension(peer): Extension<Peer>, calle
     };
     let stream = lines(
         listener,
-        |listener| Box::pin(next_happening(listener)),
+        |listener| Box::pin(next_activity(listener)),
         |happening| match happening {
             Some(happening) => {
                 serde_json::to_string(&**happening).expect("texts and numbers are always JSON")
@@ -319,13 +319,13 @@ struct TailListener {
 }
 
 /// Whether somebody may hear of it: what is of no service may be of any.
-pub(crate) fn hears(caller: &ApiCaller, line: &ActivityLine) -> bool {
+pub(crate) fn may_see_line(caller: &ApiCaller, line: &ActivityLine) -> bool {
     !caller.is_bound() || line.activity.service().is_some_and(|name| caller.sees(service_of(name)))
 }
 
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
 /// any more.
-async fn next_happening(listener: &mut TailListener) -> Option<Option<Arc<ActivityLine>>> {
+async fn next_activity(listener: &mut TailListener) -> Option<Option<Arc<ActivityLine>>> {
     // Others may hear of much while this one hears of nothing.
     let alive_at = Instant::now() + KEEP_ALIVE;
     loop {
@@ -340,7 +340,9 @@ async fn next_happening(listener: &mut TailListener) -> Option<Option<Arc<Activi
         }
         match happening {
             None => return Some(None),
-            Some(Ok(happening)) if hears(&listener.caller, &happening) => return Some(Some(happening)),
+            Some(Ok(happening)) if may_see_line(&listener.caller, &happening) => {
+                return Some(Some(happening));
+            }
             // Whoever reads too slowly misses some; it is a view, not a record.
             Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
             Some(Err(RecvError::Closed)) => return None,

@@ -1,4 +1,4 @@
-//! The commands for keys.
+//! `redrive keys`: create, list and revoke API keys, on a server or in a data folder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

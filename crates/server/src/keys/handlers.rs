@@ -15,7 +15,7 @@ use crate::access::caller::ApiCaller;
 use crate::api::code::ApiErrorCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::request::{JsonBody, NoteRequest, read};
-use crate::api::{App, reply, to_its_end};
+use crate::api::{App, reply, run_to_end};
 use crate::keys;
 use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse};
 use crate::keys::{CreatedKey, KeyCreationError, KeySpec};
@@ -78,7 +78,7 @@ pub(crate) async fn create(
     if !app.access.is_on() && wish.role != Role::Admin {
         return Err(ApiError::invalid("role", keys::FIRST_IS_ADMIN));
     }
-    let made = to_its_end(make(app, caller, wish)).await?;
+    let made = run_to_end(make(app, caller, wish)).await?;
     let mut response = reply::json(StatusCode::CREATED, &made);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
@@ -121,7 +121,7 @@ pub(crate) async fn revoke(
     PathName(id): PathName,
     JsonBody(NoteRequest { note }): JsonBody<NoteRequest>,
 ) -> ApiResult {
-    let ended = to_its_end(end(app, caller, id, note)).await?;
+    let ended = run_to_end(end(app, caller, id, note)).await?;
     reply::ok(&ended)
 }
 

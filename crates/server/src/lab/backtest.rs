@@ -1,10 +1,9 @@
-//! `redrive backtest` as it is typed.
+//! `redrive backtest`: compares the record of a data folder with another rule book.
 
 mod text;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use clap::Args;
 use redrive_core::engine::QueueName;
@@ -13,16 +12,16 @@ use redrive_core::event::idempotency;
 use redrive_core::event::idempotency::DedupKey;
 use redrive_core::ids::{Seed, Seq};
 use redrive_core::policy::breaker::Phase;
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
 use redrive_node::runtime::Turns;
-use redrive_node::store;
-use redrive_node::store::{DeliveryState, DeliveryView, Filter, Reader, StoreError};
+use redrive_node::store::{DeliveryState, DeliveryView, Filter, StoreError};
 
 use crate::cli::{CommandRefusal, DATA_DEFAULT, Format};
 use crate::letters::filter;
 use crate::rules::file::{machine, read_book};
+use crate::storage::record::RecordFolder;
 use crate::terminal::progress::ProgressBar;
 use crate::terminal::{moment, print, print_json};
 use crate::{connectors, terminal};
@@ -65,14 +64,14 @@ const UNROUTED_PAGE: usize = 200;
 
 pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
     let (book, _) = read_book(&args.rules)?;
-    let record = BacktestRecord::open(&args.data)?;
+    let record = RecordFolder::open(&args.data)?;
     let since = match &args.since {
         Some(text) => {
             Some(filter::time(text, record.now).map_err(|why| CommandRefusal(format!("--since: {why}")))?)
         }
         None => None,
     };
-    let seed = Seed(record.reader.seed().map_err(refused)?);
+    let seed = Seed(record.reader.seed().map_err(CommandRefusal::of)?);
     let plan = Plan { book: &book, seed, since, until: record.now };
     let report = record.compared(plan)?;
     if report.deliveries == 0 {
@@ -88,27 +87,9 @@ pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped with")]
-fn refused(error: StoreError) -> CommandRefusal {
-    CommandRefusal(error.to_string())
-}
-
-/// A data folder, and the moment at which it is looked at.
-struct BacktestRecord<'a> {
-    folder: &'a Path,
-    reader: Box<dyn Reader>,
-    now: Timestamp,
-}
-
-impl<'a> BacktestRecord<'a> {
-    fn open(folder: &'a Path) -> Result<Self, CommandRefusal> {
-        let reader = store::open_reader(folder).map_err(refused)?;
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Self { folder, reader, now: Timestamp::EPOCH + since })
-    }
-
+impl RecordFolder<'_> {
     fn compared(&self, plan: Plan<'_>) -> Result<Report, CommandRefusal> {
-        let queues = self.reader.counts().map_err(refused)?.queues;
+        let queues = self.reader.counts().map_err(CommandRefusal::of)?.queues;
         let of_queue =
             queues.values().map(|queue| queue.waiting + queue.delivered + queue.dead + queue.closed);
         let mut reading = RecordProgress {
@@ -145,7 +126,7 @@ impl<'a> BacktestRecord<'a> {
     fn add_unrouted(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
         let mut after = Seq::NONE;
         loop {
-            let page = self.reader.unrouted(after, UNROUTED_PAGE).map_err(refused)?;
+            let page = self.reader.unrouted(after, UNROUTED_PAGE).map_err(CommandRefusal::of)?;
             let Some(last) = page.last() else { return Ok(()) };
             after = last.receipt.seq();
             for view in &page {
@@ -156,7 +137,7 @@ impl<'a> BacktestRecord<'a> {
 
     /// When breakers were not closed, as far as that is remembered.
     fn add_breakers(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
-        let turns = Turns::remembered_by(&*self.reader).map_err(refused)?;
+        let turns = Turns::remembered_by(&*self.reader).map_err(CommandRefusal::of)?;
         for dependency in turns.dependencies() {
             let mut closed_at = self.now;
             // The latest first: each that leaves `closed` lasts until the next that comes back to it.
@@ -173,7 +154,7 @@ impl<'a> BacktestRecord<'a> {
 
     /// Why there is nothing to compare.
     fn nothing(&self, since: Option<Timestamp>) -> CommandRefusal {
-        let folder = self.folder.display();
+        let folder = self.path.display();
         let latest = self.reader.list(&Filter { rows_max: 1, ..Filter::default() });
         let latest = latest.ok().and_then(|listed| listed.deliveries.first().map(|view| view.accepted_at));
         CommandRefusal(match (since, latest) {
@@ -188,7 +169,7 @@ impl<'a> BacktestRecord<'a> {
 
 /// How far the record is read.
 struct RecordProgress<'a> {
-    record: &'a BacktestRecord<'a>,
+    record: &'a RecordFolder<'a>,
     since: Option<Timestamp>,
     bar: ProgressBar,
     /// Deliveries that will be read, each of them twice.
@@ -204,12 +185,12 @@ impl RecordProgress<'_> {
     ) -> Result<(), CommandRefusal> {
         let mut filter = Filter { rows_max: PAGE, ..Filter::default() };
         loop {
-            let listed = self.record.reader.told(&filter).map_err(refused)?;
+            let listed = self.record.reader.told(&filter).map_err(CommandRefusal::of)?;
             self.read += listed.deliveries.len() as u64;
             for view in &listed.deliveries {
-                take(view).map_err(refused)?;
+                take(view).map_err(CommandRefusal::of)?;
             }
-            let words = format!("{} deliveries read", thousands(self.read));
+            let words = format!("{} deliveries read", show_count(self.read));
             self.bar.show_part(self.read as f64 / self.all.max(1) as f64, &words);
             let is_old = |view: &DeliveryView| self.since.is_some_and(|since| view.accepted_at < since);
             let is_past = !listed.deliveries.is_empty() && listed.deliveries.iter().all(is_old);

@@ -1,4 +1,4 @@
-//! `redrive simulate` as it is typed.
+//! `redrive simulate`: runs a scenario against a rule book and reports the result.
 
 #[cfg(test)]
 mod classical_test;

@@ -1,12 +1,8 @@
 //! `redrive dlq list`, `groups`, `show` and `export`: what can be read without changing anything.
 
-use std::path::Path;
-
 use clap::Args;
 use redrive::clock::wall_clock;
 use redrive_core::time::Timestamp;
-use redrive_node::store;
-use redrive_node::store::Reader;
 use redrive_node::store::letter::{LetterFilter, LetterQuery};
 use serde_json::{Value, json};
 
@@ -21,6 +17,7 @@ use crate::letters::json::{
 };
 use crate::letters::{EXPORT_PAGE, GROUPS_MAX, everything, filter, find, text, view};
 use crate::services::name_check;
+use crate::storage::record::RecordFolder;
 use crate::terminal::{plain, print, print_as, print_json, style, terminal_columns};
 
 /// Lists dead letters, the latest first.
@@ -109,19 +106,7 @@ pub(crate) struct DlqExportArgs {
     pub(crate) from: RecordArgs,
 }
 
-/// A data folder that is read without its server.
-struct LetterFolder<'a> {
-    path: &'a Path,
-    reader: Box<dyn Reader>,
-    now: Timestamp,
-}
-
-impl<'a> LetterFolder<'a> {
-    fn open(path: &'a Path) -> Result<Self, CommandRefusal> {
-        let reader = store::open_reader(path).map_err(CommandRefusal::of)?;
-        Ok(Self { path, reader, now: wall_clock() })
-    }
-
+impl RecordFolder<'_> {
     fn filter(&self, keys: &FilterKeys) -> Result<LetterFilter, CommandRefusal> {
         keys.clone().filter(self.now).map_err(CommandRefusal::of)
     }
@@ -134,7 +119,7 @@ impl<'a> LetterFolder<'a> {
 
 pub(crate) async fn list(args: &DlqListArgs) -> anyhow::Result<()> {
     let (found, next, now) = match &args.from.data {
-        Some(folder) => listed_there(&LetterFolder::open(folder)?, args).await?,
+        Some(folder) => listed_there(&RecordFolder::open(folder)?, args).await?,
         None => listed(args).await?,
     };
     print_as(args.format, &found, || text::list(&found, now, terminal_columns()))?;
@@ -164,7 +149,7 @@ async fn listed(args: &DlqListArgs) -> anyhow::Result<LetterList> {
     Ok((letters, next, now))
 }
 
-async fn listed_there(folder: &LetterFolder<'_>, args: &DlqListArgs) -> anyhow::Result<LetterList> {
+async fn listed_there(folder: &RecordFolder<'_>, args: &DlqListArgs) -> anyhow::Result<LetterList> {
     let filter = folder.filter(&args.filter)?;
     let (letters, next) = gather(args.limit, args.before.clone(), async |rows_max, before| {
         let before = before.as_deref().map(filter::read_cursor).transpose();
@@ -182,7 +167,7 @@ async fn listed_there(folder: &LetterFolder<'_>, args: &DlqListArgs) -> anyhow::
 
 pub(crate) async fn groups(args: &DlqGroupsArgs) -> anyhow::Result<()> {
     let FailureGroups { groups, claimed_by, now } = match &args.from.data {
-        Some(folder) => grouped_there(&LetterFolder::open(folder)?, args)?,
+        Some(folder) => grouped_there(&RecordFolder::open(folder)?, args)?,
         None => grouped(args).await?,
     };
     print_as(args.format, &groups, || text::groups(&groups, claimed_by, now, terminal_columns()))
@@ -214,7 +199,7 @@ async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     Ok(FailureGroups { groups, claimed_by, now })
 }
 
-fn grouped_there(folder: &LetterFolder<'_>, args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
+fn grouped_there(folder: &RecordFolder<'_>, args: &DlqGroupsArgs) -> anyhow::Result<FailureGroups> {
     let filter = folder.filter(&args.filter)?;
     let found = folder.reader.groups(&filter, folder.now, GROUPS_MAX).map_err(CommandRefusal::of)?;
     let Some(first) = found.first() else {
@@ -255,7 +240,7 @@ async fn one(
         let form = form.map(|form| format!("?form={}", form.as_str())).unwrap_or_default();
         return Ok(from.server.client()?.timed_json(&ClientRequest::get(path + &form)).await?);
     };
-    let folder = LetterFolder::open(folder)?;
+    let folder = RecordFolder::open(folder)?;
     let problem = match find::letter(&*folder.reader, name, |_| true).map_err(CommandRefusal::of)? {
         LetterLookup::Letter(letter) => {
             return Ok((view::written(&letter, form.unwrap_or(LetterFormat::Envelope)), folder.now));
@@ -269,7 +254,7 @@ async fn one(
 
 pub(crate) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.from.data {
-        return exported_there(&LetterFolder::open(folder)?, args);
+        return exported_there(&RecordFolder::open(folder)?, args);
     }
     let keys = wish(&args.filter, json!({ "form": args.form.map(LetterFormat::as_str) }));
     let mut lines =
@@ -281,7 +266,7 @@ pub(crate) async fn export(args: &DlqExportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn exported_there(folder: &LetterFolder<'_>, args: &DlqExportArgs) -> anyhow::Result<()> {
+fn exported_there(folder: &RecordFolder<'_>, args: &DlqExportArgs) -> anyhow::Result<()> {
     let form = args.form.unwrap_or(LetterFormat::Envelope);
     let selection = everything(folder.filter(&args.filter)?, folder.now);
     let mut after = None;

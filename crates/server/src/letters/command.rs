@@ -18,7 +18,8 @@ use crate::letters::purge::DlqPurgeArgs;
 use crate::letters::{browse, edit, import, purge};
 use crate::replays::start;
 use crate::replays::start::DlqReplayArgs;
-use crate::terminal::{counted, print, style};
+use crate::terminal::{print, style};
+use redrive_core::text::counted;
 
 /// Looks at dead letters, sends them again, or does away with them.
 #[derive(Debug, Args)]

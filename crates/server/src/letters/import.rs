@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_node::letter::import;
 
 use crate::cli::{CommandRefusal, Format, ServerArgs};
 use crate::client::{Client, ClientRequest};
 use crate::letters::bulk::IMPORT_LINES_MAX;
 use crate::letters::json::ImportResponse;
-use crate::terminal::{counted, next_steps, plain, print_as, style};
+use crate::terminal::{next_steps, plain, print_as, style};
+use redrive_core::text::counted;
 
 /// Takes dead letters from elsewhere, one JSON object a line.
 #[derive(Debug, Args)]
@@ -149,7 +150,7 @@ fn ending(sum: ImportResponse) -> String {
         0 => String::new(),
         count => format!(
             ", {} there already",
-            if count == 1 { "1 was".to_owned() } else { format!("{} were", thousands(count)) }
+            if count == 1 { "1 was".to_owned() } else { format!("{} were", show_count(count)) }
         ),
     };
     let mut out = format!("{} {} imported{known}\n", style::good("✓"), counted(sum.imported, "dead letter"));

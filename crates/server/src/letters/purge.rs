@@ -14,7 +14,8 @@ use crate::letters::command::wish;
 use crate::letters::filter::FilterKeys;
 use crate::letters::json::PurgeResponse;
 use crate::terminal::progress::ProgressLine;
-use crate::terminal::{counted, json_text, plain, print, style};
+use crate::terminal::{json_text, plain, print, style};
+use redrive_core::text::counted;
 
 /// Deletes dead letters for good.
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use crate::api::code::ApiErrorCode;
 use crate::api::error::ApiError;
 use crate::api::request::WrongField;
 use crate::letters::find::{LetterLookup, not_dead};
-use crate::terminal::counted;
+use redrive_core::text::counted;
 
 impl From<WrongField> for ApiError {
     fn from(WrongField { field, reason }: WrongField) -> Self {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::letters::envelope::{Envelope, Tier};
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 
 use crate::deliveries::text::{data, short_id};
@@ -12,7 +12,8 @@ use crate::letters::json::{FailureGroupJson, LetterJson, QueueCount};
 use crate::terminal::moment::{ago, moment};
 use crate::terminal::spark::{spark, sums};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
-use crate::terminal::{counted, cut, next_steps, plain, queue_name, shell_word, style};
+use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
+use redrive_core::text::counted;
 
 /// Longer messages are cut.
 const MESSAGE_COLUMNS_MAX: usize = 100;
@@ -160,7 +161,7 @@ fn marks(letter: &LetterJson) -> String {
     marks.extend(letter.claimed_by.map(|replay| format!("replay {replay}")));
     marks.extend(letter.holds.map(|behind| match behind {
         0 => "holds its session".to_owned(),
-        behind => format!("holds {}", thousands(behind)),
+        behind => format!("holds {}", show_count(behind)),
     }));
     if marks.is_empty() { String::new() } else { format!("[{}] ", marks.join(", ")) }
 }
@@ -203,14 +204,14 @@ pub(crate) fn groups(
         let poison = match group.poison {
             0 => String::new(),
             count if count == group.count => "[poison] ".to_owned(),
-            count => format!("[{} poison] ", thousands(count)),
+            count => format!("[{} poison] ", show_count(count)),
         };
         let services = services(&group.services);
         let before = 16 + 8 + 9 + services.len() + group.code.len() + hours.max(title.len()) + 6 * 2;
         let message = cut(&format!("{poison}{}", plain(&group.message)), message_room(columns, before));
         table.push(vec![
             Cell::bold(plain(&group.fingerprint)),
-            Cell::painted(thousands(group.count), style::error),
+            Cell::painted(show_count(group.count), style::error),
             Cell::dim(ago(group.last_seen, now)),
             Cell::plain(services),
             Cell::painted(cut(&plain(&group.code), NAME_COLUMNS_MAX), style::warning),

@@ -33,7 +33,7 @@ use crate::letters::filter::FilterKeys;
 use crate::letters::{everything, filter, refusal};
 use crate::replays::json::{ReplayJson, ReplaySurveyJson, ReplaysResponse};
 use crate::replays::view;
-use crate::terminal::counted;
+use redrive_core::text::counted;
 
 /// Letters that may be named one by one.
 const NAMED_MAX: usize = 1_000;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::letters::replay::{ReplayState, Wave};
-use redrive_core::text::{Rate, show_count as thousands};
+use redrive_core::text::{Rate, show_count};
 use redrive_core::time::Timestamp;
 
 use crate::deliveries::text::short_id;
@@ -12,7 +12,8 @@ use crate::letters::json::QueueCount;
 use crate::replays::json::{ReplayJson, ReplayOriginJson, ReplaySurveyJson};
 use crate::terminal::moment::{ago, moment, rough};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
-use crate::terminal::{counted, cut, next_steps, plain, queue_name, style};
+use crate::terminal::{cut, next_steps, plain, queue_name, style};
+use redrive_core::text::counted;
 
 /// The widest bar of progress, whatever the terminal, and what stands beside it.
 const BAR_COLUMNS_MAX: usize = 30;
@@ -34,7 +35,7 @@ const fn done(replay: &ReplayJson) -> u64 {
 pub(crate) fn line(replay: &ReplayJson) -> String {
     let ReplayJson { id, state, total, .. } = replay;
     let what = cut(&plain(&replay.what), WHAT_COLUMNS_MAX);
-    let how_far = format!("{} of {}", thousands(done(replay)), counted(*total, "letter"));
+    let how_far = format!("{} of {}", show_count(done(replay)), counted(*total, "letter"));
     let cure = match state {
         ReplayState::Stopped => format!("; `redrive replays {id}` tells why, and how it goes on"),
         ReplayState::Paused => format!("; `redrive replays {id} resume` lets it go on"),
@@ -68,10 +69,10 @@ pub(crate) fn list(replays: &[ReplayJson], now: Timestamp, columns: Option<usize
         table.push(vec![
             Cell::bold(replay.id.to_string()),
             state(replay.state),
-            Cell::plain(thousands(replay.total)),
-            Cell::plain(thousands(replay.delivered)),
+            Cell::plain(show_count(replay.total)),
+            Cell::plain(show_count(replay.delivered)),
             Cell::failures(replay.failed),
-            Cell::plain(thousands(replay.left)),
+            Cell::plain(show_count(replay.left)),
             Cell::dim(ago(replay.created_at, now)),
             Cell::plain(cut(&plain(&replay.what), WHAT_COLUMNS_MAX)),
         ]);
@@ -100,7 +101,7 @@ pub(crate) fn page(replay: &ReplayJson, now: Timestamp) -> String {
     facts.count("failed again", replay.failed);
     let left = "one before them in their session failed, or they are no longer dead";
     let left = if replay.left > 0 { left } else { "" };
-    facts.push("left alone", Cell::plain(thousands(replay.left)), left);
+    facts.push("left alone", Cell::plain(show_count(replay.left)), left);
     facts.count("on their way", replay.in_flight);
     let waiting = if replay.state == ReplayState::Cancelled { "not sent" } else { "to be sent" };
     facts.count(waiting, replay.waiting);
@@ -113,7 +114,7 @@ fn pace(replay: &ReplayJson) -> String {
     let rate = replay.rate.and_then(Rate::per_second);
     let mut words =
         vec![rate.map_or("as fast as deliveries go".to_owned(), |rate| format!("at most {rate}"))];
-    words.push(format!("{} at once", thousands(u64::from(replay.concurrency))));
+    words.push(format!("{} at once", show_count(u64::from(replay.concurrency))));
     if replay.canary {
         words.push(match replay.wave {
             None | Some(Wave::None) => "canary: nothing sent yet".to_owned(),
@@ -159,12 +160,12 @@ fn resume_or_cancel(id: u64, resumed: &'static str) -> Vec<(String, &'static str
 /// How a replay stands when nobody watches it any more.
 pub(crate) fn ending(replay: &ReplayJson) -> String {
     let ReplayJson { id, delivered, failed, left, .. } = replay;
-    let mut parts = vec![format!("{} delivered", thousands(*delivered))];
+    let mut parts = vec![format!("{} delivered", show_count(*delivered))];
     if *failed > 0 {
-        parts.push(format!("{} failed again", thousands(*failed)));
+        parts.push(format!("{} failed again", show_count(*failed)));
     }
     if *left > 0 {
-        parts.push(format!("{} left alone", thousands(*left)));
+        parts.push(format!("{} left alone", show_count(*left)));
     }
     // What was sent before the end still arrives or fails; the rest stays as it is.
     let rest = match replay.state {
@@ -178,7 +179,7 @@ pub(crate) fn ending(replay: &ReplayJson) -> String {
     parts.extend(
         rest.into_iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, word)| format!("{} {word}", thousands(count))),
+            .map(|(count, word)| format!("{} {word}", show_count(count))),
     );
     let counts = parts.join(", ");
     let mut out = match replay.state {
@@ -224,9 +225,9 @@ pub(crate) fn progress(replay: &ReplayJson, per_second: Option<f64>, columns: us
 pub(crate) fn progress_words(replay: &ReplayJson, per_second: Option<f64>) -> String {
     let rest = replay.total.saturating_sub(done(replay));
     let mut words = vec![
-        format!("{} delivered", thousands(replay.delivered)),
-        format!("{} failed", thousands(replay.failed)),
-        format!("{} to go", thousands(rest)),
+        format!("{} delivered", show_count(replay.delivered)),
+        format!("{} failed", show_count(replay.failed)),
+        format!("{} to go", show_count(rest)),
     ];
     if replay.state == ReplayState::Gathering {
         words.push("listing its letters".to_owned());
@@ -259,7 +260,7 @@ pub(crate) fn survey(survey: &ReplaySurveyJson) -> String {
             let message = cause.message.as_deref().map(plain).unwrap_or_default();
             table.push(vec![
                 Cell::plain(format!("  {}", plain(&cause.fingerprint))),
-                Cell::plain(thousands(cause.count)),
+                Cell::plain(show_count(cause.count)),
                 Cell::bold(queue_name(&cause.service, cause.channel.as_deref())),
                 Cell::plain(cut(&message, WHAT_COLUMNS_MAX)),
             ]);
@@ -295,18 +296,18 @@ fn left_out(survey: &ReplaySurveyJson) -> String {
     let more = if survey.letters > 0 { " more" } else { "" };
     for claim in &survey.claimed {
         let belong = if claim.count == 1 { "belongs" } else { "belong" };
-        let count = thousands(claim.count);
+        let count = show_count(claim.count);
         let _ = writeln!(out, "  {} {count}{more} {belong} to replay {}", style::warning("!"), claim.replay);
     }
     let (are, them) =
         if survey.poison_left == 1 { ("is poison and stays", "it") } else { ("are poison and stay", "them") };
     if survey.poison_left > 0 {
-        let count = thousands(survey.poison_left);
+        let count = show_count(survey.poison_left);
         let _ = writeln!(out, "  {count}{more} {are}: --include-poison sends {them} too");
     }
     out
 }
 
 fn target(target: &QueueCount) -> String {
-    format!("{} ({})", queue_name(&target.service, target.channel.as_deref()), thousands(target.count))
+    format!("{} ({})", queue_name(&target.service, target.channel.as_deref()), show_count(target.count))
 }

@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use crate::cli::CommandRefusal;
 use crate::rules::file::load;
-use crate::terminal::{counted, print, print_json, problem, style};
+use crate::terminal::{print, print_json, problem, style};
 use crate::{connectors, terminal};
+use redrive_core::text::counted;
 
 /// Finds what is wrong with a rule book, and what will hurt later.
 #[derive(Debug, Args)]

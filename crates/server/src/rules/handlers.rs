@@ -88,11 +88,11 @@ fn shown(book: &RuleBook, text: &str, addresses: &VisibleAddresses) -> BookJson 
             .map(finding)
             .collect(),
         policies: policies(book),
-        services: book.sections().services.iter().map(service_shown).collect(),
+        services: book.sections().services.iter().map(service_json).collect(),
     }
 }
 
-fn service_shown(service: &redrive_core::book::model::ServiceEntry) -> BookServiceJson {
+fn service_json(service: &redrive_core::book::model::ServiceEntry) -> BookServiceJson {
     let rows = service.rows.iter().chain(service.channels.iter().flat_map(|channel| &channel.rows));
     let mut types: Vec<String> = rows.map(|row| row.pattern.value.to_string()).collect();
     types.sort_unstable();

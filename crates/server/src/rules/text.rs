@@ -55,7 +55,7 @@ fn counted<'a>(
     rules: &[Resolved<'_>],
     channels: impl Iterator<Item = (&'a ServiceEntry, &'a ChannelEntry)>,
 ) -> String {
-    let count = |number: usize, word: &str| terminal::counted(number as u64, word);
+    let count = |number: usize, word: &str| redrive_core::text::counted(number as u64, word);
     let mut services: Vec<_> = rules.iter().map(|rule| &rule.service.name).collect();
     services.dedup();
     let mut channels: Vec<_> = channels.map(|(service, channel)| (&service.name, &channel.name)).collect();

@@ -48,7 +48,7 @@ pub(crate) fn ask_again(secrets: Secrets, access: AccessControl) {
             tokio::time::sleep(ASK_EVERY).await;
             // What is found is told of in the course of it.
             let _ = secrets.ailing().await;
-            let _ = access.ailing_issuer().await;
+            let _ = access.unavailable_issuer().await;
         }
     });
 }

@@ -46,7 +46,7 @@ impl CertificateFiles {
         Ok(Some(Self { certificate: certificate.clone(), key: key.clone(), stamps, shown }))
     }
 
-    pub(crate) fn door(watched: Option<&Self>) -> Transport {
+    pub(crate) fn transport(watched: Option<&Self>) -> Transport {
         watched.map_or(Transport::Plain, |watched| Transport::Tls(watched.shown.clone()))
     }
 

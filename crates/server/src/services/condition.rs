@@ -13,8 +13,8 @@ use redrive_node::runtime::Lately;
 use crate::deliveries::json::WaitJson;
 use crate::deliveries::waits;
 use crate::services::json::HealthWord;
-use crate::terminal::counted;
 use crate::terminal::moment::rough;
+use redrive_core::text::counted;
 
 /// Of fewer attempts, a part that failed says nothing; all of them say enough.
 const ATTEMPTS_MIN: u64 = 5;

@@ -217,11 +217,11 @@ fn shown(look: &ServiceFigures, queue: &QueueName, rules: &[Resolved<'_>]) -> Se
         paused_since: signs.paused_since,
         order: first.map_or("none", |rule| rule.order.value.as_word()).to_owned(),
         in_flight_max: rules.iter().map(|rule| rule.in_flight.value).min(),
-        rows: rules.iter().map(|rule| row_shown(rule, &signs.rows)).collect(),
+        rows: rules.iter().map(|rule| row_json(rule, &signs.rows)).collect(),
     }
 }
 
-fn row_shown(rule: &Resolved<'_>, rows: &[RowView]) -> ServiceRowJson {
+fn row_json(rule: &Resolved<'_>, rows: &[RowView]) -> ServiceRowJson {
     let pattern = rule.row.pattern.value.to_string();
     let hold = rows.iter().find(|row| row.pattern == pattern).and_then(|row| row.hold.as_ref());
     let transient = reaction(&rule.reaction_to(Category::Transient).value);

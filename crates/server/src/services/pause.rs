@@ -18,18 +18,18 @@ pub(crate) struct ServiceArgs {
 }
 
 pub(crate) async fn pause(args: &ServiceArgs) -> anyhow::Result<()> {
-    tell(args, "pause").await?;
+    post_command(args, "pause").await?;
     let resume = style::bold(format!("redrive resume {}", shell_word(&args.service)));
     let service = style::bold(plain(&args.service));
     print(&format!("{} {service} is paused: what comes for it waits until `{resume}`\n", style::good("✓")))
 }
 
 pub(crate) async fn resume(args: &ServiceArgs) -> anyhow::Result<()> {
-    tell(args, "resume").await?;
+    post_command(args, "resume").await?;
     print(&format!("{} {} goes on\n", style::good("✓"), style::bold(plain(&args.service))))
 }
 
-async fn tell(args: &ServiceArgs, command: &str) -> anyhow::Result<()> {
+async fn post_command(args: &ServiceArgs, command: &str) -> anyhow::Result<()> {
     let path = format!("/v1/services/{}/{command}", segment(&args.service));
     args.server.client()?.ask(&ClientRequest::json(path, &json!({}))).await?;
     Ok(())

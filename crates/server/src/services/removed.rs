@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, ServiceName};
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_node::letter::import;
 use redrive_node::runtime::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 use serde::{Deserialize, Serialize};
@@ -13,12 +13,13 @@ use utoipa::ToSchema;
 use crate::access::caller::ApiCaller;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::request::{JsonBody, note, number, read};
-use crate::api::{App, reply, to_its_end};
+use crate::api::{App, reply, run_to_end};
 use crate::cli::{ServerArgs, ViewArgs};
 use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::table::{Cell, CellAlign, Table};
-use crate::terminal::{counted, next_steps, plain, print, print_as, queue_name, shell_word, style};
+use crate::terminal::{next_steps, plain, print, print_as, queue_name, shell_word, style};
+use redrive_core::text::counted;
 
 /// Shows services and rows that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
 #[derive(Debug, Args)]
@@ -179,7 +180,7 @@ async fn reassign(
     let channel = read("channel", channel.as_deref(), ChannelName::new)?;
     let service = ServiceName::new(service).map_err(|error| ApiError::wrong("service", error.to_string()))?;
     let (queue, at_most) = (QueueName { service, channel }, limit.unwrap_or(AT_ONCE_MAX).min(AT_ONCE_MAX));
-    let done = to_its_end(async move {
+    let done = run_to_end(async move {
         let by = caller.by();
         let done = app.node.reassign(queue.clone(), destination, Some(at_most), note, &by).await?;
         let left = app.node.removed_waiting().await?.get(&queue).map_or(0, |found| found.waiting);
@@ -252,7 +253,7 @@ fn page(found: &RemovedResponse) -> String {
         let what = if removed.in_book { "rows that took these events" } else { "the service" };
         table.push(vec![
             Cell::bold(queue),
-            Cell::plain(thousands(removed.waiting)),
+            Cell::plain(show_count(removed.waiting)),
             Cell::plain(what.to_owned()),
         ]);
     }
@@ -294,14 +295,14 @@ fn words(done: ReassignResponse, became: &str) -> String {
     let mark = if left == 0 { style::good("✓") } else { style::warning("!") };
     let mut text = format!("{mark} {deliveries} {became}");
     if left > 0 {
-        text += &format!(", {} left", thousands(left));
+        text += &format!(", {} left", show_count(left));
     }
     let mut why = Vec::new();
     if unwanted > 0 {
-        why.push(format!("{} of a type that the other service does not take", thousands(unwanted)));
+        why.push(format!("{} of a type that the other service does not take", show_count(unwanted)));
     }
     if busy > 0 {
-        why.push(format!("{} with an attempt or a replay under way", thousands(busy)));
+        why.push(format!("{} with an attempt or a replay under way", show_count(busy)));
     }
     if !why.is_empty() {
         text += &format!(": {}", why.join(", "));

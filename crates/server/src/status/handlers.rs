@@ -15,7 +15,7 @@ use crate::services::condition::{ServiceVerdict, judge};
 use crate::services::handlers::ServiceFigures;
 use crate::status::health;
 use crate::status::json::{ServiceStatus, Status};
-use crate::status::view::{ailing_shown, archive_shown, part_of, status_shown, with_letters};
+use crate::status::view::{archive_json, part_of, status_json, unavailable_json, with_letters};
 use crate::webhooks::json::SourceStatus;
 
 /// How often the figures are looked at until nothing seems stranded, and how long apart.
@@ -29,7 +29,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
 pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {
-    let status = with_letters(&app.node, &caller, looked(&app).await?).await?;
+    let status = with_letters(&app.node, &caller, read_status(&app).await?).await?;
     let status = with_health(&ServiceFigures::of(&app).await?, status);
     let shown = match caller.services() {
         None => {
@@ -61,13 +61,13 @@ fn with_health(look: &ServiceFigures, status: Status) -> Status {
 }
 
 /// How the server is, without what dead letters and sources are up to.
-pub(crate) async fn looked(app: &App) -> Result<Status, ApiError> {
+pub(crate) async fn read_status(app: &App) -> Result<Status, ApiError> {
     let (status, stranded) = until_nothing_is_stranded(|| look(app)).await?;
     Ok(Status {
         stranded,
-        archive: app.archivist.status(app.node.now()).map(archive_shown),
-        secrets: app.hooks.ailing_secrets().await.into_iter().map(ailing_shown).collect(),
-        issuer: app.access.ailing_issuer().await.map(ailing_shown),
+        archive: app.archivist.status(app.node.now()).map(archive_json),
+        secrets: app.hooks.unavailable_secrets().await.into_iter().map(unavailable_json).collect(),
+        issuer: app.access.unavailable_issuer().await.map(unavailable_json),
         ..status
     })
 }
@@ -75,7 +75,7 @@ pub(crate) async fn looked(app: &App) -> Result<Status, ApiError> {
 async fn look(app: &App) -> Result<(Status, u64), ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
     let snapshot = app.snapshot().await?;
-    Ok((status_shown(&app.node, &snapshot, &counts), stranded(&snapshot, &counts)))
+    Ok((status_json(&app.node, &snapshot, &counts), stranded(&snapshot, &counts)))
 }
 
 /// The last of some looks, with how many deliveries are stranded.

@@ -118,7 +118,7 @@ async fn looked(app: &App) -> Arc<Vec<HealthProblem>> {
     {
         return Arc::clone(troubles);
     }
-    let troubles = Arc::new(judged(handlers::looked(app)).await);
+    let troubles = Arc::new(judged(handlers::read_status(app)).await);
     *memo = Some((Instant::now(), Arc::clone(&troubles)));
     troubles
 }

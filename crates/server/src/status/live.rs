@@ -31,7 +31,7 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::api::limits::per_address::{AddressLimiter, AddressSlot};
 use crate::api::reply::lines;
 use crate::breakers::json::BreakerState;
-use crate::events::tail::hears;
+use crate::events::tail::may_see_line;
 use crate::services::handlers::ServiceFigures;
 use crate::services::json::HealthWord;
 use crate::status::live::changes::{PulseBeat, PulseLayout};
@@ -187,7 +187,7 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
                 (Err(_), _) => return None,
             },
             happening = listener.happenings.recv() => match happening {
-                Ok(happening) => LiveMessage::Happening(happening),
+                Ok(happening) => LiveMessage::Activity(happening),
                 Err(RecvError::Lagged(missed)) => LiveMessage::Missed(missed),
                 Err(RecvError::Closed) => return None,
             },
@@ -202,12 +202,12 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
                 listener.told = 0;
                 return Some(message("pulse", &pulse));
             }
-            LiveMessage::Happening(happening) if !hears(&listener.caller, &happening) => {}
-            LiveMessage::Happening(happening) if listener.told < HAPPENINGS_PER_PULSE => {
+            LiveMessage::Activity(happening) if !may_see_line(&listener.caller, &happening) => {}
+            LiveMessage::Activity(happening) if listener.told < HAPPENINGS_PER_PULSE => {
                 listener.told += 1;
                 return Some(message("happening", &*happening));
             }
-            LiveMessage::Happening(_) => listener.left_out += 1,
+            LiveMessage::Activity(_) => listener.left_out += 1,
             LiveMessage::Missed(missed) => listener.left_out += missed,
             LiveMessage::Nothing => return Some(": alive\n".to_owned()),
         }
@@ -216,14 +216,14 @@ async fn next(listener: &mut LiveListener) -> Option<String> {
 
 enum LiveMessage {
     Beat(Arc<PulseBeat>),
-    Happening(Arc<ActivityLine>),
+    Activity(Arc<ActivityLine>),
     /// So many were too quick.
     Missed(u64),
     Nothing,
 }
 
 /// A message but for the empty line that ends it. JSON is one line, whatever is in it.
-fn message(event: &str, data: &impl serde::Serialize) -> String {
+fn message(event: &str, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).expect("texts and numbers are always JSON");
     format!("event: {event}\ndata: {data}\n")
 }

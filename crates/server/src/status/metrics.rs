@@ -93,9 +93,9 @@ fn shown(gathered: &MetricsInput, now: Timestamp) -> MetricsJson {
         age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         missing,
         trouble,
-        engine: engine.value.as_deref().map(engine_shown),
-        counts: counts.value.as_deref().map(counts_shown),
-        oldest: oldest.value.as_deref().map(|queues| queues.iter().map(oldest_shown).collect()),
+        engine: engine.value.as_deref().map(engine_json),
+        counts: counts.value.as_deref().map(counts_json),
+        oldest: oldest.value.as_deref().map(|queues| queues.iter().map(oldest_json).collect()),
     }
 }
 
@@ -105,7 +105,7 @@ fn before(now: Timestamp, span: Duration) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(span))
 }
 
-fn engine_shown(snapshot: &Snapshot) -> EngineJson {
+fn engine_json(snapshot: &Snapshot) -> EngineJson {
     let figures = &snapshot.figures;
     let total = figures.total();
     let mut codes: BTreeMap<String, u64> = BTreeMap::new();
@@ -143,7 +143,7 @@ fn engine_shown(snapshot: &Snapshot) -> EngineJson {
         trips: figures.dependencies.values().map(|dependency| dependency.trips).sum(),
         stale_settlements: figures.stale,
         calls_in_flight: snapshot.calls,
-        services: figures.queues.iter().map(|(name, queue)| service_shown(name, queue)).collect(),
+        services: figures.queues.iter().map(|(name, queue)| service_json(name, queue)).collect(),
         dependencies: dependencies.collect(),
     }
 }
@@ -152,7 +152,7 @@ fn by_category(tally: &Tally) -> BTreeMap<String, u64> {
     Category::ALL.map(|category| (category.to_string(), tally.failed_as(category))).into()
 }
 
-fn service_shown(name: &QueueName, queue: &QueueFigures) -> ServiceMetrics {
+fn service_json(name: &QueueName, queue: &QueueFigures) -> ServiceMetrics {
     let tally = queue.total();
     ServiceMetrics {
         service: name.service.to_string(),
@@ -168,7 +168,7 @@ fn service_shown(name: &QueueName, queue: &QueueFigures) -> ServiceMetrics {
     }
 }
 
-fn counts_shown(stock: &StoreTotals) -> CountsJson {
+fn counts_json(stock: &StoreTotals) -> CountsJson {
     let StoreTotals { counts, stranded, open_replays, bytes } = stock;
     let service = |(name, counts): (&QueueName, &QueueCounts)| ServiceCounts {
         service: name.service.to_string(),
@@ -187,7 +187,7 @@ fn counts_shown(stock: &StoreTotals) -> CountsJson {
     }
 }
 
-fn oldest_shown((name, oldest): (&QueueName, &Oldest)) -> OldestOfService {
+fn oldest_json((name, oldest): (&QueueName, &Oldest)) -> OldestOfService {
     OldestOfService {
         service: name.service.to_string(),
         channel: name.channel.as_ref().map(ToString::to_string),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::alerts::AlertView;
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 
 use crate::client::address::Address;
@@ -15,8 +15,9 @@ use crate::status::json::{
 use crate::status::watch::StatusWatch;
 use crate::terminal::moment::{ago, coming, moment, rough};
 use crate::terminal::table::{Cell, CellAlign, Table};
-use crate::terminal::{counted, next_steps, plain, shell_word, style};
+use crate::terminal::{next_steps, plain, shell_word, style};
 use crate::{replays, webhooks};
+use redrive_core::text::counted;
 
 /// An archive that is less behind than this keeps up.
 const BEHIND_SHOWN_MS: u64 = 5_000;
@@ -59,7 +60,7 @@ pub(crate) fn page(
         let _ = write!(out, "{calls} in flight; the key is bound to {services}, and nothing else is told");
     }
     if let Some(unrouted) = status.unrouted.filter(|unrouted| *unrouted > 0) {
-        let unrouted = format!("{} that nobody wants", thousands(unrouted));
+        let unrouted = format!("{} that nobody wants", show_count(unrouted));
         let _ = write!(out, ", {}", style::warning(unrouted));
     }
     out.push('\n');
@@ -68,7 +69,7 @@ pub(crate) fn page(
     }
     if status.stranded > 0 {
         let word = "in the store and unknown to the engine: report it, and restart the server";
-        let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
+        let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), show_count(status.stranded));
     }
     for line in troubles(status, now).into_iter().chain(firing(status, now)).chain(ailing(status, now)) {
         let _ = writeln!(out, "{line}");
@@ -229,7 +230,7 @@ fn archive(shown: &ArchiveJson, now: Timestamp) -> String {
     };
     let mut line = format!("{mark} archive{state}: {} kept", counted(shown.archived, "event"));
     if shown.skipped > 0 {
-        let _ = write!(line, ", {}", style::warning(format!("{} left out", thousands(shown.skipped))));
+        let _ = write!(line, ", {}", style::warning(format!("{} left out", show_count(shown.skipped))));
     }
     if shown.behind_ms >= BEHIND_SHOWN_MS {
         let _ = write!(line, ", {} behind", rough(Duration::from_millis(shown.behind_ms)));
@@ -271,7 +272,7 @@ fn services(services: &[ServiceStatus], watch: Option<&StatusWatch>, now: Timest
     table.head(&[heads, vec![""]].concat());
     for service in services {
         let name = service.name();
-        let dead = thousands(service.dead);
+        let dead = show_count(service.dead);
         let remark = health(service, now);
         let mut row = vec![
             Cell::bold(plain(&name)),
@@ -311,7 +312,7 @@ fn health(service: &ServiceStatus, now: Timestamp) -> Cell {
 
 /// A count; nothing is what the eye may skip.
 fn number(count: u64) -> Cell {
-    if count == 0 { Cell::dim("0") } else { Cell::plain(thousands(count)) }
+    if count == 0 { Cell::dim("0") } else { Cell::plain(show_count(count)) }
 }
 
 fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
@@ -372,10 +373,10 @@ fn schedule_remark(schedule: &ScheduleStatus) -> Cell {
     }
     let mut missed = Vec::new();
     if schedule.caught_up > 0 {
-        missed.push(format!("{} caught up", thousands(schedule.caught_up)));
+        missed.push(format!("{} caught up", show_count(schedule.caught_up)));
     }
     if schedule.lost > 0 {
-        missed.push(format!("{} lost", thousands(schedule.lost)));
+        missed.push(format!("{} lost", show_count(schedule.lost)));
     }
     if missed.is_empty() { Cell::plain("") } else { Cell::dim(format!("missed: {}", missed.join(", "))) }
 }

@@ -61,7 +61,7 @@ pub(crate) async fn trend(app: App, caller: ApiCaller, Query(keys): Query<TrendK
         span_ms: millis(span.length()),
         step_ms: millis(span.step()),
         since,
-        points: points.iter().map(|point| point_shown(point, &of)).collect(),
+        points: points.iter().map(|point| point_json(point, &of)).collect(),
     };
     reply::ok(&trend)
 }
@@ -108,7 +108,7 @@ fn check_needs(app: &App, caller: &ApiCaller, name: &str) -> Result<(), ApiError
     if concerns { Ok(()) } else { caller.check_list(None) }
 }
 
-fn point_shown(point: &Point, of: &TrendOf) -> TrendPointJson {
+fn point_json(point: &Point, of: &TrendOf) -> TrendPointJson {
     let (is_all, is_dependency) = (*of == TrendOf::All, matches!(of, TrendOf::Dependency(_)));
     let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     TrendPointJson {

@@ -28,7 +28,7 @@ pub(crate) const REPLAYS_PAGE: usize = 500;
 /// Held sessions that are counted; whether there are more is told.
 const SESSIONS_MAX: usize = 10_000;
 
-pub(crate) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) -> Status {
+pub(crate) fn status_json(node: &Node, snapshot: &Snapshot, counts: &Counts) -> Status {
     let mut services: BTreeMap<QueueName, ServiceStatus> = BTreeMap::new();
     let status = |name: &QueueName, counts: QueueCounts| ServiceStatus {
         service: name.service.to_string(),
@@ -70,7 +70,7 @@ pub(crate) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         calls_in_flight: snapshot.calls,
         events: Some(counts.events),
         unrouted: Some(counts.unrouted),
-        schedules: node.schedules().iter().map(schedule_shown).collect(),
+        schedules: node.schedules().iter().map(schedule_json).collect(),
         ..Status::default()
     }
 }
@@ -103,13 +103,13 @@ pub(crate) fn part_of(status: Status, services: &[String], book: &RuleBook) -> S
 }
 
 /// Something that cannot be fetched.
-pub(crate) fn ailing_shown((name, ailing): (String, Ailing)) -> UnavailableJson {
+pub(crate) fn unavailable_json((name, ailing): (String, Ailing)) -> UnavailableJson {
     let Ailing { state, since, why } = ailing;
     UnavailableJson { name, state: state.as_str().to_owned(), since, why }
 }
 
 /// How the archive is.
-pub(crate) fn archive_shown(status: ArchiveStatus) -> ArchiveJson {
+pub(crate) fn archive_json(status: ArchiveStatus) -> ArchiveJson {
     let ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck } = status;
     let (state, waits_until) = match standing {
         Standing::Well if is_stuck => ("waiting", None),
@@ -129,7 +129,7 @@ pub(crate) fn archive_shown(status: ArchiveStatus) -> ArchiveJson {
     }
 }
 
-fn schedule_shown(view: &ScheduleView) -> ScheduleStatus {
+fn schedule_json(view: &ScheduleView) -> ScheduleStatus {
     let schedule = &view.plan.schedule;
     let emission = match &view.plan.act {
         Act::Emit(emission) => Some(emission),

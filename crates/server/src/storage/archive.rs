@@ -1,4 +1,4 @@
-//! The commands for the archive.
+//! `redrive archive get`: the data of one event, read from the archive.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

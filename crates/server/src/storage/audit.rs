@@ -2,7 +2,7 @@
 
 use clap::Args;
 use redrive::clock::wall_clock;
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::AuditRecord;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>)
             Cell::dim(ago(record.at, now)),
             Cell::bold(plain(&record.act)),
             // What is done elsewhere than with letters touches none.
-            Cell::plain(if record.letters == 0 { String::new() } else { thousands(record.letters) }),
+            Cell::plain(if record.letters == 0 { String::new() } else { show_count(record.letters) }),
             Cell::plain(plain(&record.what)),
             Cell::dim(record.note.as_deref().map(plain).unwrap_or_default()),
             Cell::plain(record.by.as_deref().map(plain).unwrap_or_default()),

@@ -6,7 +6,7 @@ use anyhow::Context;
 use axum::http::header;
 use axum::response::IntoResponse;
 use clap::Args;
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_node::store;
 use redrive_node::store::{Backup, BackupProgress, Options, StoreError};
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,11 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::api::reply::lines;
 use crate::api::request::JsonBody;
 use crate::cli::{CommandRefusal, DATA_DEFAULT, ServerArgs};
-use crate::client::trouble::{ClientError, ConnectionError};
+use crate::client::error::{ClientError, ConnectionError};
 use crate::client::{Client, ClientRequest};
 use crate::terminal::progress::ProgressLine;
-use crate::terminal::{counted, plain, print, progress, style};
+use crate::terminal::{plain, print, progress, style};
+use redrive_core::text::counted;
 
 /// Copies the store into a folder, while the server runs or while it does not.
 ///
@@ -145,7 +146,7 @@ fn show(line: &ProgressLine, step: &BackupStep) {
 fn bar(step: &BackupStep, columns: usize) -> String {
     let BackupStep { pages, remaining, .. } = *step;
     let done = pages.saturating_sub(remaining);
-    let words = format!("{} of {} pages", thousands(done), thousands(pages));
+    let words = format!("{} of {} pages", show_count(done), show_count(pages));
     progress::bar(done, pages, columns, &words)
 }
 

@@ -1,9 +1,9 @@
 //! Progress on standard error, only where that is a terminal.
 
-use std::io::{IsTerminal, Write, Write as _};
+use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
-use redrive_core::text::{show_count as thousands, show_rounded};
+use redrive_core::text::{show_count, show_rounded};
 use redrive_lab::simulate::{Go, Progress};
 use unicode_width::UnicodeWidthStr;
 
@@ -78,10 +78,10 @@ impl ProgressBar {
             let words = if at < duration {
                 format!("{} of {}", show_rounded(at), show_rounded(duration))
             } else {
-                format!("{}, {} left", show_rounded(at), thousands(open))
+                format!("{}, {} left", show_rounded(at), show_count(open))
             };
             let part = at.as_secs_f64() / duration.as_secs_f64().max(1e-9);
-            self.write(part, &format!("{words}, {} deliveries", thousands(ended)));
+            self.write(part, &format!("{words}, {} deliveries", show_count(ended)));
         }
         Go::On
     }

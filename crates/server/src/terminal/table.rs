@@ -1,10 +1,11 @@
 //! Columns that line up in a terminal, whatever the letters: widths are those of the screen, and colour
 //! has none.
 
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use unicode_width::UnicodeWidthStr;
 
-use crate::terminal::{counted, cut, plain, style};
+use crate::terminal::{cut, plain, style};
+use redrive_core::text::counted;
 
 /// The space between two columns.
 const GAP: &str = "  ";
@@ -40,7 +41,7 @@ impl Cell {
     /// A count of failures, which stands out unless there are none.
     pub(crate) fn failures(count: u64) -> Self {
         let paint = |text| if text == "0" { text } else { style::error(text) };
-        Self { text: thousands(count), paint }
+        Self { text: show_count(count), paint }
     }
 
     /// In a colour that means something.
@@ -165,7 +166,7 @@ impl FactList {
     }
 
     pub(crate) fn count(&mut self, name: &str, count: u64) {
-        self.push(name, Cell::plain(thousands(count)), "");
+        self.push(name, Cell::plain(show_count(count)), "");
     }
 
     pub(crate) fn replays(&mut self, times: u32) {

@@ -1,4 +1,4 @@
-//! The commands for webhooks.
+//! `redrive hooks`: refused webhook calls, and signed test calls.
 
 use anyhow::Context;
 use base64::Engine as _;

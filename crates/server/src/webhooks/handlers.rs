@@ -102,7 +102,7 @@ impl Webhooks {
     }
 
     /// The secrets that cannot be fetched, whatever they are for.
-    pub(crate) async fn ailing_secrets(&self) -> Vec<(String, Ailing)> {
+    pub(crate) async fn unavailable_secrets(&self) -> Vec<(String, Ailing)> {
         self.secrets.ailing().await
     }
 
@@ -182,12 +182,12 @@ fn said(
 ) -> Response {
     match judged {
         Ok(WebhookOutcome::Event(taken, answered)) => {
-            tell(app, opened, answered, correlation_id, None);
+            log_call(app, opened, answered, correlation_id, None);
             let is_news = answered == Answered::Accepted;
             reply::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
         }
         Ok(WebhookOutcome::Challenge(text)) => {
-            tell(app, opened, Answered::Challenge, correlation_id, None);
+            log_call(app, opened, Answered::Challenge, correlation_id, None);
             // It is the sender's own text: no browser is to take it for anything else.
             let headers = [
                 (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
@@ -196,7 +196,7 @@ fn said(
             (headers, text).into_response()
         }
         Err(WebhookRefusal { answered, error, why }) => {
-            tell(app, opened, answered, correlation_id, Some(&why));
+            log_call(app, opened, answered, correlation_id, Some(&why));
             error.into_response()
         }
     }
@@ -208,7 +208,7 @@ fn no_such_source(name: &str) -> ApiError {
 }
 
 /// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
-fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, why: Option<&str>) {
+fn log_call(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, why: Option<&str>) {
     let source = opened.hook.name();
     tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "a webhook was answered");
     if answered == Answered::Unauthorized {

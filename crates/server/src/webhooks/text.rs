@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 use redrive_node::hook::Counts;
 
 use crate::terminal::moment::{ago, moment};
 use crate::terminal::table::{Cell, CellAlign, Table};
-use crate::terminal::{counted, cut, next_steps, plain, size, style};
+use crate::terminal::{cut, next_steps, plain, size, style};
 use crate::webhooks::json::{RefusedCallJson, SourceStatus};
+use redrive_core::text::counted;
 
 /// Longer reasons are cut in a list.
 const REASON_COLUMNS_MAX: usize = 100;
@@ -86,13 +87,13 @@ pub(crate) fn table(sources: &[SourceStatus]) -> Table {
     for source in sources {
         let count = |count: u64, paint: fn(String) -> String| match count {
             0 => Cell::plain("0"),
-            count => Cell::painted(thousands(count), paint),
+            count => Cell::painted(show_count(count), paint),
         };
         table.push(vec![
             Cell::bold(plain(&source.name)),
             Cell::plain(plain(&source.kind)),
-            Cell::plain(thousands(source.counts.accepted)),
-            Cell::plain(thousands(source.counts.duplicates)),
+            Cell::plain(show_count(source.counts.accepted)),
+            Cell::plain(show_count(source.counts.duplicates)),
             count(source.counts.unauthorized, style::error),
             count(source.counts.malformed, style::warning),
             Cell::dim(
@@ -106,7 +107,7 @@ pub(crate) fn table(sources: &[SourceStatus]) -> Table {
 /// Of a source that is read: its lag, and why it is not read if it is not.
 fn reading(source: &SourceStatus) -> Option<String> {
     let reading = source.reading.as_ref()?;
-    let lag = reading.lag.map_or_else(|| "lag unknown".to_owned(), |lag| format!("lag {}", thousands(lag)));
+    let lag = reading.lag.map_or_else(|| "lag unknown".to_owned(), |lag| format!("lag {}", show_count(lag)));
     Some(match &reading.why {
         Some(why) => format!("{lag}, {}: {}", plain(&reading.state), plain(why)),
         None => lag,
@@ -126,11 +127,11 @@ fn remarks(counts: &Counts) -> Vec<String> {
     let by = if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) };
     let remarks = [
         some(counts.conflicts, format!("{} of one id", counted(counts.conflicts, "conflict"))),
-        some(counts.too_large, format!("{} too large{by}", thousands(counts.too_large))),
-        some(counts.too_slow, format!("{} too slow", thousands(counts.too_slow))),
-        some(counts.rate_limited, format!("{} too many", thousands(counts.rate_limited))),
-        some(counts.unavailable, format!("{} not served", thousands(counts.unavailable))),
-        some(counts.no_session, format!("{} without a session", thousands(counts.no_session))),
+        some(counts.too_large, format!("{} too large{by}", show_count(counts.too_large))),
+        some(counts.too_slow, format!("{} too slow", show_count(counts.too_slow))),
+        some(counts.rate_limited, format!("{} too many", show_count(counts.rate_limited))),
+        some(counts.unavailable, format!("{} not served", show_count(counts.unavailable))),
+        some(counts.no_session, format!("{} without a session", show_count(counts.no_session))),
     ];
     remarks.into_iter().flatten().collect()
 }

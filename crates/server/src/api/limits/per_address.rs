@@ -26,17 +26,17 @@ pub(crate) struct AddressLimiter {
 /// A place that counts for as long as this is there.
 #[derive(Debug)]
 pub(crate) struct AddressSlot {
-    crowd: AddressLimiter,
+    per_address: AddressLimiter,
     name: String,
 }
 
 impl AddressLimiter {
-    /// A crowd of at most so many connections.
+    /// Slots for at most so many connections.
     pub(crate) fn of(connections_max: usize) -> Self {
         Self::with_each(connections_max.div_ceil(SHARE))
     }
 
-    /// A crowd of which each has at most so many places.
+    /// Slots for which each has at most so many places.
     pub(crate) fn with_each(each_max: usize) -> Self {
         Self { by_name: Arc::default(), each_max }
     }
@@ -54,7 +54,7 @@ impl AddressLimiter {
             return None;
         }
         by_name.insert(name.clone(), count + 1);
-        Some(AddressSlot { crowd: self.clone(), name })
+        Some(AddressSlot { per_address: self.clone(), name })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
@@ -64,7 +64,7 @@ impl AddressLimiter {
 
 impl Drop for AddressSlot {
     fn drop(&mut self) {
-        let mut by_name = self.crowd.lock();
+        let mut by_name = self.per_address.lock();
         let left = by_name.get(&self.name).map_or(0, |count| count - 1);
         if left == 0 {
             by_name.remove(&self.name);
@@ -80,17 +80,17 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_leaves_the_rest_to_others() {
-        let crowd = AddressLimiter::of(4);
+        let per_address = AddressLimiter::of(4);
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         let mut here: Vec<AddressSlot> = Vec::new();
-        here.extend(crowd.join(address("2001:db8::1")));
-        here.extend(crowd.join(address("2001:db8::2")));
+        here.extend(per_address.join(address("2001:db8::1")));
+        here.extend(per_address.join(address("2001:db8::2")));
         assert_eq!(here.len(), 2);
-        assert!(crowd.join(address("2001:db8::3")).is_none(), "whatever it calls itself");
-        assert!(crowd.join(address("192.0.2.1")).is_some(), "others have theirs");
+        assert!(per_address.join(address("2001:db8::3")).is_none(), "whatever it calls itself");
+        assert!(per_address.join(address("192.0.2.1")).is_some(), "others have theirs");
         here.pop();
-        assert!(crowd.join(address("2001:db8::3")).is_some(), "whoever leaves makes place");
+        assert!(per_address.join(address("2001:db8::3")).is_some(), "whoever leaves makes place");
         here.clear();
-        assert!(crowd.lock().is_empty(), "and whoever is gone is forgotten");
+        assert!(per_address.lock().is_empty(), "and whoever is gone is forgotten");
     }
 }

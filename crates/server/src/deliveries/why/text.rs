@@ -10,11 +10,11 @@ use redrive_core::policy::category::codes;
 use redrive_core::policy::decide::DeathReason;
 use redrive_core::time::Timestamp;
 
+use crate::deliveries::attempt_text;
+use crate::deliveries::attempt_text::{field, note, spent};
 use crate::deliveries::json::{
     AttemptJson, DeadLetterCauseJson, DeliveryJson, DeliveryStateJson, WaitCause, WaitJson,
 };
-use crate::deliveries::story;
-use crate::deliveries::story::{field, note, spent};
 use crate::deliveries::text::{queue_of, short_id};
 use crate::terminal::moment::{coming, moment, show_wait};
 use crate::terminal::{cut, next_steps, plain, shell_word, style};
@@ -78,7 +78,7 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
             }
             let code = style::dim(plain(code.as_str()));
             let by = style::dim(classified(story));
-            field(out, "category", &format!("{} {code}  {by}", story::category(*category)));
+            field(out, "category", &format!("{} {code}  {by}", attempt_text::category(*category)));
             if let Some(line) = &told.classified_line {
                 note(out, &quoted(line));
             }
@@ -86,7 +86,7 @@ fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
         }
         End::Held { by } => {
             field(out, "when", &moment(story.started_at));
-            field(out, "because", story::held_because(*by));
+            field(out, "because", attempt_text::held_because(*by));
         }
     }
     if story.held_nanos > 0 {
@@ -130,15 +130,15 @@ fn verdict(out: &mut String, story: &Story) {
         Told::Hold { until } if *until == Timestamp::NEVER => "held until somebody acts".to_owned(),
         Told::Hold { until } => format!("held until {}", moment(*until)),
         Told::Dead { code, tier } => {
-            let because = story::death_because(reason_of(code.as_str()), story.retry.as_ref(), None);
-            story::death(&because, *tier, Some(&plain(code.as_str())))
+            let because = attempt_text::death_because(reason_of(code.as_str()), story.retry.as_ref(), None);
+            attempt_text::death(&because, *tier, Some(&plain(code.as_str())))
         }
-        Told::Paused => story::paused(),
+        Told::Paused => attempt_text::paused(),
     };
     field(out, "verdict", &text);
     if let (Told::Retry { .. }, Some(weighed)) = (&story.verdict, &story.retry) {
         note(out, &weighed_parts(weighed).join("; "));
-        if let Some(text) = story::asked_for_it(weighed) {
+        if let Some(text) = attempt_text::asked_for_it(weighed) {
             note(out, &text);
         }
     }
@@ -147,10 +147,10 @@ fn verdict(out: &mut String, story: &Story) {
 /// Every number that decided on the retry.
 fn weighed_parts(weighed: &Weighed) -> Vec<String> {
     let wait = |nanos| show_wait(Duration::from_nanos(nanos));
-    let mut parts = story::tallies(weighed);
+    let mut parts = attempt_text::tallies(weighed);
     parts[0] = format!("{} by {}", parts[0], plain(&weighed.policy));
     let (number, max) = weighed.in_total;
-    parts.push(format!("{number} of {} in all", story::count(max)));
+    parts.push(format!("{number} of {} in all", attempt_text::count(max)));
     let backoff = wait(weighed.backoff_nanos);
     parts.push(if weighed.is_held() {
         format!("backoff alone {backoff}")
@@ -158,7 +158,7 @@ fn weighed_parts(weighed: &Weighed) -> Vec<String> {
         format!("backoff {backoff} with its jitter")
     });
     parts.extend(weighed.retry_after_nanos.map(|asked| format!("Retry-After {}", wait(asked))));
-    parts.extend(story::window_part(weighed));
+    parts.extend(attempt_text::window_part(weighed));
     if !weighed.is_held() && weighed.held.used_nanos > 0 {
         parts.push(format!("held {}", spent(weighed.held)));
     }
@@ -216,12 +216,12 @@ fn end(delivery: &DeliveryJson, now: Timestamp) -> String {
     let after = delivery.ended_at.map(|at| show_wait(at.since(delivery.accepted_at)));
     let after = after.unwrap_or_else(|| "an unknown time".to_owned());
     match delivery.state {
-        DeliveryStateJson::Delivered => story::delivered(attempts, &after),
+        DeliveryStateJson::Delivered => attempt_text::delivered(attempts, &after),
         DeliveryStateJson::Dead => {
             let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
             let letters = if is_poison { "the poison tier" } else { "the dead letters" };
             let kept = format!("{letters} of {}", queue_of(delivery));
-            let line = story::dead(attempts, &after, &kept);
+            let line = attempt_text::dead(attempts, &after, &kept);
             delivery.death.as_ref().map_or(line.clone(), |death| format!("{line}\n{}", death_line(death)))
         }
         DeliveryStateJson::Skipped | DeliveryStateJson::Purged | DeliveryStateJson::Superseded => {
@@ -230,7 +230,7 @@ fn end(delivery: &DeliveryJson, now: Timestamp) -> String {
         DeliveryStateJson::Pending
         | DeliveryStateJson::Retrying
         | DeliveryStateJson::Held
-        | DeliveryStateJson::Replaying => story::waiting(attempts, &outlook(delivery, now)),
+        | DeliveryStateJson::Replaying => attempt_text::waiting(attempts, &outlook(delivery, now)),
     }
 }
 

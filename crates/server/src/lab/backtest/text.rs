@@ -4,14 +4,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::text::{show_count as thousands, show_measured};
+use redrive_core::text::{show_count, show_measured};
 use redrive_lab::backtest::Certainty;
 use redrive_lab::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
 
 use crate::deliveries::text::short_id;
 use crate::terminal::moment::rough;
 use crate::terminal::table::{Cell, CellAlign, Table};
-use crate::terminal::{counted, hanging, next_steps, plain, style};
+use crate::terminal::{hanging, next_steps, plain, style};
+use redrive_core::text::counted;
 
 /// Lines of text are no longer than this, however wide the terminal is.
 const WIDTH_MAX: usize = 100;
@@ -54,12 +55,12 @@ fn sentence(report: &Report) -> String {
         }
         0 => format!("None of {all} would have ended otherwise"),
         changed => {
-            format!("{} of {all} would have ended otherwise: {}", thousands(changed), kinds(&report.changes))
+            format!("{} of {all} would have ended otherwise: {}", show_count(changed), kinds(&report.changes))
         }
     };
     match report.certainty.unknown {
         0 => format!("{known}."),
-        unknown => format!("{known}; of {} the record does not tell.", thousands(unknown)),
+        unknown => format!("{known}; of {} the record does not tell.", show_count(unknown)),
     }
 }
 
@@ -74,9 +75,9 @@ fn kinds(changes: &[Change]) -> String {
         }
     }
     kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told = kinds
-        .iter()
-        .map(|((from, to), count)| format!("{} {} instead of {}", thousands(*count), word(*to), word(*from)));
+    let told = kinds.iter().map(|((from, to), count)| {
+        format!("{} {} instead of {}", show_count(*count), word(*to), word(*from))
+    });
     told.collect::<Vec<_>>().join(", ")
 }
 
@@ -98,7 +99,7 @@ fn trust(report: &Report) -> String {
         (certainty.unknown, "unknown of", ""),
     ];
     let told = parts.iter().filter(|(count, ..)| *count > 0);
-    let told = told.map(|(count, before, after)| format!("{before} {}{after}", thousands(*count)));
+    let told = told.map(|(count, before, after)| format!("{before} {}{after}", show_count(*count)));
     format!("This is {}.", told.collect::<Vec<_>>().join("; "))
 }
 
@@ -111,7 +112,7 @@ fn ends(report: &Report) -> String {
     for ((word, before), after) in words.iter().zip(of(&report.before)).zip(of(&report.after)) {
         if before + after > 0 {
             let paint = if before == after { Cell::plain } else { Cell::bold };
-            table.push(vec![Cell::plain(*word), Cell::plain(thousands(before)), paint(thousands(after))]);
+            table.push(vec![Cell::plain(*word), Cell::plain(show_count(before)), paint(show_count(after))]);
         }
     }
     lines(table) + "\n"
@@ -142,7 +143,7 @@ fn changes(out: &mut String, title: &str, changes: &[Change], left_off: u64) {
         };
         let ids: Vec<String> = change.examples.iter().map(|id| short_id(id)).collect();
         table.push(vec![
-            Cell::plain(thousands(change.deliveries)),
+            Cell::plain(show_count(change.deliveries)),
             Cell::plain(plain(&change.service)),
             painted(change, how),
             Cell::plain(because(change)),
@@ -205,12 +206,12 @@ fn calls(report: &Report) -> String {
     for load in &report.dependencies {
         let guessed = match load.guessed {
             0 => String::new(),
-            guessed => format!("{} with an unknown answer", thousands(guessed)),
+            guessed => format!("{} with an unknown answer", show_count(guessed)),
         };
         table.push(vec![
             Cell::plain(plain(&load.name)),
-            Cell::plain(thousands(load.calls.before)),
-            Cell::bold(thousands(load.calls.after)),
+            Cell::plain(show_count(load.calls.before)),
+            Cell::bold(show_count(load.calls.after)),
             Cell::dim(difference(load.calls)),
             Cell::plain(pair(load.retries)),
             Cell::dim(guessed),
@@ -226,7 +227,7 @@ fn calls(report: &Report) -> String {
 }
 
 fn pair(pair: Pair) -> String {
-    format!("{} → {}", thousands(pair.before), thousands(pair.after))
+    format!("{} → {}", show_count(pair.before), show_count(pair.after))
 }
 
 /// By how much it grows or shrinks.
@@ -237,7 +238,7 @@ fn difference(pair: Pair) -> String {
     let sign = if pair.after > pair.before { '+' } else { '−' };
     let much = pair.before.abs_diff(pair.after);
     match pair.before {
-        0 => format!("{sign}{}", thousands(much)),
+        0 => format!("{sign}{}", show_count(much)),
         before => format!("{sign}{:.1}%", 100.0 * much as f64 / before as f64),
     }
 }
@@ -280,7 +281,7 @@ fn untold(report: &Report, width: usize) -> String {
     }
     let mut out = format!("{}\n", style::bold("What the record cannot tell"));
     for untold in &report.untold {
-        let text = format!("{} {}", thousands(untold.count), untold.text);
+        let text = format!("{} {}", show_count(untold.count), untold.text);
         out.push_str(&hanging("  • ", &text, Some(width)));
     }
     out

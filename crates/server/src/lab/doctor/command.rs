@@ -1,28 +1,27 @@
-//! What can be typed for `redrive doctor`.
+//! `redrive doctor`: problems of a server or a data folder, and the rule-book change for each.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use clap::Args;
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::suggest;
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
 use redrive_lab::doctor;
 use redrive_lab::doctor::{DELIVERIES_MAX, Examined, Harm};
 use redrive_node::runtime::Turns;
-use redrive_node::store;
 use redrive_node::store::{Reader, StoreError};
 
 use crate::cli::{CommandRefusal, Format, RecordArgs, one_of, wait_for};
 use crate::client::ClientRequest;
-use crate::lab::doctor::gather::{DeliveryEvidence, StoreEvidence};
-use crate::lab::doctor::{gather, text};
+use crate::lab::doctor::evidence::{DeliveryEvidence, StoreEvidence};
+use crate::lab::doctor::{evidence, text};
 use crate::rules::file::{machine, read_book};
 use crate::services::name_check;
+use crate::storage::record::RecordFolder;
 use crate::terminal::{print, print_json, style};
 use crate::{connectors, terminal};
 
@@ -106,18 +105,15 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String
 
 /// Examines a folder, whether or not a server runs on it.
 fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp)> {
-    let refused = |error: StoreError| CommandRefusal(error.to_string());
-    let reader = store::open_reader(folder).map_err(refused)?;
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = Timestamp::EPOCH + since;
-    let deliveries = deliveries(&*reader, args.service.clone()).map_err(refused)?;
-    let mut rest = gather::rest(&*reader, deliveries.latest_book()).map_err(refused)?;
-    let turns = Turns::remembered_by(&*reader).map_err(refused)?;
+    let RecordFolder { reader, now, .. } = RecordFolder::open(folder)?;
+    let deliveries = deliveries(&*reader, args.service.clone()).map_err(CommandRefusal::of)?;
+    let mut rest = evidence::rest(&*reader, deliveries.latest_book()).map_err(CommandRefusal::of)?;
+    let turns = Turns::remembered_by(&*reader).map_err(CommandRefusal::of)?;
     let book = book(args.rules.as_deref(), &mut rest)?;
     if deliveries.count() == 0 {
         name_check::check_in(folder, &*reader, Some(&book), args.service.as_deref())?;
     }
-    let evidence = gather::evidence(Arc::new(book), deliveries, rest, &turns, None, now);
+    let evidence = evidence::evidence(Arc::new(book), deliveries, rest, &turns, None, now);
     Ok((doctor::examine(&evidence), now))
 }
 
@@ -129,7 +125,7 @@ fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<DeliveryEv
         deliveries.add(reader.told(&wanted)?);
         if is_watched {
             let (count, most) = (deliveries.count() as u64, DELIVERIES_MAX as u64);
-            let line = format!("reading deliveries: {} of {}", thousands(count), thousands(most));
+            let line = format!("reading deliveries: {} of {}", show_count(count), show_count(most));
             anstream::eprint!("\r{}\x1b[K", style::dim(line));
         }
     }

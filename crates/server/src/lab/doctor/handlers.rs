@@ -17,9 +17,9 @@ use crate::access::caller::ApiCaller;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::Query;
-use crate::api::{App, to_its_end};
-use crate::lab::doctor::gather;
-use crate::lab::doctor::gather::DeliveryEvidence;
+use crate::api::{App, run_to_end};
+use crate::lab::doctor::evidence;
+use crate::lab::doctor::evidence::DeliveryEvidence;
 
 /// How long a report serves those who ask the same.
 const KEPT_FOR: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub(crate) async fn doctor(
 ) -> ApiResult {
     let addresses = VisibleAddresses::for_caller(&caller, &app.node.book());
     // Whoever does not wait for it leaves a report to the next who asks.
-    let report = to_its_end(async move {
+    let report = run_to_end(async move {
         let question = ReportKey { service: service.clone(), book: app.node.book().hash() };
         app.reports.of(question, examined(&app, service)).await
     });
@@ -65,11 +65,11 @@ async fn examined(app: &App, service: Option<String>) -> Result<Examined, ApiErr
     }
     let book = app.node.book();
     let hash = book.hash();
-    let rest = app.node.read(move |reader| gather::rest(reader, Some(hash))).await?;
+    let rest = app.node.read(move |reader| evidence::rest(reader, Some(hash))).await?;
     let snapshot = app.snapshot().await?;
     let (turns, now) = (app.node.turns(), app.node.now());
     caught(move || {
-        let evidence = gather::evidence(book, deliveries, rest, &turns, Some(&snapshot), now);
+        let evidence = evidence::evidence(book, deliveries, rest, &turns, Some(&snapshot), now);
         examine(&evidence)
     })
     .await

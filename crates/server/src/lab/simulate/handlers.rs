@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::{Problems, Severity};
-use redrive_core::text::show_count as thousands;
+use redrive_core::text::show_count;
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::advice::advised;
 use redrive_lab::simulate::{Go, Plan, Progress};
@@ -130,7 +130,7 @@ fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingJson>), 
     let reading = scenario::read_bytes(text.as_bytes());
     let Some(scenario) = reading.scenario else { return Err(refused(reading.problems)) };
     if scenario.arrivals.len() > ARRIVALS_MAX {
-        let [all, most] = [scenario.arrivals.len(), ARRIVALS_MAX].map(|count| thousands(count as u64));
+        let [all, most] = [scenario.arrivals.len(), ARRIVALS_MAX].map(|count| show_count(count as u64));
         return Err(too_much(&format!("has {all} arrivals, and {most} are played here")));
     }
     let mut problems = scenario.misfits(book);
@@ -144,15 +144,15 @@ fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingJson>), 
     }
     let (in_all, at_once) = (scenario.deliveries_expected(book), scenario.deliveries_at_once(book));
     if in_all > DELIVERIES_MAX as f64 {
-        let (all, most) = (whole(in_all), thousands(DELIVERIES_MAX));
+        let (all, most) = (whole(in_all), show_count(DELIVERIES_MAX));
         return Err(too_much(&format!("would bring about {all} deliveries, and {most} are played here")));
     }
     if at_once > WAITING_MAX as f64 {
-        let (all, most) = (whole(at_once), thousands(WAITING_MAX));
+        let (all, most) = (whole(at_once), show_count(WAITING_MAX));
         return Err(too_much(&format!("would bring {all} deliveries at once, and {most} may wait here")));
     }
     if scenario.troubles_expected(book) > TROUBLES_MAX {
-        let most = thousands(TROUBLES_MAX as u64);
+        let most = show_count(TROUBLES_MAX as u64);
         return Err(too_much(&format!(
             "has more than {most} troubles of dependencies, which every phase and fault brings"
         )));
@@ -166,7 +166,7 @@ fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingJson>), 
     reason = "what is counted is not negative"
 )]
 fn whole(count: f64) -> String {
-    thousands(count.round() as u64)
+    show_count(count.round() as u64)
 }
 
 fn shown(problems: Problems) -> Vec<FindingJson> {
@@ -248,11 +248,11 @@ impl SimulationEnd {
             Self::Stopped => ApiError::unavailable("the server is shutting down"),
             Self::Time => too_much(&format!("takes longer than {} s to play", PLAYED_FOR_MAX.as_secs())),
             Self::Waiting => {
-                let most = thousands(WAITING_MAX);
+                let most = show_count(WAITING_MAX);
                 too_much(&format!("lets more than {most} deliveries wait at a time"))
             }
             Self::Planned => {
-                let most = thousands(PLANNED_MAX);
+                let most = show_count(PLANNED_MAX);
                 too_much(&format!("has more than {most} calls and timeouts ahead at a time"))
             }
         }

@@ -6,7 +6,7 @@ pub(crate) mod sweep;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::text::{show_count as thousands, show_measured, show_per_second, show_rounded};
+use redrive_core::text::{show_count, show_measured, show_per_second, show_rounded};
 use redrive_lab::simulate::Report;
 use redrive_lab::simulate::report::{DependencyReport, Expected};
 use redrive_lab::simulate::runs::Ranges;
@@ -15,7 +15,8 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::spark::{spark, spark_up_to};
 use crate::terminal::table::{Cell, CellAlign, Table};
-use crate::terminal::{counted, hanging, style};
+use crate::terminal::{hanging, style};
+use redrive_core::text::counted;
 
 /// Figures over time take so many columns at most, and so many at least.
 const SPARK_COLUMNS_MAX: usize = 60;
@@ -73,7 +74,9 @@ fn heading(report: &Report, width: Option<usize>) -> String {
     let until = match (more, report.waiting) {
         (0, _) => String::new(),
         (more, 0) => format!(" and {} more until the last has ended", show(more)),
-        (more, waiting) => format!(" and {} more, after which {} still wait", show(more), thousands(waiting)),
+        (more, waiting) => {
+            format!(" and {} more, after which {} still wait", show(more), show_count(waiting))
+        }
     };
     let nodes = counted(u64::from(report.nodes), "node");
     let played = format!("{} of events{until} · {nodes} · seed {}", show(report.duration_ms), report.seed);
@@ -82,17 +85,17 @@ fn heading(report: &Report, width: Option<usize>) -> String {
 
 fn totals(report: &Report) -> String {
     let mut out = String::new();
-    let mut parts = vec![format!("{} delivered", thousands(report.delivered))];
+    let mut parts = vec![format!("{} delivered", show_count(report.delivered))];
     if report.dead > 0 {
-        parts.push(style::error(format!("{} dead", thousands(report.dead))));
+        parts.push(style::error(format!("{} dead", show_count(report.dead))));
     }
     if report.waiting > 0 {
-        parts.push(style::warning(format!("{} still waiting", thousands(report.waiting))));
+        parts.push(style::warning(format!("{} still waiting", show_count(report.waiting))));
     }
     let _ = writeln!(out, "{}: {}", counted(report.deliveries, "delivery"), parts.join(", "));
     let _ = writeln!(out, "  {}  {}", label("latency"), latencies(report));
     let _ = writeln!(out, "  {}  {}", label("attempts"), attempts(report));
-    let (again, late) = (thousands(report.duplicates), thousands(report.order_violations));
+    let (again, late) = (show_count(report.duplicates), show_count(report.order_violations));
     let _ = writeln!(out, "  {}  {again} took effect again, {late} out of order", label("repeats"));
     out.push('\n');
     out
@@ -117,16 +120,16 @@ fn attempts(report: &Report) -> String {
     let shown = all.iter().take(ATTEMPTS_SHOWN_MAX);
     let mut parts: Vec<String> = shown
         .map(|count| {
-            format!("{} {}", style::dim(format!("{}×", count.attempts)), thousands(count.deliveries))
+            format!("{} {}", style::dim(format!("{}×", count.attempts)), show_count(count.deliveries))
         })
         .collect();
     let rest: u64 = all.iter().skip(ATTEMPTS_SHOWN_MAX).map(|count| count.deliveries).sum();
     if rest > 0 {
-        parts.push(format!("{} {}", style::dim(format!("up to {}×", report.attempts_max)), thousands(rest)));
+        parts.push(format!("{} {}", style::dim(format!("up to {}×", report.attempts_max)), show_count(rest)));
     }
     let waiting: u64 = all.iter().map(|count| count.waiting).sum();
     if waiting > 0 {
-        parts.push(style::dim(format!("({} of them not ended)", thousands(waiting))));
+        parts.push(style::dim(format!("({} of them not ended)", show_count(waiting))));
     }
     parts.join("  ")
 }
@@ -189,14 +192,14 @@ fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<TotalsR
         let share = 100.0 * dependency.calls_failed as f64 / dependency.calls as f64;
         let partly = match dependency.calls_failed_partly {
             0 => String::new(),
-            partly => format!(", and {} in part", thousands(partly)),
+            partly => format!(", and {} in part", show_count(partly)),
         };
-        let failed = format!("{} ({share:.1}%){partly}", thousands(dependency.calls_failed));
+        let failed = format!("{} ({share:.1}%){partly}", show_count(dependency.calls_failed));
         rows.push(row("failed", &series.failed, failed));
     }
-    rows.push(row("waiting", &series.waiting, format!("up to {}", thousands(dependency.waiting_max))));
+    rows.push(row("waiting", &series.waiting, format!("up to {}", show_count(dependency.waiting_max))));
     let in_flight = series.in_flight.iter().max().copied().unwrap_or(0);
-    rows.push(row("in flight", &series.in_flight, format!("up to {}", thousands(in_flight))));
+    rows.push(row("in flight", &series.in_flight, format!("up to {}", show_count(in_flight))));
     let latency = dependency.call_latency;
     let quantiles = format!("p50 {}, p99 {}", took(latency.p50_ms), took(latency.p99_ms));
     rows.push(row("call time", &series.latency_ms, quantiles));

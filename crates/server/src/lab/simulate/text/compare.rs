@@ -11,7 +11,8 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::lab::simulate::text::{GAP_COLUMNS, LABEL_COLUMNS, PlotColumns, label, show, sign};
 use crate::terminal::table::{Cell, CellAlign as Edge, Table};
-use crate::terminal::{counted, hanging, style, terminal_columns};
+use crate::terminal::{hanging, style, terminal_columns};
+use redrive_core::text::counted;
 
 /// The whole page; `first` is the first book's run with the first seed.
 pub(crate) fn page(

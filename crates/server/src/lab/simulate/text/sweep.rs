@@ -10,7 +10,8 @@ use redrive_lab::simulate::sweep::{Column, Swept};
 
 use crate::terminal::spark::spark;
 use crate::terminal::table::{Cell, CellAlign, Table};
-use crate::terminal::{counted, hanging, style, terminal_columns};
+use crate::terminal::{hanging, style, terminal_columns};
+use redrive_core::text::counted;
 
 /// The whole page.
 pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> String {

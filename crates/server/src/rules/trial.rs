@@ -21,12 +21,13 @@ use redrive_core::time::Timestamp;
 use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
 
 use crate::cli::CommandRefusal;
-use crate::deliveries::story;
-use crate::deliveries::story::{field, spent};
+use crate::deliveries::attempt_text;
+use crate::deliveries::attempt_text::{field, spent};
 use crate::rules::command;
 use crate::rules::file::open_book;
 use crate::terminal::moment::show_wait;
-use crate::terminal::{counted, name_of, print, style};
+use crate::terminal::{name_of, print, style};
+use redrive_core::text::counted;
 
 /// Walks a delivery through answers that you name and says why each thing happens; needs no server.
 #[derive(Debug, Args)]
@@ -165,7 +166,11 @@ impl TrialRun<'_> {
             field(
                 out,
                 "category",
-                &format!("{}{code}  {}", story::category(ruling.category), style::dim(self.reason(ruling))),
+                &format!(
+                    "{}{code}  {}",
+                    attempt_text::category(ruling.category),
+                    style::dim(self.reason(ruling))
+                ),
             );
             field(out, "rule", &self.reaction(ruling, tried.answer.status()));
         } else if let Why::Delivered { matched: Some(position) } = tried.decision.why {
@@ -203,7 +208,7 @@ impl TrialRun<'_> {
                 HoldCause::BreakerOpen => HeldBy::Breaker,
                 HoldCause::AskedToWait => HeldBy::RetryAfter,
             };
-            field(out, "because", story::held_because(cause));
+            field(out, "because", attempt_text::held_because(cause));
             field(out, "held", &format!("{} of `hold_max`", spent(holding.held.into())));
         }
         self.verdict(out, decision, at);
@@ -293,10 +298,11 @@ impl TrialRun<'_> {
             }
             Verdict::Hold { until } => format!("held until {}", clock(until)),
             Verdict::DeadLetter { reason, tier } => {
-                let because = story::death_because(reason, weighed.as_ref(), Some(self.taker.rule.when_open));
-                story::death(&because, tier, reason.code())
+                let because =
+                    attempt_text::death_because(reason, weighed.as_ref(), Some(self.taker.rule.when_open));
+                attempt_text::death(&because, tier, reason.code())
             }
-            Verdict::Pause => story::paused(),
+            Verdict::Pause => attempt_text::paused(),
         };
         field(out, "verdict", &text);
         if let Some(until) = decision.hold_dependency_until {
@@ -306,7 +312,7 @@ impl TrialRun<'_> {
             field(out, "", &text);
         }
         if matches!(decision.verdict, Verdict::Retry { .. })
-            && let Some(text) = weighed.as_ref().and_then(story::asked_for_it)
+            && let Some(text) = weighed.as_ref().and_then(attempt_text::asked_for_it)
         {
             field(out, "", &text);
         }
@@ -329,32 +335,32 @@ impl TrialRun<'_> {
         let range =
             if min == max { show_wait(min) } else { format!("{} to {}", show_wait(min), show_wait(max)) };
         let weighed = Weighed::of(numbers, &self.taker.rule);
-        let mut parts = story::tallies(&weighed);
+        let mut parts = attempt_text::tallies(&weighed);
         if numbers.is_held() {
             parts.push(format!("backoff alone {}", show_wait(numbers.backoff())));
         } else {
             parts.push(format!("backoff {range}, jitter {}", policy.backoff.jitter()));
         }
-        parts.extend(story::window_part(&weighed));
+        parts.extend(attempt_text::window_part(&weighed));
         style::dim(format!("({})", parts.join("; ")))
     }
 
     fn end(&self, end: &End, rehearsal: &Rehearsal) -> String {
         let attempts = attempts(rehearsal) as u64;
         match end {
-            End::Settled { at, verdict: Verdict::Deliver } => story::delivered(attempts, &clock(*at)),
+            End::Settled { at, verdict: Verdict::Deliver } => attempt_text::delivered(attempts, &clock(*at)),
             End::Settled { at, verdict: Verdict::Pause } => {
                 let tries = counted(attempts, "attempt");
                 format!("{} paused after {tries} and {}", style::warning("!"), clock(*at))
             }
             End::Settled { at, .. } => {
                 let name = self.taker.dead_letter.name.as_deref().unwrap_or("its dead-letter queue");
-                story::dead(attempts, &clock(*at), name)
+                attempt_text::dead(attempts, &clock(*at), name)
             }
             End::Waiting { due_at } => {
                 let next = clock(*due_at);
                 let what = format!("the next starts at {next}. Name more --answers to go on.");
-                story::waiting(attempts, &what)
+                attempt_text::waiting(attempts, &what)
             }
         }
     }

@@ -13,7 +13,8 @@ use redrive_core::text::show_duration;
 
 use crate::terminal;
 use crate::terminal::moment::show_wait;
-use crate::terminal::{counted, style};
+use crate::terminal::style;
+use redrive_core::text::counted;
 
 /// What stands before the text of a field.
 const INDENT_COLUMNS: usize = 12;
