@@ -47,10 +47,9 @@ use crate::access::failures::{CredentialProblem, FailedLoginLog};
 use crate::access::keyring::Keyring;
 use crate::access::tokens::{BearerTokens, IssuerAlarm};
 use crate::api::App;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
-use crate::api::limits::rate;
-use crate::api::limits::rate::Limiter;
+use crate::api::limits::rate::{self, Limiter};
 
 /// What one needs for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +222,7 @@ pub(crate) async fn guard(State(guard): State<RouteGuard>, mut request: Request,
         Err(refusal) => refusal.into_response(),
     };
     if let Some(allowed) = allowed {
-        rate::tell(&allowed, response.headers_mut());
+        rate::set_rate_headers(&allowed, response.headers_mut());
     }
     response
 }
@@ -264,11 +263,8 @@ async fn who(
 /// One answer to all who show something that is not good, so that nobody learns which keys there are; whether
 /// they showed anything is no news to them.
 fn unauthorized(because: &str) -> ApiError {
-    ApiError::new(
-        ApiErrorCode::Unauthorized,
-        format!("{because}: send a good one as `Authorization: Bearer KEY`"),
-    )
-    .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    ApiError::new(ApiCode::Unauthorized, format!("{because}: send a good one as `Authorization: Bearer KEY`"))
+        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }
 
 fn may(caller: &ApiCaller, permission: Permission, reach: ServiceScope) -> Result<(), ApiError> {
@@ -284,5 +280,5 @@ fn may(caller: &ApiCaller, permission: Permission, reach: ServiceScope) -> Resul
 }
 
 pub(crate) fn forbidden(message: impl Into<String>) -> ApiError {
-    ApiError::new(ApiErrorCode::Forbidden, message)
+    ApiError::new(ApiCode::Forbidden, message)
 }

@@ -34,30 +34,28 @@ use utoipa_axum::routes;
 
 use crate::access::{AccessControl, RouteAccess, ServiceScope, whoami};
 use crate::api::body::BodyBudget;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 use crate::api::ids::fresh_id;
 use crate::api::limits::loopback_only::LoopbackPolicy;
 use crate::api::listen::ApiLimits;
 use crate::api::openapi::Routes;
-use crate::demo::Demo;
-use crate::events::{route, tail};
+use crate::demo::{self, Demo};
+use crate::events::{self, route, tail};
 use crate::lab::doctor::handlers::DoctorReports;
 use crate::lab::simulate::handlers::Simulations;
 use crate::lab::{doctor, simulate};
-use crate::letters::bulk;
+use crate::letters::{self, bulk};
 use crate::rules::handlers::BookJsonCache;
-use crate::services::removed;
-use crate::status::health::HealthMemo;
-use crate::status::live::LiveHub;
+use crate::services::{self, removed};
+use crate::status::health::{self, HealthMemo};
+use crate::status::live::{self, LiveHub};
 use crate::status::metrics::gather::Metrics;
-use crate::status::{health, live, metrics, trend};
+use crate::status::{self, metrics, trend};
 use crate::storage::{audit, backup};
 use crate::webhooks::handlers::Webhooks;
-use crate::webhooks::refused;
-use crate::{
-    alerts, breakers, deliveries, demo, events, keys, letters, replays, rules, services, status, webhooks,
-};
+use crate::webhooks::{self, refused};
+use crate::{alerts, breakers, deliveries, keys, replays, rules};
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
@@ -143,14 +141,14 @@ fn routes() -> Routes {
     use Permission::{Administer, Operate, Read, Send};
     use ServiceScope::{Part, Whole};
     Routes::new()
-        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept),          &[ApiErrorCode::Conflict, ApiErrorCode::BacklogFull])
-        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept_easy),     &[ApiErrorCode::Conflict, ApiErrorCode::BacklogFull])
-        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::event),          &[ApiErrorCode::EventNotFound])
-        .add(RouteAccess::Nothing,                        routes!(webhooks::handlers::take),             &[ApiErrorCode::SourceNotFound, ApiErrorCode::Unauthorized, ApiErrorCode::RateLimitExceeded, ApiErrorCode::BacklogFull])
+        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept),          &[ApiCode::Conflict, ApiCode::BacklogFull])
+        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept_easy),     &[ApiCode::Conflict, ApiCode::BacklogFull])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::event),          &[ApiCode::EventNotFound])
+        .add(RouteAccess::Nothing,                        routes!(webhooks::handlers::take),             &[ApiCode::SourceNotFound, ApiCode::Unauthorized, ApiCode::RateLimitExceeded, ApiCode::BacklogFull])
         .add(RouteAccess::Permission(Read, Whole),        routes!(refused::list),    &[])
-        .add(RouteAccess::Permission(Read, Whole),        routes!(refused::one),     &[ApiErrorCode::RefusedBodyNotFound])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(refused::one),     &[ApiCode::RefusedBodyNotFound])
         .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::list),           &[])
-        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::delivery),       &[ApiErrorCode::DeliveryNotFound, ApiErrorCode::AmbiguousId])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::delivery),       &[ApiCode::DeliveryNotFound, ApiCode::AmbiguousId])
         .add(RouteAccess::Permission(Read, Part),         routes!(status::handlers::status),         &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::figures),        &[])
@@ -158,46 +156,46 @@ fn routes() -> Routes {
         .add(RouteAccess::Permission(Read, Part),         routes!(live::live),              &[])
         .add(RouteAccess::Key,                            routes!(whoami::whoami),          &[])
         .add(RouteAccess::Permission(Read, Part),         routes!(services::handlers::list),          &[])
-        .add(RouteAccess::Permission(Read, Part),         routes!(trend::trend),            &[ApiErrorCode::ServiceNotFound, ApiErrorCode::DependencyNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(trend::trend),            &[ApiCode::ServiceNotFound, ApiCode::DependencyNotFound])
         .add(RouteAccess::Permission(Read, Whole),        routes!(rules::handlers::book),              &[])
-        .add(RouteAccess::Permission(Read, Part),         routes!(rules::handlers::rule),              &[ApiErrorCode::ServiceNotFound, ApiErrorCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Part),         routes!(rules::handlers::rule),              &[ApiCode::ServiceNotFound, ApiCode::EventNotWanted])
         .add(RouteAccess::Permission(Read, Whole),        routes!(simulate::handlers::ready),         &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(simulate::handlers::simulate),      &[])
         .add(RouteAccess::Permission(Read, Part),         routes!(breakers::handlers::list),      &[])
-        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::trip),      &[ApiErrorCode::DependencyNotFound, ApiErrorCode::NoBreaker])
-        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::reset),     &[ApiErrorCode::DependencyNotFound, ApiErrorCode::NoBreaker])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::trip),      &[ApiCode::DependencyNotFound, ApiCode::NoBreaker])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::reset),     &[ApiCode::DependencyNotFound, ApiCode::NoBreaker])
         .add(RouteAccess::Permission(Read, Whole),        routes!(doctor::handlers::doctor),          &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(alerts::handlers::list),            &[])
-        .add(RouteAccess::Permission(Operate, Whole),     routes!(alerts::handlers::test),            &[ApiErrorCode::ReceiverNotFound])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::pause),          &[ApiErrorCode::ServiceNotFound])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::resume),         &[ApiErrorCode::ServiceNotFound])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(alerts::handlers::test),            &[ApiCode::ReceiverNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::pause),          &[ApiCode::ServiceNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::resume),         &[ApiCode::ServiceNotFound])
         .add(RouteAccess::Permission(Operate, Whole),     routes!(route::route_unrouted), &[])
         .add(RouteAccess::Permission(Read, Part),         routes!(removed::list),           &[])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::dead_letter),    &[ApiErrorCode::ServiceInBook])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[ApiErrorCode::ServiceInBook, ApiErrorCode::ServiceGone])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::dead_letter),    &[ApiCode::ServiceInBook])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[ApiCode::ServiceInBook, ApiCode::ServiceGone])
         .add(RouteAccess::Permission(Administer, Whole),  routes!(backup::back_up),        &[])
         .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::list),              &[])
         .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::create),            &[])
-        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::revoke),            &[ApiErrorCode::KeyNotFound])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::revoke),            &[ApiCode::KeyNotFound])
         .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::list),           &[])
         .add(RouteAccess::Permission(Read, Part),         routes!(bulk::export),            &[])
         .add(RouteAccess::Permission(Operate, Part),      routes!(bulk::import),            &[])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(bulk::purge),             &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId])
-        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::one),            &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::skip),           &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId, ApiErrorCode::ReplayConflict, ApiErrorCode::Conflict])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::edit),           &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::AmbiguousId, ApiErrorCode::ReplayConflict, ApiErrorCode::Conflict, ApiErrorCode::ServiceGone, ApiErrorCode::EventNotWanted])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(bulk::purge),             &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId])
+        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::one),            &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::skip),           &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId, ApiCode::ReplayConflict, ApiCode::Conflict])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::edit),           &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId, ApiCode::ReplayConflict, ApiCode::Conflict, ApiCode::ServiceGone, ApiCode::EventNotWanted])
         .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::groups),         &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(letters::handlers::held_sessions),  &[])
         .add(RouteAccess::Permission(Read, Whole),        routes!(audit::audit),          &[])
         .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::list),           &[])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::begin),          &[ApiErrorCode::DeadLetterNotFound, ApiErrorCode::Conflict, ApiErrorCode::AmbiguousId, ApiErrorCode::ReplayConflict, ApiErrorCode::OnlyPoison, ApiErrorCode::ServiceGone, ApiErrorCode::EventNotWanted])
-        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::one),            &[ApiErrorCode::ReplayNotFound])
-        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::progress),       &[ApiErrorCode::ReplayNotFound])
-        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::change),         &[ApiErrorCode::ReplayNotFound, ApiErrorCode::PathNotFound, ApiErrorCode::ReplayState])
-        .add(RouteAccess::Permission(Read, Whole),        routes!(demo::handlers::story),             &[ApiErrorCode::PathNotFound])
-        .add(RouteAccess::Permission(Operate, Whole),     routes!(demo::handlers::act),               &[ApiErrorCode::PathNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::begin),          &[ApiCode::DeadLetterNotFound, ApiCode::Conflict, ApiCode::AmbiguousId, ApiCode::ReplayConflict, ApiCode::OnlyPoison, ApiCode::ServiceGone, ApiCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::one),            &[ApiCode::ReplayNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::progress),       &[ApiCode::ReplayNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::change),         &[ApiCode::ReplayNotFound, ApiCode::PathNotFound, ApiCode::ReplayState])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(demo::handlers::story),             &[ApiCode::PathNotFound])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(demo::handlers::act),               &[ApiCode::PathNotFound])
         .add(RouteAccess::Nothing,                        routes!(health::live),            &[])
-        .add(RouteAccess::Nothing,                        routes!(health::ready),           &[ApiErrorCode::Unauthorized, ApiErrorCode::RateLimitExceeded])
+        .add(RouteAccess::Nothing,                        routes!(health::ready),           &[ApiCode::Unauthorized, ApiCode::RateLimitExceeded])
         .add(RouteAccess::Nothing,                        routes!(openapi::describe),       &[])
         .beside("/",                               get(page::first))
         .beside("/page/{*file}",                   get(page::file))

@@ -197,7 +197,11 @@ impl Client {
             return Err(ServerRefusal::read(parts.status, &parts.headers, &body).into());
         }
         let location = parts.headers.get(CONTENT_LOCATION).and_then(|value| value.to_str().ok());
-        Ok(ClientResponse { at: told_at(&parts.headers), location: location.map(ToOwned::to_owned), body })
+        Ok(ClientResponse {
+            at: server_time(&parts.headers),
+            location: location.map(ToOwned::to_owned),
+            body,
+        })
     }
 
     /// Asks for an answer that comes line by line for as long as it takes.
@@ -323,7 +327,7 @@ fn read<T: DeserializeOwned>(address: &Address, json: &[u8]) -> Result<T, Client
 }
 
 /// The server's clock may differ from ours, and all other times in its answer are by its own.
-fn told_at(headers: &HeaderMap) -> Timestamp {
+fn server_time(headers: &HeaderMap) -> Timestamp {
     let date = headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
     let since = date.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     since.map_or_else(wall_clock, |since| Timestamp::EPOCH + since)

@@ -5,6 +5,5 @@ pub(crate) mod handlers;
 pub(crate) mod json;
 pub(crate) mod show;
 pub(crate) mod text;
-mod view;
 pub(crate) mod waits;
 pub(crate) mod why;

@@ -80,7 +80,7 @@ impl Demo {
             let mut look = tokio::time::interval(LOOK_EVERY);
             while !demo.0.shops.are_closed() {
                 look.tick().await;
-                telling.goes_on(demo.facts(&node).await.as_ref()).iter().for_each(&tell);
+                telling.advance(demo.facts(&node).await.as_ref()).iter().for_each(&tell);
             }
         });
     }
@@ -89,7 +89,7 @@ impl Demo {
     /// none if there is no such act.
     pub(crate) fn act(&self, word: &str) -> Option<()> {
         match word {
-            "mend" => self.0.shops.mend(),
+            "mend" => self.0.shops.repair(),
             "break" => {
                 self.0.shops.break_again();
                 self.0.looked.store(false, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Demo {
         let service = ServiceName::new(BROKEN).expect("a short plain name");
         let queue = QueueName { service, channel: None };
         let counts = node.read(|reader| reader.counts()).await.ok()?;
-        let mended_at = self.0.shops.mended_at();
+        let mended_at = self.0.shops.repaired_at();
         let replays = node.read(|reader| reader.replays(None, 1)).await.ok()?;
         let began_at = replays.first().map(|replay| replay.created_at);
         let on_their_way = replays.first().map_or(0, |replay| replay.tally.in_flight());

@@ -12,7 +12,6 @@ pub(crate) mod json;
 mod purge;
 pub(crate) mod refusal;
 mod text;
-pub(crate) mod view;
 
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, Poison, Selection};

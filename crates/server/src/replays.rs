@@ -5,4 +5,3 @@ pub(crate) mod handlers;
 pub(crate) mod json;
 pub(crate) mod start;
 pub(crate) mod text;
-pub(crate) mod view;

@@ -5,8 +5,7 @@ pub(crate) mod args;
 pub(crate) mod otlp;
 mod tls;
 
-use std::io;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +16,14 @@ use redrive::process::Supervisor;
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::book::{BUILTIN_BOOK, RuleBook};
 use redrive_core::engine::Bounds;
+use redrive_core::text::counted;
 use redrive_lab::lint;
 use redrive_node::archive::archivist::Archivist;
 use redrive_node::hook::Hook;
 use redrive_node::runtime::{ChangeError, Config, Node, SubmitError, SwitchAt};
 use redrive_node::secret::Secrets;
 use redrive_node::source::Sources;
-use redrive_node::store;
-use redrive_node::store::{Loss, Options, Store};
+use redrive_node::store::{self, Loss, Options, Store};
 use redrive_node::target::http::Pool;
 use redrive_node::target::registry::Targets;
 use redrive_node::tls::Roots;
@@ -40,7 +39,7 @@ use crate::api::listen::{ApiLimits, start_listening};
 use crate::api::transport::TransportScheme;
 use crate::api::{App, AppState, Routers};
 use crate::cli::{CommandRefusal, wait_for_many};
-use crate::demo::Demo;
+use crate::demo::{self, Demo};
 use crate::lab::doctor::handlers::DoctorReports;
 use crate::lab::simulate::handlers::Simulations;
 use crate::rules::file::read_book;
@@ -52,10 +51,9 @@ use crate::serve::tls::CertificateFiles;
 use crate::status::health::HealthMemo;
 use crate::status::live::LiveHub;
 use crate::status::metrics::gather::Metrics;
-use crate::terminal::{problem, shell_word, style};
+use crate::terminal::{self, problem, shell_word, style};
 use crate::webhooks::handlers::Webhooks;
-use crate::{connectors, demo, logging, terminal};
-use redrive_core::text::counted;
+use crate::{connectors, logging};
 
 /// How often the rule book's file is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -78,7 +76,7 @@ const WORKERS: &str = "workers";
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
-    refuse_strangers(args, &book.book)?;
+    refuse_open_access(args, &book.book)?;
     wait_for_many(async { serve(args, book, bind(args.listen).await?, None).await })
 }
 
@@ -86,12 +84,12 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 pub(crate) async fn run_demo(args: &ServeArgs, listener: TcpListener, demo: Demo) -> anyhow::Result<()> {
     logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
-    refuse_strangers(args, &book.book)?;
+    refuse_open_access(args, &book.book)?;
     serve(args, book, listener, Some(demo)).await
 }
 
 /// An address that others can reach is not listened on unless they are asked for a key.
-fn refuse_strangers(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
+fn refuse_open_access(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
     if args.listen.ip().is_loopback() || args.insecure || book.sections().access.jwt.is_some() {
         return Ok(());
     }
@@ -218,7 +216,7 @@ async fn serve(
         bounds: Bounds::OF_A_SERVER,
     };
     let node = Node::start(config).map_err(CommandRefusal::of)?;
-    tokio::spawn(end_if_it_fails(node.clone()));
+    tokio::spawn(exit_on_failure(node.clone()));
     let exporter = traces.map(|(settings, roots)| SpanExporter::start(&node, settings, roots));
     let mut edges = match ServerParts::open(&node, &opened.book, secrets, &targets).await {
         Ok(edges) => edges,
@@ -246,7 +244,7 @@ async fn serve(
         Some(demo) => {
             let server = format!("{}{}", transport.scheme().prefix(), listening.address);
             terminal::print(&demo::command::greeting(demo, &server, &path))?;
-            demo.begin(&node, move |step| demo::command::tell(step, &server));
+            demo.begin(&node, move |step| demo::command::print_step(step, &server));
         }
         None => greet(args, listening.address, transport.scheme(), &opened, &edges.access)?,
     }
@@ -270,7 +268,7 @@ async fn serve(
 }
 
 /// A node that cannot go on is of no use, and a new process begins with what is durable: this one ends at once.
-async fn end_if_it_fails(node: Node) {
+async fn exit_on_failure(node: Node) {
     let fatal = node.failed().await;
     tracing::error!(part = fatal.part, "the process ends: start it again");
     std::process::exit(CODE_FAILED);

@@ -8,5 +8,4 @@ pub(crate) mod live;
 pub(crate) mod metrics;
 mod text;
 pub(crate) mod trend;
-mod view;
 mod watch;

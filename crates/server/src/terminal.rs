@@ -9,8 +9,7 @@ pub mod style;
 pub mod table;
 
 use std::fmt::Write as _;
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 
 use anstream::adapter::strip_str;
 use anyhow::Context;

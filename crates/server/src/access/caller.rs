@@ -17,7 +17,7 @@ use redrive_node::token::Claims;
 use crate::access::keyring::CachedKey;
 use crate::access::{Peer, forbidden};
 use crate::api::error::ApiError;
-use crate::api::limits::failed_logins::neighbourhood;
+use crate::api::limits::failed_logins::address_group;
 use crate::keys;
 
 /// Whose request it is; nobody's, where nobody is asked.
@@ -73,7 +73,7 @@ impl ApiCaller {
     /// What its streams are counted under: who it is, or where it comes from if nobody is asked.
     pub(crate) fn name_or_address(&self, peer: Peer) -> String {
         match &self.0 {
-            CallerIdentity::Anybody => neighbourhood(Some(peer.0)),
+            CallerIdentity::Anybody => address_group(Some(peer.0)),
             CallerIdentity::Key(_) | CallerIdentity::Token(_) => self.meter(),
         }
     }

@@ -10,7 +10,7 @@ use redrive_node::runtime::Node;
 use redrive_node::token::TokenError;
 
 use crate::api::error::ApiError;
-use crate::api::limits::failed_logins::{FailedLogins, neighbourhood};
+use crate::api::limits::failed_logins::{FailedLogins, address_group};
 use crate::api::limits::rate;
 
 /// What those who fail here are counted under.
@@ -57,7 +57,7 @@ impl FailedLoginLog {
         now: Timestamp,
     ) -> Result<(), ApiError> {
         node.count_unauthorized(DOOR);
-        let address = neighbourhood(peer);
+        let address = address_group(peer);
         if let Some(count) = self.telling.lock().expect("nobody panics while counting").count(now) {
             tracing::warn!(count, address, last = %doubt, "bad keys were shown");
             let attempts =

@@ -20,7 +20,7 @@ use crate::access::addresses::VisibleAddresses;
 use crate::access::caller::ApiCaller;
 use crate::alerts::json::{AlertsResponse, ReceiverJson, ReceiverTestOutcome, ReceiverTestResponse};
 use crate::api::App;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 
 /// How long a test is watched: less than a request may take, so that whoever asks is answered.
@@ -70,7 +70,7 @@ pub(crate) async fn test(app: App, caller: ApiCaller, PathName(name): PathName) 
         TellError::NoReceiver(_) => {
             let book = app.node.book();
             let names: Vec<String> = book.sections().receivers.keys().cloned().collect();
-            ApiError::new(ApiErrorCode::ReceiverNotFound, error.to_string()).with("receivers", names)
+            ApiError::new(ApiCode::ReceiverNotFound, error.to_string()).with("receivers", names)
         }
         TellError::NotWritten(error) => error.into(),
     })?;

@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::App;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 
 /// Bytes of bodies that are being read or judged at once, whatever they are for.
@@ -46,7 +46,7 @@ impl BodyReadError {
             Self::TooSlow => ApiError::too_slow(),
             Self::Broken => ApiError::invalid("body", "could not be read to its end"),
             Self::Encoded => ApiError::new(
-                ApiErrorCode::UnsupportedEncoding,
+                ApiCode::UnsupportedEncoding,
                 "the body has a `content-encoding`, and none is understood: send it as it is, without gzip or the like",
             ),
             Self::NoRoom => {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 
 /// What a request comes to.
 pub(crate) type ApiResult = Result<Response, ApiError>;
@@ -26,7 +26,7 @@ pub(crate) struct ApiError(Box<ApiErrorParts>);
 
 #[derive(Debug)]
 struct ApiErrorParts {
-    code: ApiErrorCode,
+    code: ApiCode,
     message: String,
     details: Map<String, Value>,
     retry_after_seconds: Option<u32>,
@@ -40,7 +40,7 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 
 impl ApiError {
-    pub(crate) fn new(code: ApiErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ApiCode, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), Map::new());
         let retry_after_seconds = code.asks_to_wait().then_some(RETRY_AFTER_SECONDS);
         Self(Box::new(ApiErrorParts { code, message, details, retry_after_seconds, headers: Vec::new() }))
@@ -69,7 +69,7 @@ impl ApiError {
     /// Something about the request is wrong.
     pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        Self::new(ApiErrorCode::Validation, format!("`{field}` {reason}"))
+        Self::new(ApiCode::Validation, format!("`{field}` {reason}"))
             .with("field", field)
             .with("reason", reason)
     }
@@ -77,20 +77,20 @@ impl ApiError {
     /// Something about the request is wrong, in a sentence that needs no name of a field.
     pub(crate) fn wrong(field: &str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self::new(ApiErrorCode::Validation, message.clone()).with("field", field).with("reason", message)
+        Self::new(ApiCode::Validation, message.clone()).with("field", field).with("reason", message)
     }
 
     pub(crate) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body has more than {bytes_max} bytes");
-        Self::new(ApiErrorCode::PayloadTooLarge, message).with("bytes_max", bytes_max)
+        Self::new(ApiCode::PayloadTooLarge, message).with("bytes_max", bytes_max)
     }
 
     pub(crate) fn too_slow() -> Self {
-        Self::new(ApiErrorCode::RequestTimeout, "the body did not come in time")
+        Self::new(ApiCode::RequestTimeout, "the body did not come in time")
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(ApiErrorCode::Unavailable, message)
+        Self::new(ApiCode::Unavailable, message)
     }
 
     /// Whoever waits must not wait for ever; what was begun may still come to its end.
@@ -104,7 +104,7 @@ impl ApiError {
     /// Our own fault; what exactly went wrong is in the log.
     pub(crate) fn internal() -> Self {
         let message = "something went wrong here; the server's log says more";
-        Self::new(ApiErrorCode::Internal, message)
+        Self::new(ApiCode::Internal, message)
     }
 }
 
@@ -125,7 +125,7 @@ impl IntoResponse for ApiError {
 
 impl From<InvalidEvent> for ApiError {
     fn from(invalid: InvalidEvent) -> Self {
-        let error = Self::new(ApiErrorCode::Validation, invalid.to_string())
+        let error = Self::new(ApiCode::Validation, invalid.to_string())
             .with("field", invalid.field)
             .with("reason", invalid.reason.to_string());
         match invalid.index {
@@ -147,7 +147,7 @@ impl ApiError {
     }
 
     fn unknown(message: &str) -> Self {
-        Self::new(ApiErrorCode::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+        Self::new(ApiCode::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
     }
 }
 
@@ -158,17 +158,17 @@ impl From<SubmitError> for ApiError {
             SubmitError::Refused(Refusal::Conflict { index, first }) => {
                 let Some(first) = first else {
                     let message = "the batch has another event with this source and id: use a new id";
-                    return Self::new(ApiErrorCode::Conflict, message).with("index", index);
+                    return Self::new(ApiCode::Conflict, message).with("index", index);
                 };
                 let message = "an event with this source and id came before, and was another: use a new id";
-                Self::new(ApiErrorCode::Conflict, message)
+                Self::new(ApiCode::Conflict, message)
                     .with("index", index)
                     .with("first_receipt", first.to_string())
             }
             SubmitError::Refused(Refusal::Full { index, service }) => {
                 let message =
                     format!("too much waits for the service `{service}` already: nothing was taken");
-                Self::new(ApiErrorCode::BacklogFull, message)
+                Self::new(ApiCode::BacklogFull, message)
                     .with("index", index)
                     .with("service", service.as_str())
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
@@ -227,12 +227,12 @@ impl<S: Send + Sync> FromRequestParts<S> for PathName {
 
 pub(crate) async fn no_such_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at {}", uri.path());
-    ApiError::new(ApiErrorCode::PathNotFound, message)
+    ApiError::new(ApiCode::PathNotFound, message)
 }
 
 pub(crate) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
-    ApiError::new(ApiErrorCode::MethodNotAllowed, message)
+    ApiError::new(ApiCode::MethodNotAllowed, message)
 }
 
 /// Any error: `{"error":{"code","message","details"}}`.
@@ -271,13 +271,13 @@ mod tests {
         for (name, error, expected) in cases {
             assert_eq!(
                 (error.0.code, error.0.retry_after_seconds),
-                (ApiErrorCode::OutcomeUnknown, Some(10)),
+                (ApiCode::OutcomeUnknown, Some(10)),
                 "{name}"
             );
             assert!(error.message().ends_with(expected), "{name}: {}", error.message());
         }
         let refused = ApiError::of_event(SubmitError::Busy);
-        assert_eq!(refused.0.code, ApiErrorCode::Unavailable);
+        assert_eq!(refused.0.code, ApiCode::Unavailable);
     }
 
     #[test]

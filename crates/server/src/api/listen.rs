@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 use crate::access::Peer;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 use crate::api::limits::connection::ClientConnection;
 use crate::api::limits::loopback_only::{LoopbackPolicy, check_host};
@@ -229,7 +229,7 @@ fn enter(
     let bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     if bytes > URI_BYTES_MAX {
         return Err(ApiError::new(
-            ApiErrorCode::UriTooLong,
+            ApiCode::UriTooLong,
             format!("the path has more than {URI_BYTES_MAX} bytes"),
         ));
     }

@@ -25,10 +25,9 @@ use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::access::{RouteAccess, RouteGuard, guard};
-use crate::api;
-use crate::api::App;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ErrorBody;
+use crate::api::{self, App};
 use crate::status::live::Pulse;
 use crate::storage::backup::BackupStep;
 use crate::terminal::print_json;
@@ -43,22 +42,18 @@ A running server has it at /openapi.json.")]
 pub(crate) struct OpenapiArgs {}
 
 /// What every request may be answered with, whatever it asks for.
-const EVERYWHERE: [ApiErrorCode; 6] = [
-    ApiErrorCode::BadRequest,
-    ApiErrorCode::Forbidden,
-    ApiErrorCode::UriTooLong,
-    ApiErrorCode::HeadersTooLarge,
-    ApiErrorCode::Internal,
-    ApiErrorCode::Unavailable,
+const EVERYWHERE: [ApiCode; 6] = [
+    ApiCode::BadRequest,
+    ApiCode::Forbidden,
+    ApiCode::UriTooLong,
+    ApiCode::HeadersTooLarge,
+    ApiCode::Internal,
+    ApiCode::Unavailable,
 ];
 
 /// What else those are answered with that bring a body.
-const WITH_BODY: [ApiErrorCode; 4] = [
-    ApiErrorCode::Validation,
-    ApiErrorCode::RequestTimeout,
-    ApiErrorCode::PayloadTooLarge,
-    ApiErrorCode::UnsupportedEncoding,
-];
+const WITH_BODY: [ApiCode; 4] =
+    [ApiCode::Validation, ApiCode::RequestTimeout, ApiCode::PayloadTooLarge, ApiCode::UnsupportedEncoding];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -88,7 +83,7 @@ pub(crate) struct Routes {
 struct DescribedRoute {
     need: RouteAccess,
     described: UtoipaMethodRouter<App>,
-    errors: &'static [ApiErrorCode],
+    errors: &'static [ApiCode],
 }
 
 impl Routes {
@@ -101,7 +96,7 @@ impl Routes {
         mut self,
         need: RouteAccess,
         described: UtoipaMethodRouter<App>,
-        errors: &'static [ApiErrorCode],
+        errors: &'static [ApiCode],
     ) -> Self {
         self.promised.push(DescribedRoute { need, described, errors });
         self
@@ -136,12 +131,12 @@ impl Routes {
         let mut common = BTreeMap::new();
         for DescribedRoute { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for (does, operation) in paths.paths.values_mut().flat_map(operations) {
-                tell_headers(operation);
+                describe_headers(operation);
                 operation.security = Some(security(need));
-                let asked: &[ApiErrorCode] = match need {
+                let asked: &[ApiCode] = match need {
                     RouteAccess::Nothing => &[],
                     RouteAccess::Key | RouteAccess::Permission(..) => {
-                        &[ApiErrorCode::Unauthorized, ApiErrorCode::RateLimitExceeded]
+                        &[ApiCode::Unauthorized, ApiCode::RateLimitExceeded]
                     }
                 };
                 for (status, codes) in errors_of(operation, &[errors, asked, does.errors()].concat()) {
@@ -206,16 +201,16 @@ enum RouteEffect {
 
 impl RouteEffect {
     /// What else is answered to such requests.
-    const fn errors(self) -> &'static [ApiErrorCode] {
+    const fn errors(self) -> &'static [ApiCode] {
         match self {
             Self::Read => &[],
-            Self::Write => &[ApiErrorCode::OutcomeUnknown],
+            Self::Write => &[ApiCode::OutcomeUnknown],
         }
     }
 }
 
 /// Every answer says which request it is of.
-fn tell_headers(operation: &mut Operation) {
+fn describe_headers(operation: &mut Operation) {
     for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response {
             let told = RefOr::Ref(Ref::new("#/components/headers/X-Correlation-Id"));
@@ -225,30 +220,30 @@ fn tell_headers(operation: &mut Operation) {
 }
 
 /// All errors that an operation is answered with, by their statuses.
-fn errors_of(operation: &Operation, own: &[ApiErrorCode]) -> BTreeMap<String, Vec<ApiErrorCode>> {
+fn errors_of(operation: &Operation, own: &[ApiCode]) -> BTreeMap<String, Vec<ApiCode>> {
     let mut codes = [&EVERYWHERE, own].concat();
     if operation.request_body.is_some() {
         codes.extend(WITH_BODY);
     }
     if operation.parameters.is_some() {
-        codes.push(ApiErrorCode::Validation);
+        codes.push(ApiCode::Validation);
     }
     codes.sort_unstable();
     codes.dedup();
-    let mut by_status: BTreeMap<String, Vec<ApiErrorCode>> = BTreeMap::new();
+    let mut by_status: BTreeMap<String, Vec<ApiCode>> = BTreeMap::new();
     for code in codes {
         by_status.entry(code.status().as_str().to_owned()).or_default().push(code);
     }
     by_status
 }
 
-fn name_of(codes: &[ApiErrorCode]) -> String {
+fn name_of(codes: &[ApiCode]) -> String {
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
     words.join(".")
 }
 
 /// An answer with one of those codes, which have one status.
-fn error(codes: &[ApiErrorCode]) -> Response {
+fn error(codes: &[ApiCode]) -> Response {
     let meanings: Vec<String> =
         codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.says())).collect();
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
@@ -348,8 +343,7 @@ fn refine(document: &mut Value) {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
     let schemas = &mut document["components"]["schemas"];
-    schemas["ErrorShown"]["properties"]["code"]["enum"] =
-        ApiErrorCode::ALL.map(ApiErrorCode::as_str).as_slice().into();
+    schemas["ErrorShown"]["properties"]["code"]["enum"] = ApiCode::ALL.map(ApiCode::as_str).as_slice().into();
     let event = &mut schemas["CloudEvent"];
     event["not"] = json!({ "required": ["data", "data_base64"] });
     event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });

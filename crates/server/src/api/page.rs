@@ -15,7 +15,7 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult};
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -124,7 +124,7 @@ pub(crate) async fn file(Path(name): Path<String>, asked: HeaderMap) -> ApiResul
 
 fn serve(name: &str, asked: &HeaderMap) -> ApiResult {
     let at = FILES.iter().position(|(known, ..)| *known == name);
-    let at = at.ok_or_else(|| ApiError::new(ApiErrorCode::PathNotFound, "the page has no such file"))?;
+    let at = at.ok_or_else(|| ApiError::new(ApiCode::PathNotFound, "the page has no such file"))?;
     let (_, kind, content) = FILES[at];
     let tag = &TAGS[at];
     let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|known| known == tag);

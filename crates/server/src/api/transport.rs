@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::api::code::ApiErrorCode;
-use crate::api::limits::connection::worded;
+use crate::api::code::ApiCode;
+use crate::api::limits::connection::error_response;
 
 /// What a connection has to go through.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ async fn shake_hands(stream: TcpStream, certificate: &ServerCertificate) -> std:
 
 /// Tells whoever asks by plain HTTP how to ask.
 async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
-    let answer = worded(ApiErrorCode::BadRequest, "this server speaks TLS here: ask by https://");
+    let answer = error_response(ApiCode::BadRequest, "this server speaks TLS here: ask by https://");
     stream.write_all(&answer).await?;
     stream.shutdown().await?;
     // With something left to read, closing would break off the connection and take the answer with it.

@@ -14,7 +14,7 @@ use redrive_node::runtime::{Snapshot, Turn, Turns};
 
 use crate::access::addresses::VisibleAddresses;
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::request::{JsonBody, NoteRequest};
 use crate::api::{App, run_to_end};
@@ -137,7 +137,7 @@ async fn turn(
             BreakerAction::Trip => app.node.trip(name.clone(), note, &caller.by()).await?,
             BreakerAction::Reset => app.node.reset(name.clone(), note, &caller.by()).await?,
         }
-        as_it_is_now(&app, &caller, &name).await
+        dependency_now(&app, &caller, &name).await
     })
     .await
 }
@@ -148,21 +148,21 @@ fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
     let Some((name, declared)) = all.iter().find(|(known, _)| known.as_str() == name) else {
         let names: Vec<&str> = all.keys().map(DependencyName::as_str).collect();
         let message = format!("the rule book has no dependency `{name}`");
-        return Err(ApiError::new(ApiErrorCode::DependencyNotFound, message).with("dependencies", names));
+        return Err(ApiError::new(ApiCode::DependencyNotFound, message).with("dependencies", names));
     };
     if declared.settings.is_none() {
         let message = format!("no rule of the book guards `{name}` by a breaker");
-        return Err(ApiError::new(ApiErrorCode::NoBreaker, message));
+        return Err(ApiError::new(ApiCode::NoBreaker, message));
     }
     Ok(name.clone())
 }
 
-async fn as_it_is_now(app: &App, caller: &ApiCaller, name: &DependencyName) -> ApiResult {
+async fn dependency_now(app: &App, caller: &ApiCaller, name: &DependencyName) -> ApiResult {
     let (snapshot, book) = (app.snapshot().await?, app.node.book());
     let all = declared(&book);
     // Another book may have come meanwhile.
     let declared = all.get(name).ok_or_else(|| {
-        ApiError::new(ApiErrorCode::DependencyNotFound, format!("the rule book has `{name}` no more"))
+        ApiError::new(ApiCode::DependencyNotFound, format!("the rule book has `{name}` no more"))
     })?;
     let shown = shown(&book, &snapshot, &app.node.turns(), name, declared);
     VisibleAddresses::for_caller(caller, &book).ok(&shown)

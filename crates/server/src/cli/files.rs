@@ -1,9 +1,8 @@
 //! Files that commands read and write.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
-use std::{fs, io};
 
 use anyhow::{Context, anyhow};
 

@@ -9,12 +9,10 @@ use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::decide::DeathReason;
 use redrive_core::policy::rule::WhenOpen;
-use redrive_core::text::show_duration;
+use redrive_core::text::{counted, show_duration};
 
-use crate::terminal;
 use crate::terminal::moment::show_wait;
-use crate::terminal::style;
-use redrive_core::text::counted;
+use crate::terminal::{self, style};
 
 /// What stands before the text of a field.
 const INDENT_COLUMNS: usize = 12;

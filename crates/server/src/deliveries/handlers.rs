@@ -7,13 +7,14 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::{PageQuery, Query, read};
 use crate::api::{App, reply};
-use crate::deliveries::json::{DeliveriesResponse, DeliveryJson, EventsResponse};
-use crate::deliveries::view::{delivery_json, event_json, with_lines};
+use crate::deliveries::json::{
+    DeliveriesResponse, DeliveryJson, EventsResponse, delivery_json, event_json, with_lines,
+};
 use crate::deliveries::waits::DeliveryWaits;
 
 /// Deliveries that may begin with the same digits before it is no use to list them.
@@ -41,7 +42,7 @@ pub(crate) async fn event(app: App, caller: ApiCaller, PathName(name): PathName)
     found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
-        return Err(ApiError::new(ApiErrorCode::EventNotFound, message));
+        return Err(ApiError::new(ApiCode::EventNotFound, message));
     }
     let waits = DeliveryWaits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
     let events = found.iter().map(|view| event_json(view, &waits)).collect();
@@ -72,7 +73,7 @@ pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathNa
     match found.as_slice() {
         [] => {
             let message = format!("there is no delivery whose id begins with `{name}`");
-            Err(ApiError::new(ApiErrorCode::DeliveryNotFound, message))
+            Err(ApiError::new(ApiCode::DeliveryNotFound, message))
         }
         [view] => {
             let waits = DeliveryWaits::of(&app.node, [view]).await;
@@ -82,7 +83,7 @@ pub(crate) async fn delivery(app: App, caller: ApiCaller, PathName(name): PathNa
         several => {
             let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
             let message = format!("{} deliveries begin with `{name}`: type more digits", candidates.len());
-            Err(ApiError::new(ApiErrorCode::AmbiguousId, message).with("candidates", candidates))
+            Err(ApiError::new(ApiCode::AmbiguousId, message).with("candidates", candidates))
         }
     }
 }

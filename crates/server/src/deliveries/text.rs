@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use redrive_core::engine::story::{End, HeldBy, Told};
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use serde_json::Value;
 
@@ -14,7 +15,6 @@ use crate::events::json::Accepted;
 use crate::terminal::moment::{ago, moment, show_wait};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
-use redrive_core::text::counted;
 
 /// Longer data end with a line about the rest.
 const DATA_LINES_MAX: usize = 40;

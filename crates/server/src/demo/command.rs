@@ -15,9 +15,8 @@ use crate::cli::{CommandRefusal, wait_for_many};
 use crate::demo::Demo;
 use crate::demo::story::DemoStep;
 use crate::logging::LogFormat;
-use crate::serve;
 use crate::serve::args::{ServeArgs, parse_listen};
-use crate::serve::bind;
+use crate::serve::{self, bind};
 use crate::terminal::{style, wrap};
 
 /// Shows Redrive at work: five small services of which some fail, traffic for them, and a page to look at.
@@ -53,7 +52,7 @@ const LINE_COLUMNS_MAX: usize = 90;
 const BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
-    refuse_strangers(args)?;
+    refuse_open_access(args)?;
     wait_for_many(async {
         let listener = bind(args.listen).await?;
         let demo = Demo::open().await.context("could not open the services of the demo")?;
@@ -81,7 +80,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
 }
 
 /// A folder that is made for this run has no keys, and none can be made for it before it is there.
-fn refuse_strangers(args: &DemoArgs) -> anyhow::Result<()> {
+fn refuse_open_access(args: &DemoArgs) -> anyhow::Result<()> {
     let listen = args.listen;
     if listen.ip().is_loopback() || args.insecure || args.data.is_some() {
         return Ok(());
@@ -164,7 +163,7 @@ pub(crate) fn greeting(demo: &Demo, server: &str, rules: &Path) -> String {
 }
 
 /// One step of the story, when it has come.
-pub(crate) fn tell(step: &DemoStep, server: &str) {
+pub(crate) fn print_step(step: &DemoStep, server: &str) {
     anstream::println!("\n  {} {}", style::good("→"), style::bold(step.title));
     for line in wrap(step.text, LINE_COLUMNS_MAX).lines() {
         anstream::println!("    {line}");

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::{App, reply};
 use crate::demo::story::DemoStep;
@@ -35,17 +35,13 @@ pub(crate) async fn story(app: App) -> ApiResult {
 pub(crate) async fn act(app: App, PathName(word): PathName) -> ApiResult {
     let demo = demo_of(&app)?;
     demo.act(&word).ok_or_else(|| {
-        ApiError::new(
-            ApiErrorCode::PathNotFound,
-            format!("there is no `{word}` in the demo: mend, break or look"),
-        )
+        ApiError::new(ApiCode::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
     })?;
     shown(&app, demo).await
 }
 
 fn demo_of(app: &App) -> Result<&Demo, ApiError> {
-    let none =
-        || ApiError::new(ApiErrorCode::PathNotFound, "this server is no demo: `redrive demo` starts one");
+    let none = || ApiError::new(ApiCode::PathNotFound, "this server is no demo: `redrive demo` starts one");
     app.demo.as_ref().ok_or_else(none)
 }
 

@@ -32,14 +32,14 @@ pub(crate) async fn send(node: Node) {
     for number in 0.. {
         tick.tick().await;
         // Whatever else it is, the page shows it, and the shop goes on.
-        if let Err(SubmitError::Stopping) = node.submit(happening(number)).await {
+        if let Err(SubmitError::Stopping) = node.submit(orders_of(number)).await {
             return;
         }
     }
 }
 
 /// What happens in the shop at that time.
-fn happening(number: u64) -> Vec<Event> {
+fn orders_of(number: u64) -> Vec<Event> {
     if number % IMPORT_EVERY == IMPORT_EVERY - 1 {
         let customers = (0..IMPORTED).map(|of| draw(number * IMPORTED + of) % CUSTOMERS);
         return customers

@@ -127,16 +127,16 @@ impl Shops {
         self.open.iter().all(|(_, _, task)| task.is_finished())
     }
 
-    pub(crate) fn mend(&self) {
-        self.world.mended().get_or_insert_with(wall_clock);
+    pub(crate) fn repair(&self) {
+        self.world.repaired().get_or_insert_with(wall_clock);
     }
 
     pub(crate) fn break_again(&self) {
-        *self.world.mended() = None;
+        *self.world.repaired() = None;
     }
 
-    pub(crate) fn mended_at(&self) -> Option<Timestamp> {
-        *self.world.mended()
+    pub(crate) fn repaired_at(&self) -> Option<Timestamp> {
+        *self.world.repaired()
     }
 }
 
@@ -171,7 +171,7 @@ async fn answer(
         tokio::time::sleep(SLOW).await;
     }
     if habit == ShopHabit::Pager {
-        tell_pager(&data);
+        print_page(&data);
     }
     let (status, body) = match world.trouble(habit, attempt.unwrap_or(1), &data) {
         None => (StatusCode::OK, json!({ "ok": true })),
@@ -186,7 +186,7 @@ async fn answer(
 }
 
 /// What alerts say, in the terminal.
-fn tell_pager(notice: &Value) {
+fn print_page(notice: &Value) {
     let said = notice.get("summary").or_else(|| notice.get("data").and_then(|data| data.get("summary")));
     if let Some(summary) = said.and_then(Value::as_str) {
         anstream::println!("  {} {summary}", style::warning("pager"));
@@ -197,7 +197,7 @@ fn tell_pager(notice: &Value) {
 type DemoFault = (StatusCode, &'static str);
 
 impl DemoWorld {
-    fn mended(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+    fn repaired(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
         self.mended_at.lock().expect("nobody panics while holding it")
     }
 
@@ -218,7 +218,7 @@ impl DemoWorld {
             ShopHabit::Broken => {
                 let is_eu = matches!(data["country"].as_str(), Some("DE" | "FR"));
                 let refusal = "orders from the EU need the field `vat_id`";
-                (is_eu && self.mended().is_none()).then_some((StatusCode::UNPROCESSABLE_ENTITY, refusal))
+                (is_eu && self.repaired().is_none()).then_some((StatusCode::UNPROCESSABLE_ENTITY, refusal))
             }
             ShopHabit::Slow | ShopHabit::Pager => None,
         }

@@ -111,7 +111,7 @@ pub(crate) struct DemoProgress {
 
 impl DemoProgress {
     /// What is to be told by now; nothing while nobody knows how it stands, and then the story goes on.
-    pub(crate) fn goes_on(&mut self, facts: Option<&DemoFacts>) -> Vec<DemoStep> {
+    pub(crate) fn advance(&mut self, facts: Option<&DemoFacts>) -> Vec<DemoStep> {
         let Some(facts) = facts else { return Vec::new() };
         let steps = steps(facts);
         // A story that began anew is told anew.
@@ -166,7 +166,7 @@ mod tests {
         ];
         let mut telling = DemoProgress::default();
         for (name, facts, expected) in looks {
-            let told: Vec<&str> = telling.goes_on(facts.as_ref()).iter().map(|step| step.title).collect();
+            let told: Vec<&str> = telling.advance(facts.as_ref()).iter().map(|step| step.title).collect();
             assert_eq!(told, expected, "{name}");
         }
     }

@@ -1,7 +1,7 @@
 //! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
 
 use clap::Args;
-use redrive_core::text::show_count;
+use redrive_core::text::{counted, show_count};
 use redrive_node::runtime::Rerouted;
 use serde_json::json;
 
@@ -11,7 +11,6 @@ use crate::api::{App, reply, run_to_end};
 use crate::cli::ServerArgs;
 use crate::client::ClientRequest;
 use crate::terminal::{print, style};
-use redrive_core::text::counted;
 
 /// Routes events again, by the rule book as it reads now.
 #[derive(Debug, Args)]

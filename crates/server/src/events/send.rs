@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use clap::Args;
+use redrive_core::text::counted;
 use serde::de::IgnoredAny;
 
 use crate::cli::files::read_input;
@@ -17,7 +18,6 @@ use crate::deliveries;
 use crate::events::json::Accepted;
 use crate::terminal::moment::show_wait;
 use crate::terminal::{cut, plain, print, shell_word, style};
-use redrive_core::text::counted;
 
 /// Sends an event to a running server.
 #[derive(Debug, Args)]

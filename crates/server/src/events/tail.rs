@@ -26,9 +26,8 @@ use crate::client::{ClientRequest, ResponseLines};
 use crate::deliveries::handlers::service_of;
 use crate::deliveries::text::short_id;
 use crate::status::live::ListenerPlace;
-use crate::terminal;
 use crate::terminal::moment::{show_wait, time_of_day};
-use crate::terminal::{cut, plain, print, style};
+use crate::terminal::{self, cut, plain, print, style};
 
 /// Shows what happens on a running server, line by line, until Ctrl-C.
 #[derive(Debug, Args)]

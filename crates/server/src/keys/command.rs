@@ -7,17 +7,15 @@ use clap::{Args, Subcommand};
 use redrive::clock::wall_clock;
 use redrive_core::access::{Role, Scope};
 use redrive_core::text::{Rate, parse_duration, parse_rate, show_duration};
-use redrive_node::store;
 use redrive_node::store::door::{By, Deed, KEYS_MAX, KeyRecord};
-use redrive_node::store::{Batch, Note, StoreError};
+use redrive_node::store::{self, Batch, Note, StoreError};
 use serde_json::json;
 
 use crate::cli::{CommandRefusal, Format, ServerArgs, one_of};
 use crate::client::ClientRequest;
 use crate::client::address::segment;
-use crate::keys;
 use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse};
-use crate::keys::{CreatedKey, KeySpec, text};
+use crate::keys::{self, CreatedKey, KeySpec, text};
 use crate::terminal::{plain, print, print_as, style};
 
 /// Makes keys for those who come to a server, lists them, and revokes them.

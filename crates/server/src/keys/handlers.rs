@@ -12,13 +12,12 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::request::{JsonBody, NoteRequest, read};
 use crate::api::{App, reply, run_to_end};
-use crate::keys;
 use crate::keys::json::{CreateKeyResponse, KeyJson, KeyRevocation, KeysResponse};
-use crate::keys::{CreatedKey, KeyCreationError, KeySpec};
+use crate::keys::{self, CreatedKey, KeyCreationError, KeySpec};
 
 /// A key to make.
 #[derive(Deserialize, ToSchema)]
@@ -135,7 +134,7 @@ async fn end(
     let known = app.node.keys().await?;
     let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
         let message = format!("there is no key `{id}`");
-        return Err(ApiError::new(ApiErrorCode::KeyNotFound, message));
+        return Err(ApiError::new(ApiCode::KeyNotFound, message));
     };
     // One that is revoked already stays as it is: whoever did not get the answer asks again.
     if record.revoked_at.is_none() {
@@ -151,7 +150,7 @@ async fn end(
 impl From<KeyError> for ApiError {
     fn from(error: KeyError) -> Self {
         match error {
-            KeyError::TooMany => Self::new(ApiErrorCode::Conflict, error.to_string()),
+            KeyError::TooMany => Self::new(ApiCode::Conflict, error.to_string()),
             KeyError::NotRead(error) => error.into(),
             KeyError::NotWritten(error) => error.into(),
         }

@@ -8,8 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use redrive_core::engine::QueueName;
 use redrive_core::engine::story::Told;
-use redrive_core::event::idempotency;
-use redrive_core::event::idempotency::DedupKey;
+use redrive_core::event::idempotency::{self, DedupKey};
 use redrive_core::ids::{Seed, Seq};
 use redrive_core::policy::breaker::Phase;
 use redrive_core::text::show_count;
@@ -19,12 +18,12 @@ use redrive_node::runtime::Turns;
 use redrive_node::store::{DeliveryState, DeliveryView, Filter, StoreError};
 
 use crate::cli::{CommandRefusal, DATA_DEFAULT, Format};
+use crate::connectors;
 use crate::letters::filter;
 use crate::rules::file::{machine, read_book};
 use crate::storage::record::RecordFolder;
 use crate::terminal::progress::ProgressBar;
-use crate::terminal::{moment, print, print_json};
-use crate::{connectors, terminal};
+use crate::terminal::{self, moment, print, print_json};
 
 /// Holds what happened against another rule book: which deliveries would have ended otherwise?
 ///

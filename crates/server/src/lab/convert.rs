@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use redrive_lab::dapr::Matching;
+use redrive_lab::dapr::{self, Matching};
+use redrive_lab::prometheus_rules;
 use redrive_lab::report::matrix;
-use redrive_lab::{dapr, prometheus_rules};
 
 use crate::cli::files::write_new;
 use crate::rules::file::open_book;
-use crate::terminal;
-use crate::terminal::{print, problem};
+use crate::terminal::{self, print, problem};
 
 /// Writes the rule book in forms that others read.
 #[derive(Debug, Args)]

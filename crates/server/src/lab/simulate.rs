@@ -20,20 +20,18 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Problems;
 use redrive_core::text::show_rounded;
-use redrive_lab::scenario::{Scenario, trace};
+use redrive_lab::scenario::{self, Scenario, trace};
 use redrive_lab::simulate::advice::advised;
 use redrive_lab::simulate::sweep::Sweep;
 use redrive_lab::simulate::verdict::{Finding, verdict};
-use redrive_lab::simulate::{Cancelled, Go, Plan, Progress, Report};
-use redrive_lab::{scenario, simulate};
+use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
 use serde::Serialize;
 
 use crate::cli::{CommandRefusal, Format};
 use crate::lab::simulate::document::SimulationDocument;
 use crate::rules::file::{load, read_book};
-use crate::terminal;
 use crate::terminal::progress::ProgressBar;
-use crate::terminal::{compact_json, print, problem, style};
+use crate::terminal::{self, compact_json, print, problem, style};
 
 /// Plays a scenario against a rule book, in virtual time and with the engine of a server: what would happen?
 #[derive(Debug, Args)]

@@ -10,12 +10,12 @@ use crate::cli::{CommandRefusal, Format, RecordArgs};
 use crate::client::address::segment;
 use crate::client::{ClientRequest, gather};
 use crate::letters::command::wish;
-use crate::letters::filter::FilterKeys;
-use crate::letters::find::{LetterLookup, not_dead};
+use crate::letters::filter::{self, FilterKeys};
+use crate::letters::find::{self, LetterLookup, not_dead};
 use crate::letters::json::{
     FailureGroupJson, FailureGroupsResponse, LetterFormat, LetterJson, LettersResponse,
 };
-use crate::letters::{EXPORT_PAGE, GROUPS_MAX, everything, filter, find, text, view};
+use crate::letters::{EXPORT_PAGE, GROUPS_MAX, everything, text};
 use crate::services::name_check;
 use crate::storage::record::RecordFolder;
 use crate::terminal::{plain, print, print_as, print_json, style, terminal_columns};
@@ -155,7 +155,7 @@ async fn listed_there(folder: &RecordFolder<'_>, args: &DlqListArgs) -> anyhow::
         let before = before.as_deref().map(filter::read_cursor).transpose();
         let before = before.map_err(|problem| CommandRefusal(format!("--before is not right: {problem}")))?;
         let query = LetterQuery { filter: filter.clone(), before, rows_max };
-        let page = view::letters(&folder.reader.letters(&query).map_err(CommandRefusal::of)?);
+        let page = crate::letters::json::letters(&folder.reader.letters(&query).map_err(CommandRefusal::of)?);
         Ok((page.dead_letters, page.next))
     })
     .await?;
@@ -209,8 +209,12 @@ fn grouped_there(folder: &RecordFolder<'_>, args: &DlqGroupsArgs) -> anyhow::Res
     let of_first = LetterFilter { fingerprint: Some(first.fingerprint), ..LetterFilter::default() };
     let query = LetterQuery { filter: of_first, before: None, rows_max: 1 };
     let letters = folder.reader.letters(&query).map_err(CommandRefusal::of)?;
-    let claimed_by = claim_of(&view::letters(&letters));
-    Ok(FailureGroups { groups: found.iter().map(view::group).collect(), claimed_by, now: folder.now })
+    let claimed_by = claim_of(&crate::letters::json::letters(&letters));
+    Ok(FailureGroups {
+        groups: found.iter().map(crate::letters::json::group).collect(),
+        claimed_by,
+        now: folder.now,
+    })
 }
 
 fn claim_of(found: &LettersResponse) -> Option<u64> {
@@ -243,7 +247,10 @@ async fn one(
     let folder = RecordFolder::open(folder)?;
     let problem = match find::letter(&*folder.reader, name, |_| true).map_err(CommandRefusal::of)? {
         LetterLookup::Letter(letter) => {
-            return Ok((view::written(&letter, form.unwrap_or(LetterFormat::Envelope)), folder.now));
+            return Ok((
+                crate::letters::json::written(&letter, form.unwrap_or(LetterFormat::Envelope)),
+                folder.now,
+            ));
         }
         LetterLookup::NotDead { id, state } => not_dead(id, &state),
         LetterLookup::Several(ids) => format!("{} dead letters match: {}", ids.len(), ids.join(", ")),
@@ -273,7 +280,7 @@ fn exported_there(folder: &RecordFolder<'_>, args: &DlqExportArgs) -> anyhow::Re
     loop {
         let page = folder.reader.export(&selection, after, EXPORT_PAGE).map_err(CommandRefusal::of)?;
         for letter in &page.letters {
-            print(&format!("{}\n", view::written(letter, form)))?;
+            print(&format!("{}\n", crate::letters::json::written(letter, form)))?;
         }
         after = page.next;
         if after.is_none() {

@@ -20,16 +20,16 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::openapi::query_keys::QueryKeys;
-use crate::api::reply::lines;
+use crate::api::reply::{self, lines};
 use crate::api::request::{JsonBody, Query, read};
-use crate::api::{App, body, reply};
+use crate::api::{App, body};
 use crate::letters::filter::FilterKeys;
 use crate::letters::handlers::FormKeys;
-use crate::letters::json::{ImportResponse, LetterFormat, PurgeResponse};
-use crate::letters::{EXPORT_PAGE, everything, view};
+use crate::letters::json::{self, ImportResponse, LetterFormat, PurgeResponse};
+use crate::letters::{EXPORT_PAGE, everything};
 use crate::replays;
 use crate::replays::handlers::ChosenKeys;
 
@@ -202,7 +202,7 @@ pub(crate) async fn import(app: App, caller: ApiCaller, headers: HeaderMap, body
             count => format!("{count} lines are no dead letters: nothing was imported"),
         };
         problems.truncate(PROBLEMS_MAX);
-        let error = ApiError::new(ApiErrorCode::Validation, message);
+        let error = ApiError::new(ApiCode::Validation, message);
         return Err(error.with("field", "body").with("problems", problems));
     }
     for letter in &letters {
@@ -283,8 +283,8 @@ impl LetterExport {
             if !page.letters.is_empty() {
                 let book = self.node.book();
                 let lines = page.letters.iter().map(|letter| {
-                    let form = self.form.unwrap_or_else(|| view::form_by(&book, letter));
-                    format!("{}\n", view::written(letter, form))
+                    let form = self.form.unwrap_or_else(|| json::form_by(&book, letter));
+                    format!("{}\n", json::written(letter, form))
                 });
                 return Ok(Some(lines.collect()));
             }

@@ -3,23 +3,21 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use redrive_core::text::counted;
 use serde_json::{Value, json};
 
 use crate::cli::{ServerArgs, done};
 use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::deliveries::text::short_id;
-use crate::letters::browse::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs};
-use crate::letters::edit::DlqEditArgs;
+use crate::letters::browse::{self, DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs};
+use crate::letters::edit::{self, DlqEditArgs};
 use crate::letters::filter::FilterKeys;
-use crate::letters::import::DlqImportArgs;
+use crate::letters::import::{self, DlqImportArgs};
 use crate::letters::json::SkipResponse;
-use crate::letters::purge::DlqPurgeArgs;
-use crate::letters::{browse, edit, import, purge};
-use crate::replays::start;
-use crate::replays::start::DlqReplayArgs;
+use crate::letters::purge::{self, DlqPurgeArgs};
+use crate::replays::start::{self, DlqReplayArgs};
 use crate::terminal::{print, style};
-use redrive_core::text::counted;
 
 /// Looks at dead letters, sends them again, or does away with them.
 #[derive(Debug, Args)]

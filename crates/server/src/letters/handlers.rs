@@ -23,13 +23,13 @@ use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::{JsonBody, NoteRequest, PageQuery, Query, note, read};
 use crate::api::{App, body, reply};
-use crate::letters::filter::FilterKeys;
+use crate::letters::filter::{self, FilterKeys};
 use crate::letters::find::LetterLookup;
 use crate::letters::json::{
-    EditResponse, FailureGroupsResponse, HeldSessionsResponse, LetterDocument, LetterFormat, LettersResponse,
-    SkipResponse,
+    self, EditResponse, FailureGroupsResponse, HeldSessionsResponse, LetterDocument, LetterFormat,
+    LettersResponse, SkipResponse,
 };
-use crate::letters::{GROUPS_MAX, filter, refusal, view};
+use crate::letters::{GROUPS_MAX, refusal};
 
 /// Sessions in one answer, those held for longest first.
 const SESSIONS_MAX: usize = 1_000;
@@ -74,7 +74,7 @@ pub(crate) async fn list(
     caller.check_list(filter.service.as_deref())?;
     let query = LetterQuery { filter, before, rows_max: page.rows_max() };
     let page = app.node.read(move |reader| reader.letters(&query)).await?;
-    reply::ok(&view::letters(&page))
+    reply::ok(&json::letters(&page))
 }
 
 /// The causes that dead letters have in common, the most frequent first.
@@ -88,7 +88,7 @@ pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<Fil
     let filter = filter.filter(now)?;
     caller.check_list(filter.service.as_deref())?;
     let groups = app.node.read(move |reader| reader.groups(&filter, now, GROUPS_MAX)).await?;
-    reply::ok(&FailureGroupsResponse { groups: groups.iter().map(view::group).collect() })
+    reply::ok(&FailureGroupsResponse { groups: groups.iter().map(json::group).collect() })
 }
 
 /// Sessions that a dead letter holds, those held for longest first.
@@ -98,7 +98,7 @@ pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<Fil
 )]
 pub(crate) async fn held_sessions(app: App) -> ApiResult {
     let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
-    let held_sessions = held.iter().map(view::held_session).collect();
+    let held_sessions = held.iter().map(json::held_session).collect();
     reply::ok(&HeldSessionsResponse { held_sessions })
 }
 
@@ -133,8 +133,8 @@ pub(crate) async fn one(
     Query(FormKeys { form }): Query<FormKeys>,
 ) -> ApiResult {
     let letter = named(&app, &caller, &name).await?;
-    let form = form.unwrap_or_else(|| view::form_by(&app.node.book(), &letter));
-    let mut response = reply::json(StatusCode::OK, &view::written(&letter, form));
+    let form = form.unwrap_or_else(|| json::form_by(&app.node.book(), &letter));
+    let mut response = reply::json(StatusCode::OK, &json::written(&letter, form));
     // Of the names that it goes by, this one is still known once it is a letter no more.
     let own = HeaderValue::try_from(format!("/v1/dead-letters/{}", letter.delivery.id));
     response.headers_mut().insert(CONTENT_LOCATION, own.expect("an id is digits"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use redrive_core::text::show_count;
+use redrive_core::text::{counted, show_count};
 use redrive_node::letter::import;
 
 use crate::cli::{CommandRefusal, Format, ServerArgs};
@@ -16,7 +16,6 @@ use crate::client::{Client, ClientRequest};
 use crate::letters::bulk::IMPORT_LINES_MAX;
 use crate::letters::json::ImportResponse;
 use crate::terminal::{next_steps, plain, print_as, style};
-use redrive_core::text::counted;
 
 /// Takes dead letters from elsewhere, one JSON object a line.
 #[derive(Debug, Args)]

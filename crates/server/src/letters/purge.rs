@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
-use redrive_core::text::{parse_duration, show_duration};
+use redrive_core::text::{counted, parse_duration, show_duration};
 use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,7 +15,6 @@ use crate::letters::filter::FilterKeys;
 use crate::letters::json::PurgeResponse;
 use crate::terminal::progress::ProgressLine;
 use crate::terminal::{json_text, plain, print, style};
-use redrive_core::text::counted;
 
 /// Deletes dead letters for good.
 #[derive(Debug, Args)]

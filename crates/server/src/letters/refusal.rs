@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use redrive_core::letters::replay::{ReplayId, ReplayState};
+use redrive_core::text::counted;
 use redrive_node::runtime::{OrderError, SelectError};
 use redrive_node::store::letter::{OrderRefusal, ReplayAct};
 
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 use crate::api::request::WrongField;
 use crate::letters::find::{LetterLookup, not_dead};
-use redrive_core::text::counted;
 
 impl From<WrongField> for ApiError {
     fn from(WrongField { field, reason }: WrongField) -> Self {
@@ -30,7 +30,7 @@ impl From<OrderError> for ApiError {
 }
 
 fn not_found(message: impl Into<String>) -> ApiError {
-    ApiError::new(ApiErrorCode::DeadLetterNotFound, message)
+    ApiError::new(ApiCode::DeadLetterNotFound, message)
 }
 
 fn refused(refusal: &OrderRefusal) -> ApiError {
@@ -39,13 +39,13 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
         OrderRefusal::NoSuchLetter(id) => not_found(message).with("letter", id.to_string()),
         OrderRefusal::Claimed { letter, replay } => {
             let cure = go_on_or_cancel(&replay.to_string());
-            ApiError::new(ApiErrorCode::ReplayConflict, format!("{message}: {cure}"))
+            ApiError::new(ApiCode::ReplayConflict, format!("{message}: {cure}"))
                 .with("letter", letter.to_string())
                 .with("replay", replay.0)
         }
         OrderRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
             let replays: Vec<u64> = claimed.keys().map(|replay| replay.0).collect();
-            ApiError::new(ApiErrorCode::ReplayConflict, all_claimed(claimed))
+            ApiError::new(ApiCode::ReplayConflict, all_claimed(claimed))
                 .with("replays", replays)
                 .with("poison", *poison)
         }
@@ -53,21 +53,19 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
         OrderRefusal::NothingMatches { poison, .. } => {
             let message = "only poison matches, which has failed a replay before or does not parse: include it \
                            with `--include-poison` (`include_poison`) and a note on why it should go again";
-            ApiError::new(ApiErrorCode::OnlyPoison, message).with("poison", *poison)
+            ApiError::new(ApiCode::OnlyPoison, message).with("poison", *poison)
         }
         OrderRefusal::NoSuchReplay(id) => {
-            ApiError::new(ApiErrorCode::ReplayNotFound, message).with("replay", id.0)
+            ApiError::new(ApiCode::ReplayNotFound, message).with("replay", id.0)
         }
-        OrderRefusal::NotPossible { replay, state } => ApiError::new(ApiErrorCode::ReplayState, message)
+        OrderRefusal::NotPossible { replay, state } => ApiError::new(ApiCode::ReplayState, message)
             .with("replay", replay.0)
             .with("state", state.as_str()),
-        OrderRefusal::HoldsNothing(_) => ApiError::new(ApiErrorCode::Conflict, message),
+        OrderRefusal::HoldsNothing(_) => ApiError::new(ApiCode::Conflict, message),
         OrderRefusal::EventExists(first) => {
-            ApiError::new(ApiErrorCode::Conflict, message).with("first_receipt", first.to_string())
+            ApiError::new(ApiCode::Conflict, message).with("first_receipt", first.to_string())
         }
-        OrderRefusal::Damaged(id) => {
-            ApiError::new(ApiErrorCode::Conflict, message).with("letter", id.to_string())
-        }
+        OrderRefusal::Damaged(id) => ApiError::new(ApiCode::Conflict, message).with("letter", id.to_string()),
     }
 }
 
@@ -94,22 +92,20 @@ fn go_on_or_cancel(replay: &str) -> String {
 pub(crate) fn unwanted(error: &SelectError) -> ApiError {
     let message = error.to_string();
     match error {
-        SelectError::NoService { queue, letters } => ApiError::new(ApiErrorCode::ServiceGone, message)
+        SelectError::NoService { queue, letters } => ApiError::new(ApiCode::ServiceGone, message)
             .with("service", queue.to_string())
             .with("letters", *letters),
-        SelectError::NoRow { queue, event_type, letters } => {
-            ApiError::new(ApiErrorCode::EventNotWanted, message)
-                .with("service", queue.to_string())
-                .with("type", event_type.as_str())
-                .with("letters", *letters)
-        }
+        SelectError::NoRow { queue, event_type, letters } => ApiError::new(ApiCode::EventNotWanted, message)
+            .with("service", queue.to_string())
+            .with("type", event_type.as_str())
+            .with("letters", *letters),
         SelectError::InBook { queue } => {
-            ApiError::new(ApiErrorCode::ServiceInBook, message).with("service", queue.to_string())
+            ApiError::new(ApiCode::ServiceInBook, message).with("service", queue.to_string())
         }
         SelectError::NoDestination { queue } => {
-            ApiError::new(ApiErrorCode::ServiceGone, message).with("service", queue.to_string())
+            ApiError::new(ApiCode::ServiceGone, message).with("service", queue.to_string())
         }
-        SelectError::NoNote => ApiError::new(ApiErrorCode::Validation, message)
+        SelectError::NoNote => ApiError::new(ApiCode::Validation, message)
             .with("field", "note")
             .with("reason", "is needed where poison is included"),
     }
@@ -136,7 +132,7 @@ pub(crate) fn unchanged(error: OrderError, act: ReplayAct) -> ApiError {
             ReplayAct::Pause | ReplayAct::Resume | ReplayAct::Cancel,
         ) => format!("replay {replay} is {state}"),
     };
-    ApiError::new(ApiErrorCode::ReplayState, message).with("replay", replay.0).with("state", state.as_str())
+    ApiError::new(ApiCode::ReplayState, message).with("replay", replay.0).with("state", state.as_str())
 }
 
 /// Why there is no letter of that name.
@@ -145,7 +141,7 @@ pub(crate) fn missing(found: LetterLookup, name: &str) -> ApiError {
         LetterLookup::NotDead { id, state } => not_found(not_dead(id, &state)),
         LetterLookup::Several(candidates) => {
             let message = format!("{} dead letters match `{name}`: name one by its own id", candidates.len());
-            ApiError::new(ApiErrorCode::AmbiguousId, message).with("candidates", candidates)
+            ApiError::new(ApiCode::AmbiguousId, message).with("candidates", candidates)
         }
         LetterLookup::Letter(_) | LetterLookup::Nothing => {
             not_found(format!("there is no dead letter with the id `{name}`, and none whose id begins so"))

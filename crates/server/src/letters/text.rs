@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::letters::envelope::{Envelope, Tier};
-use redrive_core::text::show_count;
+use redrive_core::text::{counted, show_count};
 use redrive_core::time::Timestamp;
 
 use crate::deliveries::text::{data, short_id};
@@ -13,7 +13,6 @@ use crate::terminal::moment::{ago, moment};
 use crate::terminal::spark::{spark, sums};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, shell_word, style};
-use redrive_core::text::counted;
 
 /// Longer messages are cut.
 const MESSAGE_COLUMNS_MAX: usize = 100;

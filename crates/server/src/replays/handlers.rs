@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::{Manner, Pace, ReplayId, ReplayState};
 use redrive_core::limits;
-use redrive_core::text::{Rate, parse_rate};
+use redrive_core::text::{Rate, counted, parse_rate};
 use redrive_core::time::Timestamp;
 use redrive_node::letter::import;
 use redrive_node::runtime::{Node, ReplayWish};
@@ -22,18 +22,15 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::App;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::openapi::query_keys::QueryKeys;
-use crate::api::reply::lines;
+use crate::api::reply::{self, lines};
 use crate::api::request::{BeforeQuery, JsonBody, PageQuery, Query, WrongField, note, number, read};
-use crate::api::{App, reply};
-use crate::letters;
-use crate::letters::filter::FilterKeys;
-use crate::letters::{everything, filter, refusal};
-use crate::replays::json::{ReplayJson, ReplaySurveyJson, ReplaysResponse};
-use crate::replays::view;
-use redrive_core::text::counted;
+use crate::letters::filter::{self, FilterKeys};
+use crate::letters::{self, everything, refusal};
+use crate::replays::json::{self, ReplayJson, ReplaySurveyJson, ReplaysResponse};
 
 /// Letters that may be named one by one.
 const NAMED_MAX: usize = 1_000;
@@ -143,14 +140,14 @@ pub(crate) async fn begin(
         let survey = app.node.survey(selection).await?;
         let refused = app.node.check_wanted(&survey, to.as_ref()).err();
         let counted = survey.clone();
-        let messages = app.node.read(move |reader| letters::view::messages(reader, &counted)).await?;
-        let mut shown = view::survey(&survey, &messages, pace.rate, to.as_ref());
+        let messages = app.node.read(move |reader| letters::json::messages(reader, &counted)).await?;
+        let mut shown = json::survey(&survey, &messages, pace.rate, to.as_ref());
         shown.refused_because = refused.map(|error| error.to_string());
         return reply::ok(&shown);
     }
     let begun =
         app.node.replay(ReplayWish { selection, what, pace, to, note: chosen.note }, &caller.by()).await?;
-    let shown = ReplayJson { poison_left: Some(begun.poison_left), ..view::replay(&begun.replay) };
+    let shown = ReplayJson { poison_left: Some(begun.poison_left), ..json::replay(&begun.replay) };
     Ok(reply::json(StatusCode::CREATED, &shown))
 }
 
@@ -256,7 +253,7 @@ pub(crate) async fn list(
     let (before, rows_max) = (before.map(ReplayId), page.rows_max());
     let found = app.node.read(move |reader| reader.replays(before, rows_max)).await?;
     let next = found.last().filter(|_| found.len() == rows_max).map(|last| last.id.to_string());
-    let replays = found.iter().filter(|replay| sees(&caller, replay)).map(view::replay).collect();
+    let replays = found.iter().filter(|replay| sees(&caller, replay)).map(json::replay).collect();
     reply::ok(&ReplaysResponse { replays, next })
 }
 
@@ -274,7 +271,7 @@ async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayVie
     let found = node.read(move |reader| reader.replay(id)).await?;
     found.filter(|replay| sees(caller, replay)).ok_or_else(|| {
         let message = format!("there is no replay {id}");
-        ApiError::new(ApiErrorCode::ReplayNotFound, message)
+        ApiError::new(ApiCode::ReplayNotFound, message)
     })
 }
 
@@ -286,7 +283,7 @@ async fn look(node: &Node, caller: &ApiCaller, id: ReplayId) -> Result<ReplayVie
 )]
 pub(crate) async fn one(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
     let replay = look(&app.node, &caller, id_of(&name)?).await?;
-    reply::ok(&view::replay(&replay))
+    reply::ok(&json::replay(&replay))
 }
 
 /// Halts a replay, lets it go on or ends it.
@@ -308,14 +305,14 @@ pub(crate) async fn change(
         "cancel" => ReplayAct::Cancel,
         _ => {
             let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
-            return Err(ApiError::new(ApiErrorCode::PathNotFound, message));
+            return Err(ApiError::new(ApiCode::PathNotFound, message));
         }
     };
     let id = id_of(&name)?;
     look(&app.node, &caller, id).await?;
     let changed = app.node.change_replay(id, act, &caller.by()).await;
     let replay = changed.map_err(|error| refusal::unchanged(error, act))?;
-    reply::ok(&view::replay(&replay))
+    reply::ok(&json::replay(&replay))
 }
 
 /// Until when a replay is watched.
@@ -397,7 +394,7 @@ impl ReplayWatch {
                 return None;
             }
             // A store that cannot be read ends the stream; whoever cares asks again.
-            let shown = view::replay(&look(&self.node, &self.caller, self.id).await.ok()?);
+            let shown = json::replay(&look(&self.node, &self.caller, self.id).await.ok()?);
             if self.last.as_ref() != Some(&shown) {
                 self.is_over = self.until.is_over(shown.state);
                 let json = serde_json::to_string(&shown).expect("numbers and texts are always JSON");

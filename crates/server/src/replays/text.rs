@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::letters::replay::{ReplayState, Wave};
-use redrive_core::text::{Rate, show_count};
+use redrive_core::text::{Rate, counted, show_count};
 use redrive_core::time::Timestamp;
 
 use crate::deliveries::text::short_id;
@@ -13,7 +13,6 @@ use crate::replays::json::{ReplayJson, ReplayOriginJson, ReplaySurveyJson};
 use crate::terminal::moment::{ago, moment, rough};
 use crate::terminal::table::{Cell, CellAlign, FactList, Table};
 use crate::terminal::{cut, next_steps, plain, queue_name, style};
-use redrive_core::text::counted;
 
 /// The widest bar of progress, whatever the terminal, and what stands beside it.
 const BAR_COLUMNS_MAX: usize = 30;

@@ -5,15 +5,14 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use redrive_core::book::problem::{Problem, Severity, Span, suggest};
-use redrive_lab::lint;
-use redrive_lab::lint::{Checked, Lint};
+use redrive_core::text::counted;
+use redrive_lab::lint::{self, Checked, Lint};
 use serde::Serialize;
 
 use crate::cli::CommandRefusal;
+use crate::connectors;
 use crate::rules::file::load;
-use crate::terminal::{print, print_json, problem, style};
-use crate::{connectors, terminal};
-use redrive_core::text::counted;
+use crate::terminal::{self, print, print_json, problem, style};
 
 /// Finds what is wrong with a rule book, and what will hurt later.
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::model::Machine;
 
 use crate::cli::CommandRefusal;
-use crate::terminal::{problem, shell_word};
-use crate::{connectors, terminal};
+use crate::connectors;
+use crate::terminal::{self, problem, shell_word};
 
 /// The book in a file; one with errors is shown and refused.
 pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {

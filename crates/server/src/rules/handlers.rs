@@ -9,8 +9,7 @@ use std::time::Duration;
 use redrive_core::book::RuleBook;
 use redrive_core::ids::PolicyName;
 use redrive_core::mask::AddressMask;
-use redrive_core::policy::backoff;
-use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::backoff::{self, Backoff};
 use redrive_core::text::show_duration;
 use redrive_lab::lint;
 use redrive_lab::report::explain::explain;
@@ -19,7 +18,7 @@ use utoipa::ToSchema;
 
 use crate::access::addresses::VisibleAddresses;
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::Query;
@@ -205,11 +204,11 @@ pub(crate) async fn rule(
     caller.check_service(&service)?;
     let book = app.node.book();
     if book.service(&service).is_none() {
-        return Err(ApiError::new(ApiErrorCode::ServiceNotFound, format!("there is no service `{service}`")));
+        return Err(ApiError::new(ApiCode::ServiceNotFound, format!("there is no service `{service}`")));
     }
     let Some(resolved) = book.explain(&service, channel.as_deref(), &event_type) else {
         let message = format!("`{service}` does not want events of type `{event_type}`");
-        return Err(ApiError::new(ApiErrorCode::EventNotWanted, message));
+        return Err(ApiError::new(ApiCode::EventNotWanted, message));
     };
     let values = explain(&book, &resolved).into_iter().flat_map(|group| {
         group.values.into_iter().map(move |value| RuleValueJson {

@@ -9,9 +9,8 @@ use redrive_core::policy::category::Category;
 use redrive_lab::report::explain::{Explained, explain};
 use redrive_lab::report::{breaker_name, letter_name, limit, reaction};
 
-use crate::terminal;
-use crate::terminal::style;
 use crate::terminal::table::{Cell, CellAlign, Table};
+use crate::terminal::{self, style};
 
 /// The rows under a heading for each service.
 pub(crate) fn overview(rules: &[Resolved<'_>]) -> String {

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use redrive_core::book::problem::nearest;
 use redrive_core::ids::PolicyName;
-use redrive_core::policy::backoff::Backoff;
-use redrive_core::policy::{backoff, catalog};
+use redrive_core::policy::backoff::{self, Backoff};
+use redrive_core::policy::catalog;
 use redrive_lab::report::explain::millis;
 use serde_json::{Value, json};
 

@@ -16,18 +16,16 @@ use redrive_core::policy::breaker::{Observation, Phase, State, Transition, Trip}
 use redrive_core::policy::decide::{AlertKind, Decision, HoldCause, RetryNumbers, Ruling, Verdict, Why};
 use redrive_core::policy::rule::{PolicyIndex, Reaction};
 use redrive_core::position::Position;
-use redrive_core::text::show_duration;
+use redrive_core::text::{counted, show_duration};
 use redrive_core::time::Timestamp;
 use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
 
 use crate::cli::CommandRefusal;
-use crate::deliveries::attempt_text;
-use crate::deliveries::attempt_text::{field, spent};
+use crate::deliveries::attempt_text::{self, field, spent};
 use crate::rules::command;
 use crate::rules::file::open_book;
 use crate::terminal::moment::show_wait;
 use crate::terminal::{name_of, print, style};
-use redrive_core::text::counted;
 
 /// Walks a delivery through answers that you name and says why each thing happens; needs no server.
 #[derive(Debug, Args)]
@@ -68,13 +66,13 @@ pub(crate) fn run(args: &TryArgs) -> anyhow::Result<()> {
         .filter(|taker| args.service.as_ref().is_none_or(|wanted| is_meant(taker, wanted)))
         .collect();
     if takers.is_empty() {
-        return Err(CommandRefusal(nobody_wants(&book, args)).into());
+        return Err(CommandRefusal(no_row_matches(&book, args)).into());
     }
     for (index, taker) in takers.iter().enumerate() {
         let rehearsal = rehearse(&taker.rule, attempt_kind(taker), &script, Seed(args.seed));
         let story = TrialRun { taker, file: &args.rules, answers: script.len() };
         let gap = if index > 0 { "\n" } else { "" };
-        print(&format!("{gap}{}", story.tell(&rehearsal, &args.event_type)))?;
+        print(&format!("{gap}{}", story.render(&rehearsal, &args.event_type)))?;
     }
     Ok(())
 }
@@ -91,7 +89,7 @@ fn is_meant(taker: &Resolved<'_>, wanted: &str) -> bool {
     taker.service.name.as_str() == wanted || name_of(taker) == wanted
 }
 
-fn nobody_wants(book: &RuleBook, args: &TryArgs) -> String {
+fn no_row_matches(book: &RuleBook, args: &TryArgs) -> String {
     let event = &args.event_type;
     if let Some(service) = &args.service {
         if !command::is_known(book, service) {
@@ -113,7 +111,7 @@ struct TrialRun<'a> {
 }
 
 impl TrialRun<'_> {
-    fn tell(&self, rehearsal: &Rehearsal, event_type: &str) -> String {
+    fn render(&self, rehearsal: &Rehearsal, event_type: &str) -> String {
         let row = &self.taker.row.pattern;
         let mut out = format!("{} → {}", style::bold(event_type), style::bold(name_of(self.taker)));
         let line = self.line(Some(row.span.position));

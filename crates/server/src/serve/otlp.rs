@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redrive_core::trace::span;
-use redrive_core::trace::span::Span;
+use redrive_core::trace::span::{self, Span};
 use redrive_node::activity::Step;
 use redrive_node::runtime::Node;
 use redrive_node::tls::Roots;

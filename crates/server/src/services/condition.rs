@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use redrive_core::engine::{RowView, Wait};
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Lately;
 
@@ -14,7 +15,6 @@ use crate::deliveries::json::WaitJson;
 use crate::deliveries::waits;
 use crate::services::json::HealthWord;
 use crate::terminal::moment::rough;
-use redrive_core::text::counted;
 
 /// Of fewer attempts, a part that failed says nothing; all of them say enough.
 const ATTEMPTS_MIN: u64 = 5;

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::access::addresses::VisibleAddresses;
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::request::EmptyResponse;
 use crate::api::{App, reply};
@@ -67,7 +67,7 @@ async fn known(app: &App, caller: &ApiCaller, name: &str) -> Result<ServiceName,
         let names = book.sections().services.iter().map(|service| service.name.to_string());
         let names: Vec<_> = names.filter(|name| caller.sees(name)).collect();
         let message = format!("there is no service `{name}`");
-        ApiError::new(ApiErrorCode::ServiceNotFound, message).with("services", names)
+        ApiError::new(ApiCode::ServiceNotFound, message).with("services", names)
     })
 }
 

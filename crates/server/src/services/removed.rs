@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, ServiceName};
-use redrive_core::text::show_count;
+use redrive_core::text::{counted, show_count};
 use redrive_node::letter::import;
 use redrive_node::runtime::{Destination, Reassigned, RemovedPart, RemovedWaiting};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,6 @@ use crate::client::ClientRequest;
 use crate::client::address::segment;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{next_steps, plain, print, print_as, queue_name, shell_word, style};
-use redrive_core::text::counted;
 
 /// Shows services and rows that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
 #[derive(Debug, Args)]

@@ -14,8 +14,9 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::services::condition::{ServiceVerdict, judge};
 use crate::services::handlers::ServiceFigures;
 use crate::status::health;
-use crate::status::json::{ServiceStatus, Status};
-use crate::status::view::{archive_json, part_of, status_json, unavailable_json, with_letters};
+use crate::status::json::{
+    ServiceStatus, Status, archive_json, part_of, status_json, unavailable_json, with_letters,
+};
 use crate::webhooks::json::SourceStatus;
 
 /// How often the figures are looked at until nothing seems stranded, and how long apart.

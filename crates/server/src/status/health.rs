@@ -22,8 +22,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::access;
-use crate::access::Peer;
+use crate::access::{self, Peer};
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::{App, reply};
 use crate::cli::ServerArgs;
@@ -97,7 +96,7 @@ pub(crate) async fn ready(app: App, peer: Option<Extension<Peer>>, headers: Head
         return Err(ApiError::unavailable(message).with("status", "not-ready").with("because", because));
     }
     let mut troubles = [remarks(&health), down_sources(&app.node)].concat();
-    troubles.extend(looked(&app).await.iter().cloned());
+    troubles.extend(read_health(&app).await.iter().cloned());
     let status = if troubles.is_empty() { "ready" } else { "degraded" };
     let readiness = ReadinessJson { status: status.to_owned(), degraded: shown(&troubles, names) };
     reply::ok(&readiness)
@@ -111,7 +110,7 @@ pub(crate) fn degraded(app: &App, status: &Status) -> Vec<DegradedJson> {
 }
 
 /// What is wrong by the last look, which is made anew if it is too old.
-async fn looked(app: &App) -> Arc<Vec<HealthProblem>> {
+async fn read_health(app: &App) -> Arc<Vec<HealthProblem>> {
     let mut memo = app.health.0.lock().await;
     if let Some((at, troubles)) = memo.as_ref()
         && at.elapsed() < LOOK_EVERY

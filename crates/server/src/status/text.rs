@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive_core::alerts::AlertView;
-use redrive_core::text::show_count;
+use redrive_core::text::{counted, show_count};
 use redrive_core::time::Timestamp;
 
 use crate::client::address::Address;
@@ -17,7 +17,6 @@ use crate::terminal::moment::{ago, coming, moment, rough};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{next_steps, plain, shell_word, style};
 use crate::{replays, webhooks};
-use redrive_core::text::counted;
 
 /// An archive that is less behind than this keeps up.
 const BEHIND_SHOWN_MS: u64 = 5_000;
@@ -71,7 +70,7 @@ pub(crate) fn page(
         let word = "in the store and unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), show_count(status.stranded));
     }
-    for line in troubles(status, now).into_iter().chain(firing(status, now)).chain(ailing(status, now)) {
+    for line in troubles(status, now).into_iter().chain(firing(status, now)).chain(unavailable(status, now)) {
         let _ = writeln!(out, "{line}");
     }
     for line in letters(status).into_iter().chain(status.archive.as_ref().map(|shown| archive(shown, now))) {
@@ -93,13 +92,13 @@ pub(crate) fn page(
 /// All of it in one mark: whether somebody has to do something, or may have to.
 fn verdict(status: &Status) -> String {
     let is_gone = |shown: &UnavailableJson| shown.state != "stale";
-    let ailing = || status.secrets.iter().chain(&status.issuer);
+    let unavailable = || status.secrets.iter().chain(&status.issuer);
     let archive = status.archive.as_ref().map(|archive| archive.state.as_str());
     let is_bad = status.stranded > 0
         || troubled(status).any(|trouble| !is_bearable(trouble))
         || status.firing.iter().any(is_urgent)
         || status.held_sessions > 0
-        || ailing().any(is_gone)
+        || unavailable().any(is_gone)
         || archive == Some("open")
         || status.dependencies.iter().any(|dependency| dependency.breaker == "open")
         || status.services.iter().any(|service| service.health == Some(HealthWord::Failing))
@@ -120,7 +119,7 @@ fn verdict(status: &Status) -> String {
         || !status.degraded.is_empty()
         || !status.firing.is_empty()
         || status.poison > 0
-        || ailing().next().is_some()
+        || unavailable().next().is_some()
         || archive.is_some_and(|state| state != "well")
         || status.dependencies.iter().any(|dependency| dependency.breaker != "closed")
         || status.services.iter().any(needs_a_look);
@@ -178,7 +177,7 @@ fn firing(status: &Status, now: Timestamp) -> Vec<String> {
 }
 
 /// The secrets and the issuer's keys that cannot be fetched, a line each.
-fn ailing(status: &Status, now: Timestamp) -> Vec<String> {
+fn unavailable(status: &Status, now: Timestamp) -> Vec<String> {
     let line = |what: String, shown: &UnavailableJson| {
         let UnavailableJson { name: _, state, since, why } = shown;
         let (mark, word) = match state.as_str() {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::{Query, read};
@@ -83,13 +83,13 @@ fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
         TrendOf::Services(names) => {
             if names.iter().all(|name| book.service(service_of(name)).is_none()) {
                 let message = format!("there is no service `{}`", names.join(", "));
-                return Err(ApiError::new(ApiErrorCode::ServiceNotFound, message));
+                return Err(ApiError::new(ApiCode::ServiceNotFound, message));
             }
         }
         TrendOf::Dependency(name) => {
             if !declared(&book).keys().any(|known| known.as_str() == name) {
                 let message = format!("the rule book has no dependency `{name}`");
-                return Err(ApiError::new(ApiErrorCode::DependencyNotFound, message));
+                return Err(ApiError::new(ApiCode::DependencyNotFound, message));
             }
         }
     }

@@ -41,7 +41,7 @@ impl StatusWatch {
     /// What the server does, as far as it is told, in a line.
     pub(crate) fn line(&self) -> String {
         let part = |word: &str, count: &dyn Fn(&StatusSample) -> u64| {
-            let (rate, trend) = self.told(count);
+            let (rate, trend) = self.show(count);
             format!("{rate}/s {word} {}", style::info(trend))
         };
         let is_told = self.0.back().is_some_and(|look| look.accepted.is_some());
@@ -53,10 +53,10 @@ impl StatusWatch {
 
     /// What one service is given a second, and how that has gone.
     pub(crate) fn of_service(&self, name: &str) -> (String, String) {
-        self.told(&|look| look.delivered.get(name).copied().unwrap_or_default())
+        self.show(&|look| look.delivered.get(name).copied().unwrap_or_default())
     }
 
-    fn told(&self, count: &dyn Fn(&StatusSample) -> u64) -> (String, String) {
+    fn show(&self, count: &dyn Fn(&StatusSample) -> u64) -> (String, String) {
         // What is old is deleted, and counted no more: such a step counts for nothing.
         let pairs = self.0.iter().zip(self.0.iter().skip(1));
         let steps: Vec<u64> =

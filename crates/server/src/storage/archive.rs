@@ -11,8 +11,7 @@ use redrive_node::archive::{ArchiveKey, Found, Kept, folder};
 use crate::cli::CommandRefusal;
 use crate::cli::files::write_new;
 use crate::rules::file::open_book;
-use crate::terminal;
-use crate::terminal::{plain, print_bytes, style};
+use crate::terminal::{self, plain, print_bytes, style};
 
 /// What the archive has kept, whether a server runs or not.
 #[derive(Debug, Args)]

@@ -6,9 +6,8 @@ use anyhow::Context;
 use axum::http::header;
 use axum::response::IntoResponse;
 use clap::Args;
-use redrive_core::text::show_count;
-use redrive_node::store;
-use redrive_node::store::{Backup, BackupProgress, Options, StoreError};
+use redrive_core::text::{counted, show_count};
+use redrive_node::store::{self, Backup, BackupProgress, Options, StoreError};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,9 +19,8 @@ use crate::api::request::JsonBody;
 use crate::cli::{CommandRefusal, DATA_DEFAULT, ServerArgs};
 use crate::client::error::{ClientError, ConnectionError};
 use crate::client::{Client, ClientRequest};
-use crate::terminal::progress::ProgressLine;
-use crate::terminal::{plain, print, progress, style};
-use redrive_core::text::counted;
+use crate::terminal::progress::{self, ProgressLine};
+use crate::terminal::{plain, print, style};
 
 /// Copies the store into a folder, while the server runs or while it does not.
 ///

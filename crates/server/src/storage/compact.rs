@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use redrive_node::store;
-use redrive_node::store::{Compacted, StoreError};
+use redrive_node::store::{self, Compacted, StoreError};
 
 use crate::cli::{CommandRefusal, DATA_DEFAULT};
 use crate::terminal::{print, size, style};

@@ -1,11 +1,10 @@
 //! Columns that line up in a terminal, whatever the letters: widths are those of the screen, and colour
 //! has none.
 
-use redrive_core::text::show_count;
+use redrive_core::text::{counted, show_count};
 use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::{cut, plain, style};
-use redrive_core::text::counted;
 
 /// The space between two columns.
 const GAP: &str = "  ";

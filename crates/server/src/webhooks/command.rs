@@ -11,8 +11,8 @@ use crate::cli::ViewArgs;
 use crate::client::{ClientRequest, gather};
 use crate::terminal::{print_as, print_bytes};
 use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
-use crate::webhooks::sign::HooksSignArgs;
-use crate::webhooks::{sign, text};
+use crate::webhooks::sign::{self, HooksSignArgs};
+use crate::webhooks::text;
 
 /// Tries webhook sources out, and shows what was refused.
 #[derive(Debug, Args)]

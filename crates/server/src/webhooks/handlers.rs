@@ -36,13 +36,12 @@ use redrive_node::store;
 use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
 use crate::access::Peer;
-use crate::api::body::{BodyReadError, BufferedBody};
-use crate::api::code::ApiErrorCode;
+use crate::api::body::{self, BodyReadError, BufferedBody};
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, PathName};
-use crate::api::limits::failed_logins::{FailedLogins, neighbourhood};
-use crate::api::limits::rate;
-use crate::api::limits::rate::Limiter;
-use crate::api::{App, CORRELATION_ID, body, reply};
+use crate::api::limits::failed_logins::{FailedLogins, address_group};
+use crate::api::limits::rate::{self, Limiter};
+use crate::api::{App, CORRELATION_ID, reply};
 use crate::webhooks::json::{SourceStatus, WebhookResponse};
 
 /// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
@@ -89,7 +88,7 @@ impl Webhooks {
         if turned.answered != Answered::Unauthorized {
             return turned;
         }
-        match self.strangers.note(&neighbourhood(Some(peer.0)), now) {
+        match self.strangers.note(&address_group(Some(peer.0)), now) {
             Ok(()) => turned,
             // It counts as what it is, whatever is answered.
             Err(too_many) => WebhookRefusal { error: rate::refusal(&too_many), ..turned },
@@ -168,7 +167,7 @@ async fn answer(app: &App, source: &str, peer: Peer, headers: &HeaderMap, body: 
     let judged = judge(app, &opened, headers, &body, id).await;
     let mut response = said(app, &opened, id, judged);
     if let Some(allowed) = allowed {
-        rate::tell(&allowed, response.headers_mut());
+        rate::set_rate_headers(&allowed, response.headers_mut());
     }
     response
 }
@@ -204,7 +203,7 @@ fn said(
 
 fn no_such_source(name: &str) -> ApiError {
     let message = format!("the rule book has no webhook source `{name}`");
-    ApiError::new(ApiErrorCode::SourceNotFound, message)
+    ApiError::new(ApiCode::SourceNotFound, message)
 }
 
 /// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
@@ -337,14 +336,14 @@ fn distrusted(hook: &Hook, distrust: Distrust) -> WebhookRefusal {
         Distrust::NoKey => no_secret(&distrust.to_string()),
         Distrust::Missing | Distrust::Malformed | Distrust::Bad => {
             let message = "the signature is missing or does not fit";
-            let error = ApiError::new(ApiErrorCode::Unauthorized, message);
+            let error = ApiError::new(ApiCode::Unauthorized, message);
             WebhookRefusal { answered: Answered::Unauthorized, error, why: distrust.to_string() }
         }
         // Only who holds the secret gets here, and should look at the clock and not for another secret.
         Distrust::TooOld | Distrust::TooNew => {
             let tolerance = show_duration(hook.tolerance());
             let message = format!("the signed time is more than {tolerance} from ours");
-            let error = ApiError::new(ApiErrorCode::Unauthorized, message);
+            let error = ApiError::new(ApiCode::Unauthorized, message);
             WebhookRefusal { answered: Answered::Unauthorized, error, why: distrust.to_string() }
         }
     }

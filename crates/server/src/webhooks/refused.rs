@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_node::store::door::RefusedBody;
 
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult, PathName};
 use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::{BeforeQuery, PageQuery, Query};
@@ -40,7 +40,7 @@ pub(crate) async fn one(app: App, PathName(number): PathName) -> ApiResult {
     let found = app.node.read(move |reader| reader.refused_body(wanted)).await?;
     let refused = found.ok_or_else(|| {
         let message = format!("there is no refused body {wanted}: only the latest are kept");
-        ApiError::new(ApiErrorCode::RefusedBodyNotFound, message)
+        ApiError::new(ApiCode::RefusedBodyNotFound, message)
     })?;
     reply::ok(&shown(refused))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive_core::text::show_count;
+use redrive_core::text::{counted, show_count};
 use redrive_core::time::Timestamp;
 use redrive_node::hook::Counts;
 
@@ -10,7 +10,6 @@ use crate::terminal::moment::{ago, moment};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{cut, next_steps, plain, size, style};
 use crate::webhooks::json::{RefusedCallJson, SourceStatus};
-use redrive_core::text::counted;
 
 /// Longer reasons are cut in a list.
 const REASON_COLUMNS_MAX: usize = 100;

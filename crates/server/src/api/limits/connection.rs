@@ -10,8 +10,7 @@
 //! body of ours holds such lines, for JSON has no line ends of that kind. Only a write that waits is timed: a
 //! connection on which there is nothing to say waits for what the listener's other bounds allow.
 
-use std::io;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -21,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::api::CORRELATION_ID;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ErrorBody, ErrorJson};
 use crate::api::ids::fresh_id;
 
@@ -70,9 +69,9 @@ const LIBRARY_SAYS: [&str; 3] = ["connection: close", "content-length: 0", "date
 /// Our words for an answer without any; none if somebody has said something.
 fn in_our_words(head: &[u8]) -> Option<Bytes> {
     let (code, message) = match head.get(..13)? {
-        b"HTTP/1.1 400 " => (ApiErrorCode::BadRequest, "this is no request that HTTP/1.1 knows"),
-        b"HTTP/1.1 414 " => (ApiErrorCode::UriTooLong, "the path is too long"),
-        b"HTTP/1.1 431 " => (ApiErrorCode::HeadersTooLarge, "the headers are too many or too long"),
+        b"HTTP/1.1 400 " => (ApiCode::BadRequest, "this is no request that HTTP/1.1 knows"),
+        b"HTTP/1.1 414 " => (ApiCode::UriTooLong, "the path is too long"),
+        b"HTTP/1.1 431 " => (ApiCode::HeadersTooLarge, "the headers are too many or too long"),
         _ => return None,
     };
     let text = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
@@ -81,11 +80,11 @@ fn in_our_words(head: &[u8]) -> Option<Bytes> {
     if !is_bare {
         return None;
     }
-    Some(worded(code, message))
+    Some(error_response(code, message))
 }
 
 /// A whole answer, after which the connection ends.
-pub(crate) fn worded(code: ApiErrorCode, message: &str) -> Bytes {
+pub(crate) fn error_response(code: ApiCode, message: &str) -> Bytes {
     let (code, line) = (code.as_str().to_owned(), code.status());
     let error = ErrorJson { code, message: message.to_owned(), details: serde_json::Map::new() };
     let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
@@ -173,12 +172,12 @@ mod tests {
             ("with more behind it",     &longer,                                     None),
         ];
         for (name, head, code) in cases {
-            let worded = in_our_words(head.as_bytes());
+            let error_response = in_our_words(head.as_bytes());
             let has_code = |bytes: &Bytes| {
                 code.is_some_and(|code| bytes.windows(code.len()).any(|w| w == code.as_bytes()))
             };
-            assert_eq!(worded.as_ref().is_some_and(has_code), code.is_some(), "{name}");
-            assert_eq!(worded.is_some(), code.is_some(), "{name}");
+            assert_eq!(error_response.as_ref().is_some_and(has_code), code.is_some(), "{name}");
+            assert_eq!(error_response.is_some(), code.is_some(), "{name}");
         }
     }
 

@@ -30,7 +30,7 @@ impl FailedLogins {
 }
 
 /// Whom an address stands for: of IPv6, everybody has as many as there are behind the first half.
-pub(crate) fn neighbourhood(peer: Option<IpAddr>) -> String {
+pub(crate) fn address_group(peer: Option<IpAddr>) -> String {
     match peer.map(|address| address.to_canonical()) {
         None => "an unknown address".to_owned(),
         Some(IpAddr::V4(address)) => address.to_string(),
@@ -55,7 +55,7 @@ mod tests {
             ("2001:db8:1:2:ffff::",     "2001:db8:1:2::/64"),
         ];
         for (address, expected) in cases {
-            assert_eq!(neighbourhood(Some(address.parse().expect("an address"))), expected);
+            assert_eq!(address_group(Some(address.parse().expect("an address"))), expected);
         }
     }
 }

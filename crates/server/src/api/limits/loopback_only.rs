@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Request, Version, header};
 
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 use crate::api::transport::TransportScheme;
 
@@ -39,7 +39,7 @@ impl LoopbackPolicy {
 /// Refuses a request that does not say once and clearly which host it is for: whoever stands between us and
 /// the client may have believed another. Only HTTP/1.0 knows requests without one.
 pub(crate) fn check_host<B>(request: &Request<B>) -> Result<(), ApiError> {
-    let refuse = |message: &str| Err(ApiError::new(ApiErrorCode::BadRequest, message));
+    let refuse = |message: &str| Err(ApiError::new(ApiCode::BadRequest, message));
     let headers = request.headers();
     match headers.get_all(header::HOST).iter().count() {
         0 if request.version() >= Version::HTTP_11 => {
@@ -94,7 +94,7 @@ fn refusal(why: &str) -> ApiError {
     let message = format!(
         "{why}: without authentication only programs of this machine are served; `redrive keys create` makes a key for others"
     );
-    ApiError::new(ApiErrorCode::Forbidden, message)
+    ApiError::new(ApiCode::Forbidden, message)
 }
 
 #[cfg(test)]

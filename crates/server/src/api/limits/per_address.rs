@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::api::limits::failed_logins::neighbourhood;
+use crate::api::limits::failed_logins::address_group;
 
 /// The part of all connections that one address may take: one in so many.
 const SHARE: usize = 2;
@@ -43,7 +43,7 @@ impl AddressLimiter {
 
     /// One more connection of that address; none if it has its share.
     pub(crate) fn join(&self, peer: IpAddr) -> Option<AddressSlot> {
-        self.join_as(neighbourhood(Some(peer)))
+        self.join_as(address_group(Some(peer)))
     }
 
     /// One more place for whoever has that name; none if it has its share.

@@ -14,7 +14,7 @@ use redrive_core::quota::{Allowed, Meter, Quota, TooMany};
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::ApiError;
 
 /// Callers that are remembered at once.
@@ -91,7 +91,7 @@ impl Meters {
 }
 
 /// Tells a caller what is left of its quota, as draft-ietf-httpapi-ratelimit-headers has it.
-pub(crate) fn tell(allowed: &Allowed, headers: &mut HeaderMap) {
+pub(crate) fn set_rate_headers(allowed: &Allowed, headers: &mut HeaderMap) {
     headers.insert(RATE_LIMIT_POLICY, policy(allowed.quota));
     headers.insert(RATE_LIMIT, left(allowed.remaining, allowed.whole_after));
 }
@@ -101,7 +101,7 @@ pub(crate) fn refusal(too_many: &TooMany) -> ApiError {
     let TooMany { quota, retry_after } = *too_many;
     let Quota { requests, window_seconds, .. } = quota;
     let message = format!("there were more than {requests} requests in {window_seconds} s: wait a little");
-    ApiError::new(ApiErrorCode::RateLimitExceeded, message)
+    ApiError::new(ApiCode::RateLimitExceeded, message)
         .retry_after(u32::try_from(whole_seconds(retry_after)).unwrap_or(u32::MAX))
         .with_header(RATE_LIMIT_POLICY, policy(quota))
         .with_header(RATE_LIMIT, left(0, retry_after))
@@ -161,11 +161,11 @@ mod tests {
     fn headers_tell_what_is_left() {
         let limiter = Limiter::default();
         let mut headers = HeaderMap::new();
-        tell(&limiter.check("a", rate(100.0), at(0)).expect("the first"), &mut headers);
+        set_rate_headers(&limiter.check("a", rate(100.0), at(0)).expect("the first"), &mut headers);
         assert_eq!(headers[RATE_LIMIT_POLICY], "\"default\";q=100;w=1");
         assert_eq!(headers[RATE_LIMIT], "\"default\";r=99;t=1");
         let slow = rate(1.0 / 60.0);
-        tell(&limiter.check("b", slow, at(0)).expect("the first"), &mut headers);
+        set_rate_headers(&limiter.check("b", slow, at(0)).expect("the first"), &mut headers);
         assert_eq!(headers[RATE_LIMIT_POLICY], "\"default\";q=1;w=60");
         assert_eq!(headers[RATE_LIMIT], "\"default\";r=0;t=60");
     }

@@ -10,8 +10,7 @@ use redrive_core::policy::category::codes;
 use redrive_core::policy::decide::DeathReason;
 use redrive_core::time::Timestamp;
 
-use crate::deliveries::attempt_text;
-use crate::deliveries::attempt_text::{field, note, spent};
+use crate::deliveries::attempt_text::{self, field, note, spent};
 use crate::deliveries::json::{
     AttemptJson, DeadLetterCauseJson, DeliveryJson, DeliveryStateJson, WaitCause, WaitJson,
 };

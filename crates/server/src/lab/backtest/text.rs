@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::text::{show_count, show_measured};
+use redrive_core::text::{counted, show_count, show_measured};
 use redrive_lab::backtest::Certainty;
 use redrive_lab::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
 
@@ -12,7 +12,6 @@ use crate::deliveries::text::short_id;
 use crate::terminal::moment::rough;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, next_steps, plain, style};
-use redrive_core::text::counted;
 
 /// Lines of text are no longer than this, however wide the terminal is.
 const WIDTH_MAX: usize = 100;
@@ -33,7 +32,7 @@ pub(crate) fn page(report: &Report, data: &str, rules: &str, columns: usize) -> 
     out.push_str(&newly_routed(report));
     out.push_str(&calls(report));
     out.push_str(&times(report));
-    out.push_str(&untold(report, width));
+    out.push_str(&hidden_rows(report, width));
     out.push_str(&steps(report));
     out
 }
@@ -275,13 +274,13 @@ fn time_row(name: &str, times: &Times) -> Vec<Cell> {
     ]
 }
 
-fn untold(report: &Report, width: usize) -> String {
+fn hidden_rows(report: &Report, width: usize) -> String {
     if report.untold.is_empty() {
         return String::new();
     }
     let mut out = format!("{}\n", style::bold("What the record cannot tell"));
-    for untold in &report.untold {
-        let text = format!("{} {}", show_count(untold.count), untold.text);
+    for hidden_rows in &report.untold {
+        let text = format!("{} {}", show_count(hidden_rows.count), hidden_rows.text);
         out.push_str(&hanging("  • ", &text, Some(width)));
     }
     out

@@ -10,20 +10,19 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::problem::suggest;
 use redrive_core::text::show_count;
 use redrive_core::time::Timestamp;
-use redrive_lab::doctor;
-use redrive_lab::doctor::{DELIVERIES_MAX, Examined, Harm};
+use redrive_lab::doctor::{self, DELIVERIES_MAX, Examined, Harm};
 use redrive_node::runtime::Turns;
 use redrive_node::store::{Reader, StoreError};
 
 use crate::cli::{CommandRefusal, Format, RecordArgs, one_of, wait_for};
 use crate::client::ClientRequest;
-use crate::lab::doctor::evidence::{DeliveryEvidence, StoreEvidence};
-use crate::lab::doctor::{evidence, text};
+use crate::connectors;
+use crate::lab::doctor::evidence::{self, DeliveryEvidence, StoreEvidence};
+use crate::lab::doctor::text;
 use crate::rules::file::{machine, read_book};
 use crate::services::name_check;
 use crate::storage::record::RecordFolder;
-use crate::terminal::{print, print_json, style};
-use crate::{connectors, terminal};
+use crate::terminal::{self, print, print_json, style};
 
 /// Says what ails a server, with the evidence and the change to the rule book.
 ///

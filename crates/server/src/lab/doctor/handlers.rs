@@ -18,8 +18,7 @@ use crate::api::error::{ApiError, ApiResult};
 use crate::api::openapi::query_keys::QueryKeys;
 use crate::api::request::Query;
 use crate::api::{App, run_to_end};
-use crate::lab::doctor::evidence;
-use crate::lab::doctor::evidence::DeliveryEvidence;
+use crate::lab::doctor::evidence::{self, DeliveryEvidence};
 
 /// How long a report serves those who ask the same.
 const KEPT_FOR: Duration = Duration::from_secs(5);

@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Examined, Finding, Harm, LookedAt, all};
 
 use crate::terminal::moment::rough;
 use crate::terminal::{plain, style, wrap};
-use redrive_core::text::counted;
 
 /// Rows with too little to judge that have a line of their own.
 const TOO_LITTLE_SHOWN_MAX: usize = 5;

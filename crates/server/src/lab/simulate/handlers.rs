@@ -13,15 +13,14 @@ use axum::http::HeaderMap;
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::{Problems, Severity};
 use redrive_core::text::show_count;
-use redrive_lab::scenario::Scenario;
+use redrive_lab::scenario::{self, Scenario};
 use redrive_lab::simulate::advice::advised;
-use redrive_lab::simulate::{Go, Plan, Progress};
-use redrive_lab::{scenario, simulate};
+use redrive_lab::simulate::{self, Go, Plan, Progress};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::access::addresses::VisibleAddresses;
 use crate::access::caller::ApiCaller;
-use crate::api::code::ApiErrorCode;
+use crate::api::code::ApiCode;
 use crate::api::error::{ApiError, ApiResult};
 use crate::api::{App, body, reply, request};
 use crate::lab::simulate::json::{ScenarioJson, ScenariosResponse, SimulateRequest, SimulateResponse};
@@ -209,7 +208,7 @@ fn play(asked: &SimulationInput, is_stopped: &dyn Fn() -> bool) -> Result<Simula
         if ended_by.is_some() { Go::Stop } else { Go::On }
     };
     let report = simulate::run(&plan, &mut watch);
-    let Ok(report) = report else { return Err(ended_by.expect("only an end stops it").told()) };
+    let Ok(report) = report else { return Err(ended_by.expect("only an end stops it").into_error()) };
     // Whatever time is left is for advice; without any, the findings stand for themselves.
     let findings = advised(&plan, &report, &asked.book_text, &mut watch);
     Ok(SimulateResponse {
@@ -243,7 +242,7 @@ fn end_of(progress: Progress, played_for: Duration, is_stopped: &dyn Fn() -> boo
 }
 
 impl SimulationEnd {
-    fn told(self) -> ApiError {
+    fn into_error(self) -> ApiError {
         match self {
             Self::Stopped => ApiError::unavailable("the server is shutting down"),
             Self::Time => too_much(&format!("takes longer than {} s to play", PLAYED_FOR_MAX.as_secs())),
@@ -278,7 +277,7 @@ async fn on_a_thread<T: Send + 'static>(
     thread.map_err(|_| ApiError::unavailable("no thread could be started"))?;
     answered.await.map_err(|_| {
         tracing::error!("a simulation broke off");
-        ApiError::new(ApiErrorCode::Internal, "the simulation broke off; the server's log says more")
+        ApiError::new(ApiCode::Internal, "the simulation broke off; the server's log says more")
     })
 }
 

@@ -3,18 +3,16 @@
 //! It is written beside its place and renamed, so that whoever looks at the file sees the page before or the page
 //! after, and a full disk leaves the one that was there.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::lab::simulate::SimulateArgs;
 use crate::lab::simulate::document::{SimulationDocument, document};
-use crate::terminal;
-use crate::terminal::style;
+use crate::terminal::{self, style};
 
 /// Writes the page if one is wanted, and prints where.
 pub(crate) fn write(

@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use redrive_lab::simulate;
 use redrive_lab::simulate::figures::Measured;
 use redrive_lab::simulate::runs::Ranges;
-use redrive_lab::simulate::{Go, Plan, Report};
+use redrive_lab::simulate::{self, Go, Plan, Report};
 
 use crate::lab::simulate::document::SimulationDocument;
 use crate::lab::simulate::{Expectations, SimulateArgs, put_out, text};

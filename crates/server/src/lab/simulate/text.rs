@@ -6,7 +6,7 @@ pub(crate) mod sweep;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::text::{show_count, show_measured, show_per_second, show_rounded};
+use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
 use redrive_lab::simulate::Report;
 use redrive_lab::simulate::report::{DependencyReport, Expected};
 use redrive_lab::simulate::runs::Ranges;
@@ -16,7 +16,6 @@ use unicode_width::UnicodeWidthStr;
 use crate::terminal::spark::{spark, spark_up_to};
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, style};
-use redrive_core::text::counted;
 
 /// Figures over time take so many columns at most, and so many at least.
 const SPARK_COLUMNS_MAX: usize = 60;

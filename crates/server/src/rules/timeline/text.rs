@@ -4,13 +4,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::policy::backoff;
-use redrive_core::policy::backoff::{Backoff, Step};
+use redrive_core::policy::backoff::{self, Backoff, Step};
 use redrive_core::text::{show_duration, show_rounded};
 
-use crate::terminal;
-use crate::terminal::style;
 use crate::terminal::table::{Cell, CellAlign, Table};
+use crate::terminal::{self, style};
 
 /// Longer tables end with a line about the rest.
 const ROWS_MAX: usize = 32;

@@ -16,7 +16,7 @@ use redrive_node::store::{Counts, Oldest};
 
 use crate::serve::otlp::SpanCounts;
 use crate::status::handlers::until_nothing_is_stranded;
-use crate::status::view::open_replays_of;
+use crate::status::json::open_replays_of;
 
 /// Whoever asks again within this gets the same answer.
 const SAME_WITHIN: Duration = Duration::from_millis(200);

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use redrive_core::text::counted;
 use redrive_lab::simulate::Report;
 use redrive_lab::simulate::compare::{Advantage, Beside, Compared, Comparison, Side};
 use redrive_lab::simulate::figures::Spread;
@@ -12,7 +13,6 @@ use unicode_width::UnicodeWidthStr;
 use crate::lab::simulate::text::{GAP_COLUMNS, LABEL_COLUMNS, PlotColumns, label, show, sign};
 use crate::terminal::table::{Cell, CellAlign as Edge, Table};
 use crate::terminal::{hanging, style, terminal_columns};
-use redrive_core::text::counted;
 
 /// The whole page; `first` is the first book's run with the first seed.
 pub(crate) fn page(

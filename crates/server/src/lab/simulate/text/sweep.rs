@@ -4,14 +4,13 @@
 use std::fmt::Write as _;
 
 use redrive_core::book::problem::Problem;
-use redrive_core::text::show_rounded;
+use redrive_core::text::{counted, show_rounded};
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::sweep::{Column, Swept};
 
 use crate::terminal::spark::spark;
 use crate::terminal::table::{Cell, CellAlign, Table};
 use crate::terminal::{hanging, style, terminal_columns};
-use redrive_core::text::counted;
 
 /// The whole page.
 pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> String {
