@@ -269,7 +269,7 @@ pub(crate) fn delivery_json(view: &DeliveryView, waits: &DeliveryWaits) -> Deliv
         DeliveryState::Due { at } => (DeliveryStateJson::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (DeliveryStateJson::Pending, None, None),
     };
-    let shown = |story: &redrive_core::engine::story::Story| AttemptJson {
+    let shown = |story: &Story| AttemptJson {
         story: story.clone(),
         reaction_line: None,
         classified_line: None,
