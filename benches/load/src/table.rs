@@ -1,7 +1,7 @@
 //! A report as text: the machine, then a line for each thing that was measured.
 
 use redrive_server::terminal::style;
-use redrive_server::terminal::table::{Cell, Side, Table};
+use redrive_server::terminal::table::{Cell, CellAlign, Table};
 
 use super::report::{Budget, Noise, Quantity, Report, Row, Unit, Verdict};
 
@@ -31,7 +31,7 @@ pub(super) fn text(report: &Report) -> String {
     }
     text.push('\n');
     let mut table =
-        Table::new(&[Side::Left, Side::Left, Side::Right, Side::Left, Side::Right, Side::Left, Side::Left]);
+        Table::new(&[CellAlign::Left, CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Right, CellAlign::Left, CellAlign::Left]);
     table.head(&["scenario", "what", "measured", "beside", "ratio", "budget", "verdict"]);
     let mut last = "";
     for row in rows {

@@ -5,47 +5,17 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
-mod addresses;
-mod alerts;
-mod body;
-pub(crate) mod book;
-pub(crate) mod bulk;
-mod code;
-mod connection;
-mod crowd;
-mod demo;
-mod dependencies;
-pub(crate) mod doctor;
-pub(crate) mod door;
-mod error;
-mod events;
-mod fresh;
-mod guest;
-pub(crate) mod health;
-pub(crate) mod hooks;
-mod identity;
-mod keys;
-mod letters;
-mod listen;
-pub(crate) mod live;
-mod metrics;
+pub(crate) mod body;
+pub(crate) mod code;
+pub(crate) mod error;
+pub(crate) mod ids;
+pub(crate) mod limits;
+pub(crate) mod listen;
 pub(crate) mod openapi;
-mod operate;
 pub(crate) mod page;
-mod queries;
-mod rate;
-mod refusal;
-mod removed;
-mod replays;
+pub(crate) mod reply;
 pub(crate) mod request;
-mod services;
-pub(crate) mod shape;
-mod simulate;
-mod strangers;
-mod trend;
-mod views;
-mod waits;
-mod whoami;
+pub(crate) mod transport;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -62,48 +32,57 @@ use redrive_node::runtime::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
-use crate::demo::Demo;
-
-pub(crate) use self::body::Reading;
-use self::code::Code;
-use self::error::ApiError;
-pub(crate) use self::fresh::fresh_id;
-pub(crate) use self::guest::Guests;
-pub(crate) use self::identity::{Access, Alarm, With};
-use self::identity::{Need, Reach};
-pub use self::listen::serve_bare;
-pub(crate) use self::listen::{Limits, listen_behind};
-pub(crate) use self::metrics::Metrics;
-use self::openapi::Routes;
-pub(crate) use self::rate::Limiter;
-pub(crate) use self::simulate::Simulations;
+use crate::access::{AccessControl, RouteAccess, ServiceScope, whoami};
+use crate::api::body::BodyBudget;
+use crate::api::code::ApiCode;
+use crate::api::error::ApiError;
+use crate::api::ids::fresh_id;
+use crate::api::limits::loopback_only::LoopbackPolicy;
+use crate::api::listen::ApiLimits;
+use crate::api::openapi::Routes;
+use crate::demo::{self, Demo};
+use crate::events::{self, route, tail};
+use crate::lab::doctor::handlers::DoctorReports;
+use crate::lab::simulate::handlers::Simulations;
+use crate::lab::{doctor, simulate};
+use crate::letters::{self, bulk};
+use crate::rules::handlers::BookJsonCache;
+use crate::services::{self, removed};
+use crate::status::health::{self, HealthMemo};
+use crate::status::live::{self, LiveHub};
+use crate::status::metrics::gather::Metrics;
+use crate::status::{self, metrics, trend};
+use crate::storage::{audit, backup};
+use crate::webhooks::handlers::Webhooks;
+use crate::webhooks::{self, refused};
+use crate::{alerts, breakers, deliveries, keys, replays, rules};
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
-pub(crate) struct App(Arc<Parts>);
+pub(crate) struct App(Arc<AppState>);
 
 /// What there is of it once.
-pub(crate) struct Parts {
+pub(crate) struct AppState {
     pub node: Node,
     pub archivist: Archivist,
-    pub limits: Limits,
+    pub limits: ApiLimits,
     /// The bound of all bodies that come in.
-    pub reading: Reading,
-    pub hooks: hooks::Webhooks,
+    pub reading: BodyBudget,
+    pub hooks: Webhooks,
     /// Who may come in.
-    pub access: Access,
+    pub access: AccessControl,
     /// The demo that this server is, if it is one.
     pub demo: Option<Demo>,
     /// How it was when somebody asked last.
-    pub health: health::Memo,
+    pub health: HealthMemo,
     /// What the doctor found lately.
-    pub reports: doctor::Reports,
+    pub reports: DoctorReports,
     /// The bound of what is simulated at once.
     pub simulations: Simulations,
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
-    pub book_shown: book::Shown,
-    pub live: live::Hub,
+    pub book_shown: BookJsonCache,
+    pub live: LiveHub,
     /// The figures of all this.
     pub metrics: Metrics,
     /// Turns true when the server stops, so that endless answers end.
@@ -111,7 +90,7 @@ pub(crate) struct Parts {
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: AppState) -> Self {
         Self(Arc::new(parts))
     }
 }
@@ -126,21 +105,21 @@ impl FromRequestParts<Self> for App {
 
 impl App {
     /// What the engine has at the moment.
-    async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, ApiError> {
         self.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))
     }
 }
 
 impl std::ops::Deref for App {
-    type Target = Parts;
+    type Target = AppState;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
 
 /// Goes on to the end of what was begun, even if whoever asked has gone or was told that it takes too long.
-async fn to_its_end<T: Send + 'static>(
+pub(crate) async fn run_to_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::spawn(work).await.unwrap_or_else(|error| match error.try_into_panic() {
@@ -150,7 +129,8 @@ async fn to_its_end<T: Send + 'static>(
     })
 }
 
-const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+pub(crate) const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+
 /// The longest correlation id that is taken over from a client.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
@@ -159,64 +139,64 @@ const CORRELATION_ID_BYTES_MAX: usize = 128;
 #[rustfmt::skip]
 fn routes() -> Routes {
     use Permission::{Administer, Operate, Read, Send};
-    use Reach::{Part, Whole};
+    use ServiceScope::{Part, Whole};
     Routes::new()
-        .add(Need::Permission(Send, Part),         routes!(events::accept),          &[Code::Conflict, Code::BacklogFull])
-        .add(Need::Permission(Send, Part),         routes!(events::accept_easy),     &[Code::Conflict, Code::BacklogFull])
-        .add(Need::Permission(Read, Part),         routes!(queries::event),          &[Code::EventNotFound])
-        .add(Need::Nothing,                        routes!(hooks::take),             &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
-        .add(Need::Permission(Read, Whole),        routes!(hooks::refused::list),    &[])
-        .add(Need::Permission(Read, Whole),        routes!(hooks::refused::one),     &[Code::RefusedBodyNotFound])
-        .add(Need::Permission(Read, Part),         routes!(queries::list),           &[])
-        .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Read, Part),         routes!(queries::status),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
-        .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
-        .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
-        .add(Need::Key,                            routes!(whoami::whoami),          &[])
-        .add(Need::Permission(Read, Part),         routes!(services::list),          &[])
-        .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
-        .add(Need::Permission(Read, Whole),        routes!(book::book),              &[])
-        .add(Need::Permission(Read, Part),         routes!(book::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
-        .add(Need::Permission(Read, Whole),        routes!(simulate::ready),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(simulate::simulate),      &[])
-        .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
-        .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
-        .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
-        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
-        .add(Need::Permission(Read, Whole),        routes!(alerts::list),            &[])
-        .add(Need::Permission(Operate, Whole),     routes!(alerts::test),            &[Code::ReceiverNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
-        .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
-        .add(Need::Permission(Read, Part),         routes!(removed::list),           &[])
-        .add(Need::Permission(Operate, Part),      routes!(removed::dead_letter),    &[Code::ServiceInBook])
-        .add(Need::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[Code::ServiceInBook, Code::ServiceGone])
-        .add(Need::Permission(Administer, Whole),  routes!(operate::back_up),        &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::list),              &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::create),            &[])
-        .add(Need::Permission(Administer, Whole),  routes!(keys::revoke),            &[Code::KeyNotFound])
-        .add(Need::Permission(Read, Part),         routes!(letters::list),           &[])
-        .add(Need::Permission(Read, Part),         routes!(bulk::export),            &[])
-        .add(Need::Permission(Operate, Part),      routes!(bulk::import),            &[])
-        .add(Need::Permission(Operate, Part),      routes!(bulk::purge),             &[Code::DeadLetterNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Read, Part),         routes!(letters::one),            &[Code::DeadLetterNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Operate, Part),      routes!(letters::skip),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
-        .add(Need::Permission(Operate, Part),      routes!(letters::edit),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
-        .add(Need::Permission(Read, Part),         routes!(letters::groups),         &[])
-        .add(Need::Permission(Read, Whole),        routes!(letters::held_sessions),  &[])
-        .add(Need::Permission(Read, Whole),        routes!(letters::audit),          &[])
-        .add(Need::Permission(Read, Part),         routes!(replays::list),           &[])
-        .add(Need::Permission(Operate, Part),      routes!(replays::begin),          &[Code::DeadLetterNotFound, Code::Conflict, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
-        .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
-        .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
-        .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
-        .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
-        .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
-        .add(Need::Nothing,                        routes!(health::live),            &[])
-        .add(Need::Nothing,                        routes!(health::ready),           &[Code::Unauthorized, Code::RateLimitExceeded])
-        .add(Need::Nothing,                        routes!(openapi::describe),       &[])
+        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept),          &[ApiCode::Conflict, ApiCode::BacklogFull])
+        .add(RouteAccess::Permission(Send, Part),         routes!(events::handlers::accept_easy),     &[ApiCode::Conflict, ApiCode::BacklogFull])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::event),          &[ApiCode::EventNotFound])
+        .add(RouteAccess::Nothing,                        routes!(webhooks::handlers::take),             &[ApiCode::SourceNotFound, ApiCode::Unauthorized, ApiCode::RateLimitExceeded, ApiCode::BacklogFull])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(refused::list),    &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(refused::one),     &[ApiCode::RefusedBodyNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::list),           &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(deliveries::handlers::delivery),       &[ApiCode::DeliveryNotFound, ApiCode::AmbiguousId])
+        .add(RouteAccess::Permission(Read, Part),         routes!(status::handlers::status),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(metrics::figures),        &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(tail::activity),     &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(live::live),              &[])
+        .add(RouteAccess::Key,                            routes!(whoami::whoami),          &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(services::handlers::list),          &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(trend::trend),            &[ApiCode::ServiceNotFound, ApiCode::DependencyNotFound])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(rules::handlers::book),              &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(rules::handlers::rule),              &[ApiCode::ServiceNotFound, ApiCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(simulate::handlers::ready),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(simulate::handlers::simulate),      &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(breakers::handlers::list),      &[])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::trip),      &[ApiCode::DependencyNotFound, ApiCode::NoBreaker])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(breakers::handlers::reset),     &[ApiCode::DependencyNotFound, ApiCode::NoBreaker])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(doctor::handlers::doctor),          &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(alerts::handlers::list),            &[])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(alerts::handlers::test),            &[ApiCode::ReceiverNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::pause),          &[ApiCode::ServiceNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(services::handlers::resume),         &[ApiCode::ServiceNotFound])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(route::route_unrouted), &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(removed::list),           &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::dead_letter),    &[ApiCode::ServiceInBook])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[ApiCode::ServiceInBook, ApiCode::ServiceGone])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(backup::back_up),        &[])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::list),              &[])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::create),            &[])
+        .add(RouteAccess::Permission(Administer, Whole),  routes!(keys::handlers::revoke),            &[ApiCode::KeyNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::list),           &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(bulk::export),            &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(bulk::import),            &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(bulk::purge),             &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId])
+        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::one),            &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::skip),           &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId, ApiCode::ReplayConflict, ApiCode::Conflict])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(letters::handlers::edit),           &[ApiCode::DeadLetterNotFound, ApiCode::AmbiguousId, ApiCode::ReplayConflict, ApiCode::Conflict, ApiCode::ServiceGone, ApiCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Part),         routes!(letters::handlers::groups),         &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(letters::handlers::held_sessions),  &[])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(audit::audit),          &[])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::list),           &[])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::begin),          &[ApiCode::DeadLetterNotFound, ApiCode::Conflict, ApiCode::AmbiguousId, ApiCode::ReplayConflict, ApiCode::OnlyPoison, ApiCode::ServiceGone, ApiCode::EventNotWanted])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::one),            &[ApiCode::ReplayNotFound])
+        .add(RouteAccess::Permission(Read, Part),         routes!(replays::handlers::progress),       &[ApiCode::ReplayNotFound])
+        .add(RouteAccess::Permission(Operate, Part),      routes!(replays::handlers::change),         &[ApiCode::ReplayNotFound, ApiCode::PathNotFound, ApiCode::ReplayState])
+        .add(RouteAccess::Permission(Read, Whole),        routes!(demo::handlers::story),             &[ApiCode::PathNotFound])
+        .add(RouteAccess::Permission(Operate, Whole),     routes!(demo::handlers::act),               &[ApiCode::PathNotFound])
+        .add(RouteAccess::Nothing,                        routes!(health::live),            &[])
+        .add(RouteAccess::Nothing,                        routes!(health::ready),           &[ApiCode::Unauthorized, ApiCode::RateLimitExceeded])
+        .add(RouteAccess::Nothing,                        routes!(openapi::describe),       &[])
         .beside("/",                               get(page::first))
         .beside("/page/{*file}",                   get(page::file))
 }
@@ -227,27 +207,27 @@ fn routes() -> Routes {
 #[derive(Clone)]
 pub(crate) struct Routers {
     open: Router,
-    guarded: Option<Guarded>,
-    guests: Guests,
+    guarded: Option<GuardedRouter>,
+    loopback: LoopbackPolicy,
 }
 
 #[derive(Clone)]
-struct Guarded {
-    access: Access,
+struct GuardedRouter {
+    access: AccessControl,
     router: Router,
 }
 
 impl Routers {
     /// The API.
-    pub(crate) fn new(app: &App, guests: Guests) -> Self {
+    pub(crate) fn new(app: &App, loopback: LoopbackPolicy) -> Self {
         let (open, guarded) = routes().serve(app);
-        let guarded = Guarded { access: app.access.clone(), router: finished(guarded, app) };
-        Self { open: finished(open, app), guarded: Some(guarded), guests }
+        let guarded = GuardedRouter { access: app.access.clone(), router: finished(guarded, app) };
+        Self { open: finished(open, app), guarded: Some(guarded), loopback }
     }
 
     /// Routes of another kind, for anybody on this machine.
     pub(crate) fn open(open: Router) -> Self {
-        Self { open, guarded: None, guests: Guests::ThisMachine }
+        Self { open, guarded: None, loopback: LoopbackPolicy::ThisMachine }
     }
 }
 
@@ -282,13 +262,13 @@ mod tests {
 
     /// Who may come by a route: every role that may, with a star where a key that is bound to services may
     /// not.
-    fn who(need: Need) -> String {
+    fn who(need: RouteAccess) -> String {
         let (permission, reach) = match need {
-            Need::Nothing => return "everybody".to_owned(),
-            Need::Key => return "whoever has a key".to_owned(),
-            Need::Permission(permission, reach) => (permission, reach),
+            RouteAccess::Nothing => return "everybody".to_owned(),
+            RouteAccess::Key => return "whoever has a key".to_owned(),
+            RouteAccess::Permission(permission, reach) => (permission, reach),
         };
-        let star = if reach == Reach::Whole { "*" } else { "" };
+        let star = if reach == ServiceScope::Whole { "*" } else { "" };
         let roles = permission.roles().into_iter().map(Role::as_str);
         format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
     }

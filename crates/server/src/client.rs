@@ -3,10 +3,9 @@
 //! Invariants: nothing waits without a limit, and no answer is read without a bound. A request is sent again
 //! only if nobody answered or the server said that it is not there; each of ours may come twice.
 
-mod address;
-mod key;
-mod trouble;
-mod trust;
+pub(crate) mod address;
+pub(crate) mod error;
+pub(crate) mod key;
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -29,49 +28,52 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use self::address::Security;
-
-pub(crate) use address::{Address, header_value, segment};
-pub(crate) use key::Key;
-pub(crate) use trouble::{Break, Trouble};
-use trouble::{NotRead, Refusal};
+use crate::client::address::{Address, Security};
+use crate::client::error::{ClientError, ConnectionError, ServerRefusal, UnreadableResponse};
+use crate::client::key::ClientKey;
+use crate::letters::LIST_MAX;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a whole answer may take, once connected.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// How long a stream may say nothing: the server sends an empty line far more often.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
 /// The pauses before each further try.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
+
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+
 /// The longest line of a stream: a dead letter holds all that its event does.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// What is asked of a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ClientRequest {
     method: Method,
     path: String,
     headers: Vec<(Cow<'static, str>, String)>,
     body: Bytes,
-    tries: Tries,
+    tries: RequestTries,
 }
 
 /// How often something is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tries {
+enum RequestTries {
     /// Until somebody answers, a few times: it may come twice.
     Several,
     /// Once: it would be done twice.
     One,
 }
 
-impl Ask {
+impl ClientRequest {
     pub(crate) fn get(path: impl Into<String>) -> Self {
-        let (headers, body, tries) = (Vec::new(), Bytes::new(), Tries::Several);
+        let (headers, body, tries) = (Vec::new(), Bytes::new(), RequestTries::Several);
         Self { method: Method::GET, path: path.into(), headers, body, tries }
     }
 
@@ -86,7 +88,7 @@ impl Ask {
 
     pub(crate) fn post(path: impl Into<String>, content_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type".into(), content_type.to_owned())];
-        let (body, tries) = (body.into(), Tries::Several);
+        let (body, tries) = (body.into(), RequestTries::Several);
         Self { method: Method::POST, path: path.into(), headers, body, tries }
     }
 
@@ -103,7 +105,7 @@ impl Ask {
 
     /// Asks only once, since it would be done twice.
     pub(crate) fn once(mut self) -> Self {
-        self.tries = Tries::One;
+        self.tries = RequestTries::One;
         self
     }
 
@@ -116,7 +118,7 @@ impl Ask {
 
 /// A whole answer that says yes.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ClientResponse {
     /// When it was given, by the server's own clock if it told.
     pub(crate) at: Timestamp,
     /// The address that it is known by, if the server told a better one than was asked for.
@@ -129,21 +131,21 @@ pub(crate) struct Answer {
 pub(crate) struct Client {
     address: Address,
     roots: Roots,
-    key: Option<Key>,
-    connection: Option<Sender>,
+    key: Option<ClientKey>,
+    connection: Option<RequestSender>,
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+type RequestSender = SendRequest<Full<Bytes>>;
 
 /// The beginning of an answer, with what it takes to read the rest.
-struct Head {
+struct ResponseHead {
     response: Response<Incoming>,
-    sender: Sender,
+    sender: RequestSender,
     ends_at: Instant,
 }
 
 impl Client {
-    pub(crate) const fn new(address: Address, key: Option<Key>) -> Self {
+    pub(crate) const fn new(address: Address, key: Option<ClientKey>) -> Self {
         Self { address, roots: Roots::System, key, connection: None }
     }
 
@@ -157,15 +159,15 @@ impl Client {
     }
 
     /// Asks, and reads the answer as JSON of that shape.
-    pub(crate) async fn json<T: DeserializeOwned>(&mut self, ask: &Ask) -> Result<T, Trouble> {
+    pub(crate) async fn json<T: DeserializeOwned>(&mut self, ask: &ClientRequest) -> Result<T, ClientError> {
         self.timed_json(ask).await.map(|(shape, _at)| shape)
     }
 
     /// The same, with the moment at which it held.
     pub(crate) async fn timed_json<T: DeserializeOwned>(
         &mut self,
-        ask: &Ask,
-    ) -> Result<(T, Timestamp), Trouble> {
+        ask: &ClientRequest,
+    ) -> Result<(T, Timestamp), ClientError> {
         let answer = self.ask(ask).await?;
         Ok((read(&self.address, &answer.body)?, answer.at))
     }
@@ -173,46 +175,54 @@ impl Client {
     /// The same, with the last part of the address that it is known by.
     pub(crate) async fn named_json<T: DeserializeOwned>(
         &mut self,
-        ask: &Ask,
-    ) -> Result<(T, Option<String>), Trouble> {
+        ask: &ClientRequest,
+    ) -> Result<(T, Option<String>), ClientError> {
         let answer = self.ask(ask).await?;
         let name = answer.location.as_deref().and_then(|location| location.rsplit('/').next());
         Ok((read(&self.address, &answer.body)?, name.map(ToOwned::to_owned)))
     }
 
     /// Asks, and reads the whole answer.
-    pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Trouble> {
-        let Head { response, sender, ends_at } = self.head(ask).await?;
+    pub(crate) async fn ask(&mut self, ask: &ClientRequest) -> Result<ClientResponse, ClientError> {
+        let ResponseHead { response, sender, ends_at } = self.head(ask).await?;
         let (parts, body) = response.into_parts();
         let body = timeout_at(ends_at, Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
         let body = match body {
             Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(source)) => return Err(self.broken(Break::BrokeOff(source))),
-            Err(_) => return Err(self.broken(Break::NoAnswer(ANSWER_TIMEOUT))),
+            Ok(Err(source)) => return Err(self.broken(ConnectionError::BrokeOff(source))),
+            Err(_) => return Err(self.broken(ConnectionError::NoAnswer(ANSWER_TIMEOUT))),
         };
         self.connection = Some(sender);
         if !parts.status.is_success() {
-            return Err(Refusal::read(parts.status, &parts.headers, &body).into());
+            return Err(ServerRefusal::read(parts.status, &parts.headers, &body).into());
         }
         let location = parts.headers.get(CONTENT_LOCATION).and_then(|value| value.to_str().ok());
-        Ok(Answer { at: told_at(&parts.headers), location: location.map(ToOwned::to_owned), body })
+        Ok(ClientResponse {
+            at: server_time(&parts.headers),
+            location: location.map(ToOwned::to_owned),
+            body,
+        })
     }
 
     /// Asks for an answer that comes line by line for as long as it takes.
-    pub(crate) async fn lines(&mut self, ask: &Ask) -> Result<Lines, Trouble> {
-        let Head { response, sender, ends_at } = self.head(ask).await?;
+    pub(crate) async fn lines(&mut self, ask: &ClientRequest) -> Result<ResponseLines, ClientError> {
+        let ResponseHead { response, sender, ends_at } = self.head(ask).await?;
         let (parts, body) = response.into_parts();
         if parts.status.is_success() {
             let address = self.address.clone();
-            return Ok(Lines { address, body, buffer: Vec::new(), read: 0, _sender: sender });
+            return Ok(ResponseLines { address, body, buffer: Vec::new(), read: 0, _sender: sender });
         }
         let body = timeout_at(ends_at, Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
         let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes);
-        Err(Refusal::read(parts.status, &parts.headers, &body.unwrap_or_default()).into())
+        Err(ServerRefusal::read(parts.status, &parts.headers, &body.unwrap_or_default()).into())
     }
 
     /// The same of a server that has gone away: it is asked again and again until it is back.
-    pub(crate) async fn lines_again(&mut self, ask: &Ask, pause: Duration) -> Result<Lines, Trouble> {
+    pub(crate) async fn lines_again(
+        &mut self,
+        ask: &ClientRequest,
+        pause: Duration,
+    ) -> Result<ResponseLines, ClientError> {
         loop {
             sleep(pause).await;
             match self.lines(ask).await {
@@ -223,7 +233,7 @@ impl Client {
     }
 
     /// The first answer that is worth reading, or the last one there was.
-    async fn head(&mut self, ask: &Ask) -> Result<Head, Trouble> {
+    async fn head(&mut self, ask: &ClientRequest) -> Result<ResponseHead, ClientError> {
         let request = self.request(ask)?;
         let mut pauses = PAUSES.into_iter();
         loop {
@@ -232,14 +242,14 @@ impl Client {
                 Ok(head) => is_away(head.response.status()),
                 Err(problem) => problem.may_heal(),
             };
-            match pauses.next().filter(|_| may_heal && ask.tries == Tries::Several) {
+            match pauses.next().filter(|_| may_heal && ask.tries == RequestTries::Several) {
                 Some(pause) => sleep(pause).await,
                 None => return result.map_err(|problem| self.broken(problem)),
             }
         }
     }
 
-    async fn try_once(&mut self, request: Request<Full<Bytes>>) -> Result<Head, Break> {
+    async fn try_once(&mut self, request: Request<Full<Bytes>>) -> Result<ResponseHead, ConnectionError> {
         let mut sender = match self.connection.take() {
             Some(mut kept) => match kept.ready().await {
                 Ok(()) => kept,
@@ -249,13 +259,13 @@ impl Client {
         };
         let ends_at = Instant::now() + ANSWER_TIMEOUT;
         match timeout_at(ends_at, sender.send_request(request)).await {
-            Ok(Ok(response)) => Ok(Head { response, sender, ends_at }),
-            Ok(Err(source)) => Err(Break::Http(source)),
-            Err(_) => Err(Break::NoAnswer(ANSWER_TIMEOUT)),
+            Ok(Ok(response)) => Ok(ResponseHead { response, sender, ends_at }),
+            Ok(Err(source)) => Err(ConnectionError::Http(source)),
+            Err(_) => Err(ConnectionError::NoAnswer(ANSWER_TIMEOUT)),
         }
     }
 
-    fn request(&self, ask: &Ask) -> Result<Request<Full<Bytes>>, Trouble> {
+    fn request(&self, ask: &ClientRequest) -> Result<Request<Full<Bytes>>, ClientError> {
         let mut request = Request::builder()
             .method(ask.method.clone())
             .uri(format!("{}{}", self.address.base_path(), ask.path))
@@ -269,9 +279,11 @@ impl Client {
         Ok(request.body(Full::new(ask.body.clone()))?)
     }
 
-    async fn connect(&self) -> Result<Sender, Break> {
+    async fn connect(&self) -> Result<RequestSender, ConnectionError> {
         let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(self.address.host_and_port())).await;
-        let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?.map_err(Break::Connect)?;
+        let stream = stream
+            .map_err(|_| ConnectionError::NotConnected(CONNECT_TIMEOUT))?
+            .map_err(ConnectionError::Connect)?;
         // Without it small requests may wait for one another; with a socket that cannot, they do.
         let _ = stream.set_nodelay(true);
         match self.address.security() {
@@ -279,22 +291,24 @@ impl Client {
             Security::Tls(name) => {
                 let connector = TlsConnector::from(redrive_node::tls::client_config(&self.roots));
                 let stream = timeout(CONNECT_TIMEOUT, connector.connect(name.clone(), stream)).await;
-                let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?;
-                speak_http(stream.map_err(Break::of_handshake)?).await
+                let stream = stream.map_err(|_| ConnectionError::NotConnected(CONNECT_TIMEOUT))?;
+                speak_http(stream.map_err(ConnectionError::of_handshake)?).await
             }
         }
     }
 
-    fn broken(&self, reason: Break) -> Trouble {
-        if let Break::Distrust(why) = reason {
-            return Trouble::Distrusted { address: self.address.clone(), why };
+    fn broken(&self, reason: ConnectionError) -> ClientError {
+        if let ConnectionError::Distrust(why) = reason {
+            return ClientError::Distrusted { address: self.address.clone(), why };
         }
-        Trouble::Unreachable { address: self.address.clone(), reason }
+        ClientError::Unreachable { address: self.address.clone(), reason }
     }
 }
 
-async fn speak_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) -> Result<Sender, Break> {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Break::Http)?;
+async fn speak_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+) -> Result<RequestSender, ConnectionError> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(ConnectionError::Http)?;
     // What goes wrong on the connection is told to whoever waits for an answer.
     tokio::spawn(async move {
         let _ = connection.await;
@@ -307,13 +321,13 @@ pub(crate) fn is_away(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
-fn read<T: DeserializeOwned>(address: &Address, json: &[u8]) -> Result<T, Trouble> {
+fn read<T: DeserializeOwned>(address: &Address, json: &[u8]) -> Result<T, ClientError> {
     serde_json::from_slice(json)
-        .map_err(|error| Trouble::Unreadable { address: address.clone(), why: NotRead(error) })
+        .map_err(|error| ClientError::Unreadable { address: address.clone(), why: UnreadableResponse(error) })
 }
 
 /// The server's clock may differ from ours, and all other times in its answer are by its own.
-fn told_at(headers: &HeaderMap) -> Timestamp {
+fn server_time(headers: &HeaderMap) -> Timestamp {
     let date = headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
     let since = date.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     since.map_or_else(wall_clock, |since| Timestamp::EPOCH + since)
@@ -321,19 +335,19 @@ fn told_at(headers: &HeaderMap) -> Timestamp {
 
 /// An answer that comes line by line.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct ResponseLines {
     address: Address,
     body: Incoming,
     buffer: Vec<u8>,
     /// How much of the buffer is known to hold no end of a line.
     read: usize,
     /// The connection closes when nobody can send on it any more.
-    _sender: Sender,
+    _sender: RequestSender,
 }
 
-impl Lines {
+impl ResponseLines {
     /// The next line that is not empty; none at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<String>, Break> {
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, ConnectionError> {
         loop {
             if let Some(line) = self.buffered() {
                 if line.trim().is_empty() {
@@ -342,19 +356,19 @@ impl Lines {
                 return Ok(Some(line));
             }
             if self.buffer.len() > LINE_BYTES_MAX {
-                return Err(Break::LineTooLong(LINE_BYTES_MAX));
+                return Err(ConnectionError::LineTooLong(LINE_BYTES_MAX));
             }
             let frame = timeout(SILENCE_MAX, self.body.frame()).await;
-            match frame.map_err(|_| Break::Silent(SILENCE_MAX))? {
+            match frame.map_err(|_| ConnectionError::Silent(SILENCE_MAX))? {
                 None => return Ok(None),
-                Some(Err(source)) => return Err(Break::Http(source)),
+                Some(Err(source)) => return Err(ConnectionError::Http(source)),
                 Some(Ok(frame)) => self.buffer.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
             }
         }
     }
 
     /// A line as JSON of that shape.
-    pub(crate) fn read<T: DeserializeOwned>(&self, line: &str) -> Result<T, Trouble> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, line: &str) -> Result<T, ClientError> {
         read(&self.address, line.as_bytes())
     }
 
@@ -367,5 +381,24 @@ impl Lines {
         self.read = 0;
         let line: Vec<u8> = self.buffer.drain(..=end).collect();
         Some(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+}
+
+/// As many rows as are wanted, page by page, and where a next list would begin; a page may be short and still not be
+/// the last.
+pub(crate) async fn gather<T>(
+    wanted: u32,
+    mut before: Option<String>,
+    mut page: impl AsyncFnMut(usize, Option<String>) -> anyhow::Result<(Vec<T>, Option<String>)>,
+) -> anyhow::Result<(Vec<T>, Option<String>)> {
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let mut rows = Vec::new();
+    loop {
+        let (more, next) = page((wanted - rows.len()).min(LIST_MAX), before).await?;
+        rows.extend(more);
+        if next.is_none() || rows.len() >= wanted {
+            return Ok((rows, next));
+        }
+        before = next;
     }
 }

@@ -4,6 +4,8 @@
 //! of them is decided by a rule book that anybody may change while the demo runs. Only the deploy that breaks
 //! `invoicing`, and the one that mends it, are a flag.
 
+pub(crate) mod command;
+pub(crate) mod handlers;
 mod orders;
 mod shops;
 mod story;
@@ -18,22 +20,23 @@ use redrive_node::runtime::Node;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use self::shops::Shops;
-use self::story::Telling;
-pub(crate) use self::story::{Facts, Step};
+use crate::demo::shops::Shops;
+use crate::demo::story::{DemoFacts, DemoProgress, DemoStep};
 
 /// How often the story looks whether it has gone on.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// The service that the story is about.
 const BROKEN: &str = "invoicing";
+
 /// Its rule book, with places for the addresses of the services.
 const BOOK: &str = include_str!("demo/book.yaml");
 
 /// A demo at work; clones are the same demo.
 #[derive(Clone)]
-pub(crate) struct Demo(Arc<Stage>);
+pub(crate) struct Demo(Arc<DemoStage>);
 
-struct Stage {
+struct DemoStage {
     shops: Shops,
     /// Whether somebody has looked at why letters are dead.
     looked: AtomicBool,
@@ -51,7 +54,7 @@ pub(crate) struct DemoService {
 impl Demo {
     /// Opens the services.
     pub(crate) async fn open() -> std::io::Result<Self> {
-        Ok(Self(Arc::new(Stage { shops: Shops::open().await?, looked: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(DemoStage { shops: Shops::open().await?, looked: AtomicBool::new(false) })))
     }
 
     /// The rule book that delivers to them.
@@ -69,15 +72,15 @@ impl Demo {
     }
 
     /// Sends orders, and tells the story as it goes on, for as long as the node works.
-    pub(crate) fn begin(&self, node: &Node, tell: impl Fn(&Step) + Send + 'static) {
+    pub(crate) fn begin(&self, node: &Node, tell: impl Fn(&DemoStep) + Send + 'static) {
         tokio::spawn(orders::send(node.clone()));
         let (demo, node) = (self.clone(), node.clone());
         tokio::spawn(async move {
-            let mut telling = Telling::default();
+            let mut telling = DemoProgress::default();
             let mut look = tokio::time::interval(LOOK_EVERY);
             while !demo.0.shops.are_closed() {
                 look.tick().await;
-                telling.goes_on(demo.facts(&node).await.as_ref()).iter().for_each(&tell);
+                telling.advance(demo.facts(&node).await.as_ref()).iter().for_each(&tell);
             }
         });
     }
@@ -86,7 +89,7 @@ impl Demo {
     /// none if there is no such act.
     pub(crate) fn act(&self, word: &str) -> Option<()> {
         match word {
-            "mend" => self.0.shops.mend(),
+            "mend" => self.0.shops.repair(),
             "break" => {
                 self.0.shops.break_again();
                 self.0.looked.store(false, Ordering::Relaxed);
@@ -98,20 +101,20 @@ impl Demo {
     }
 
     /// Where the story stands.
-    pub(crate) async fn steps(&self, node: &Node) -> Option<Vec<Step>> {
+    pub(crate) async fn steps(&self, node: &Node) -> Option<Vec<DemoStep>> {
         Some(story::steps(&self.facts(node).await?))
     }
 
     /// What the story depends on; none while the store cannot be read.
-    async fn facts(&self, node: &Node) -> Option<Facts> {
+    async fn facts(&self, node: &Node) -> Option<DemoFacts> {
         let service = ServiceName::new(BROKEN).expect("a short plain name");
         let queue = QueueName { service, channel: None };
         let counts = node.read(|reader| reader.counts()).await.ok()?;
-        let mended_at = self.0.shops.mended_at();
+        let mended_at = self.0.shops.repaired_at();
         let replays = node.read(|reader| reader.replays(None, 1)).await.ok()?;
         let began_at = replays.first().map(|replay| replay.created_at);
         let on_their_way = replays.first().map_or(0, |replay| replay.tally.in_flight());
-        Some(Facts {
+        Some(DemoFacts {
             letters: counts.queues.get(&queue).map_or(0, |queue| queue.dead) + on_their_way,
             looked: self.0.looked.load(Ordering::Relaxed),
             mended: mended_at.is_some(),

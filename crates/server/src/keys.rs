@@ -5,6 +5,11 @@
 //! Invariant: a key is known to its owner only. What is kept is its SHA-256, and since the key is long and
 //! random no slower hash would add anything.
 
+pub(crate) mod command;
+pub(crate) mod handlers;
+mod json;
+mod text;
+
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -18,16 +23,23 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// What every key begins with.
 pub(crate) const PREFIX: &str = "rk_";
+
 const ID_BYTES: usize = 4;
+
 const SECRET_BYTES: usize = 32;
+
 /// The length of a key's name: the prefix and eight digits.
 const ID_LENGTH: usize = PREFIX.len() + 2 * ID_BYTES;
+
 /// The length of a whole key: 32 bytes take 43 characters.
 const KEY_LENGTH: usize = ID_LENGTH + 1 + 43;
+
 /// The longest name of a key's owner.
 const NAME_BYTES_MAX: usize = 100;
+
 /// Sources, and services, that a key may be bound to.
 const SCOPE_NAMES_MAX: usize = 100;
+
 /// The longest name of a source or service.
 const SCOPE_NAME_BYTES_MAX: usize = 500;
 
@@ -51,7 +63,7 @@ pub(crate) fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
 
 /// What a new key is to be.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct KeyWish {
+pub(crate) struct KeySpec {
     /// Whose it is.
     pub(crate) name: String,
     /// What its owner may do.
@@ -66,7 +78,7 @@ pub(crate) struct KeyWish {
 
 /// Why no such key is made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unmade {
+pub(crate) enum KeyCreationError {
     #[error("the name must have 1 to {NAME_BYTES_MAX} bytes that can be seen")]
     Name,
     #[error("a key may be bound to {SCOPE_NAMES_MAX} sources and as many services at most")]
@@ -111,7 +123,7 @@ pub(crate) fn id_within(text: &str) -> &str {
 }
 
 /// A key that was just made: the only time that it is known here.
-pub(crate) struct Made {
+pub(crate) struct CreatedKey {
     /// The key; its owner is told, and nobody else.
     pub(crate) text: String,
     /// What is kept of it.
@@ -119,9 +131,13 @@ pub(crate) struct Made {
 }
 
 /// Makes a key with a name that is not among those.
-pub(crate) fn make(wish: KeyWish, taken: impl Fn(&str) -> bool, now: Timestamp) -> Result<Made, Unmade> {
+pub(crate) fn make(
+    wish: KeySpec,
+    taken: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Result<CreatedKey, KeyCreationError> {
     check(&wish)?;
-    let KeyWish { name, role, scope, rate, lives } = wish;
+    let KeySpec { name, role, scope, rate, lives } = wish;
     let id = loop {
         let digits = random::<ID_BYTES>()?;
         let id = format!("{PREFIX}{:0width$x}", u32::from_be_bytes(digits), width = 2 * ID_BYTES);
@@ -142,33 +158,33 @@ pub(crate) fn make(wish: KeyWish, taken: impl Fn(&str) -> bool, now: Timestamp) 
         expires_at: lives.map(|lives| now + lives),
         revoked_at: None,
     };
-    Ok(Made { text, record })
+    Ok(CreatedKey { text, record })
 }
 
-fn check(wish: &KeyWish) -> Result<(), Unmade> {
-    let KeyWish { name, role, scope, rate: _, lives } = wish;
+fn check(wish: &KeySpec) -> Result<(), KeyCreationError> {
+    let KeySpec { name, role, scope, rate: _, lives } = wish;
     let is_plain = |text: &str| !text.chars().any(char::is_control);
     if name.trim().is_empty() || name.len() > NAME_BYTES_MAX || !is_plain(name) {
-        return Err(Unmade::Name);
+        return Err(KeyCreationError::Name);
     }
     let Scope { sources, services } = scope;
     if sources.len() > SCOPE_NAMES_MAX || services.len() > SCOPE_NAMES_MAX {
-        return Err(Unmade::TooManyNames);
+        return Err(KeyCreationError::TooManyNames);
     }
     let is_name = |text: &str| !text.is_empty() && text.len() <= SCOPE_NAME_BYTES_MAX && is_plain(text);
     if let Some(wrong) = sources.iter().chain(services).find(|name| !is_name(name)) {
-        return Err(Unmade::ScopeName(wrong.clone()));
+        return Err(KeyCreationError::ScopeName(wrong.clone()));
     }
     scope.check(*role)?;
     if lives.is_some_and(|lives| lives.is_zero()) {
-        return Err(Unmade::Dead);
+        return Err(KeyCreationError::Dead);
     }
     Ok(())
 }
 
-fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Unmade> {
+fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], KeyCreationError> {
     let mut bytes = [0; LENGTH];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| Unmade::NoRandom)?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| KeyCreationError::NoRandom)?;
     Ok(bytes)
 }
 
@@ -193,8 +209,8 @@ pub(crate) fn describe(record: &KeyRecord) -> String {
 mod tests {
     use super::*;
 
-    fn wish() -> KeyWish {
-        KeyWish {
+    fn wish() -> KeySpec {
+        KeySpec {
             name: "deploy".to_owned(),
             role: Role::Operator,
             scope: Scope::default(),
@@ -225,7 +241,7 @@ mod tests {
     #[test]
     fn the_end_of_the_last_admin_is_told() {
         let key = |role, lives| {
-            let wish = KeyWish { name: "k".to_owned(), role, scope: Scope::default(), rate: None, lives };
+            let wish = KeySpec { name: "k".to_owned(), role, scope: Scope::default(), rate: None, lives };
             make(wish, |_| false, Timestamp::EPOCH).expect("a key").record
         };
         let now = Timestamp::EPOCH + Duration::from_secs(10);
@@ -308,13 +324,13 @@ mod tests {
         };
         #[rustfmt::skip]
         let cases = [
-            ("no name",             KeyWish { name: " ".to_owned(), ..wish() },                              Unmade::Name),
-            ("a name of two lines", KeyWish { name: "a\nb".to_owned(), ..wish() },                           Unmade::Name),
-            ("a long name",         KeyWish { name: "a".repeat(101), ..wish() },                             Unmade::Name),
-            ("a nameless service",  KeyWish { scope: services(&[""]), ..wish() },                            Unmade::ScopeName(String::new())),
-            ("a crowd",             KeyWish { scope: services(&["a"; 101]), ..wish() },                      Unmade::TooManyNames),
-            ("an admin in bounds",  KeyWish { scope: services(&["a"]), role: Role::Admin, ..wish() },        UnfitScope::Admin.into()),
-            ("stillborn",           KeyWish { lives: Some(Duration::ZERO), ..wish() },                       Unmade::Dead),
+            ("no name",             KeySpec { name: " ".to_owned(), ..wish() },                              KeyCreationError::Name),
+            ("a name of two lines", KeySpec { name: "a\nb".to_owned(), ..wish() },                           KeyCreationError::Name),
+            ("a long name",         KeySpec { name: "a".repeat(101), ..wish() },                             KeyCreationError::Name),
+            ("a nameless service",  KeySpec { scope: services(&[""]), ..wish() },                            KeyCreationError::ScopeName(String::new())),
+            ("a crowd",             KeySpec { scope: services(&["a"; 101]), ..wish() },                      KeyCreationError::TooManyNames),
+            ("an admin in bounds",  KeySpec { scope: services(&["a"]), role: Role::Admin, ..wish() },        UnfitScope::Admin.into()),
+            ("stillborn",           KeySpec { lives: Some(Duration::ZERO), ..wish() },                       KeyCreationError::Dead),
         ];
         for (name, wish, expected) in cases {
             assert_eq!(make(wish, |_| false, now()).err(), Some(expected), "{name}");
@@ -324,7 +340,7 @@ mod tests {
     #[test]
     fn the_record_says_what_a_key_may_do() {
         let scope = Scope { sources: vec!["/shop".to_owned()], services: vec!["billing".to_owned()] };
-        let record = make(KeyWish { scope, ..wish() }, |_| false, now()).expect("a key").record;
+        let record = make(KeySpec { scope, ..wish() }, |_| false, now()).expect("a key").record;
         let id = &record.id;
         assert_eq!(owner(&record), format!("key {id} (deploy)"));
         assert_eq!(describe(&record), format!("{id} (deploy), operator, source /shop, service billing"));

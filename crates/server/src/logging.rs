@@ -10,6 +10,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use clap::ValueEnum;
 use redrive::clock::wall_clock;
 use redrive_core::mask::mask_addresses;
 use redrive_core::redact::{redact, redact_id};
@@ -21,8 +22,25 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::LogFormat;
-use crate::show::{plain, style};
+use crate::terminal::{plain, style};
+
+/// How much of what happens is logged.
+pub(crate) const LOG_LEVELS: [(&str, &str, Level); 5] = [
+    ("error", "What the server cannot do", Level::ERROR),
+    ("warn", "And what needs a look", Level::WARN),
+    ("info", "And every failure, hold and change", Level::INFO),
+    ("debug", "And every event and delivery", Level::DEBUG),
+    ("trace", "Everything", Level::TRACE),
+];
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object a line
+    Json,
+}
 
 /// Fields that only the rule book and ourselves fill.
 const OURS: &[&str] = &[
@@ -40,11 +58,13 @@ const OURS: &[&str] = &[
     "span_id",
     "trace_id",
 ];
+
 /// Fields with ids and names that others choose, and that look like anything; the value of an alert names a delivery.
 const IDS: &[&str] = &["correlation_id", "event_id", "event_type", "value"];
 
 /// What was chosen at the start, for the whole process, as the log itself is.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
 /// Whose values no line may have.
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
@@ -55,12 +75,12 @@ pub(crate) fn start(level: Level, format: LogFormat) {
     // Whoever has set another one up wants that one.
     let _ = match format {
         LogFormat::Human => {
-            let log = log.event_format(Line(format)).with_writer(anstream::stderr).finish();
+            let log = log.event_format(LogLine(format)).with_writer(anstream::stderr).finish();
             tracing::subscriber::set_global_default(log)
         }
         LogFormat::Json => {
             std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a bug: something panicked")));
-            let log = log.event_format(Line(format)).with_writer(std::io::stderr).finish();
+            let log = log.event_format(LogLine(format)).with_writer(std::io::stderr).finish();
             tracing::subscriber::set_global_default(log)
         }
     };
@@ -80,15 +100,15 @@ pub(crate) fn say(text: impl fmt::Display, log: impl FnOnce()) {
 }
 
 /// Writes lines in one of the two forms.
-struct Line(LogFormat);
+struct LogLine(LogFormat);
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for LogLine
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         event.record(&mut fields);
         let level = *event.metadata().level();
         let text = match self.0 {
@@ -101,12 +121,12 @@ where
 
 /// The fields of a line in the order in which they were written, fit to be read by anybody.
 #[derive(Default)]
-struct Fields {
+struct LogFields {
     message: String,
     others: Vec<(&'static str, Value)>,
 }
 
-impl Fields {
+impl LogFields {
     fn push(&mut self, field: &Field, value: Value) {
         self.others.push((field.name(), value));
     }
@@ -130,7 +150,7 @@ fn fit(name: &str, text: &str) -> String {
     if IDS.contains(&name) { redact_id(&hidden).into_owned() } else { redact(&hidden).into_owned() }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.push(field, value.into());
     }
@@ -156,7 +176,7 @@ impl Visit for Fields {
     }
 }
 
-fn human(level: Level, fields: &Fields) -> String {
+fn human(level: Level, fields: &LogFields) -> String {
     let padded = format!("{level:>5}");
     let level = match level {
         Level::ERROR => style::error(padded),
@@ -172,7 +192,7 @@ fn human(level: Level, fields: &Fields) -> String {
     line
 }
 
-fn json(level: Level, fields: Fields) -> String {
+fn json(level: Level, fields: LogFields) -> String {
     let mut object = Map::new();
     object.insert("time".to_owned(), wall_clock().to_string().into());
     object.insert("level".to_owned(), level.as_str().to_lowercase().into());
@@ -216,7 +236,7 @@ mod tests {
 
     fn logged(format: LogFormat) -> String {
         let page = Page::default();
-        let log = tracing_subscriber::fmt().event_format(Line(format)).with_writer(page.clone()).finish();
+        let log = tracing_subscriber::fmt().event_format(LogLine(format)).with_writer(page.clone()).finish();
         tracing::subscriber::with_default(log, || {
             let none: Option<&str> = None;
             tracing::warn!(

@@ -13,17 +13,19 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::code::Code;
-use super::error::ApiError;
+use crate::api::App;
+use crate::api::code::ApiCode;
+use crate::api::error::ApiError;
 
 /// Bytes of bodies that are being read or judged at once, whatever they are for.
 const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
+
 /// What a body may take without being counted.
 const SMALL_BYTES: usize = 32 * 1024;
 
 /// Why there is no whole body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotRead {
+pub(crate) enum BodyReadError {
     #[error("the body is too large")]
     TooLarge,
     #[error("the body did not come in time")]
@@ -36,15 +38,15 @@ pub(super) enum NotRead {
     Encoded,
 }
 
-impl NotRead {
+impl BodyReadError {
     /// What the client hears, where a body may be that large.
-    pub(super) fn refusal(self, bytes_max: usize) -> ApiError {
+    pub(crate) fn refusal(self, bytes_max: usize) -> ApiError {
         match self {
             Self::TooLarge => ApiError::too_large(bytes_max),
             Self::TooSlow => ApiError::too_slow(),
             Self::Broken => ApiError::invalid("body", "could not be read to its end"),
             Self::Encoded => ApiError::new(
-                Code::UnsupportedEncoding,
+                ApiCode::UnsupportedEncoding,
                 "the body has a `content-encoding`, and none is understood: send it as it is, without gzip or the like",
             ),
             Self::NoRoom => {
@@ -56,22 +58,22 @@ impl NotRead {
 
 /// A whole body with its place in the bound: it leaves room when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct BufferedBody {
     bytes: Bytes,
     _place: OwnedSemaphorePermit,
 }
 
 /// The bound that all bodies have together; clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading(Arc<Semaphore>);
+pub(crate) struct BodyBudget(Arc<Semaphore>);
 
-impl Default for Reading {
+impl Default for BodyBudget {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(READING_BYTES_MAX)))
     }
 }
 
-impl std::ops::Deref for Held {
+impl std::ops::Deref for BufferedBody {
     type Target = Bytes;
 
     fn deref(&self) -> &Bytes {
@@ -80,36 +82,42 @@ impl std::ops::Deref for Held {
 }
 
 /// The whole body.
-pub(super) async fn read(
-    reading: &Reading,
+pub(crate) async fn read(
+    reading: &BodyBudget,
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
     within: Duration,
-) -> Result<Held, NotRead> {
+) -> Result<BufferedBody, BodyReadError> {
     let is_encoded = |value: &HeaderValue| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
     if headers.get_all(header::CONTENT_ENCODING).iter().any(is_encoded) {
-        return Err(NotRead::Encoded);
+        return Err(BodyReadError::Encoded);
     }
     let stated =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|stated| stated > bytes_max as u64) {
-        return Err(NotRead::TooLarge);
+        return Err(BodyReadError::TooLarge);
     }
-    tokio::time::timeout(within, collect(&reading.0, body, bytes_max)).await.unwrap_or(Err(NotRead::TooSlow))
+    tokio::time::timeout(within, collect(&reading.0, body, bytes_max))
+        .await
+        .unwrap_or(Err(BodyReadError::TooSlow))
 }
 
-async fn collect(reading: &Arc<Semaphore>, mut body: Body, bytes_max: usize) -> Result<Held, NotRead> {
+async fn collect(
+    reading: &Arc<Semaphore>,
+    mut body: Body,
+    bytes_max: usize,
+) -> Result<BufferedBody, BodyReadError> {
     let mut place = take(reading, 0)?;
     let mut whole = Vec::new();
     // The pieces are copied, for each has a whole read buffer behind it: a client that sends byte by byte
     // would have us keep thousands of bytes for every one.
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| NotRead::Broken)?;
+        let frame = frame.map_err(|_| BodyReadError::Broken)?;
         let Some(data) = frame.data_ref() else { continue };
         let bytes = whole.len() + data.len();
         if bytes > bytes_max {
-            return Err(NotRead::TooLarge);
+            return Err(BodyReadError::TooLarge);
         }
         if bytes > whole.capacity() {
             let grown = (2 * whole.capacity()).clamp(bytes, bytes_max);
@@ -120,7 +128,7 @@ async fn collect(reading: &Arc<Semaphore>, mut body: Body, bytes_max: usize) -> 
     }
     // An event may wait in memory for long: it takes what it needs.
     whole.shrink_to_fit();
-    Ok(Held { bytes: whole.into(), _place: place })
+    Ok(BufferedBody { bytes: whole.into(), _place: place })
 }
 
 /// How much of a body of that size counts.
@@ -128,9 +136,29 @@ const fn counted(bytes: usize) -> usize {
     bytes.saturating_sub(SMALL_BYTES)
 }
 
-fn take(reading: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, NotRead> {
-    let bytes = u32::try_from(bytes).map_err(|_| NotRead::NoRoom)?;
-    Arc::clone(reading).try_acquire_many_owned(bytes).map_err(|_| NotRead::NoRoom)
+fn take(reading: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, BodyReadError> {
+    let bytes = u32::try_from(bytes).map_err(|_| BodyReadError::NoRoom)?;
+    Arc::clone(reading).try_acquire_many_owned(bytes).map_err(|_| BodyReadError::NoRoom)
+}
+
+/// The whole body, if it is not too large and comes in time.
+pub(crate) async fn read_limited(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<BufferedBody, ApiError> {
+    read_up_to(app, headers, body, app.limits.body_bytes_max).await
+}
+
+/// The same, where more may come than an event has.
+pub(crate) async fn read_up_to(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<BufferedBody, ApiError> {
+    let held = read(&app.reading, headers, body, bytes_max, app.limits.body_time).await;
+    held.map_err(|not_read| not_read.refusal(bytes_max))
 }
 
 #[cfg(test)]
@@ -139,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_bounded_each_and_together() {
-        let reading = Reading(Arc::new(Semaphore::new(10)));
+        let reading = BodyBudget(Arc::new(Semaphore::new(10)));
         let within = Duration::from_secs(5);
         let read = |bytes: usize, stated: Option<&'static str>, bytes_max: usize| {
             let mut headers = HeaderMap::new();
@@ -150,13 +178,17 @@ mod tests {
         let large = SMALL_BYTES + 7;
         let held = read(large, None, large + 1).await.expect("there is room");
         assert_eq!((held.len(), reading.0.available_permits()), (large, 3));
-        assert_eq!(read(large, None, large).await.err(), Some(NotRead::NoRoom), "two are too many");
+        assert_eq!(read(large, None, large).await.err(), Some(BodyReadError::NoRoom), "two are too many");
         assert!(read(SMALL_BYTES, None, large).await.is_ok(), "a small one finds room");
         drop(held);
         assert_eq!(reading.0.available_permits(), 10, "whoever is answered leaves room");
         assert!(read(4, None, 4).await.is_ok());
-        assert_eq!(read(4, None, 3).await.err(), Some(NotRead::TooLarge));
-        assert_eq!(read(0, Some("9999999999999"), 3).await.err(), Some(NotRead::TooLarge), "as announced");
+        assert_eq!(read(4, None, 3).await.err(), Some(BodyReadError::TooLarge));
+        assert_eq!(
+            read(0, Some("9999999999999"), 3).await.err(),
+            Some(BodyReadError::TooLarge),
+            "as announced"
+        );
         assert_eq!(reading.0.available_permits(), 10, "and so does whoever is turned away");
     }
 }

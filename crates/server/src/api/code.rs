@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 
 /// What went wrong, for machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Code {
+pub(crate) enum ApiCode {
     BadRequest,
     Validation,
     Unauthorized,
@@ -47,45 +47,45 @@ pub(crate) enum Code {
 
 /// What is fixed about each code: its status, its word, and what it means, as a sentence without its end.
 #[rustfmt::skip]
-const TABLE: [(Code, StatusCode, &str, &str); 35] = [
-    (Code::BadRequest, StatusCode::BAD_REQUEST, "BAD_REQUEST", "what came is no request that HTTP/1.1 knows"),
-    (Code::Validation, StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "something about the request is wrong: `details.field` says what and `details.reason` why; of a batch `details.index` says where, of an import or a scenario `details.problems` lists the lines"),
-    (Code::Unauthorized, StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the signature of a webhook is missing or does not fit, or a key or token is needed and none that is good was shown"),
-    (Code::Forbidden, StatusCode::FORBIDDEN, "FORBIDDEN", "the key's role or what it is bound to does not allow it: `details.roles`; or, where nobody is asked for a key, the `Host` is not this machine or a web page from elsewhere asks"),
-    (Code::PathNotFound, StatusCode::NOT_FOUND, "PATH_NOT_FOUND", "there is nothing at this path"),
-    (Code::SourceNotFound, StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", "the rule book has no such webhook source"),
-    (Code::KeyNotFound, StatusCode::NOT_FOUND, "KEY_NOT_FOUND", "there is no key of this id"),
-    (Code::RefusedBodyNotFound, StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", "there is no refused call of this number: only the latest are kept"),
-    (Code::EventNotFound, StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "there is no event with this id or receipt"),
-    (Code::DeliveryNotFound, StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "there is no delivery whose id begins so"),
-    (Code::ServiceNotFound, StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service, and none that has gone has deliveries left: `details.services` lists those there are"),
-    (Code::DependencyNotFound, StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists those there are"),
-    (Code::ReceiverNotFound, StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists those there are"),
-    (Code::DeadLetterNotFound, StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "there is no such dead letter, or none matches"),
-    (Code::ReplayNotFound, StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "there is no replay of this number"),
-    (Code::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not take this method: `Allow` says which it takes"),
-    (Code::RequestTimeout, StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body did not come within 10 s"),
-    (Code::Conflict, StatusCode::CONFLICT, "CONFLICT", "this source and id came before with other content, or the letter is not as it would have to be"),
-    (Code::AmbiguousId, StatusCode::CONFLICT, "AMBIGUOUS_ID", "several begin so: `details.candidates` lists them"),
-    (Code::ReplayConflict, StatusCode::CONFLICT, "REPLAY_CONFLICT", "the letters belong to another replay: `details.replay` or `details.replays`"),
-    (Code::ReplayState, StatusCode::CONFLICT, "REPLAY_STATE", "the replay is over, or as wanted already: `details.state`"),
-    (Code::OnlyPoison, StatusCode::CONFLICT, "ONLY_POISON", "only poison matches, and it was not meant: `include_poison` includes it"),
-    (Code::ServiceGone, StatusCode::CONFLICT, "SERVICE_GONE", "the rule book has no such service any more"),
-    (Code::EventNotWanted, StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service's rules have no row for such events"),
-    (Code::NoBreaker, StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
-    (Code::ServiceInBook, StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the rule book has the service and a row for all that waits: only what waits for a removed service or row can be sent elsewhere or ended"),
-    (Code::PayloadTooLarge, StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
-    (Code::UriTooLong, StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
-    (Code::UnsupportedEncoding, StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the body has a `Content-Encoding`, such as gzip: bodies are taken as they are"),
-    (Code::RateLimitExceeded, StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
-    (Code::HeadersTooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too many or too long"),
-    (Code::Internal, StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
-    (Code::BacklogFull, StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
-    (Code::OutcomeUnknown, StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the store failed while it was being written, and it is not known whether it was taken: an event that is sent again with the same id is taken once; before another command is repeated, look in the audit"),
-    (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, another simulation is being played, or the server is stopping"),
+const TABLE: [(ApiCode, StatusCode, &str, &str); 35] = [
+    (ApiCode::BadRequest, StatusCode::BAD_REQUEST, "BAD_REQUEST", "what came is no request that HTTP/1.1 knows"),
+    (ApiCode::Validation, StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "something about the request is wrong: `details.field` says what and `details.reason` why; of a batch `details.index` says where, of an import or a scenario `details.problems` lists the lines"),
+    (ApiCode::Unauthorized, StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the signature of a webhook is missing or does not fit, or a key or token is needed and none that is good was shown"),
+    (ApiCode::Forbidden, StatusCode::FORBIDDEN, "FORBIDDEN", "the key's role or what it is bound to does not allow it: `details.roles`; or, where nobody is asked for a key, the `Host` is not this machine or a web page from elsewhere asks"),
+    (ApiCode::PathNotFound, StatusCode::NOT_FOUND, "PATH_NOT_FOUND", "there is nothing at this path"),
+    (ApiCode::SourceNotFound, StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", "the rule book has no such webhook source"),
+    (ApiCode::KeyNotFound, StatusCode::NOT_FOUND, "KEY_NOT_FOUND", "there is no key of this id"),
+    (ApiCode::RefusedBodyNotFound, StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", "there is no refused call of this number: only the latest are kept"),
+    (ApiCode::EventNotFound, StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "there is no event with this id or receipt"),
+    (ApiCode::DeliveryNotFound, StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "there is no delivery whose id begins so"),
+    (ApiCode::ServiceNotFound, StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service, and none that has gone has deliveries left: `details.services` lists those there are"),
+    (ApiCode::DependencyNotFound, StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists those there are"),
+    (ApiCode::ReceiverNotFound, StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists those there are"),
+    (ApiCode::DeadLetterNotFound, StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "there is no such dead letter, or none matches"),
+    (ApiCode::ReplayNotFound, StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "there is no replay of this number"),
+    (ApiCode::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not take this method: `Allow` says which it takes"),
+    (ApiCode::RequestTimeout, StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body did not come within 10 s"),
+    (ApiCode::Conflict, StatusCode::CONFLICT, "CONFLICT", "this source and id came before with other content, or the letter is not as it would have to be"),
+    (ApiCode::AmbiguousId, StatusCode::CONFLICT, "AMBIGUOUS_ID", "several begin so: `details.candidates` lists them"),
+    (ApiCode::ReplayConflict, StatusCode::CONFLICT, "REPLAY_CONFLICT", "the letters belong to another replay: `details.replay` or `details.replays`"),
+    (ApiCode::ReplayState, StatusCode::CONFLICT, "REPLAY_STATE", "the replay is over, or as wanted already: `details.state`"),
+    (ApiCode::OnlyPoison, StatusCode::CONFLICT, "ONLY_POISON", "only poison matches, and it was not meant: `include_poison` includes it"),
+    (ApiCode::ServiceGone, StatusCode::CONFLICT, "SERVICE_GONE", "the rule book has no such service any more"),
+    (ApiCode::EventNotWanted, StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service's rules have no row for such events"),
+    (ApiCode::NoBreaker, StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
+    (ApiCode::ServiceInBook, StatusCode::CONFLICT, "SERVICE_IN_BOOK", "the rule book has the service and a row for all that waits: only what waits for a removed service or row can be sent elsewhere or ended"),
+    (ApiCode::PayloadTooLarge, StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
+    (ApiCode::UriTooLong, StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
+    (ApiCode::UnsupportedEncoding, StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the body has a `Content-Encoding`, such as gzip: bodies are taken as they are"),
+    (ApiCode::RateLimitExceeded, StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
+    (ApiCode::HeadersTooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too many or too long"),
+    (ApiCode::Internal, StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
+    (ApiCode::BacklogFull, StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
+    (ApiCode::OutcomeUnknown, StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", "the store failed while it was being written, and it is not known whether it was taken: an event that is sent again with the same id is taken once; before another command is repeated, look in the audit"),
+    (ApiCode::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, another simulation is being played, or the server is stopping"),
 ];
 
-impl Code {
+impl ApiCode {
     /// All of them, in the order of their statuses, which is that of the table.
     pub(crate) const ALL: [Self; TABLE.len()] = {
         let mut all = [Self::BadRequest; TABLE.len()];
@@ -127,7 +127,7 @@ mod tests {
     /// The page of all codes.
     fn page() -> String {
         let mut page = "# Errors\n\nEvery error of the API is `{\"error\": {\"code\", \"message\", \"details\"}}`: `code` is for machines and never changes its meaning, `message` is for people and may, `details` says more where there is more to say. The answer's `X-Correlation-Id` is the request's own, if it came with one. What may be answered to which request is in [the description of the API](openapi.json), which a server has at `/openapi.json` and `redrive openapi` prints.\n\nThis page is made of the code.\n\n| status | code | meaning |\n| --- | --- | --- |\n".to_owned();
-        for code in Code::ALL {
+        for code in ApiCode::ALL {
             let wait = if code.asks_to_wait() { ". `Retry-After` says how long to wait" } else { "" };
             let (status, word, says) = (code.status().as_u16(), code.as_str(), code.says());
             page.push_str(&format!("| {status} | `{word}` | {says}{wait} |\n"));
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn each_code_is_listed_once_in_the_order_of_statuses() {
-        let words: BTreeSet<&str> = Code::ALL.into_iter().map(Code::as_str).collect();
-        assert_eq!(words.len(), Code::ALL.len());
-        assert!(Code::ALL.is_sorted());
-        assert!(Code::ALL.is_sorted_by_key(|code| code.status()));
+        let words: BTreeSet<&str> = ApiCode::ALL.into_iter().map(ApiCode::as_str).collect();
+        assert_eq!(words.len(), ApiCode::ALL.len());
+        assert!(ApiCode::ALL.is_sorted());
+        assert!(ApiCode::ALL.is_sorted_by_key(|code| code.status()));
         // The last one there is has the highest number, so none can be missing.
-        assert_eq!(Code::ALL.last().map(|last| *last as usize), Some(Code::ALL.len() - 1));
+        assert_eq!(ApiCode::ALL.last().map(|last| *last as usize), Some(ApiCode::ALL.len() - 1));
     }
 }

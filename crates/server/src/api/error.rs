@@ -11,21 +11,22 @@ use axum::response::{IntoResponse, Response};
 use redrive_core::event::refusal::InvalidEvent;
 use redrive_node::runtime::{ReadError, RerouteError, SubmitError};
 use redrive_node::store::Refusal;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use super::code::Code;
-use super::shape::{ErrorBody, ErrorShown};
+use crate::api::code::ApiCode;
 
 /// What a request comes to.
-pub(super) type Answer = Result<Response, ApiError>;
+pub(crate) type ApiResult = Result<Response, ApiError>;
 
 /// An answer that is no success.
 #[derive(Debug)]
-pub(crate) struct ApiError(Box<Told>);
+pub(crate) struct ApiError(Box<ApiErrorParts>);
 
 #[derive(Debug)]
-struct Told {
-    code: Code,
+struct ApiErrorParts {
+    code: ApiCode,
     message: String,
     details: Map<String, Value>,
     retry_after_seconds: Option<u32>,
@@ -34,63 +35,66 @@ struct Told {
 
 /// What those wait who come when we cannot take more.
 const RETRY_AFTER_SECONDS: u32 = 1;
+
 /// What those wait who come when the disk is full or the store fails.
 const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 
 impl ApiError {
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ApiCode, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), Map::new());
         let retry_after_seconds = code.asks_to_wait().then_some(RETRY_AFTER_SECONDS);
-        Self(Box::new(Told { code, message, details, retry_after_seconds, headers: Vec::new() }))
+        Self(Box::new(ApiErrorParts { code, message, details, retry_after_seconds, headers: Vec::new() }))
     }
 
-    pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.details.insert(key.to_owned(), value.into());
         self
     }
 
     /// What it says to people.
-    pub(super) fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 
-    pub(super) fn retry_after(mut self, seconds: u32) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after_seconds = Some(seconds);
         self
     }
 
-    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.push((name, value));
         self
     }
 
     /// Something about the request is wrong.
-    pub(super) fn invalid(field: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        Self::new(Code::Validation, format!("`{field}` {reason}")).with("field", field).with("reason", reason)
+        Self::new(ApiCode::Validation, format!("`{field}` {reason}"))
+            .with("field", field)
+            .with("reason", reason)
     }
 
     /// Something about the request is wrong, in a sentence that needs no name of a field.
-    pub(super) fn wrong(field: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn wrong(field: &str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self::new(Code::Validation, message.clone()).with("field", field).with("reason", message)
+        Self::new(ApiCode::Validation, message.clone()).with("field", field).with("reason", message)
     }
 
-    pub(super) fn too_large(bytes_max: usize) -> Self {
+    pub(crate) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body has more than {bytes_max} bytes");
-        Self::new(Code::PayloadTooLarge, message).with("bytes_max", bytes_max)
+        Self::new(ApiCode::PayloadTooLarge, message).with("bytes_max", bytes_max)
     }
 
-    pub(super) fn too_slow() -> Self {
-        Self::new(Code::RequestTimeout, "the body did not come in time")
+    pub(crate) fn too_slow() -> Self {
+        Self::new(ApiCode::RequestTimeout, "the body did not come in time")
     }
 
-    pub(super) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(Code::Unavailable, message)
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ApiCode::Unavailable, message)
     }
 
     /// Whoever waits must not wait for ever; what was begun may still come to its end.
-    pub(super) fn no_answer(within: Duration) -> Self {
+    pub(crate) fn no_answer(within: Duration) -> Self {
         let seconds = within.as_secs_f64();
         Self::unavailable(format!(
             "there was no answer within {seconds} s; what was asked for may still be done"
@@ -98,16 +102,16 @@ impl ApiError {
     }
 
     /// Our own fault; what exactly went wrong is in the log.
-    pub(super) fn internal() -> Self {
+    pub(crate) fn internal() -> Self {
         let message = "something went wrong here; the server's log says more";
-        Self::new(Code::Internal, message)
+        Self::new(ApiCode::Internal, message)
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let Told { code, message, details, retry_after_seconds, headers } = *self.0;
-        let body = ErrorBody { error: ErrorShown { code: code.as_str().to_owned(), message, details } };
+        let ApiErrorParts { code, message, details, retry_after_seconds, headers } = *self.0;
+        let body = ErrorBody { error: ErrorJson { code: code.as_str().to_owned(), message, details } };
         let text = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
         let mut response =
             (code.status(), [(header::CONTENT_TYPE, "application/json")], text).into_response();
@@ -121,7 +125,7 @@ impl IntoResponse for ApiError {
 
 impl From<InvalidEvent> for ApiError {
     fn from(invalid: InvalidEvent) -> Self {
-        let error = Self::new(Code::Validation, invalid.to_string())
+        let error = Self::new(ApiCode::Validation, invalid.to_string())
             .with("field", invalid.field)
             .with("reason", invalid.reason.to_string());
         match invalid.index {
@@ -133,7 +137,7 @@ impl From<InvalidEvent> for ApiError {
 
 impl ApiError {
     /// An event was not taken, or it is not known whether it was: its id makes it safe to send it again.
-    pub(super) fn of_event(error: SubmitError) -> Self {
+    pub(crate) fn of_event(error: SubmitError) -> Self {
         match error {
             SubmitError::Unknown { .. } => Self::unknown(
                 "the store failed while this was being written, and it is not known whether it was taken: send it again with the same id",
@@ -143,7 +147,7 @@ impl ApiError {
     }
 
     fn unknown(message: &str) -> Self {
-        Self::new(Code::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+        Self::new(ApiCode::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
     }
 }
 
@@ -154,17 +158,17 @@ impl From<SubmitError> for ApiError {
             SubmitError::Refused(Refusal::Conflict { index, first }) => {
                 let Some(first) = first else {
                     let message = "the batch has another event with this source and id: use a new id";
-                    return Self::new(Code::Conflict, message).with("index", index);
+                    return Self::new(ApiCode::Conflict, message).with("index", index);
                 };
                 let message = "an event with this source and id came before, and was another: use a new id";
-                Self::new(Code::Conflict, message)
+                Self::new(ApiCode::Conflict, message)
                     .with("index", index)
                     .with("first_receipt", first.to_string())
             }
             SubmitError::Refused(Refusal::Full { index, service }) => {
                 let message =
                     format!("too much waits for the service `{service}` already: nothing was taken");
-                Self::new(Code::BacklogFull, message)
+                Self::new(ApiCode::BacklogFull, message)
                     .with("index", index)
                     .with("service", service.as_str())
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
@@ -208,9 +212,9 @@ impl From<RerouteError> for ApiError {
 }
 
 /// The one part of a path that names something.
-pub(super) struct Named(pub String);
+pub(crate) struct PathName(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for PathName {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -221,14 +225,30 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-pub(super) async fn no_such_path(uri: Uri) -> ApiError {
+pub(crate) async fn no_such_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at {}", uri.path());
-    ApiError::new(Code::PathNotFound, message)
+    ApiError::new(ApiCode::PathNotFound, message)
 }
 
-pub(super) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+pub(crate) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
-    ApiError::new(Code::MethodNotAllowed, message)
+    ApiError::new(ApiCode::MethodNotAllowed, message)
+}
+
+/// Any error: `{"error":{"code","message","details"}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorBody {
+    pub error: ErrorJson,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorJson {
+    pub code: String,
+    pub message: String,
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub details: Map<String, Value>,
 }
 
 #[cfg(test)]
@@ -251,13 +271,13 @@ mod tests {
         for (name, error, expected) in cases {
             assert_eq!(
                 (error.0.code, error.0.retry_after_seconds),
-                (Code::OutcomeUnknown, Some(10)),
+                (ApiCode::OutcomeUnknown, Some(10)),
                 "{name}"
             );
             assert!(error.message().ends_with(expected), "{name}: {}", error.message());
         }
         let refused = ApiError::of_event(SubmitError::Busy);
-        assert_eq!(refused.0.code, Code::Unavailable);
+        assert_eq!(refused.0.code, ApiCode::Unavailable);
     }
 
     #[test]

@@ -26,18 +26,19 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use super::code::Code;
-use super::connection::Connection;
-use super::crowd::Crowd;
-use super::door::{Door, Entered, Scheme};
-use super::error::ApiError;
-use super::guest::{Guests, check_host};
-use super::identity::Peer;
-use super::{CORRELATION_ID, Guarded, Routers, correlation_id, hooks};
+use crate::access::Peer;
+use crate::api::code::ApiCode;
+use crate::api::error::ApiError;
+use crate::api::limits::connection::ClientConnection;
+use crate::api::limits::loopback_only::{LoopbackPolicy, check_host};
+use crate::api::limits::per_address::AddressLimiter;
+use crate::api::transport::{AcceptedStream, Transport, TransportScheme};
+use crate::api::{CORRELATION_ID, GuardedRouter, Routers, correlation_id};
+use crate::webhooks;
 
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ApiLimits {
     /// The largest body.
     pub body_bytes_max: usize,
     /// How long a body may take to come.
@@ -55,7 +56,7 @@ pub(crate) struct Limits {
     pub connections_max: usize,
 }
 
-impl Limits {
+impl ApiLimits {
     pub(crate) fn with_body(body_bytes_max: usize) -> Self {
         Self {
             body_bytes_max,
@@ -71,6 +72,7 @@ impl Limits {
 
 /// Connections at once, if the system lets us have as many.
 const CONNECTIONS_MAX: u64 = 10_000;
+
 /// Files that are left for calls to targets, which are up to 1,024, and for the store.
 const FILES_RESERVED: u64 = 1_024 + 256;
 
@@ -92,19 +94,21 @@ fn files_max() -> u64 {
 
 /// The bytes that a request's headers may take; the library takes a hundred of them at most.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
+
 /// The bytes that a path with its query may take.
 const URI_BYTES_MAX: usize = 8 * 1024;
+
 /// How long to wait when the system has no more sockets for us.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A door that is open.
-pub(crate) struct Listening {
+pub(crate) struct ApiListener {
     pub address: SocketAddr,
     close: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Listening {
+impl ApiListener {
     /// Takes no more connections, lets requests end within that time, and then cuts off what has not ended.
     pub(crate) async fn close(self, within: Duration) {
         // The task listens for as long as it runs.
@@ -120,36 +124,36 @@ impl Listening {
 
 /// Serves the API to those who come to an address that is ours already; the routers are made with what turns
 /// true when the door closes.
-pub(crate) fn listen_behind(
-    door: Door,
+pub(crate) fn start_listening(
+    transport: Transport,
     listener: TcpListener,
     routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
-    limits: Limits,
-) -> std::io::Result<Listening> {
+    limits: ApiLimits,
+) -> std::io::Result<ApiListener> {
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
     let routers = Arc::new(routers(closing.clone()));
-    let task = tokio::spawn(accept_all(listener, door, routers, limits, closing));
-    Ok(Listening { address, close, task })
+    let task = tokio::spawn(accept_all(listener, transport, routers, limits, closing));
+    Ok(ApiListener { address, close, task })
 }
 
 /// Serves `router` on the stack of the API, to this machine, for as long as it is polled: the bare limit that
 /// measurements compare with. An answer may take forever.
 pub async fn serve_bare(listener: TcpListener, router: Router, body_bytes_max: usize) -> std::io::Result<()> {
-    let limits = Limits { answer_time: Duration::MAX, ..Limits::with_body(body_bytes_max) };
-    let _listening = listen_behind(Door::Plain, listener, |_| Routers::open(router), limits)?;
+    let limits = ApiLimits { answer_time: Duration::MAX, ..ApiLimits::with_body(body_bytes_max) };
+    let _listening = start_listening(Transport::Plain, listener, |_| Routers::open(router), limits)?;
     std::future::pending().await
 }
 
 async fn accept_all(
     listener: TcpListener,
-    door: Door,
+    transport: Transport,
     routers: Arc<Routers>,
-    limits: Limits,
+    limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections_max));
-    let crowd = Crowd::of(limits.connections_max);
+    let per_address = AddressLimiter::of(limits.connections_max);
     let mut connections = JoinSet::new();
     let mut has_failed = false;
     loop {
@@ -177,13 +181,13 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
-        let Some(member) = crowd.join(peer) else {
+        let Some(member) = per_address.join(peer) else {
             tracing::debug!(%peer, "an address has its share of connections, and one more is hung up");
             continue;
         };
-        let (door, routers, closing) = (door.clone(), Arc::clone(&routers), closing.clone());
+        let (transport, routers, closing) = (transport.clone(), Arc::clone(&routers), closing.clone());
         connections.spawn(async move {
-            serve(stream, peer, &door, &routers, limits, closing).await;
+            serve(stream, peer, &transport, &routers, limits, closing).await;
             drop((place, member));
         });
     }
@@ -194,7 +198,7 @@ async fn accept_all(
 /// Answers one request within a time, under the client's correlation id or one of ours.
 async fn answer(
     routers: &Routers,
-    came: Came,
+    came: ConnectionOrigin,
     mut request: Request<Incoming>,
     within: Duration,
 ) -> Result<Response, Infallible> {
@@ -217,20 +221,28 @@ async fn answer(
 }
 
 /// The router that a request goes to; refuses what no handler should have to look at.
-fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Result<Router, ApiError> {
+fn enter(
+    routers: &Routers,
+    came: ConnectionOrigin,
+    request: &mut Request<Incoming>,
+) -> Result<Router, ApiError> {
     let bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     if bytes > URI_BYTES_MAX {
-        return Err(ApiError::new(Code::UriTooLong, format!("the path has more than {URI_BYTES_MAX} bytes")));
+        return Err(ApiError::new(
+            ApiCode::UriTooLong,
+            format!("the path has more than {URI_BYTES_MAX} bytes"),
+        ));
     }
     check_host(request)?;
     request.extensions_mut().insert(Peer(came.from));
     match &routers.guarded {
-        Some(Guarded { access, router }) if access.is_on() => Ok(router.clone()),
+        Some(GuardedRouter { access, router }) if access.is_on() => Ok(router.clone()),
         Some(_) | None => {
-            let is_hook = routers.guarded.is_some() && hooks::is_call(request.method(), request.uri());
+            let is_hook =
+                routers.guarded.is_some() && webhooks::handlers::is_call(request.method(), request.uri());
             // The signature tells whose a hook is: a tunnel may have brought it here under a name of its own.
-            let guests = if is_hook { Guests::Everybody } else { routers.guests };
-            guests.check(request.headers(), came.by)?;
+            let loopback = if is_hook { LoopbackPolicy::Everybody } else { routers.loopback };
+            loopback.check(request.headers(), came.by)?;
             Ok(routers.open.clone())
         }
     }
@@ -239,39 +251,39 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
 async fn serve(
     stream: TcpStream,
     peer: IpAddr,
-    door: &Door,
+    transport: &Transport,
     routers: &Routers,
-    limits: Limits,
+    limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
     // Answers are small and somebody waits for each.
     let _ = stream.set_nodelay(true);
     let entered = tokio::select! {
         biased;
-        entered = door.enter(stream, limits.handshake_time) => entered,
+        entered = transport.enter(stream, limits.handshake_time) => entered,
         // Whoever has not come in by then stays outside.
         _ = closing.changed() => return,
     };
-    let came = Came { from: peer, by: door.scheme() };
+    let came = ConnectionOrigin { from: peer, by: transport.scheme() };
     match entered {
-        Some(Entered::Plain(stream)) => speak(stream, came, routers, limits, closing).await,
-        Some(Entered::Tls(stream)) => speak(stream, came, routers, limits, closing).await,
+        Some(AcceptedStream::Plain(stream)) => speak(stream, came, routers, limits, closing).await,
+        Some(AcceptedStream::Tls(stream)) => speak(stream, came, routers, limits, closing).await,
         None => {}
     }
 }
 
 /// How a connection came in.
 #[derive(Clone, Copy)]
-struct Came {
+struct ConnectionOrigin {
     from: IpAddr,
-    by: Scheme,
+    by: TransportScheme,
 }
 
 async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    came: Came,
+    came: ConnectionOrigin,
     routers: &Routers,
-    limits: Limits,
+    limits: ApiLimits,
     mut closing: watch::Receiver<bool>,
 ) {
     let connection = http1::Builder::new()
@@ -279,7 +291,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Connection::new(stream, limits.unread_time)),
+            TokioIo::new(ClientConnection::new(stream, limits.unread_time)),
             service_fn(|request| answer(routers, came, request, limits.answer_time)),
         );
     let mut connection = std::pin::pin!(connection);
@@ -303,9 +315,10 @@ mod tests {
 
     use super::*;
 
-    async fn listening(router: Router, limits: Limits) -> Listening {
+    async fn listening(router: Router, limits: ApiLimits) -> ApiListener {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free");
-        listen_behind(Door::Plain, listener, |_| Routers::open(router), limits).expect("a port is free")
+        start_listening(Transport::Plain, listener, |_| Routers::open(router), limits)
+            .expect("a port is free")
     }
 
     /// All that the server says to those bytes until it hangs up.
@@ -328,7 +341,7 @@ mod tests {
         };
         let router = Router::new().route("/endless", get(endless)).route("/", get(|| async { "here" }));
         let unread_time = Duration::from_millis(100);
-        let limits = Limits { unread_time, connections_max: 1, ..Limits::with_body(1_000) };
+        let limits = ApiLimits { unread_time, connections_max: 1, ..ApiLimits::with_body(1_000) };
         let listening = listening(router, limits).await;
         let mut deaf = TcpStream::connect(listening.address).await.expect("it listens");
         deaf.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");
@@ -350,7 +363,7 @@ mod tests {
         };
         let router =
             Router::new().route("/never", get(std::future::pending::<Response>)).route("/late", get(late));
-        let limits = Limits { answer_time: limit, ..Limits::with_body(1_000) };
+        let limits = ApiLimits { answer_time: limit, ..ApiLimits::with_body(1_000) };
         let listening = listening(router, limits).await;
         let ask = |path: &str| {
             format!(
@@ -375,7 +388,7 @@ mod tests {
     #[tokio::test]
     async fn closing_cuts_off_what_does_not_end_in_time() {
         let router = Router::new().route("/never", get(std::future::pending::<Response>));
-        let limits = Limits { connections_max: 2, ..Limits::with_body(1_000) };
+        let limits = ApiLimits { connections_max: 2, ..ApiLimits::with_body(1_000) };
         let listening = listening(router, limits).await;
         let mut waiting = TcpStream::connect(listening.address).await.expect("it listens");
         waiting.write_all(b"GET /never HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");

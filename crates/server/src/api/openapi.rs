@@ -3,7 +3,7 @@
 //! Invariants: a route is added with its description and its errors, or not at all; every answer there is has
 //! its headers; what is served, printed by `redrive openapi` and kept in `docs/openapi.json` is the same.
 
-mod keys;
+pub(crate) mod query_keys;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,6 +14,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
 use bytes::Bytes;
+use clap::Args;
 use redrive_core::access::Role;
 use redrive_node::activity::ActivityLine;
 use serde_json::{Map, Value, json};
@@ -23,25 +24,36 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-pub(super) use self::keys::Keys;
-use super::App;
-use super::code::Code;
-use super::identity::{Guard, Need, guard};
-use super::shape::live::Pulse;
-use super::shape::{BackupStep, ErrorBody};
+use crate::access::{RouteAccess, RouteGuard, guard};
+use crate::api::code::ApiCode;
+use crate::api::error::ErrorBody;
+use crate::api::{self, App};
+use crate::status::live::Pulse;
+use crate::storage::backup::BackupStep;
+use crate::terminal::print_json;
+
+/// Prints the description of the HTTP API, OpenAPI 3.1, for tools that make clients, pages and tests of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive openapi > openapi.json
+
+A running server has it at /openapi.json.")]
+pub(crate) struct OpenapiArgs {}
 
 /// What every request may be answered with, whatever it asks for.
-const EVERYWHERE: [Code; 6] = [
-    Code::BadRequest,
-    Code::Forbidden,
-    Code::UriTooLong,
-    Code::HeadersTooLarge,
-    Code::Internal,
-    Code::Unavailable,
+const EVERYWHERE: [ApiCode; 6] = [
+    ApiCode::BadRequest,
+    ApiCode::Forbidden,
+    ApiCode::UriTooLong,
+    ApiCode::HeadersTooLarge,
+    ApiCode::Internal,
+    ApiCode::Unavailable,
 ];
+
 /// What else those are answered with that bring a body.
-const WITH_BODY: [Code; 4] =
-    [Code::Validation, Code::RequestTimeout, Code::PayloadTooLarge, Code::UnsupportedEncoding];
+const WITH_BODY: [ApiCode; 4] =
+    [ApiCode::Validation, ApiCode::RequestTimeout, ApiCode::PayloadTooLarge, ApiCode::UnsupportedEncoding];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -59,47 +71,47 @@ const WITH_BODY: [Code; 4] =
     ),
     components(schemas(ErrorBody, BackupStep, Pulse, ActivityLine))
 )]
-struct Frame;
+struct OpenApiFrame;
 
 /// Every route with what one needs for it, its description, and the errors of its own.
-pub(super) struct Routes {
-    promised: Vec<Route>,
+pub(crate) struct Routes {
+    promised: Vec<DescribedRoute>,
     /// What is no part of the API.
     beside: Vec<(&'static str, MethodRouter<App>)>,
 }
 
-struct Route {
-    need: Need,
+struct DescribedRoute {
+    need: RouteAccess,
     described: UtoipaMethodRouter<App>,
-    errors: &'static [Code],
+    errors: &'static [ApiCode],
 }
 
 impl Routes {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { promised: Vec::new(), beside: Vec::new() }
     }
 
     /// One more route: what one needs for it, and the errors of its own that it is answered with.
-    pub(super) fn add(
+    pub(crate) fn add(
         mut self,
-        need: Need,
+        need: RouteAccess,
         described: UtoipaMethodRouter<App>,
-        errors: &'static [Code],
+        errors: &'static [ApiCode],
     ) -> Self {
-        self.promised.push(Route { need, described, errors });
+        self.promised.push(DescribedRoute { need, described, errors });
         self
     }
 
     /// One more route that everybody may come by and that no program should rely on.
-    pub(super) fn beside(mut self, path: &'static str, answer: MethodRouter<App>) -> Self {
+    pub(crate) fn beside(mut self, path: &'static str, answer: MethodRouter<App>) -> Self {
         self.beside.push((path, answer));
         self
     }
 
     /// What serves: where nobody is asked who they are, and where everybody is.
-    pub(super) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
+    pub(crate) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut open, mut guarded) = (Router::new(), Router::new());
-        for Route { need, described: (_, paths, answer), .. } in self.promised {
+        for DescribedRoute { need, described: (_, paths, answer), .. } in self.promised {
             for path in paths.paths.keys() {
                 open = open.route(path, answer.clone());
                 guarded = guarded.route(path, guard_by(need, answer.clone(), app));
@@ -114,16 +126,18 @@ impl Routes {
 
     /// What describes them.
     fn describe(self) -> Description {
-        let mut router = OpenApiRouter::with_openapi(Frame::openapi());
+        let mut router = OpenApiRouter::with_openapi(OpenApiFrame::openapi());
         // Answers that several routes have in common, by their names.
         let mut common = BTreeMap::new();
-        for Route { need, described: (schemas, mut paths, answer), errors } in self.promised {
+        for DescribedRoute { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for (does, operation) in paths.paths.values_mut().flat_map(operations) {
-                tell_headers(operation);
+                describe_headers(operation);
                 operation.security = Some(security(need));
-                let asked: &[Code] = match need {
-                    Need::Nothing => &[],
-                    Need::Key | Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
+                let asked: &[ApiCode] = match need {
+                    RouteAccess::Nothing => &[],
+                    RouteAccess::Key | RouteAccess::Permission(..) => {
+                        &[ApiCode::Unauthorized, ApiCode::RateLimitExceeded]
+                    }
                 };
                 for (status, codes) in errors_of(operation, &[errors, asked, does.errors()].concat()) {
                     let name = name_of(&codes);
@@ -140,62 +154,63 @@ impl Routes {
 
     /// What each needs, as people call it.
     #[cfg(test)]
-    pub(super) fn needs(&self) -> Vec<(String, Need)> {
-        let of = |route: &Route| {
+    pub(crate) fn needs(&self) -> Vec<(String, RouteAccess)> {
+        let of = |route: &DescribedRoute| {
             let (path, item) = route.described.1.paths.first_key_value().expect("a route has a path");
             let method = if item.get.is_some() { "GET" } else { "POST" };
             (format!("{method} {path}"), route.need)
         };
-        let beside = self.beside.iter().map(|(path, _)| (format!("GET {path}"), Need::Nothing));
+        let beside = self.beside.iter().map(|(path, _)| (format!("GET {path}"), RouteAccess::Nothing));
         self.promised.iter().map(of).chain(beside).collect()
     }
 }
 
-fn guard_by(need: Need, answer: MethodRouter<App>, app: &App) -> MethodRouter<App> {
+fn guard_by(need: RouteAccess, answer: MethodRouter<App>, app: &App) -> MethodRouter<App> {
     let asked = match need {
-        Need::Nothing => return answer,
-        Need::Key => None,
-        Need::Permission(permission, reach) => Some((permission, reach)),
+        RouteAccess::Nothing => return answer,
+        RouteAccess::Key => None,
+        RouteAccess::Permission(permission, reach) => Some((permission, reach)),
     };
-    answer.route_layer(from_fn_with_state(Guard { app: app.clone(), asked }, guard))
+    answer.route_layer(from_fn_with_state(RouteGuard { app: app.clone(), asked }, guard))
 }
 
 /// Who may come: nobody is asked where there are no keys, and else one needs one of the roles.
-fn security(need: Need) -> Vec<SecurityRequirement> {
+fn security(need: RouteAccess) -> Vec<SecurityRequirement> {
     let roles = match need {
-        Need::Nothing => return Vec::new(),
-        Need::Key => Role::ALL.to_vec(),
-        Need::Permission(permission, _) => permission.roles(),
+        RouteAccess::Nothing => return Vec::new(),
+        RouteAccess::Key => Role::ALL.to_vec(),
+        RouteAccess::Permission(permission, _) => permission.roles(),
     };
     let roles = roles.into_iter().map(Role::as_str);
     vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (Does, &mut Operation)> {
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (RouteEffect, &mut Operation)> {
     let PathItem { get, put, post, delete, patch, .. } = item;
-    let writes = [put, post, delete, patch].into_iter().flatten().map(|operation| (Does::Write, operation));
-    get.iter_mut().map(|operation| (Does::Read, operation)).chain(writes)
+    let writes =
+        [put, post, delete, patch].into_iter().flatten().map(|operation| (RouteEffect::Write, operation));
+    get.iter_mut().map(|operation| (RouteEffect::Read, operation)).chain(writes)
 }
 
 /// What a method is for.
 #[derive(Clone, Copy)]
-enum Does {
+enum RouteEffect {
     Read,
     Write,
 }
 
-impl Does {
+impl RouteEffect {
     /// What else is answered to such requests.
-    const fn errors(self) -> &'static [Code] {
+    const fn errors(self) -> &'static [ApiCode] {
         match self {
             Self::Read => &[],
-            Self::Write => &[Code::OutcomeUnknown],
+            Self::Write => &[ApiCode::OutcomeUnknown],
         }
     }
 }
 
 /// Every answer says which request it is of.
-fn tell_headers(operation: &mut Operation) {
+fn describe_headers(operation: &mut Operation) {
     for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response {
             let told = RefOr::Ref(Ref::new("#/components/headers/X-Correlation-Id"));
@@ -205,30 +220,30 @@ fn tell_headers(operation: &mut Operation) {
 }
 
 /// All errors that an operation is answered with, by their statuses.
-fn errors_of(operation: &Operation, own: &[Code]) -> BTreeMap<String, Vec<Code>> {
+fn errors_of(operation: &Operation, own: &[ApiCode]) -> BTreeMap<String, Vec<ApiCode>> {
     let mut codes = [&EVERYWHERE, own].concat();
     if operation.request_body.is_some() {
         codes.extend(WITH_BODY);
     }
     if operation.parameters.is_some() {
-        codes.push(Code::Validation);
+        codes.push(ApiCode::Validation);
     }
     codes.sort_unstable();
     codes.dedup();
-    let mut by_status: BTreeMap<String, Vec<Code>> = BTreeMap::new();
+    let mut by_status: BTreeMap<String, Vec<ApiCode>> = BTreeMap::new();
     for code in codes {
         by_status.entry(code.status().as_str().to_owned()).or_default().push(code);
     }
     by_status
 }
 
-fn name_of(codes: &[Code]) -> String {
+fn name_of(codes: &[ApiCode]) -> String {
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
     words.join(".")
 }
 
 /// An answer with one of those codes, which have one status.
-fn error(codes: &[Code]) -> Response {
+fn error(codes: &[ApiCode]) -> Response {
     let meanings: Vec<String> =
         codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.says())).collect();
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
@@ -252,7 +267,7 @@ fn error(codes: &[Code]) -> Response {
 
 /// The whole description.
 pub(crate) fn document() -> Value {
-    let mut document = serde_json::to_value(super::routes().describe()).expect("descriptions are JSON");
+    let mut document = serde_json::to_value(api::routes().describe()).expect("descriptions are JSON");
     let components = &mut document["components"];
     components["headers"] = json!({
         "X-Correlation-Id": {
@@ -328,7 +343,7 @@ fn refine(document: &mut Value) {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
     let schemas = &mut document["components"]["schemas"];
-    schemas["ErrorShown"]["properties"]["code"]["enum"] = Code::ALL.map(Code::as_str).as_slice().into();
+    schemas["ErrorShown"]["properties"]["code"]["enum"] = ApiCode::ALL.map(ApiCode::as_str).as_slice().into();
     let event = &mut schemas["CloudEvent"];
     event["not"] = json!({ "required": ["data", "data_base64"] });
     event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
@@ -367,6 +382,10 @@ static SERVED: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into())
     get, path = "/openapi.json", operation_id = "describe", tag = "operating",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
 )]
-pub(super) async fn describe() -> impl IntoResponse {
+pub(crate) async fn describe() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], SERVED.clone())
+}
+
+pub(crate) fn run(OpenapiArgs {}: &OpenapiArgs) -> anyhow::Result<()> {
+    print_json(&document())
 }

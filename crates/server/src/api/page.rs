@@ -15,12 +15,15 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 
-use super::code::Code;
-use super::error::{Answer, ApiError};
+use crate::api::code::ApiCode;
+use crate::api::error::{ApiError, ApiResult};
 
 const HTML: &str = "text/html; charset=utf-8";
+
 const SCRIPT: &str = "text/javascript; charset=utf-8";
+
 const STYLE: &str = "text/css; charset=utf-8";
+
 const DRAWING: &str = "image/svg+xml";
 
 /// The file that is the page itself.
@@ -110,18 +113,18 @@ const RULES: [(HeaderName, &str); 8] = [
 ];
 
 /// The page.
-pub(super) async fn first(asked: HeaderMap) -> Answer {
+pub(crate) async fn first(asked: HeaderMap) -> ApiResult {
     serve(FIRST, &asked)
 }
 
 /// A file of the page.
-pub(super) async fn file(Path(name): Path<String>, asked: HeaderMap) -> Answer {
+pub(crate) async fn file(Path(name): Path<String>, asked: HeaderMap) -> ApiResult {
     serve(&name, &asked)
 }
 
-fn serve(name: &str, asked: &HeaderMap) -> Answer {
+fn serve(name: &str, asked: &HeaderMap) -> ApiResult {
     let at = FILES.iter().position(|(known, ..)| *known == name);
-    let at = at.ok_or_else(|| ApiError::new(Code::PathNotFound, "the page has no such file"))?;
+    let at = at.ok_or_else(|| ApiError::new(ApiCode::PathNotFound, "the page has no such file"))?;
     let (_, kind, content) = FILES[at];
     let tag = &TAGS[at];
     let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|known| known == tag);

@@ -6,16 +6,17 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
+use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::error::ApiError;
-use super::{App, events};
+use crate::api::error::ApiError;
+use crate::api::{App, body};
 use crate::letters::{LIST_DEFAULT, LIST_MAX};
 
 /// The largest number that a key takes: clients and the store have no larger ones.
 const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// The longest note: it is kept with what was done, and shown wherever that is.
 const NOTE_CHARS_MAX: usize = 1_000;
 
@@ -44,7 +45,7 @@ impl serde::de::Error for WrongField {
 }
 
 /// The query of a request.
-pub(super) struct Query<T>(pub T);
+pub(crate) struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     type Rejection = ApiError;
@@ -55,14 +56,14 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
 }
 
 /// The JSON object of a request, which may be left out if none of its keys must be there.
-pub(super) struct Sent<T>(pub T);
+pub(crate) struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<App> for Sent<T> {
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        Ok(Self(of_body(&events::read(app, &parts.headers, body).await?)?))
+        Ok(Self(of_body(&body::read_limited(app, &parts.headers, body).await?)?))
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn of_query<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Wr
     of_keys(keys)
 }
 
-pub(super) fn of_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WrongField> {
+pub(crate) fn of_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WrongField> {
     if body.trim_ascii().is_empty() {
         return of_keys(Map::new());
     }
@@ -90,7 +91,7 @@ pub(super) fn of_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WrongField>
 }
 
 fn of_keys<T: DeserializeOwned>(mut keys: Map<String, Value>) -> Result<T, WrongField> {
-    let request = T::deserialize(Keys(&mut keys))?;
+    let request = T::deserialize(RequestKeys(&mut keys))?;
     match keys.keys().next() {
         None => Ok(request),
         Some(name) => Err(WrongField::new(name, "is not known here")),
@@ -98,9 +99,9 @@ fn of_keys<T: DeserializeOwned>(mut keys: Map<String, Value>) -> Result<T, Wrong
 }
 
 /// The keys that are left. Null is as good as nothing.
-struct Keys<'a>(&'a mut Map<String, Value>);
+struct RequestKeys<'a>(&'a mut Map<String, Value>);
 
-impl<'de> Deserializer<'de> for Keys<'_> {
+impl<'de> Deserializer<'de> for RequestKeys<'_> {
     type Error = WrongField;
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -110,7 +111,7 @@ impl<'de> Deserializer<'de> for Keys<'_> {
         visitor: V,
     ) -> Result<V::Value, WrongField> {
         let taken = names.iter().filter_map(|name| Some((*name, self.0.shift_remove(*name)?)));
-        visitor.visit_map(Taken(taken.filter(|(_, value)| !value.is_null()).collect()))
+        visitor.visit_map(RequestFields(taken.filter(|(_, value)| !value.is_null()).collect()))
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongField> {
@@ -124,21 +125,21 @@ impl<'de> Deserializer<'de> for Keys<'_> {
 }
 
 /// The parts of a tuple, each of which takes its keys.
-impl<'de> SeqAccess<'de> for Keys<'_> {
+impl<'de> SeqAccess<'de> for RequestKeys<'_> {
     type Error = WrongField;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, WrongField> {
-        seed.deserialize(Keys(self.0)).map(Some)
+        seed.deserialize(RequestKeys(self.0)).map(Some)
     }
 }
 
 /// Keys with their values, of which the last is the next.
-struct Taken(Vec<(&'static str, Value)>);
+struct RequestFields(Vec<(&'static str, Value)>);
 
-impl<'de> MapAccess<'de> for Taken {
+impl<'de> MapAccess<'de> for RequestFields {
     type Error = WrongField;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, WrongField> {
@@ -178,7 +179,7 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, 
 }
 
 /// Why somebody does something, in their own words.
-pub(super) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let note = Option::<String>::deserialize(from)?;
     if note.as_deref().is_some_and(|note| note.chars().nth(NOTE_CHARS_MAX).is_some()) {
         return Err(D::Error::custom(format_args!("the note has more than {NOTE_CHARS_MAX} characters")));
@@ -188,14 +189,14 @@ pub(super) fn note<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>,
 
 /// A part of a list.
 #[derive(Deserialize, ToSchema)]
-pub(super) struct Page {
+pub(crate) struct PageQuery {
     /// How many at most: 50 unless said, and never more than 500.
     #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 
-impl Page {
-    pub(super) fn rows_max(&self) -> usize {
+impl PageQuery {
+    pub(crate) fn rows_max(&self) -> usize {
         let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX)
     }
@@ -203,21 +204,25 @@ impl Page {
 
 /// Where a list goes on whose entries are numbered.
 #[derive(Deserialize, ToSchema)]
-pub(super) struct Before {
+pub(crate) struct BeforeQuery {
     /// The `next` of an earlier answer.
     #[serde(default, deserialize_with = "number")]
-    pub(super) before: Option<u64>,
+    pub(crate) before: Option<u64>,
 }
 
 /// Why something is done.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NoteWanted {
+pub(crate) struct NoteRequest {
     /// For the audit.
     #[serde(default, deserialize_with = "note")]
     #[schema(min_length = 1, max_length = 1000)]
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
+
+/// Nothing more to say.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EmptyResponse {}
 
 #[cfg(test)]
 mod tests {
@@ -234,7 +239,7 @@ mod tests {
         ];
         for (name, chars, expected) in cases {
             let body = serde_json::json!({ "note": (chars > 0).then(|| "é".repeat(chars)) }).to_string();
-            assert_eq!(of_body::<NoteWanted>(body.as_bytes()).is_ok(), expected, "{name}");
+            assert_eq!(of_body::<NoteRequest>(body.as_bytes()).is_ok(), expected, "{name}");
         }
     }
 
@@ -253,8 +258,8 @@ mod tests {
             ("no object",     "[]",                   Err("`body` is no JSON object")),
         ];
         for (name, body, expected) in cases {
-            let seen = of_body::<(Before, Page)>(body.as_bytes());
-            let seen = seen.map(|(Before { before }, page)| (before, page.rows_max()));
+            let seen = of_body::<(BeforeQuery, PageQuery)>(body.as_bytes());
+            let seen = seen.map(|(BeforeQuery { before }, page)| (before, page.rows_max()));
             assert_eq!(
                 seen.map_err(|wrong| wrong.to_string()),
                 expected.map_err(ToOwned::to_owned),

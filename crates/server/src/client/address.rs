@@ -18,7 +18,7 @@ pub(crate) struct Address {
 
 /// How a server is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Security {
+pub(crate) enum Security {
     Plain,
     /// With a certificate that must be for this name.
     Tls(ServerName<'static>),
@@ -61,7 +61,7 @@ impl Address {
         matches!(self.security, Security::Tls(_))
     }
 
-    pub(super) const fn security(&self) -> &Security {
+    pub(crate) const fn security(&self) -> &Security {
         &self.security
     }
 }

@@ -9,24 +9,25 @@ use std::path::Path;
 use anyhow::Context as _;
 use http::HeaderValue;
 
-use crate::commands::Refused;
+use crate::cli::CommandRefusal;
 
 /// The variable that holds a key.
 pub(crate) const VARIABLE: &str = "REDRIVE_KEY";
+
 /// No key and no token is longer.
 const KEY_BYTES_MAX: u64 = 16 * 1024;
 
 /// A key or a token, ready to be sent and never printed.
 #[derive(Clone)]
-pub(crate) struct Key(HeaderValue);
+pub(crate) struct ClientKey(HeaderValue);
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
 }
 
-impl Key {
+impl ClientKey {
     /// The key in the file, or else in the environment; none if neither has one.
     pub(crate) fn find(file: Option<&Path>) -> anyhow::Result<Option<Self>> {
         match file {
@@ -41,7 +42,7 @@ impl Key {
                 Ok(text) => Self::parse(&text).with_context(|| format!("{VARIABLE} holds no key")).map(Some),
                 Err(std::env::VarError::NotPresent) => Ok(None),
                 Err(std::env::VarError::NotUnicode(_)) => {
-                    Err(Refused(format!("{VARIABLE} is no text")).into())
+                    Err(CommandRefusal(format!("{VARIABLE} is no text")).into())
                 }
             },
         }
@@ -87,12 +88,12 @@ mod tests {
         ];
         for (name, text, expected) in cases {
             std::fs::write(&path, text).expect("it can be written");
-            let key = Key::find(Some(&path)).ok().flatten();
+            let key = ClientKey::find(Some(&path)).ok().flatten();
             let header = key.as_ref().map(|key| key.header().to_str().expect("plain characters"));
             assert_eq!(header, expected, "{name}");
             assert!(!format!("{key:?}").contains("rk_"), "it is not printed");
         }
-        let missing = Key::find(Some(&folder.path().join("none"))).expect_err("there is no such file");
+        let missing = ClientKey::find(Some(&folder.path().join("none"))).expect_err("there is no such file");
         assert!(missing.to_string().contains("could not read"), "{missing}");
     }
 }

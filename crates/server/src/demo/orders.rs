@@ -9,33 +9,37 @@ use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_node::runtime::{Node, SubmitError};
 use serde_json::{Value, json};
 
-use crate::api::fresh_id;
+use crate::api::ids::fresh_id;
 
 /// How often something happens in the shop.
 const EVERY: Duration = Duration::from_millis(250);
+
 /// Every so many times, many customers are updated at once.
 const IMPORT_EVERY: u64 = 60;
+
 /// How many.
 const IMPORTED: u64 = 20;
+
 /// How many customers there are.
 const CUSTOMERS: u64 = 40;
+
 /// Where they live; those of the EU have a VAT id.
 const COUNTRIES: [&str; 5] = ["US", "DE", "GB", "US", "FR"];
 
 /// Sends what happens in the shop until the node stops.
-pub(super) async fn send(node: Node) {
+pub(crate) async fn send(node: Node) {
     let mut tick = tokio::time::interval(EVERY);
     for number in 0.. {
         tick.tick().await;
         // Whatever else it is, the page shows it, and the shop goes on.
-        if let Err(SubmitError::Stopping) = node.submit(happening(number)).await {
+        if let Err(SubmitError::Stopping) = node.submit(orders_of(number)).await {
             return;
         }
     }
 }
 
 /// What happens in the shop at that time.
-fn happening(number: u64) -> Vec<Event> {
+fn orders_of(number: u64) -> Vec<Event> {
     if number % IMPORT_EVERY == IMPORT_EVERY - 1 {
         let customers = (0..IMPORTED).map(|of| draw(number * IMPORTED + of) % CUSTOMERS);
         return customers

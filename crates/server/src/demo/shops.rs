@@ -13,35 +13,44 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use redrive::clock::wall_clock;
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use super::DemoService;
-use redrive::clock::wall_clock;
+use crate::demo::DemoService;
+use crate::terminal::style;
 
 /// The largest request that a service takes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
+
 /// How long the slow one takes.
 const SLOW: Duration = Duration::from_millis(900);
+
 /// What the limited one takes in a second.
 const CALLS_PER_SECOND: u32 = 3;
+
 /// How long it asks everybody to wait then, in seconds.
 const WAIT_SECONDS: u64 = 2;
+
 /// When the one that is down now and then goes down first, for how long, and how often.
 const DOWN_AFTER: Duration = Duration::from_secs(8);
+
 const DOWN_FOR: Duration = Duration::from_secs(20);
+
 const DOWN_EVERY: Duration = Duration::from_secs(80);
+
 /// One call in so many fails at the flaky one.
 const FLAKY_ONE_IN: u64 = 4;
+
 /// And so often at most for one order: bad luck must not tell another story than ours.
 const FLAKY_ATTEMPTS_MAX: u32 = 3;
 
 /// What a service is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Habit {
+enum ShopHabit {
     Flaky,
     Slow,
     Limited,
@@ -51,27 +60,27 @@ enum Habit {
     Pager,
 }
 
-const SHOPS: [(&str, Habit, &str); 6] = [
-    ("payments", Habit::Flaky, "flaky: one call in four fails, and a retry heals it"),
-    ("shipping", Habit::Slow, "slow: nearly a second for each call, in order for each customer"),
-    ("crm", Habit::Limited, "rate-limited: beyond three calls a second it says how long to wait"),
+const SHOPS: [(&str, ShopHabit, &str); 6] = [
+    ("payments", ShopHabit::Flaky, "flaky: one call in four fails, and a retry heals it"),
+    ("shipping", ShopHabit::Slow, "slow: nearly a second for each call, in order for each customer"),
+    ("crm", ShopHabit::Limited, "rate-limited: beyond three calls a second it says how long to wait"),
     (
         "warehouse",
-        Habit::DownNowAndThen,
+        ShopHabit::DownNowAndThen,
         "down for 20 seconds now and then: its breaker opens, and events wait",
     ),
-    ("invoicing", Habit::Broken, "broken by its last deploy: it refuses orders from the EU"),
-    ("pager", Habit::Pager, "takes what alerts have to say"),
+    ("invoicing", ShopHabit::Broken, "broken by its last deploy: it refuses orders from the EU"),
+    ("pager", ShopHabit::Pager, "takes what alerts have to say"),
 ];
 
 /// All of them; dropped, they close.
-pub(super) struct Shops {
+pub(crate) struct Shops {
     open: Vec<(&'static str, SocketAddr, AbortHandle)>,
-    world: Arc<World>,
+    world: Arc<DemoWorld>,
 }
 
 /// What their answers depend on.
-struct World {
+struct DemoWorld {
     began: Instant,
     calls: AtomicU64,
     /// When the deploy that works was made; none while the broken one runs.
@@ -81,8 +90,8 @@ struct World {
 }
 
 impl Shops {
-    pub(super) async fn open() -> std::io::Result<Self> {
-        let world = Arc::new(World {
+    pub(crate) async fn open() -> std::io::Result<Self> {
+        let world = Arc::new(DemoWorld {
             began: Instant::now(),
             calls: AtomicU64::new(0),
             mended_at: Mutex::new(None),
@@ -98,14 +107,14 @@ impl Shops {
         Ok(Self { open, world })
     }
 
-    pub(super) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         self.open.iter().map(|(name, address, _)| (*name, *address))
     }
 
     /// Those that orders go to.
-    pub(super) fn introduced(&self) -> Vec<DemoService> {
+    pub(crate) fn introduced(&self) -> Vec<DemoService> {
         let both = SHOPS.into_iter().zip(self.addresses());
-        let services = both.filter(|((_, habit, _), _)| *habit != Habit::Pager);
+        let services = both.filter(|((_, habit, _), _)| *habit != ShopHabit::Pager);
         let shown = |((service, _, habit), (_, address))| DemoService {
             service,
             habit,
@@ -114,20 +123,20 @@ impl Shops {
         services.map(shown).collect()
     }
 
-    pub(super) fn are_closed(&self) -> bool {
+    pub(crate) fn are_closed(&self) -> bool {
         self.open.iter().all(|(_, _, task)| task.is_finished())
     }
 
-    pub(super) fn mend(&self) {
-        self.world.mended().get_or_insert_with(wall_clock);
+    pub(crate) fn repair(&self) {
+        self.world.repaired().get_or_insert_with(wall_clock);
     }
 
-    pub(super) fn break_again(&self) {
-        *self.world.mended() = None;
+    pub(crate) fn break_again(&self) {
+        *self.world.repaired() = None;
     }
 
-    pub(super) fn mended_at(&self) -> Option<Timestamp> {
-        *self.world.mended()
+    pub(crate) fn repaired_at(&self) -> Option<Timestamp> {
+        *self.world.repaired()
     }
 }
 
@@ -137,7 +146,7 @@ impl Drop for Shops {
     }
 }
 
-async fn serve(listener: TcpListener, habit: Habit, world: Arc<World>) {
+async fn serve(listener: TcpListener, habit: ShopHabit, world: Arc<DemoWorld>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let world = Arc::clone(&world);
@@ -149,8 +158,8 @@ async fn serve(listener: TcpListener, habit: Habit, world: Arc<World>) {
 }
 
 async fn answer(
-    habit: Habit,
-    world: &World,
+    habit: ShopHabit,
+    world: &DemoWorld,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
@@ -158,11 +167,11 @@ async fn answer(
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let data: Value =
         body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
-    if habit == Habit::Slow {
+    if habit == ShopHabit::Slow {
         tokio::time::sleep(SLOW).await;
     }
-    if habit == Habit::Pager {
-        tell_pager(&data);
+    if habit == ShopHabit::Pager {
+        print_page(&data);
     }
     let (status, body) = match world.trouble(habit, attempt.unwrap_or(1), &data) {
         None => (StatusCode::OK, json!({ "ok": true })),
@@ -177,41 +186,41 @@ async fn answer(
 }
 
 /// What alerts say, in the terminal.
-fn tell_pager(notice: &Value) {
+fn print_page(notice: &Value) {
     let said = notice.get("summary").or_else(|| notice.get("data").and_then(|data| data.get("summary")));
     if let Some(summary) = said.and_then(Value::as_str) {
-        anstream::println!("  {} {summary}", crate::show::style::warning("pager"));
+        anstream::println!("  {} {summary}", style::warning("pager"));
     }
 }
 
 /// How a call fails: the status, and what is said with it.
-type Trouble = (StatusCode, &'static str);
+type DemoFault = (StatusCode, &'static str);
 
-impl World {
-    fn mended(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+impl DemoWorld {
+    fn repaired(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
         self.mended_at.lock().expect("nobody panics while holding it")
     }
 
     /// What is the matter with the next call, if anything.
-    fn trouble(&self, habit: Habit, attempt: u32, data: &Value) -> Option<Trouble> {
+    fn trouble(&self, habit: ShopHabit, attempt: u32, data: &Value) -> Option<DemoFault> {
         match habit {
-            Habit::Flaky => {
+            ShopHabit::Flaky => {
                 let number = self.calls.fetch_add(1, Ordering::Relaxed);
                 let drawn = Seed(3).draw(DeliveryId(u128::from(number)), Attempt::FIRST);
                 let fails = drawn.is_multiple_of(FLAKY_ONE_IN) && attempt <= FLAKY_ATTEMPTS_MAX;
                 fails.then_some((StatusCode::SERVICE_UNAVAILABLE, "try again"))
             }
-            Habit::Limited => {
+            ShopHabit::Limited => {
                 self.is_one_too_many().then_some((StatusCode::TOO_MANY_REQUESTS, "too many calls"))
             }
-            Habit::DownNowAndThen => is_down(self.began.elapsed())
+            ShopHabit::DownNowAndThen => is_down(self.began.elapsed())
                 .then_some((StatusCode::SERVICE_UNAVAILABLE, "down for maintenance")),
-            Habit::Broken => {
+            ShopHabit::Broken => {
                 let is_eu = matches!(data["country"].as_str(), Some("DE" | "FR"));
                 let refusal = "orders from the EU need the field `vat_id`";
-                (is_eu && self.mended().is_none()).then_some((StatusCode::UNPROCESSABLE_ENTITY, refusal))
+                (is_eu && self.repaired().is_none()).then_some((StatusCode::UNPROCESSABLE_ENTITY, refusal))
             }
-            Habit::Slow | Habit::Pager => None,
+            ShopHabit::Slow | ShopHabit::Pager => None,
         }
     }
 

@@ -8,7 +8,6 @@ use redrive_core::policy::category::Category;
 use redrive_core::text::{InvalidQuantity, parse_duration};
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterNumber};
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

@@ -9,7 +9,7 @@ const CANDIDATES_MAX: usize = 20;
 
 /// What goes by a name.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum LetterLookup {
     /// A letter, with its data and its story.
     Letter(Box<LetterView>),
     /// Deliveries begin so, and this one at least is not dead.
@@ -25,37 +25,37 @@ pub(crate) fn letter(
     reader: &dyn Reader,
     name: &str,
     sees: impl Fn(&str) -> bool,
-) -> Result<Found, StoreError> {
+) -> Result<LetterLookup, StoreError> {
     let is_seen = |view: &DeliveryView| sees(view.queue.service.as_str());
     let mut imported = reader.imported_letters(name)?;
     imported.retain(|view| is_seen(&view.delivery));
     if imported.len() > 1 {
-        return Ok(Found::Several(imported.iter().map(|view| view.delivery.id.to_string()).collect()));
+        return Ok(LetterLookup::Several(imported.iter().map(|view| view.delivery.id.to_string()).collect()));
     }
     if let Some(view) = imported.pop() {
-        return Ok(Found::Letter(Box::new(view)));
+        return Ok(LetterLookup::Letter(Box::new(view)));
     }
     let digits = name.strip_prefix("msg_").unwrap_or(name).to_lowercase();
     if let Some(id) = DeliveryId::parse(&digits)
         && let Some(view) = reader.letter(&LetterKey::Delivery(id))?.filter(|view| is_seen(&view.delivery))
     {
-        return Ok(Found::Letter(Box::new(view)));
+        return Ok(LetterLookup::Letter(Box::new(view)));
     }
-    let Some(prefix) = IdPrefix::parse(&digits) else { return Ok(Found::Nothing) };
+    let Some(prefix) = IdPrefix::parse(&digits) else { return Ok(LetterLookup::Nothing) };
     let mut found = reader.deliveries(&prefix, CANDIDATES_MAX)?;
     found.retain(|view| view.id.to_string().starts_with(&digits) && is_seen(view));
     let is_dead = |state: &DeliveryState| matches!(state, DeliveryState::Dead { .. });
     let dead: Vec<DeliveryId> =
         found.iter().filter(|view| is_dead(&view.state)).map(|view| view.id).collect();
     match (dead.as_slice(), found.first()) {
-        ([], None) => Ok(Found::Nothing),
-        ([], Some(other)) => Ok(Found::NotDead { id: other.id, state: other.state.clone() }),
+        ([], None) => Ok(LetterLookup::Nothing),
+        ([], Some(other)) => Ok(LetterLookup::NotDead { id: other.id, state: other.state.clone() }),
         ([id], _) => match reader.letter(&LetterKey::Delivery(*id))? {
-            Some(view) => Ok(Found::Letter(Box::new(view))),
+            Some(view) => Ok(LetterLookup::Letter(Box::new(view))),
             // Somebody was quicker.
-            None => Ok(Found::Nothing),
+            None => Ok(LetterLookup::Nothing),
         },
-        (several, _) => Ok(Found::Several(several.iter().map(ToString::to_string).collect())),
+        (several, _) => Ok(LetterLookup::Several(several.iter().map(ToString::to_string).collect())),
     }
 }
 

@@ -1,0 +1,96 @@
+//! The tokens of the issuer that the rule book believes, if it believes one.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use redrive::clock::wall_clock;
+use redrive::stale::Ailing;
+use redrive_core::book::RuleBook;
+use redrive_node::secret::Secrets;
+use redrive_node::target::http::Pool;
+use redrive_node::token::{Claims, KeysNews, Tokens};
+
+use crate::access::failures::CredentialProblem;
+use crate::api::error::ApiError;
+
+/// Hears what is to be told of the issuer's keys; nothing, of an issuer that the book does not have any more.
+pub(crate) type IssuerAlarm = Arc<dyn Fn(Option<KeysNews>) + Send + Sync>;
+
+/// Reads tokens by the book that holds.
+pub(crate) struct BearerTokens {
+    secrets: Secrets,
+    pool: Arc<Pool>,
+    alarm: IssuerAlarm,
+    tokens: ArcSwapOption<Tokens>,
+}
+
+impl BearerTokens {
+    pub(crate) fn new(secrets: Secrets, pool: Arc<Pool>, alarm: IssuerAlarm) -> Self {
+        Self { secrets, pool, alarm, tokens: ArcSwapOption::empty() }
+    }
+
+    /// Makes the tokens of another rule book. The keys of an issuer that stays are kept.
+    pub(crate) fn prepare(&self, book: &RuleBook) -> Result<Option<Arc<Tokens>>, String> {
+        let Some(rules) = &book.sections().access.jwt else { return Ok(None) };
+        if let Some(tokens) = self.tokens().filter(|tokens| tokens.is_by(rules)) {
+            return Ok(Some(tokens));
+        }
+        let made = Tokens::new(rules, self.secrets.clone(), Arc::clone(&self.pool));
+        let tokens =
+            made.map_err(|error| format!("the address of the issuer's keys is not right: {error}"))?;
+        Ok(Some(Arc::new(tokens)))
+    }
+
+    /// Goes by these tokens from now on.
+    pub(crate) fn switch(&self, next: Option<Arc<Tokens>>) {
+        let before = self.tokens.swap(next.clone());
+        if let (Some(before), Some(next)) = (&before, &next)
+            && Arc::ptr_eq(before, next)
+        {
+            return;
+        }
+        (self.alarm)(None);
+        if let Some(tokens) = next {
+            let alarm = Arc::clone(&self.alarm);
+            tokens.listen(move |news| alarm(Some(news)));
+            tokio::spawn(async move { tokens.warm().await });
+        }
+    }
+
+    /// No token can be checked by this book, which asks for them.
+    pub(crate) fn shut(&self, why: String) {
+        tracing::error!(error = why, "no token can be checked");
+        (self.alarm)(Some(KeysNews::Gone { why }));
+    }
+
+    fn tokens(&self) -> Option<Arc<Tokens>> {
+        self.tokens.load_full()
+    }
+
+    /// The issuer, if its keys cannot be fetched.
+    pub(crate) async fn ailing(&self) -> Option<(String, Ailing)> {
+        let tokens = self.tokens()?;
+        tokens.ailing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
+    }
+
+    /// Whether the book believes tokens.
+    pub(crate) fn are_believed(&self) -> bool {
+        self.tokens().is_some()
+    }
+
+    /// Whom a token speaks of, or why it is not believed; an error if that cannot be known now.
+    pub(crate) async fn find(&self, token: &str) -> Result<Result<Claims, CredentialProblem>, ApiError> {
+        let Some(tokens) = self.tokens() else { return Ok(Err(CredentialProblem::NoTokens)) };
+        match tokens.verify(token, wall_clock()).await {
+            Ok(claims) => Ok(Ok(claims)),
+            Err(error) if error.is_outage() => {
+                tracing::debug!(%error, "a token could not be checked");
+                Err(ApiError::unavailable("tokens cannot be checked at the moment: try again, or use a key"))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a token is not believed");
+                Ok(Err(CredentialProblem::Token(error)))
+            }
+        }
+    }
+}

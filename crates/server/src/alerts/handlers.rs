@@ -1,0 +1,165 @@
+//! Alerts: where each stands, who is told, what was said lately, and whether a receiver hears us.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive_core::alerts::{AlertState, AlertView};
+use redrive_core::book::model::Receiver;
+use redrive_core::book::own_book::OWN_SERVICE;
+use redrive_core::engine::QueueName;
+use redrive_core::engine::story::End;
+use redrive_core::ids::{ChannelName, IdPrefix, ServiceName};
+use redrive_core::time::Timestamp;
+use redrive_node::activity::{Activity, ActivityLine, DeliveryFacts};
+use redrive_node::runtime::{Node, TellError};
+use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, StoreError};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::alerts::json::{AlertsResponse, ReceiverJson, ReceiverTestOutcome, ReceiverTestResponse};
+use crate::api::App;
+use crate::api::code::ApiCode;
+use crate::api::error::{ApiError, ApiResult, PathName};
+
+/// How long a test is watched: less than a request may take, so that whoever asks is answered.
+const TEST_WATCHED: Duration = Duration::from_secs(12);
+
+/// Messages among which the last trouble of each receiver is looked for.
+const MESSAGES_SEEN_MAX: usize = 100;
+
+/// Alerts and receivers, and what was said lately.
+#[utoipa::path(
+    get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
+    responses((status = 200, description = "all that the rule book has", body = AlertsResponse))
+)]
+pub(crate) async fn list(app: App, caller: ApiCaller) -> ApiResult {
+    let (book, now) = (app.node.book(), app.node.now());
+    let (counts, troubles) = app.node.read(|reader| Ok((reader.counts()?, troubles(reader)?))).await?;
+    let alerts = app.node.alerts();
+    let receivers = book.sections().receivers.iter();
+    let found = AlertsResponse {
+        evaluated_at: alerts.looked_at,
+        alerts: alerts.alerts.clone(),
+        receivers: receivers
+            .map(|(name, at)| receiver_json(name, &at.value, &counts, &troubles, now))
+            .collect(),
+        recent: alerts.recent.clone(),
+    };
+    VisibleAddresses::for_caller(&caller, &book).ok(&found)
+}
+
+/// The alerts that fire.
+pub(crate) fn firing(node: &Node) -> Vec<AlertView> {
+    let alerts = node.alerts();
+    let firing = alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing);
+    firing.cloned().collect()
+}
+
+/// Sends a receiver a message that says that it is a test, and waits a while for what becomes of it.
+#[utoipa::path(
+    post, path = "/v1/receivers/{name}/test", operation_id = "testReceiver", tag = "operating",
+    params(("name" = String, Path, description = "a receiver of the rule book", example = "on-call")),
+    responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTestResponse))
+)]
+pub(crate) async fn test(app: App, caller: ApiCaller, PathName(name): PathName) -> ApiResult {
+    // Before it is sent, so that nothing is missed.
+    let activities = app.node.activities();
+    let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
+        TellError::NoReceiver(_) => {
+            let book = app.node.book();
+            let names: Vec<String> = book.sections().receivers.keys().cloned().collect();
+            ApiError::new(ApiCode::ReceiverNotFound, error.to_string()).with("receivers", names)
+        }
+        TellError::NotWritten(error) => error.into(),
+    })?;
+    let event = event.to_string();
+    let seen = tokio::time::timeout(TEST_WATCHED, outcome_of(activities, &event)).await;
+    let (outcome, facts) = seen.ok().flatten().unzip();
+    let facts = facts.as_ref();
+    let tested = ReceiverTestResponse {
+        receiver: name,
+        event,
+        outcome: outcome.unwrap_or(ReceiverTestOutcome::Waiting),
+        delivery: facts.map(|facts| facts.delivery.clone()),
+        code: facts.and_then(|facts| facts.code.clone()),
+        message: facts.and_then(|facts| facts.message.clone()),
+        due_at: facts.and_then(|facts| facts.due_at),
+        took_ms: facts.and_then(|facts| facts.took_ms),
+    };
+    VisibleAddresses::for_caller(&caller, &app.node.book()).ok(&tested)
+}
+
+/// What becomes of an event's delivery; none if nobody tells any more.
+async fn outcome_of(
+    mut activities: broadcast::Receiver<std::sync::Arc<ActivityLine>>,
+    event: &str,
+) -> Option<(ReceiverTestOutcome, DeliveryFacts)> {
+    loop {
+        let line = match activities.recv().await {
+            Ok(line) => line,
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return None,
+        };
+        let (outcome, facts) = match &line.activity {
+            Activity::Delivered(facts) => (ReceiverTestOutcome::Delivered, facts),
+            Activity::Retrying(facts) => (ReceiverTestOutcome::Retrying, facts),
+            Activity::Dead(facts) => (ReceiverTestOutcome::Dead, facts),
+            // That it was accepted, or is held behind a breaker, is no outcome.
+            _ => continue,
+        };
+        if facts.event.event_id == event {
+            return Some((outcome, facts.clone()));
+        }
+    }
+}
+
+fn receiver_json(
+    name: &str,
+    receiver: &Receiver,
+    counts: &Counts,
+    troubles: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> ReceiverJson {
+    let queue = ServiceName::new(OWN_SERVICE).ok().zip(ChannelName::new(name).ok());
+    let queue = queue.map(|(service, channel)| QueueName { service, channel: Some(channel) });
+    let counts = queue.and_then(|queue| counts.queues.get(&queue).copied()).unwrap_or_default();
+    ReceiverJson {
+        name: name.to_owned(),
+        kind: receiver.endpoint.key().to_owned(),
+        address: receiver.endpoint.profile.shown.clone(),
+        hours: receiver.hours.as_ref().map(ToString::to_string),
+        severity: receiver.severity.map(|severity| severity.as_str().to_owned()),
+        open_now: receiver.hours.as_ref().is_none_or(|hours| hours.contain(now)),
+        waiting: counts.waiting,
+        dead: counts.dead,
+        last_trouble: troubles.get(name).cloned(),
+    }
+}
+
+/// Why the last message to each receiver failed, where it did.
+fn troubles(reader: &dyn Reader) -> Result<BTreeMap<String, String>, StoreError> {
+    let filter =
+        Filter { service: Some(OWN_SERVICE.to_owned()), rows_max: MESSAGES_SEEN_MAX, ..Filter::default() };
+    let mut latest: BTreeMap<String, DeliveryView> = BTreeMap::new();
+    for view in reader.list(&filter)?.deliveries.into_iter().filter(|view| view.attempts > 0) {
+        let Some(channel) = &view.queue.channel else { continue };
+        let is_later = |known: &DeliveryView| known.written_at >= view.written_at;
+        if !latest.get(channel.as_str()).is_some_and(is_later) {
+            latest.insert(channel.to_string(), view);
+        }
+    }
+    let mut troubles = BTreeMap::new();
+    for (receiver, view) in latest {
+        if matches!(view.state, DeliveryState::Delivered { .. }) {
+            continue;
+        }
+        let Some(prefix) = IdPrefix::parse(&view.id.to_string()) else { continue };
+        let stories = reader.deliveries(&prefix, 1)?.into_iter().flat_map(|view| view.stories);
+        if let Some(End::Failed { message, .. }) = stories.last().map(|story| story.end) {
+            troubles.insert(receiver, message);
+        }
+    }
+    Ok(troubles)
+}

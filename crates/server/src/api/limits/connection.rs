@@ -1,0 +1,227 @@
+//! A client's connection: errors of the HTTP library become ours, and a client that reads nothing is cut off.
+//!
+//! What is no request never reaches a handler: the library answers it by itself, with a status and nothing
+//! else. Here such an answer is replaced on its way out by one in the form of all our errors. A client that
+//! asks and never reads the answer would keep a connection, and what is on its way, for as long as it likes:
+//! one that reads nothing for a while is cut off.
+//!
+//! Invariants: what a handler says passes unchanged, whatever stands in it and wherever a write breaks off. An
+//! answer of the library's own is known by all of its lines and by what follows on them, which is nothing; no
+//! body of ours holds such lines, for JSON has no line ends of that kind. Only a write that waits is timed: a
+//! connection on which there is nothing to say waits for what the listener's other bounds allow.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use crate::api::CORRELATION_ID;
+use crate::api::code::ApiCode;
+use crate::api::error::{ErrorBody, ErrorJson};
+use crate::api::ids::fresh_id;
+
+pub(crate) struct ClientConnection<S> {
+    stream: S,
+    /// What is left to say in place of the library's words.
+    instead: Bytes,
+    /// How long the client may read nothing of what is said.
+    unread_max: Duration,
+    /// Runs while a write waits; made once, when that first happens.
+    timer: Option<Pin<Box<Sleep>>>,
+    is_waiting: bool,
+}
+
+impl<S: AsyncWrite + Unpin> ClientConnection<S> {
+    pub(crate) fn new(stream: S, unread_max: Duration) -> Self {
+        Self { stream, instead: Bytes::new(), unread_max, timer: None, is_waiting: false }
+    }
+
+    fn say_instead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.instead.has_remaining() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.instead);
+            let count = ready!(self.timed(cx, written))?;
+            self.instead.advance(count);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What came of a write, and whether that has been waited for too long.
+    fn timed<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.is_waiting = false;
+            return written;
+        }
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(self.unread_max)));
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            timer.as_mut().reset(tokio::time::Instant::now() + self.unread_max);
+        }
+        timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// The headers of an answer by the library alone.
+const LIBRARY_SAYS: [&str; 3] = ["connection: close", "content-length: 0", "date: "];
+
+/// Our words for an answer without any; none if somebody has said something.
+fn in_our_words(head: &[u8]) -> Option<Bytes> {
+    let (code, message) = match head.get(..13)? {
+        b"HTTP/1.1 400 " => (ApiCode::BadRequest, "this is no request that HTTP/1.1 knows"),
+        b"HTTP/1.1 414 " => (ApiCode::UriTooLong, "the path is too long"),
+        b"HTTP/1.1 431 " => (ApiCode::HeadersTooLarge, "the headers are too many or too long"),
+        _ => return None,
+    };
+    let text = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
+    let is_bare =
+        text.split("\r\n").skip(1).all(|line| LIBRARY_SAYS.iter().any(|name| line.starts_with(name)));
+    if !is_bare {
+        return None;
+    }
+    Some(error_response(code, message))
+}
+
+/// A whole answer, after which the connection ends.
+pub(crate) fn error_response(code: ApiCode, message: &str) -> Bytes {
+    let (code, line) = (code.as_str().to_owned(), code.status());
+    let error = ErrorJson { code, message: message.to_owned(), details: serde_json::Map::new() };
+    let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
+    let (length, id) = (body.len(), fresh_id());
+    let answer = format!(
+        "HTTP/1.1 {line}\r\ncontent-type: application/json\r\n{CORRELATION_ID}: {id}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    answer.into()
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ClientConnection<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClientConnection<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(instead) = in_our_words(bytes) {
+            self.instead = instead;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.timed(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [head] = slices
+            && let Some(instead) = in_our_words(head)
+        {
+            self.instead = instead;
+            return Poll::Ready(Ok(head.len()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.timed(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.say_instead(cx))?;
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.timed(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.say_instead(cx))?;
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.timed(cx, shut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn only_what_nobody_has_worded_is_worded_anew() {
+        let bare =
+            "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let ours = "HTTP/1.1 400 Bad Request\r\nX-Correlation-Id: a\r\ncontent-length: 2\r\n\r\n{}";
+        let longer = format!("{bare}more");
+        #[rustfmt::skip]
+        let cases = [
+            ("the library's own",       bare,                                        Some("HEADERS_TOO_LARGE")),
+            ("a handler's refusal",     ours,                                        None),
+            ("a success",               "HTTP/1.1 200 OK\r\n\r\n",                   None),
+            ("a piece of some body",    "HTTP/1.1 400",                              None),
+            ("a body that imitates it", "HTTP/1.1 400 \",\"data\":1}",                None),
+            ("with more behind it",     &longer,                                     None),
+        ];
+        for (name, head, code) in cases {
+            let error_response = in_our_words(head.as_bytes());
+            let has_code = |bytes: &Bytes| {
+                code.is_some_and(|code| bytes.windows(code.len()).any(|w| w == code.as_bytes()))
+            };
+            assert_eq!(error_response.as_ref().is_some_and(has_code), code.is_some(), "{name}");
+            assert_eq!(error_response.is_some(), code.is_some(), "{name}");
+        }
+    }
+
+    /// A sender of events could else end other people's answers and begin new ones.
+    #[tokio::test]
+    async fn data_that_look_like_an_answer_stay_data_wherever_a_write_breaks_off() {
+        let body = r#"{"data":"HTTP/1.1 400 HTTP/1.1 431 HTTP/1.1 414 "}"#;
+        for room in 1..body.len() {
+            let (ours, mut theirs) = duplex(room);
+            let mut connection = ClientConnection::new(ours, WITHIN);
+            let writing = tokio::spawn(async move {
+                connection.write_all(body.as_bytes()).await.expect("somebody reads");
+                connection.shutdown().await.expect("somebody reads");
+            });
+            let mut heard = String::new();
+            theirs.read_to_string(&mut heard).await.expect("it is text");
+            writing.await.expect("it ends");
+            assert_eq!(heard, body, "with {room} bytes at a time");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_nothing_is_cut_off_in_the_end() {
+        let (ours, _theirs) = duplex(4);
+        let mut connection = ClientConnection::new(ours, WITHIN);
+        let started_at = Instant::now();
+        let error = connection.write_all(b"more than there is room for").await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(started_at.elapsed().as_secs(), WITHIN.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_slowly_gets_all_of_it() {
+        let (ours, mut theirs) = duplex(1);
+        let mut connection = ClientConnection::new(ours, WITHIN);
+        let reading = tokio::spawn(async move {
+            let mut heard = Vec::new();
+            for _ in 0..5 {
+                sleep(WITHIN.mul_f64(0.9)).await;
+                heard.push(theirs.read_u8().await.expect("it is said"));
+            }
+            heard
+        });
+        connection.write_all(b"hello").await.expect("somebody reads");
+        assert_eq!(reading.await.expect("it ends"), b"hello");
+    }
+}

@@ -1,0 +1,29 @@
+//! `redrive completions`: what a shell needs to complete our commands.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::{Cli, one_of};
+use crate::terminal::print;
+
+/// Prints what a shell needs to complete `redrive`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive completions bash > ~/.local/share/bash-completion/completions/redrive
+  redrive completions zsh > ~/.zfunc/_redrive
+  redrive completions fish > ~/.config/fish/completions/redrive.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_parser = one_of(&SHELLS))]
+    pub(crate) shell: Shell,
+}
+
+const SHELLS: [(&str, &str, Shell); 3] =
+    [("bash", "GNU Bash", Shell::Bash), ("zsh", "Z shell", Shell::Zsh), ("fish", "fish", Shell::Fish)];
+
+pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "redrive", &mut script);
+    print(&String::from_utf8(script)?)
+}

@@ -1,0 +1,172 @@
+//! The words that every story of a delivery shares, whether it is tried out or has happened.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redrive_core::engine::story::{HeldBy, Used, Weighed};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::decide::DeathReason;
+use redrive_core::policy::rule::WhenOpen;
+use redrive_core::text::{counted, show_duration};
+
+use crate::terminal::moment::show_wait;
+use crate::terminal::{self, style};
+
+/// What stands before the text of a field.
+const INDENT_COLUMNS: usize = 12;
+
+/// One line of an attempt: what it is about, and the text.
+pub(crate) fn field(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "  {} {text}", style::dim(format!("{name:9}")));
+}
+
+/// Lines below a field that say more, broken where the page ends.
+pub(crate) fn note(out: &mut String, text: &str) {
+    for line in terminal::wrap(text, terminal::columns().saturating_sub(INDENT_COLUMNS)).lines() {
+        field(out, "", &style::dim(line));
+    }
+}
+
+/// A category in the colour of what it means for the event.
+pub(crate) fn category(category: Category) -> String {
+    match category {
+        Category::Transient | Category::RateLimited | Category::Unknown => style::warning(category),
+        Category::Permanent | Category::Invalid | Category::Fatal | Category::Internal => {
+            style::error(category)
+        }
+    }
+}
+
+/// Why no attempt is made.
+pub(crate) const fn held_because(by: HeldBy) -> &'static str {
+    match by {
+        HeldBy::Breaker => "the breaker is open: the wait burns no retry",
+        HeldBy::RetryAfter => "the dependency asked everybody to wait: it burns no retry",
+        HeldBy::RuleRemoved => "no rule of the book wants such an event any more",
+        HeldBy::Deadline => "the rule's deadline has passed",
+        HeldBy::Notified => "the target has told the id of a notification: it is not called again",
+        HeldBy::Damage => "the stored event is damaged",
+    }
+}
+
+/// A verdict after which the service stands still.
+pub(crate) fn paused() -> String {
+    style::warning("the service pauses; the delivery keeps its place and waits")
+}
+
+/// So much of so much.
+pub(crate) fn spent(used: Used) -> String {
+    let shown = show_wait(Duration::from_nanos(used.used_nanos));
+    match used.limit_nanos {
+        Some(limit) => format!("{shown} of {}", show_duration(Duration::from_nanos(limit))),
+        None => shown,
+    }
+}
+
+/// How many retries there may be.
+pub(crate) fn count(max: u32) -> String {
+    if max == Backoff::UNLIMITED { "unlimited".to_owned() } else { max.to_string() }
+}
+
+/// Which retry it is, by the policy and by the category.
+pub(crate) fn tallies(weighed: &Weighed) -> Vec<String> {
+    let (number, max) = weighed.by_policy;
+    let mut parts = vec![format!("retry {number} of {}", count(max))];
+    parts.extend(weighed.by_category.map(|(number, max)| format!("{number} of {max} for this category")));
+    parts
+}
+
+/// How much of the window is used, if there is one.
+pub(crate) fn window_part(weighed: &Weighed) -> Option<String> {
+    weighed.window.limit_nanos.map(|_| format!("window {}", spent(weighed.window)))
+}
+
+/// A word on a wait that somebody asked for.
+pub(crate) fn asked_for_it(weighed: &Weighed) -> Option<String> {
+    weighed.is_held().then(|| {
+        format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(weighed.held))
+    })
+}
+
+fn exhausted(weighed: &Weighed) -> String {
+    let exceeds = |(number, max): &(u32, u32)| number > max;
+    let ((_, max), whose) = if let Some(tally) = weighed.by_category.filter(exceeds) {
+        (tally, "retries that this category gets")
+    } else if exceeds(&weighed.by_policy) {
+        (weighed.by_policy, "retries of the policy")
+    } else {
+        (weighed.in_total, "retries that the rule allows in all")
+    };
+    match max {
+        0 => format!("there are no {whose}"),
+        max => format!("the {max} {whose} are used up"),
+    }
+}
+
+/// A verdict that gives the delivery up.
+pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
+    let tier = match tier {
+        Tier::Dead => "",
+        Tier::Poison => ", tier poison",
+    };
+    let code = code.map(|code| format!(" {}", style::dim(code))).unwrap_or_default();
+    format!("{}{tier}: {because}{code}", style::error("dead letter"))
+}
+
+/// Why it is given up; what the rule does while the breaker is open may not be known any more.
+pub(crate) fn death_because(
+    reason: DeathReason,
+    weighed: Option<&Weighed>,
+    when_open: Option<WhenOpen>,
+) -> String {
+    match (reason, weighed) {
+        (DeathReason::RetriesExceeded, Some(weighed)) => exhausted(weighed),
+        (DeathReason::WindowExceeded, Some(weighed)) => {
+            format!("the next retry would start {} into the window", spent(weighed.window))
+        }
+        (DeathReason::DeadlineExceeded, Some(weighed)) => {
+            format!("the next retry would start {} into the deadline", spent(weighed.deadline))
+        }
+        (DeathReason::HoldExpired, Some(weighed)) => {
+            let wait =
+                Duration::from_nanos(weighed.backoff_nanos.max(weighed.retry_after_nanos.unwrap_or(0)));
+            format!("they ask for {}, and `hold_max` has no room for it", show_duration(wait))
+        }
+        (DeathReason::Refused, _) => "retrying cannot help".to_owned(),
+        (DeathReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
+        (DeathReason::BreakerOpen, _) => match when_open {
+            Some(WhenOpen::DeadLetter) => "the breaker is open and the rule does not hold it".to_owned(),
+            Some(WhenOpen::Hold) => "the breaker is still open, and `hold_max` is used up".to_owned(),
+            None => "the breaker is open, and the rule holds it no longer".to_owned(),
+        },
+        (
+            DeathReason::RetriesExceeded
+            | DeathReason::WindowExceeded
+            | DeathReason::DeadlineExceeded
+            | DeathReason::HoldExpired,
+            None,
+        ) => "its time is up".to_owned(),
+    }
+}
+
+/// The last line of a story that ended well.
+pub(crate) fn delivered(attempts: u64, after: &str) -> String {
+    format!("{} delivered after {} and {after}", style::good("✓"), counted(attempts, "attempt"))
+}
+
+/// The last line of a story that ended badly.
+pub(crate) fn dead(attempts: u64, after: &str, kept: &str) -> String {
+    format!(
+        "{} dead after {} and {after}, kept in {}",
+        style::error("✗"),
+        counted(attempts, "attempt"),
+        style::bold(kept)
+    )
+}
+
+/// What follows the line about a delivery that has not ended.
+pub(crate) fn waiting(attempts: u64, for_what: &str) -> String {
+    format!("{} still waiting after {}: {for_what}", style::warning("…"), counted(attempts, "attempt"))
+}

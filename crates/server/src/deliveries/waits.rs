@@ -1,0 +1,164 @@
+//! What deliveries wait for: the engine's answer in words, which every view shows as they are.
+
+use std::collections::BTreeMap;
+
+use redrive_core::engine::{Asked, QueueName, Stands, Wait};
+use redrive_core::ids::DeliveryId;
+use redrive_core::text::Rate;
+use redrive_node::runtime::Node;
+use redrive_node::store::{DeliveryState, DeliveryView};
+
+use crate::deliveries::json::{WaitCause, WaitJson};
+
+/// Held sessions that are looked through for the letters that hold them.
+const SESSIONS_MAX: usize = 10_000;
+
+/// What some deliveries wait for, at one moment.
+#[derive(Default)]
+pub(crate) struct DeliveryWaits {
+    of: BTreeMap<DeliveryId, Wait>,
+    /// The letters that hold sessions.
+    letters: BTreeMap<(QueueName, String), DeliveryId>,
+}
+
+impl DeliveryWaits {
+    /// Asks the engine about those that have not ended.
+    pub(crate) async fn of<'a>(node: &Node, views: impl IntoIterator<Item = &'a DeliveryView>) -> Self {
+        let asked: Vec<Asked> = views.into_iter().filter_map(asked).collect();
+        if asked.is_empty() {
+            return Self::default();
+        }
+        let ids: Vec<DeliveryId> = asked.iter().map(|asked| asked.id).collect();
+        let letters = if asked.iter().any(|asked| asked.stands == Stands::Behind) {
+            // What cannot be read is left out; the rest of the answer does not depend on it.
+            let held = node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await.unwrap_or_default();
+            held.into_iter().map(|held| ((held.queue, held.session), held.letter)).collect()
+        } else {
+            BTreeMap::new()
+        };
+        let waits = node.waits(asked).await.unwrap_or_default();
+        Self { of: ids.into_iter().zip(waits).collect(), letters }
+    }
+
+    /// The letter behind which a delivery waits.
+    pub(crate) fn letter_before(&self, view: &DeliveryView) -> Option<DeliveryId> {
+        let session = view.session.clone().filter(|_| view.state == DeliveryState::Behind)?;
+        self.letters.get(&(view.queue.clone(), session)).copied()
+    }
+
+    /// What it waits for, and whether that holds it; none if it has ended.
+    pub(crate) fn shown(&self, view: &DeliveryView) -> Option<(WaitJson, QueueHold)> {
+        let wait = self.of.get(&view.id)?;
+        if let Some(letter) = self.letter_before(view) {
+            let because = format!(
+                "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
+            );
+            return Some((WaitJson::new(WaitCause::Letter, because), QueueHold::Yes));
+        }
+        let shown = shown(wait, view.session.as_deref());
+        Some((shown, if wait.is_hold() { QueueHold::Yes } else { QueueHold::No }))
+    }
+}
+
+/// Whether something outside its queue has to change before a delivery starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueHold {
+    Yes,
+    No,
+}
+
+fn asked(view: &DeliveryView) -> Option<Asked> {
+    let stands = match view.state {
+        DeliveryState::Ready => Stands::Ready,
+        DeliveryState::Due { at } => Stands::Due { at },
+        DeliveryState::Behind => Stands::Behind,
+        DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } | DeliveryState::Closed { .. } => {
+            return None;
+        }
+    };
+    let event_type = view.event_type.clone();
+    Some(Asked { id: view.id, queue: view.queue.clone(), event_type, stands })
+}
+
+/// A wait in words. The times stand beside them, so that each reader sees them by their own clock.
+pub(crate) fn shown(wait: &Wait, session: Option<&str>) -> WaitJson {
+    let (on, because) = match wait {
+        Wait::Running => (WaitCause::Running, "an attempt is running".to_owned()),
+        Wait::Settling => (WaitCause::Settling, "an attempt has ended and is being recorded".to_owned()),
+        Wait::StoreFailing { .. } => (WaitCause::Store, "the store takes no writes".to_owned()),
+        Wait::Stopping => (WaitCause::Shutdown, "the server is shutting down".to_owned()),
+        Wait::ServiceRemoved => {
+            (WaitCause::ServiceRemoved, "SERVICE_REMOVED: the rule book has no such service".to_owned())
+        }
+        Wait::RuleRemoved => {
+            (WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service takes this event".to_owned())
+        }
+        Wait::Paused { .. } => (WaitCause::Pause, "the service is paused".to_owned()),
+        Wait::Session => {
+            let session = session.map(|session| format!("session `{session}`"));
+            let session = session.unwrap_or_else(|| "its session".to_owned());
+            (WaitCause::Session, format!("another event of {session} comes first"))
+        }
+        Wait::RetryAfter { dependency, .. } => {
+            (WaitCause::RetryAfter, format!("{dependency} asked callers to wait"))
+        }
+        Wait::BreakerOpen { dependency, .. } => {
+            (WaitCause::Breaker, format!("the circuit breaker of {dependency} is open"))
+        }
+        Wait::Probes { dependency } => {
+            let because = "is half-open and lets only probes pass";
+            (WaitCause::Breaker, format!("the circuit breaker of {dependency} {because}"))
+        }
+        Wait::Due { .. } => (WaitCause::Retry, "the next attempt waits".to_owned()),
+        Wait::RetryBudget { dependency, .. } => {
+            (WaitCause::RetryBudget, format!("the retry budget of {dependency} is used up"))
+        }
+        Wait::RampUp { dependency } => {
+            (WaitCause::RampUp, format!("calls to {dependency} ramp up after a start or an outage"))
+        }
+        Wait::Rate { dependency, rate } => {
+            (WaitCause::Rate, format!("calls to {dependency} are limited to {}", rate_words(*rate)))
+        }
+        Wait::InFlight { dependency, most } => {
+            (WaitCause::InFlight, format!("{dependency} has {most} of {most} calls in flight"))
+        }
+        Wait::Share => (WaitCause::Share, "the service has its share of all calls in flight".to_owned()),
+        Wait::Alone => {
+            let because = "after a crash, a delivery that may have caused it is tried alone";
+            (WaitCause::CrashCheck, because.to_owned())
+        }
+        Wait::Turn => (WaitCause::Turn, "queued: the next attempt starts when its turn comes".to_owned()),
+    };
+    let mut shown = WaitJson::new(on, because);
+    if let Wait::StoreFailing { since } | Wait::Paused { since } = wait {
+        shown.since = Some(*since);
+    }
+    if let Wait::RetryAfter { until, .. }
+    | Wait::BreakerOpen { until, .. }
+    | Wait::RetryBudget { until, .. }
+    | Wait::Due { at: until } = wait
+    {
+        shown.until = Some(*until);
+    }
+    if let Wait::RetryAfter { dependency, .. }
+    | Wait::BreakerOpen { dependency, .. }
+    | Wait::Probes { dependency }
+    | Wait::RetryBudget { dependency, .. }
+    | Wait::RampUp { dependency }
+    | Wait::Rate { dependency, .. }
+    | Wait::InFlight { dependency, .. } = wait
+    {
+        shown.dependency = Some(dependency.to_string());
+    }
+    shown
+}
+
+/// A rate that may have been cut to anything, rounded.
+fn rate_words(rate: Rate) -> String {
+    let per_second = rate.as_per_second();
+    if per_second >= 1.0 {
+        format!("{per_second:.0} calls/s")
+    } else {
+        format!("{:.1} calls/min", per_second * 60.0)
+    }
+}

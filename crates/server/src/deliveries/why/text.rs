@@ -1,0 +1,413 @@
+//! Why a delivery is as it is: each attempt with the rule line that judged it, and what to do next.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use http::StatusCode;
+use redrive_core::engine::story::{End, HeldBy, Place, Story, Told, Weighed};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::policy::category::codes;
+use redrive_core::policy::decide::DeathReason;
+use redrive_core::time::Timestamp;
+
+use crate::deliveries::attempt_text::{self, field, note, spent};
+use crate::deliveries::json::{
+    AttemptJson, DeadLetterCauseJson, DeliveryJson, DeliveryStateJson, WaitCause, WaitJson,
+};
+use crate::deliveries::text::{queue_of, short_id};
+use crate::terminal::moment::{coming, moment, show_wait};
+use crate::terminal::{cut, next_steps, plain, shell_word, style};
+
+/// Longer lines of a book, and longer answers of a target, are shown up to here.
+const QUOTED_COLUMNS_MAX: usize = 120;
+
+/// More different answers than this in a row make no command that anybody would type.
+const ANSWERS_SHOWN_MAX: usize = 12;
+
+/// The whole page.
+pub(crate) fn page(delivery: &DeliveryJson, now: Timestamp) -> String {
+    let mut out = format!(
+        "{} → {}  {}\n",
+        style::bold(plain(&delivery.event_type)),
+        style::bold(queue_of(delivery)),
+        style::dim(format!("delivery {}, row `{}`", plain(&delivery.id), plain(&delivery.subscription)))
+    );
+    let event = plain(&delivery.event_id);
+    let _ = writeln!(
+        out,
+        "{}",
+        style::dim(format!("event {event}, accepted at {}", moment(delivery.accepted_at)))
+    );
+    let mut book = None;
+    for told in &delivery.stories {
+        attempt(&mut out, told, delivery.accepted_at);
+        // A book that changed in between explains what looks inconsistent.
+        if book.is_some_and(|book| book != told.story.book) {
+            note(&mut out, &format!("by another rule book than before: {:016x}", told.story.book));
+        }
+        book = Some(told.story.book);
+    }
+    let _ = writeln!(out, "\n{}", end(delivery, now));
+    out.push_str(&next_steps(&steps(delivery)));
+    out
+}
+
+fn attempt(out: &mut String, told: &AttemptJson, accepted_at: Timestamp) {
+    let story = &told.story;
+    let at = show_wait(story.started_at.since(accepted_at));
+    let took = took(story.took_nanos);
+    let what = match &story.end {
+        End::Delivered { status: Some(status) } => status_line(*status),
+        End::Delivered { status: None } => "taken".to_owned(),
+        End::Failed { status, message, .. } => failure_line(*status, message),
+        End::Held { .. } => "no attempt is made".to_owned(),
+    };
+    let name = match &story.end {
+        End::Delivered { .. } | End::Failed { .. } => format!("attempt {}", story.attempt.get()),
+        End::Held { by: HeldBy::Notified } => "skipped".to_owned(),
+        End::Held { .. } => "held".to_owned(),
+    };
+    let _ = writeln!(out, "\n{}  at {at}  {what}", style::bold(name));
+    match &story.end {
+        End::Delivered { .. } => field(out, "when", &format!("{}, took {took}", moment(story.started_at))),
+        End::Failed { category, code, response, .. } => {
+            field(out, "when", &format!("{}, took {took}", moment(story.started_at)));
+            if !response.trim().is_empty() {
+                field(out, "answer", &style::dim(cut(plain(response).trim(), QUOTED_COLUMNS_MAX)));
+            }
+            let code = style::dim(plain(code.as_str()));
+            let by = style::dim(classified(story));
+            field(out, "category", &format!("{} {code}  {by}", attempt_text::category(*category)));
+            if let Some(line) = &told.classified_line {
+                note(out, &quoted(line));
+            }
+            field(out, "rule", &rule(story.reaction_at, told.reaction_line.as_deref()));
+        }
+        End::Held { by } => {
+            field(out, "when", &moment(story.started_at));
+            field(out, "because", attempt_text::held_because(*by));
+        }
+    }
+    if story.held_nanos > 0 {
+        let held = show_wait(Duration::from_nanos(story.held_nanos));
+        field(out, "held", &format!("{held} in all before this"));
+    }
+    verdict(out, story);
+}
+
+/// Why the failure is of that category.
+fn classified(story: &Story) -> String {
+    match story.classified_at {
+        None => "(by the built-in classification)".to_owned(),
+        Some(place) => format!("(`classify`, line {})", place.line),
+    }
+}
+
+/// The line that said what follows, as it read then.
+fn rule(place: Option<Place>, line: Option<&str>) -> String {
+    match (place, line) {
+        (None, _) => format!("what is built in  {}", style::dim("(the book says nothing on it)")),
+        (Some(place), Some(line)) => {
+            format!("{}  {}", style::bold(quoted(line)), style::dim(format!("(line {})", place.line)))
+        }
+        (Some(place), None) => format!("line {} of the book of that time", place.line),
+    }
+}
+
+fn quoted(line: &str) -> String {
+    cut(plain(line).trim(), QUOTED_COLUMNS_MAX)
+}
+
+fn verdict(out: &mut String, story: &Story) {
+    let ended_at = story.started_at + Duration::from_nanos(story.took_nanos);
+    let text = match &story.verdict {
+        Told::Delivered => style::good("delivered"),
+        Told::Retry { due_at } => {
+            let wait = style::bold(format!("retry in {}", show_wait(due_at.since(ended_at))));
+            format!("{wait}, at {}", moment(*due_at))
+        }
+        Told::Hold { until } if *until == Timestamp::NEVER => "held until somebody acts".to_owned(),
+        Told::Hold { until } => format!("held until {}", moment(*until)),
+        Told::Dead { code, tier } => {
+            let because = attempt_text::death_because(reason_of(code.as_str()), story.retry.as_ref(), None);
+            attempt_text::death(&because, *tier, Some(&plain(code.as_str())))
+        }
+        Told::Paused => attempt_text::paused(),
+    };
+    field(out, "verdict", &text);
+    if let (Told::Retry { .. }, Some(weighed)) = (&story.verdict, &story.retry) {
+        note(out, &weighed_parts(weighed).join("; "));
+        if let Some(text) = attempt_text::asked_for_it(weighed) {
+            note(out, &text);
+        }
+    }
+}
+
+/// Every number that decided on the retry.
+fn weighed_parts(weighed: &Weighed) -> Vec<String> {
+    let wait = |nanos| show_wait(Duration::from_nanos(nanos));
+    let mut parts = attempt_text::tallies(weighed);
+    parts[0] = format!("{} by {}", parts[0], plain(&weighed.policy));
+    let (number, max) = weighed.in_total;
+    parts.push(format!("{number} of {} in all", attempt_text::count(max)));
+    let backoff = wait(weighed.backoff_nanos);
+    parts.push(if weighed.is_held() {
+        format!("backoff alone {backoff}")
+    } else {
+        format!("backoff {backoff} with its jitter")
+    });
+    parts.extend(weighed.retry_after_nanos.map(|asked| format!("Retry-After {}", wait(asked))));
+    parts.extend(attempt_text::window_part(weighed));
+    if !weighed.is_held() && weighed.held.used_nanos > 0 {
+        parts.push(format!("held {}", spent(weighed.held)));
+    }
+    if weighed.deadline.limit_nanos.is_some() {
+        parts.push(format!("deadline {}", spent(weighed.deadline)));
+    }
+    parts
+}
+
+/// What stands behind a code of death; any other is the last failure's own.
+fn reason_of(code: &str) -> DeathReason {
+    let reasons = [
+        DeathReason::ConnectionFailing,
+        DeathReason::RetriesExceeded,
+        DeathReason::WindowExceeded,
+        DeathReason::DeadlineExceeded,
+        DeathReason::HoldExpired,
+        DeathReason::BreakerOpen,
+    ];
+    reasons.into_iter().find(|reason| reason.code() == Some(code)).unwrap_or(DeathReason::Refused)
+}
+
+fn status_line(status: u16) -> String {
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"))
+}
+
+/// The status and what came with it, each once and whole: the end of a message is often the cure.
+fn failure_line(status: Option<u16>, message: &str) -> String {
+    let message = plain(message).trim().to_owned();
+    match status {
+        None => message,
+        Some(status) => {
+            let usual = status_line(status);
+            if message.is_empty() || message.contains(&status.to_string()) && usual.contains(&message) {
+                usual
+            } else if message.starts_with(&status.to_string()) {
+                message
+            } else {
+                format!("{usual}: {message}")
+            }
+        }
+    }
+}
+
+/// How long a call took; most take less than a millisecond or a few.
+pub(crate) fn took(nanos: u64) -> String {
+    let millis = nanos as f64 / 1e6;
+    if millis < 10.0 { format!("{millis:.1}ms") } else { show_wait(Duration::from_nanos(nanos)) }
+}
+
+/// How it stands now.
+fn end(delivery: &DeliveryJson, now: Timestamp) -> String {
+    let attempts = u64::from(delivery.attempts);
+    let after = delivery.ended_at.map(|at| show_wait(at.since(delivery.accepted_at)));
+    let after = after.unwrap_or_else(|| "an unknown time".to_owned());
+    match delivery.state {
+        DeliveryStateJson::Delivered => attempt_text::delivered(attempts, &after),
+        DeliveryStateJson::Dead => {
+            let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
+            let letters = if is_poison { "the poison tier" } else { "the dead letters" };
+            let kept = format!("{letters} of {}", queue_of(delivery));
+            let line = attempt_text::dead(attempts, &after, &kept);
+            delivery.death.as_ref().map_or(line.clone(), |death| format!("{line}\n{}", death_line(death)))
+        }
+        DeliveryStateJson::Skipped | DeliveryStateJson::Purged | DeliveryStateJson::Superseded => {
+            format!("{} {}", style::warning("–"), closing(delivery))
+        }
+        DeliveryStateJson::Pending
+        | DeliveryStateJson::Retrying
+        | DeliveryStateJson::Held
+        | DeliveryStateJson::Replaying => attempt_text::waiting(attempts, &outlook(delivery, now)),
+    }
+}
+
+/// How a dead letter was done with by hand.
+pub(crate) fn closing(delivery: &DeliveryJson) -> String {
+    let at = delivery.ended_at.map(|at| format!(" at {}", moment(at))).unwrap_or_default();
+    match delivery.state {
+        DeliveryStateJson::Superseded => {
+            let by = delivery.superseded_by.as_deref().map(|receipt| format!(" {}", plain(receipt)));
+            format!("edited{at}: the event{} was sent in its place", by.unwrap_or_default())
+        }
+        DeliveryStateJson::Purged => format!("purged{at}: its story and its data are gone"),
+        DeliveryStateJson::Skipped => format!("skipped{at}: given up by hand"),
+        DeliveryStateJson::Pending
+        | DeliveryStateJson::Retrying
+        | DeliveryStateJson::Held
+        | DeliveryStateJson::Replaying
+        | DeliveryStateJson::Delivered
+        | DeliveryStateJson::Dead => String::new(),
+    }
+}
+
+fn death_line(death: &DeadLetterCauseJson) -> String {
+    let DeadLetterCauseJson { category, code, failure_code, message, fingerprint, tier: _ } = death;
+    let own = if failure_code == code { String::new() } else { format!(", last failure {failure_code}") };
+    let line = format!("  {category} {code}{own}: {message}  (failure group {fingerprint})");
+    style::dim(plain(&line))
+}
+
+/// What a delivery that has not ended waits for: the server's words, and the times by the clock here.
+pub(crate) fn outlook(delivery: &DeliveryJson, now: Timestamp) -> String {
+    delivery.waits.as_ref().map_or_else(|| "the server does not say why".to_owned(), |waits| wait(waits, now))
+}
+
+/// The same of anything that waits.
+pub(crate) fn wait(waits: &WaitJson, now: Timestamp) -> String {
+    let since = waits.since.map(|since| format!(" since {}", moment(since)));
+    let until = waits.until.map(|until| format!(" until {} ({})", moment(until), coming(until, now)));
+    format!("{}{}{}", plain(&waits.because), since.unwrap_or_default(), until.unwrap_or_default())
+}
+
+/// What an operator can do now.
+fn steps(delivery: &DeliveryJson) -> Vec<(String, &'static str)> {
+    let service = shell_word(&delivery.service);
+    let queue = shell_word(&queue_of(delivery));
+    let event_type = shell_word(&delivery.event_type);
+    let watch = (format!("redrive tail --service {service}"), "shows what happens to it, as it happens");
+    let event =
+        (format!("redrive show {}", shell_word(&delivery.receipt)), "shows the event and who else gets it");
+    match delivery.state {
+        DeliveryStateJson::Delivered | DeliveryStateJson::Skipped | DeliveryStateJson::Purged => vec![event],
+        DeliveryStateJson::Superseded => {
+            let by = delivery.superseded_by.as_deref().map(|receipt| {
+                (format!("redrive show {}", shell_word(receipt)), "shows what became of the edited event")
+            });
+            by.into_iter().chain([event]).collect()
+        }
+        DeliveryStateJson::Pending => vec![event, watch],
+        DeliveryStateJson::Replaying => {
+            let replay =
+                delivery.replay.map_or("redrive replays".to_owned(), |id| format!("redrive replays {id}"));
+            vec![watch, (replay, "shows how its replay goes on")]
+        }
+        DeliveryStateJson::Retrying => {
+            let pause = format!("redrive pause {service}");
+            vec![watch, (pause, "lets nothing of the service start until it is resumed")]
+        }
+        DeliveryStateJson::Held if delivery.held_by.is_some() => {
+            let letter = delivery.held_by.as_deref().map(short_id).unwrap_or_default();
+            vec![
+                (format!("redrive why {letter}"), "tells why the one before it is dead"),
+                (format!("redrive dlq replay {letter}"), "sends that one again, and then this one"),
+                (format!("redrive dlq skip {letter}"), "gives that one up, so that this one goes on"),
+            ]
+        }
+        DeliveryStateJson::Held => release(delivery.waits.as_ref(), &service, &queue),
+        DeliveryStateJson::Dead => {
+            let mut steps = vec![
+                (replay_command(delivery), "sends it again, once the cause is mended"),
+                event,
+                (format!("redrive rules {queue} {event_type}"), "shows what the rule book says now"),
+            ];
+            steps.extend(answers(&delivery.stories).map(|answers| {
+                let answers = shell_word(&answers);
+                let command = format!("redrive try {event_type} --service {queue} --answers {answers}");
+                (command, "walks the same failures through the rule book as it reads now")
+            }));
+            steps
+        }
+    }
+}
+
+/// What shows, or ends, what holds a delivery.
+fn release(waits: Option<&WaitJson>, service: &str, queue: &str) -> Vec<(String, &'static str)> {
+    let status =
+        || ("redrive status".to_owned(), "shows which breakers are open and which services are paused");
+    let breakers = |good_for| ("redrive breakers".to_owned(), good_for);
+    let Some(waits) = waits else { return vec![status()] };
+    match waits.on {
+        WaitCause::Pause => vec![(format!("redrive resume {service}"), "lets the service go on")],
+        WaitCause::Breaker => {
+            let reset = format!(
+                "redrive breakers reset {}",
+                shell_word(waits.dependency.as_deref().unwrap_or("DEPENDENCY"))
+            );
+            vec![
+                breakers("shows how each is and when probes go out"),
+                (reset, "closes it at once, if all is well there"),
+            ]
+        }
+        WaitCause::RetryAfter => vec![breakers("shows who asked to wait, and until when")],
+        WaitCause::ServiceRemoved | WaitCause::RuleRemoved => vec![
+            (format!("redrive removed move {queue} --to SERVICE"), "sends what waits to another service"),
+            (format!("redrive removed dead-letter {queue}"), "turns what waits into dead letters"),
+        ],
+        WaitCause::Letter
+        | WaitCause::Session
+        | WaitCause::Retry
+        | WaitCause::RetryBudget
+        | WaitCause::RampUp
+        | WaitCause::Rate
+        | WaitCause::InFlight
+        | WaitCause::Share
+        | WaitCause::Store
+        | WaitCause::CrashCheck
+        | WaitCause::Shutdown
+        | WaitCause::Turn
+        | WaitCause::Running
+        | WaitCause::Settling => vec![status()],
+    }
+}
+
+/// The command that sends a dead letter again.
+fn replay_command(delivery: &DeliveryJson) -> String {
+    let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
+    let poison = if is_poison { " --include-poison --note 'why it should go through now'" } else { "" };
+    format!("redrive dlq replay {}{poison}", short_id(&delivery.id))
+}
+
+/// What the target answered, as `redrive try` reads it; none if it cannot be told so.
+fn answers(stories: &[AttemptJson]) -> Option<String> {
+    let mut words: Vec<(String, usize)> = Vec::new();
+    for told in stories.iter().filter(|told| told.story.is_attempt()) {
+        let word = answer(&told.story)?;
+        match words.last_mut() {
+            Some((last, times)) if *last == word => *times += 1,
+            Some(_) | None => words.push((word, 1)),
+        }
+    }
+    let shown = |(word, times): &(String, usize)| match times {
+        1 => word.clone(),
+        times => format!("{word}*{times}"),
+    };
+    let is_short = (1..=ANSWERS_SHOWN_MAX).contains(&words.len());
+    is_short.then(|| words.iter().map(shown).collect::<Vec<_>>().join(","))
+}
+
+fn answer(story: &Story) -> Option<String> {
+    let asked = story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
+    let asked = asked.map(|nanos| format!(":{}", nanos / 1_000_000_000)).unwrap_or_default();
+    let word = match &story.end {
+        End::Held { .. } => return None,
+        End::Delivered { status } => status.map_or("ok".to_owned(), |status| status.to_string()),
+        End::Failed { status: Some(status), .. } => format!("{status}{asked}"),
+        End::Failed { status: None, code, .. } => match code.as_str() {
+            codes::NETWORK_TIMEOUT => "timeout".to_owned(),
+            codes::CONNECTION_REFUSED => "refused".to_owned(),
+            codes::CONNECTION_RESET => "reset".to_owned(),
+            codes::DNS_FAILURE => "dns".to_owned(),
+            codes::TLS_FAILURE => "tls".to_owned(),
+            own => own.to_owned(),
+        },
+    };
+    // A code may be anybody's text; only what can be read back is worth showing.
+    redrive_lab::rehearse::parse_script(&word).is_ok_and(|script| script.len() == 1).then_some(word)
+}
+
+/// The command that tells this page.
+pub(crate) fn command(delivery: &DeliveryJson) -> String {
+    format!("redrive why {}", short_id(&delivery.id))
+}

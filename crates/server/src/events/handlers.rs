@@ -1,0 +1,184 @@
+//! Takes events in: CloudEvents in three forms, and any JSON under a type.
+
+use axum::body::Body;
+use axum::extract::RawQuery;
+use axum::http::{HeaderMap, StatusCode};
+use redrive_core::event::attribute::{
+    CorrelationId, EventId, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
+};
+use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
+use redrive_core::trace::Context;
+use redrive_node::store::{Seen, Taken};
+
+use crate::access::caller::ApiCaller;
+use crate::api::body::read_limited;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::reply::json;
+use crate::api::{App, CORRELATION_ID, ids};
+use crate::events::json::{Accepted, AcceptedBatch, AcceptedResponse, CloudEvent, CloudEvents};
+
+/// Takes in an event, or a batch of at most 1,000 whole or not at all.
+///
+/// Beside the two forms of JSON there is the binary one of CloudEvents 1.0: attributes in `ce-` headers, and
+/// any body of any other content type.
+#[utoipa::path(
+    post, path = "/v1/events", operation_id = "acceptEvents", tag = "events",
+    request_body(content(
+        (CloudEvent = "application/cloudevents+json"),
+        (CloudEvents = "application/cloudevents-batch+json"),
+    )),
+    responses(
+        (status = 202, description = "it is durable", body = AcceptedResponse),
+        (status = 200, description = "it came before with the same content, and is not delivered again", body = AcceptedResponse),
+    )
+)]
+pub(crate) async fn accept(app: App, caller: ApiCaller, headers: HeaderMap, body: Body) -> ApiResult {
+    let body = read_limited(&app, &headers, body).await?;
+    match parse(Incoming { headers: &CloudEventHeaders(&headers), body: &body })? {
+        Parsed::One(event) => one(&app, &caller, tied(*event, &headers)).await,
+        Parsed::Batch(events) => {
+            let events = events.into_iter().map(|event| tied(event, &headers));
+            batch(&app, &caller, events.collect()).await
+        }
+    }
+}
+
+/// Takes in an event of that type with any JSON as its data.
+///
+/// Its id is the header `Idempotency-Key` or `ce-id`, else one is made; further attributes come from `ce-`
+/// headers.
+#[utoipa::path(
+    post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
+    params(
+        ("name" = String, Path, description = "the event's type: words with dots between them", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
+        ("partitionkey" = Option<String>, Query, description = "the session: deliveries of one keep their order; the header of this name says it too", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "the event's id", min_length = 1, max_length = 512, pattern = "^[ -~]*$"),
+    ),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "the data"),
+    responses(
+        (
+            status = 202, description = "it is durable", body = Accepted,
+            links(("event" = (operation_id = "event", parameters(("name" = "$response.body#/receipt")))))
+        ),
+        (status = 200, description = "it came before with the same content, and is not delivered again", body = Accepted),
+    )
+)]
+pub(crate) async fn accept_easy(
+    app: App,
+    caller: ApiCaller,
+    PathName(event_type): PathName,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> ApiResult {
+    let body = read_limited(&app, &headers, body).await?;
+    let text = |name: &'static str| match headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()))
+    {
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(ApiError::invalid(name, "is not UTF-8")),
+        None => Ok(None),
+    };
+    let queried = query.as_deref().and_then(|query| {
+        form_urlencoded::parse(query.as_bytes())
+            .find(|(name, _)| name == "partitionkey")
+            .map(|(_, value)| value)
+    });
+    let generated_id = EventId::new(&ids::fresh_id().to_string()).expect("36 plain characters");
+    let event = parse_easy(Easy {
+        event_type: &event_type,
+        partition_key: queried.as_deref().or(text("partitionkey")?),
+        idempotency_key: text("idempotency-key")?,
+        generated_id: &generated_id,
+        headers: &CloudEventHeaders(&headers),
+        body: &body,
+    })?;
+    one(&app, &caller, tied(event, &headers)).await
+}
+
+/// An event that is not tied to others belongs to the request that it came with, so that whoever has the
+/// answer finds its deliveries, and to the trace of that request.
+fn tied(mut event: Event, headers: &HeaderMap) -> Event {
+    if event.correlation_id.is_none() {
+        let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok());
+        event.correlation_id = id.and_then(|id| CorrelationId::new(id).ok());
+    }
+    if event.traceparent.is_none() {
+        event.traceparent = trace_of(headers);
+        if event.traceparent.is_some()
+            && let Some(state) = single(headers, "tracestate").and_then(|text| ExtensionText::new(text).ok())
+        {
+            let name = ExtensionName::new("tracestate").expect("lower-case letters");
+            event.extensions.entry(name).or_insert(ExtensionValue::Text(state));
+        }
+    }
+    event
+}
+
+/// The trace of a request. What is no trace is left out: no event is worth losing for it.
+fn trace_of(headers: &HeaderMap) -> Option<TraceParent> {
+    if !headers.contains_key("traceparent") {
+        return None;
+    }
+    let text = single(headers, "traceparent").filter(|text| Context::parse(text).is_some());
+    if text.is_none() {
+        tracing::debug!("a request came with a traceparent that is none");
+    }
+    text.and_then(|text| TraceParent::new(text).ok())
+}
+
+/// The one value of a header, if it has one and that is a text.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed, and those
+/// of webhooks may be known: whoever sent one of them first would keep the real one out.
+fn check_source(caller: &ApiCaller, event: &Event) -> Result<(), ApiError> {
+    let source = event.source.as_str();
+    if let Some(owner) = reserved::owner_of(source) {
+        return Err(ApiError::invalid("source", format!("is for {owner} alone")));
+    }
+    caller.check_source(source)
+}
+
+async fn one(app: &App, caller: &ApiCaller, event: Event) -> ApiResult {
+    check_source(caller, &event)?;
+    let id = event.id.to_string();
+    let taken = app.node.submit(vec![event]).await.map_err(ApiError::of_event)?;
+    let accepted = accepted(id, taken[0]);
+    let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(json(status, &accepted))
+}
+
+async fn batch(app: &App, caller: &ApiCaller, events: Vec<Event>) -> ApiResult {
+    for event in &events {
+        check_source(caller, event)?;
+    }
+    let ids: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
+    let taken = app.node.submit(events).await.map_err(ApiError::of_event)?;
+    let events: Vec<Accepted> = ids.into_iter().zip(taken).map(|(id, taken)| accepted(id, taken)).collect();
+    let is_news = events.iter().any(|event| !event.duplicate);
+    let status = if is_news { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok(json(status, &AcceptedBatch { events }))
+}
+
+fn accepted(id: String, taken: Taken) -> Accepted {
+    Accepted {
+        id,
+        receipt: taken.receipt.to_string(),
+        duplicate: taken.seen == Seen::Again,
+        deliveries: taken.deliveries,
+    }
+}
+
+/// The headers of a request as the core reads them.
+struct CloudEventHeaders<'a>(&'a HeaderMap);
+
+impl HeaderList for CloudEventHeaders<'_> {
+    fn each(&self) -> Box<dyn Iterator<Item = (&str, &[u8])> + '_> {
+        Box::new(self.0.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
+    }
+}

@@ -1,0 +1,63 @@
+//! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
+
+use clap::Args;
+use redrive_core::text::{counted, show_count};
+use redrive_node::runtime::Rerouted;
+use serde_json::json;
+
+use crate::access::caller::ApiCaller;
+use crate::api::error::ApiResult;
+use crate::api::{App, reply, run_to_end};
+use crate::cli::ServerArgs;
+use crate::client::ClientRequest;
+use crate::terminal::{print, style};
+
+/// Routes events again, by the rule book as it reads now.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive route --unrouted
+
+Exit code: 0 done, 1 refused, 2 wrong use, 3 no server.")]
+pub(crate) struct RouteArgs {
+    /// Those that nobody wanted when they came
+    #[arg(long, required = true)]
+    pub(crate) unrouted: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+pub(crate) async fn run(args: &RouteArgs) -> anyhow::Result<()> {
+    let ask = ClientRequest::json("/v1/unrouted/route", &json!({}));
+    print(&words(args.server.client()?.json(&ask).await?))
+}
+
+fn words(Rerouted { seen, routed }: Rerouted) -> String {
+    let events = counted(seen, "unrouted event");
+    let stay = show_count(seen.saturating_sub(routed));
+    match (seen, routed) {
+        (0, _) => format!("{} there are no unrouted events\n", style::good("✓")),
+        (_, 0) => {
+            let advice = "`redrive try TYPE` says which rows come close";
+            format!("{} {events}, and still no row wants any; {advice}\n", style::warning("!"))
+        }
+        (1, _) => format!("{} the unrouted event is on its way now\n", style::good("✓")),
+        (_, routed) if routed == seen => {
+            format!("{} all {events} are on their way now\n", style::good("✓"))
+        }
+        (_, routed) => {
+            let routed = show_count(routed);
+            format!("{} {routed} of {events} are on their way now, {stay} stay\n", style::good("✓"))
+        }
+    }
+}
+
+/// Holds events that nobody wanted against the rule book as it reads now.
+#[utoipa::path(
+    post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
+    responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
+)]
+pub(crate) async fn route_unrouted(app: App, caller: ApiCaller) -> ApiResult {
+    let rerouted = run_to_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;
+    reply::ok(&rerouted)
+}

@@ -1,0 +1,169 @@
+//! `redrive send`: an event of any type, so that the first one needs no other tool.
+//!
+//! Invariant: each event has its id before it is sent, so that one sent twice is still one event.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bytes::Bytes;
+use clap::Args;
+use redrive_core::text::counted;
+use serde::de::IgnoredAny;
+
+use crate::cli::files::read_input;
+use crate::cli::{Format, ServerArgs};
+use crate::client::ClientRequest;
+use crate::client::address::{header_value, segment};
+use crate::deliveries;
+use crate::events::json::Accepted;
+use crate::terminal::moment::show_wait;
+use crate::terminal::{cut, plain, print, shell_word, style};
+
+/// Sends an event to a running server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive send orders.placed
+  redrive send orders.placed '{\"order\": 42}' --id order-42 --session customer-7
+  redrive send orders.placed --file order.json
+  jq .order orders.json | redrive send orders.placed -
+  redrive send note.taken 'buy milk' --content-type text/plain
+
+Exit code: 0 it is safe, 1 refused, 2 wrong use, 3 no server.")]
+pub(crate) struct SendArgs {
+    /// The event's type
+    #[arg(value_name = "TYPE")]
+    pub(crate) event_type: String,
+    /// The data, as JSON; `-` reads them from standard input
+    #[arg(default_value = "{}")]
+    pub(crate) data: String,
+    /// Reads the data from a file; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    pub(crate) file: Option<PathBuf>,
+    /// What the data are, if they are no JSON
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    /// The event's id: a second event with it is the same one; made up if left out
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// The session: events with the same key are delivered in order
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
+    /// Where it comes from
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// What it is about
+    #[arg(long)]
+    pub(crate) subject: Option<String>,
+    /// What ties it to other events
+    #[arg(long, value_name = "ID")]
+    pub(crate) correlation_id: Option<String>,
+    /// How many such events, each with an id of its own
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "id",
+          value_parser = clap::value_parser!(u32).range(1..=SEND_COUNT_MAX))]
+    pub(crate) count: u32,
+    /// How to print the answer; `json` is one line for each event
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// More than that is load, and wants a tool that measures it.
+const SEND_COUNT_MAX: i64 = 1_000_000;
+
+/// More data than any server takes.
+pub(crate) const DATA_BYTES_MAX: u64 = 256 << 20;
+
+/// As much of what is no JSON is shown.
+const QUOTED_COLUMNS: usize = 40;
+
+const JSON: &str = "application/json";
+
+/// What CloudEvents asks of every event that comes with a content type of its own.
+const SOURCE_DEFAULT: &str = "redrive-send";
+
+pub(crate) async fn run(args: &SendArgs) -> anyhow::Result<()> {
+    let data = data(args)?;
+    if args.content_type.is_none() {
+        check_json(args, &data)?;
+    }
+    let mut client = args.server.client()?;
+    let started_at = Instant::now();
+    let mut unrouted = 0;
+    for number in 1..=args.count {
+        let accepted: Accepted = client.json(&ask(args, &data)).await?;
+        unrouted += u32::from(accepted.deliveries == 0);
+        match args.format {
+            Format::Json => print(&(serde_json::to_string(&accepted)? + "\n"))?,
+            Format::Text if number < args.count => {}
+            Format::Text => {
+                if args.count > 1 {
+                    print(&summary(args, unrouted, started_at))?;
+                }
+                print(&deliveries::text::accepted(&args.event_type, &accepted))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn summary(args: &SendArgs, unrouted: u32, started_at: Instant) -> String {
+    let sent = counted(u64::from(args.count), "event");
+    let took = show_wait(started_at.elapsed());
+    let unrouted = match unrouted {
+        0 => String::new(),
+        count => format!(", {count} of them unrouted"),
+    };
+    format!("{} {sent} in {took}{unrouted}; the last one:\n", style::good("✓"))
+}
+
+/// The bytes to send, from wherever they are.
+fn data(args: &SendArgs) -> anyhow::Result<Bytes> {
+    let read = |path: &Path| read_input(path, DATA_BYTES_MAX, "server").map(Bytes::from);
+    match &args.file {
+        Some(path) => read(path),
+        None if args.data == "-" => read(Path::new("-")),
+        None => Ok(Bytes::from(args.data.clone())),
+    }
+}
+
+/// Refuses what the server would refuse, with advice that only this side of the shell can give.
+fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
+    let Err(error) = serde_json::from_slice::<IgnoredAny>(data) else { return Ok(()) };
+    let text = plain(&String::from_utf8_lossy(data));
+    let event_type = shell_word(&args.event_type);
+    let whole = if args.file.is_none() && args.data != "-" {
+        shell_word(&cut(&text, QUOTED_COLUMNS))
+    } else {
+        "--file FILE".to_owned()
+    };
+    let shown = cut(text.trim(), QUOTED_COLUMNS);
+    anyhow::bail!(
+        "the data are no JSON: {error}\n  \
+         they read: {shown}\n  \
+         quote JSON for the shell: redrive send {event_type} '{{\"key\": \"value\"}}'\n  \
+         or say what they are:     redrive send {event_type} {whole} --content-type text/plain"
+    )
+}
+
+/// JSON goes by the easy form, anything else as a CloudEvent in binary form.
+fn ask(args: &SendArgs, data: &Bytes) -> ClientRequest {
+    let ask = match &args.content_type {
+        None => ClientRequest::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone()),
+        Some(content_type) => ClientRequest::post("/v1/events", content_type, data.clone())
+            .header("ce-specversion", "1.0")
+            .header("ce-type", header_value(&args.event_type)),
+    };
+    let id = args.id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+    let source = args.source.as_deref().or(args.content_type.as_ref().map(|_| SOURCE_DEFAULT));
+    let attributes = [
+        ("ce-source", source),
+        ("ce-id", Some(&id)),
+        ("ce-subject", args.subject.as_deref()),
+        ("ce-partitionkey", args.session.as_deref()),
+        ("ce-correlationid", args.correlation_id.as_deref()),
+    ];
+    let given = attributes.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    given.fold(ask, |ask, (name, value)| ask.header(name, header_value(value)))
+}

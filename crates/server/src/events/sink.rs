@@ -1,0 +1,253 @@
+//! `redrive sink`: an HTTP target that answers as its flags say.
+
+mod text;
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use redrive::clock::wall_clock;
+use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::text::{Share, parse_duration, parse_share};
+use redrive_core::time::Timestamp;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::cli::{CommandRefusal, wait_for_many};
+use crate::events::sink::text::{SinkCounts, SinkRequest};
+use crate::serve::args::parse_listen;
+use crate::serve::bind;
+use crate::terminal::{plain, print};
+
+/// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Prints a line for each request and, when it is stopped (Ctrl-C), the counts. What it fails is drawn from \
+the seed, so that the same requests in the same order meet the same answers.
+
+Examples:
+  redrive sink                                    takes everything
+  redrive sink --fail 30% --status 429 --retry-after 5s
+  redrive sink --down 60s --slow 200ms            away for a minute, then slow
+  redrive sink --listen 127.0.0.1:0 --format json | tee requests.ndjson
+
+Exit code: 0 stopped, 1 the address cannot be had, or others could reach it, 2 wrong use.")]
+pub(crate) struct SinkArgs {
+    /// Where to listen: a loopback address; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
+    pub(crate) listen: SocketAddr,
+    /// The share of requests that fail, such as 30%
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub(crate) fail: Option<Share>,
+    /// The status that failing requests get
+    #[arg(long, default_value_t = 503, value_parser = clap::value_parser!(u16).range(200..600))]
+    pub(crate) status: u16,
+    /// Waits so long before each answer
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) slow: Option<Duration>,
+    /// Answers 503 for so long from the start
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) down: Option<Duration>,
+    /// Never answers
+    #[arg(long)]
+    pub(crate) hang: bool,
+    /// Asks those that fail to wait so long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) retry_after: Option<Duration>,
+    /// What failures are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Prints the address and the counts only
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// How to print requests
+    #[arg(long, value_enum, default_value_t = SinkFormat::Text)]
+    pub(crate) format: SinkFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SinkFormat {
+    /// For people
+    Text,
+    /// An object a line
+    Json,
+}
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 1_024;
+
+/// The largest request that is taken.
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Requests that wait to be printed; those behind them wait for their answer.
+const LINES_WAITING_MAX: usize = 1_024;
+
+pub(crate) fn run(args: &SinkArgs) -> anyhow::Result<()> {
+    if !args.listen.ip().is_loopback() {
+        let address = args.listen;
+        let refusal =
+            format!("on {address} anybody could reach it: a sink listens on 127.0.0.1 or [::1] only");
+        return Err(CommandRefusal(refusal).into());
+    }
+    wait_for_many(serve(args))
+}
+
+async fn serve(args: &SinkArgs) -> anyhow::Result<()> {
+    let listener = bind(args.listen).await?;
+    let address: SocketAddr = listener.local_addr().context("could not listen")?;
+    print(&text::listening(&format!("http://{address}"), args.format))?;
+
+    let (lines, mut waiting) = mpsc::channel(LINES_WAITING_MAX);
+    let accepting = tokio::spawn(accept(listener, Arc::new(SinkScript::new(args)), lines));
+    let mut counts = SinkCounts::default();
+    let mut add = |request: &SinkRequest| {
+        counts.add(request);
+        if args.quiet { Ok(()) } else { print(&text::line(request, args.format)) }
+    };
+    let stop = stopped();
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            result = &mut stop => break result.context("could not wait for a signal")?,
+            Some(request) = waiting.recv() => add(&request)?,
+        }
+    }
+    accepting.abort();
+    while let Ok(request) = waiting.try_recv() {
+        add(&request)?;
+    }
+    print(&counts.render(args.format))
+}
+
+/// Somebody wants it to end: Ctrl-C, or a supervisor.
+pub(crate) async fn stopped() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        biased;
+        result = tokio::signal::ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+async fn accept(listener: TcpListener, script: Arc<SinkScript>, lines: mpsc::Sender<SinkRequest>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+        // A connection that was lost before it was accepted is its sender's to mourn.
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (script, lines) = (Arc::clone(&script), lines.clone());
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(&script, &lines, request));
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
+    }
+}
+
+/// What a sink was asked to do, and how far it is.
+struct SinkScript {
+    args: SinkArgs,
+    started: Instant,
+    requests: AtomicU64,
+}
+
+impl SinkScript {
+    fn new(args: &SinkArgs) -> Self {
+        Self { args: args.clone(), started: Instant::now(), requests: AtomicU64::new(0) }
+    }
+
+    /// The status for the next request.
+    fn next(&self) -> u16 {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        if self.args.down.is_some_and(|down| self.started.elapsed() < down) {
+            return 503;
+        }
+        let drawn = Seed(self.args.seed).draw(DeliveryId(u128::from(number)), Attempt::FIRST) as f64
+            / u64::MAX as f64;
+        // All of them fail at 100 %, whatever is drawn.
+        let fails = self.args.fail.is_some_and(|share| drawn < share.get() || share.get() >= 1.0);
+        if fails { self.args.status } else { 200 }
+    }
+}
+
+async fn answer(
+    script: &SinkScript,
+    lines: &mpsc::Sender<SinkRequest>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let (status, body) = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => (script.next(), body.to_bytes()),
+        Err(_) => (413, Bytes::new()),
+    };
+    let number = |name| text_of(&head.headers, name).and_then(|text| text.parse().ok());
+    let request = SinkRequest {
+        at: Timestamp::from_millis(wall_clock().as_millis()),
+        path: head.uri.to_string(),
+        webhook_id: text_of(&head.headers, "webhook-id"),
+        event_type: event_type(&head.headers, &body),
+        attempt: number("redrive-attempt"),
+        sequence: number("redrive-sequence"),
+        replay: number("redrive-replay"),
+        bytes: body.len(),
+        answer: (!script.args.hang).then_some(status),
+    };
+    // If nobody prints any more, the sink is about to end.
+    let _ = lines.send(request).await;
+    if script.args.hang {
+        pending::<()>().await;
+    }
+    if let Some(slow) = script.args.slow {
+        tokio::time::sleep(slow).await;
+    }
+    Ok(response(script, status))
+}
+
+fn response(script: &SinkScript, status: u16) -> Response<Full<Bytes>> {
+    let status = StatusCode::from_u16(status).expect("statuses from 200 to 599 are taken only");
+    let fails = !status.is_success();
+    // A success says nothing, which a batch too takes for "all of it".
+    let body = if fails { "the sink was asked to fail\n" } else { "" };
+    let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+    *response.status_mut() = status;
+    if let Some(wait) = script.args.retry_after.filter(|_| fails) {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// The type of the event in a request, or how many there are, as far as it can be told.
+fn event_type(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    if let Some(named) = text_of(headers, "ce-type") {
+        return Some(named);
+    }
+    let content_type = text_of(headers, CONTENT_TYPE.as_str())?;
+    if !content_type.starts_with("application/cloudevents") {
+        return None;
+    }
+    match serde_json::from_slice(body).ok()? {
+        Value::Array(events) => Some(format!("batch of {}", events.len())),
+        event => event["type"].as_str().map(plain),
+    }
+}
+
+/// A header that is plain text.
+fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}

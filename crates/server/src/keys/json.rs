@@ -1,0 +1,99 @@
+//! The JSON of keys.
+
+use redrive_core::access::{Role, Scope};
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
+use redrive_node::store::door::KeyRecord;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A key as everybody may see it who may see keys: without what makes it one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct KeyJson {
+    /// What it is called by.
+    pub id: String,
+    /// Whose it is.
+    pub name: String,
+    /// `viewer`, `operator`, `admin` or `ingest`.
+    #[schema(value_type = String)]
+    pub role: Role,
+    /// Only events of these sources; all, if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    /// Only these services; all, if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
+    /// How many requests, if it is not what the book says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    pub state: KeyState,
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, since the server started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// Whether somebody may come in with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KeyState {
+    Good,
+    Expired,
+    Revoked,
+}
+
+impl KeyJson {
+    pub(crate) fn new(record: &KeyRecord, last_used_at: Option<Timestamp>, now: Timestamp) -> Self {
+        let KeyRecord { id, name, hash: _, role, scope, per_second, created_at, expires_at, revoked_at } =
+            record.clone();
+        let Scope { sources, services } = scope;
+        let state = match (revoked_at, expires_at) {
+            (Some(_), _) => KeyState::Revoked,
+            (None, Some(at)) if at <= now => KeyState::Expired,
+            (None, _) => KeyState::Good,
+        };
+        let rate = per_second.and_then(Rate::per_second).map(|rate| rate.to_string());
+        Self {
+            id,
+            name,
+            role,
+            sources,
+            services,
+            rate,
+            state,
+            created_at,
+            expires_at,
+            revoked_at,
+            last_used_at,
+        }
+    }
+}
+
+/// All keys, the oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct KeysResponse {
+    pub keys: Vec<KeyJson>,
+}
+
+/// A key that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct KeyRevocation {
+    #[serde(flatten)]
+    pub shown: KeyJson,
+    /// What whoever ended it should know, such as that it was the last of an admin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A key that was made.
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct CreateKeyResponse {
+    /// The key itself: this is the only time that it is told.
+    pub key: String,
+    #[serde(flatten)]
+    pub shown: KeyJson,
+}

@@ -1,0 +1,243 @@
+//! `redrive backtest`: compares the record of a data folder with another rule book.
+
+mod text;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use redrive_core::engine::QueueName;
+use redrive_core::engine::story::Told;
+use redrive_core::event::idempotency::{self, DedupKey};
+use redrive_core::ids::{Seed, Seq};
+use redrive_core::policy::breaker::Phase;
+use redrive_core::text::show_count;
+use redrive_core::time::Timestamp;
+use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
+use redrive_node::runtime::Turns;
+use redrive_node::store::{DeliveryState, DeliveryView, Filter, StoreError};
+
+use crate::cli::{CommandRefusal, DATA_DEFAULT, Format};
+use crate::connectors;
+use crate::letters::filter;
+use crate::rules::file::{machine, read_book};
+use crate::storage::record::RecordFolder;
+use crate::terminal::progress::ProgressBar;
+use crate::terminal::{self, moment, print, print_json};
+
+/// Holds what happened against another rule book: which deliveries would have ended otherwise?
+///
+/// It reads the record of a data folder, also while a server runs on it, and changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive backtest --data /var/lib/redrive --rules new.yaml
+  redrive backtest --data /var/lib/redrive --rules new.yaml --since 7d
+  redrive backtest --rules new.yaml --since 2026-01-31T12:00:00Z --format json
+
+Where the new rules ask for the attempts that were made, what follows is certain. Where they would have \
+tried at another time, it is taken from what the dependency answered to others at about that time; and \
+where nobody called, it is not told.
+
+Exit code: 0 compared, 1 refused, or problems in the rule book, 2 wrong use, or a file cannot be read.")]
+pub(crate) struct BacktestArgs {
+    /// The data folder, on which a server may be running
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
+    pub(crate) data: PathBuf,
+    /// The rule book to hold against what happened
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
+    /// Only what was accepted then or later: a time, or a span ago such as 7d; without it, everything
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// Deliveries that are read at once.
+const PAGE: usize = 500;
+
+/// Events that nobody wanted that are read at once.
+const UNROUTED_PAGE: usize = 200;
+
+pub(crate) fn run(args: &BacktestArgs) -> anyhow::Result<ExitCode> {
+    let (book, _) = read_book(&args.rules)?;
+    let record = RecordFolder::open(&args.data)?;
+    let since = match &args.since {
+        Some(text) => {
+            Some(filter::time(text, record.now).map_err(|why| CommandRefusal(format!("--since: {why}")))?)
+        }
+        None => None,
+    };
+    let seed = Seed(record.reader.seed().map_err(CommandRefusal::of)?);
+    let plan = Plan { book: &book, seed, since, until: record.now };
+    let report = record.compared(plan)?;
+    if report.deliveries == 0 {
+        return Err(record.nothing(since).into());
+    }
+    match args.format {
+        Format::Text => {
+            let (data, rules) = (args.data.display().to_string(), args.rules.display().to_string());
+            print(&text::page(&report, &data, &rules, terminal::columns()))?;
+        }
+        Format::Json => print_json(&report)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl RecordFolder<'_> {
+    fn compared(&self, plan: Plan<'_>) -> Result<Report, CommandRefusal> {
+        let queues = self.reader.counts().map_err(CommandRefusal::of)?.queues;
+        let of_queue =
+            queues.values().map(|queue| queue.waiting + queue.delivered + queue.dead + queue.closed);
+        let mut reading = RecordProgress {
+            record: self,
+            since: plan.since,
+            bar: ProgressBar::new(),
+            all: of_queue.sum::<u64>() * 2,
+            read: 0,
+        };
+        let mut survey = Survey::new(plan);
+        self.add_unrouted(&mut survey)?;
+        self.add_breakers(&mut survey)?;
+        reading.each(|view| {
+            let recorded = recorded(view, first_queue(view, queues.keys()));
+            while let Some(hash) = survey.wants_book(&recorded) {
+                let text = self.reader.book(hash)?;
+                let book = text.and_then(|text| {
+                    redrive_core::book::read_for(&text, connectors::table(), machine()).book
+                });
+                survey.add_book(hash, book);
+            }
+            survey.look(&recorded);
+            Ok(())
+        })?;
+        let mut weighing = survey.weighing();
+        reading.each(|view| {
+            weighing.weigh(&recorded(view, first_queue(view, queues.keys())));
+            Ok(())
+        })?;
+        reading.bar.clear();
+        Ok(weighing.told())
+    }
+
+    fn add_unrouted(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
+        let mut after = Seq::NONE;
+        loop {
+            let page = self.reader.unrouted(after, UNROUTED_PAGE).map_err(CommandRefusal::of)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = last.receipt.seq();
+            for view in &page {
+                survey.add_unrouted(view.event.event_type.as_str(), view.received_at);
+            }
+        }
+    }
+
+    /// When breakers were not closed, as far as that is remembered.
+    fn add_breakers(&self, survey: &mut Survey<'_>) -> Result<(), CommandRefusal> {
+        let turns = Turns::remembered_by(&*self.reader).map_err(CommandRefusal::of)?;
+        for dependency in turns.dependencies() {
+            let mut closed_at = self.now;
+            // The latest first: each that leaves `closed` lasts until the next that comes back to it.
+            for turn in turns.of(dependency) {
+                if turn.to == Phase::Closed {
+                    closed_at = turn.at;
+                } else if turn.from == Phase::Closed {
+                    survey.add_open(dependency, turn.at, closed_at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why there is nothing to compare.
+    fn nothing(&self, since: Option<Timestamp>) -> CommandRefusal {
+        let folder = self.path.display();
+        let latest = self.reader.list(&Filter { rows_max: 1, ..Filter::default() });
+        let latest = latest.ok().and_then(|listed| listed.deliveries.first().map(|view| view.accepted_at));
+        CommandRefusal(match (since, latest) {
+            (Some(since), Some(latest)) => {
+                let (since, latest) = (moment::moment(since), moment::moment(latest));
+                format!("{folder} has no delivery since {since}: the latest was accepted at {latest}")
+            }
+            (None, _) | (_, None) => format!("{folder} has no deliveries: there is nothing to compare"),
+        })
+    }
+}
+
+/// How far the record is read.
+struct RecordProgress<'a> {
+    record: &'a RecordFolder<'a>,
+    since: Option<Timestamp>,
+    bar: ProgressBar,
+    /// Deliveries that will be read, each of them twice.
+    all: u64,
+    read: u64,
+}
+
+impl RecordProgress<'_> {
+    /// Reads every delivery of the time that is asked for, the latest first.
+    fn each(
+        &mut self,
+        mut take: impl FnMut(&DeliveryView) -> Result<(), StoreError>,
+    ) -> Result<(), CommandRefusal> {
+        let mut filter = Filter { rows_max: PAGE, ..Filter::default() };
+        loop {
+            let listed = self.record.reader.told(&filter).map_err(CommandRefusal::of)?;
+            self.read += listed.deliveries.len() as u64;
+            for view in &listed.deliveries {
+                take(view).map_err(CommandRefusal::of)?;
+            }
+            let words = format!("{} deliveries read", show_count(self.read));
+            self.bar.show_part(self.read as f64 / self.all.max(1) as f64, &words);
+            let is_old = |view: &DeliveryView| self.since.is_some_and(|since| view.accepted_at < since);
+            let is_past = !listed.deliveries.is_empty() && listed.deliveries.iter().all(is_old);
+            filter.before = listed.next;
+            if listed.next.is_none() || is_past {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whose it was when it was accepted: a replay may have sent it to another, and its id is made of the first.
+fn first_queue<'a>(view: &'a DeliveryView, queues: impl Iterator<Item = &'a QueueName>) -> &'a QueueName {
+    let event = DedupKey { source: &view.event_source, event_id: &view.event_id };
+    let is_first = |queue: &&QueueName| {
+        idempotency::delivery_id(view.id.seq(), event, &queue.service, queue.channel.as_ref()) == view.id
+    };
+    if view.replays == 0 || is_first(&&view.queue) {
+        return &view.queue;
+    }
+    let mut queues = queues;
+    queues.find(is_first).unwrap_or(&view.queue)
+}
+
+fn recorded<'a>(view: &'a DeliveryView, queue: &'a QueueName) -> Recorded<'a> {
+    let last_died = || {
+        let died = view.stories.iter().rev().find(|story| matches!(story.verdict, Told::Dead { .. }));
+        died.map_or(view.written_at, |story| story.started_at)
+    };
+    Recorded {
+        id: view.id,
+        queue,
+        event_type: &view.event_type,
+        order: if view.session.is_some() { Ordered::InSession } else { Ordered::Alone },
+        accepted_at: view.accepted_at,
+        state: match &view.state {
+            DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
+                RecordedState::Waiting
+            }
+            DeliveryState::Delivered { .. } => RecordedState::Delivered,
+            DeliveryState::Dead { at, .. } => RecordedState::Dead { at: *at },
+            DeliveryState::Closed { .. } => RecordedState::Dead { at: last_died() },
+        },
+        replays: match view.replays {
+            0 => Replays::None,
+            count if *queue == view.queue => Replays::Here(count),
+            count => Replays::Elsewhere(count),
+        },
+        stories: &view.stories,
+    }
+}

@@ -1,0 +1,164 @@
+//! `redrive doctor`: problems of a server or a data folder, and the rule-book change for each.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use redrive_core::book::RuleBook;
+use redrive_core::book::problem::suggest;
+use redrive_core::text::show_count;
+use redrive_core::time::Timestamp;
+use redrive_lab::doctor::{self, DELIVERIES_MAX, Examined, Harm};
+use redrive_node::runtime::Turns;
+use redrive_node::store::{Reader, StoreError};
+
+use crate::cli::{CommandRefusal, Format, RecordArgs, one_of, wait_for};
+use crate::client::ClientRequest;
+use crate::connectors;
+use crate::lab::doctor::evidence::{self, DeliveryEvidence, StoreEvidence};
+use crate::lab::doctor::text;
+use crate::rules::file::{machine, read_book};
+use crate::services::name_check;
+use crate::storage::record::RecordFolder;
+use crate::terminal::{self, print, print_json, style};
+
+/// Says what ails a server, with the evidence and the change to the rule book.
+///
+/// It looks at the latest 5,000 deliveries with all their attempts, at queues, breakers and dead letters, and
+/// at what the server has counted. What it has seen too little of, it does not judge.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive doctor
+  redrive doctor --service billing
+  redrive doctor --data /var/lib/redrive --rules redrive.yaml
+  redrive doctor --deny high --format json
+  redrive doctor --explain timeout-too-short
+
+Exit code: 0 looked, 1 something does as much harm as --deny says, or refused, 2 wrong use, 3 no server.")]
+pub(crate) struct DoctorArgs {
+    /// Only this service and its channels
+    #[arg(long)]
+    pub(crate) service: Option<String>,
+    /// With --data: the rule book to hold against what happened; else the one of the latest attempt
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Ends with 1 if anything does this much harm, or more
+    #[arg(long, value_name = "HARM", value_parser = one_of(&HARMS))]
+    pub(crate) deny: Option<Harm>,
+    /// Says what a diagnosis means and what to do about it, or lists them: `all`
+    #[arg(long, value_name = "CODE")]
+    pub(crate) explain: Option<String>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) from: RecordArgs,
+}
+
+/// How much harm is too much.
+const HARMS: [(&str, &str, Harm); 4] = [
+    ("critical", "Deliveries stand still, or most of them fail", Harm::Critical),
+    ("high", "Deliveries fail that need not", Harm::High),
+    ("medium", "Things are slower or dearer than they need be", Harm::Medium),
+    ("low", "Anything", Harm::Low),
+];
+
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    if let Some(code) = &args.explain {
+        return explain(code);
+    }
+    let (found, now, whence) = match &args.from.data {
+        Some(folder) => {
+            let (found, now) = examined(folder, args)?;
+            (found, now, folder.display().to_string())
+        }
+        None => wait_for(asked(args))?,
+    };
+    match args.format {
+        Format::Json => print_json(&found)?,
+        Format::Text => print(&text::page(&found, &whence, now, terminal::columns()))?,
+    }
+    let is_denied = args.deny.is_some_and(|limit| found.findings.iter().any(|finding| finding.harm <= limit));
+    Ok(if is_denied { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+async fn asked(args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp, String)> {
+    let mut client = args.from.server.client()?;
+    let path = match &args.service {
+        Some(service) => {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.append_pair("service", service);
+            format!("/v1/doctor?{}", query.finish())
+        }
+        None => "/v1/doctor".to_owned(),
+    };
+    let (found, now) = client.timed_json::<Examined>(&ClientRequest::get(path)).await?;
+    if found.looked_at.deliveries == 0 {
+        name_check::check(&mut client, args.service.as_deref()).await?;
+    }
+    Ok((found, now, client.address().to_string()))
+}
+
+/// Examines a folder, whether or not a server runs on it.
+fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(Examined, Timestamp)> {
+    let RecordFolder { reader, now, .. } = RecordFolder::open(folder)?;
+    let deliveries = deliveries(&*reader, args.service.clone()).map_err(CommandRefusal::of)?;
+    let mut rest = evidence::rest(&*reader, deliveries.latest_book()).map_err(CommandRefusal::of)?;
+    let turns = Turns::remembered_by(&*reader).map_err(CommandRefusal::of)?;
+    let book = book(args.rules.as_deref(), &mut rest)?;
+    if deliveries.count() == 0 {
+        name_check::check_in(folder, &*reader, Some(&book), args.service.as_deref())?;
+    }
+    let evidence = evidence::evidence(Arc::new(book), deliveries, rest, &turns, None, now);
+    Ok((doctor::examine(&evidence), now))
+}
+
+/// The latest deliveries; on a terminal it is seen how far they are read.
+fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<DeliveryEvidence, StoreError> {
+    let is_watched = std::io::stderr().is_terminal();
+    let mut deliveries = DeliveryEvidence::of(service);
+    while let Some(wanted) = deliveries.wanted() {
+        deliveries.add(reader.told(&wanted)?);
+        if is_watched {
+            let (count, most) = (deliveries.count() as u64, DELIVERIES_MAX as u64);
+            let line = format!("reading deliveries: {} of {}", show_count(count), show_count(most));
+            anstream::eprint!("\r{}\x1b[K", style::dim(line));
+        }
+    }
+    if is_watched {
+        anstream::eprint!("\r\x1b[K");
+    }
+    Ok(deliveries)
+}
+
+/// The book of a file, or the one that the latest attempt was judged by.
+fn book(rules: Option<&Path>, rest: &mut StoreEvidence) -> anyhow::Result<RuleBook> {
+    if let Some(path) = rules {
+        let (book, text) = read_book(path)?;
+        rest.text = Some(text);
+        return Ok(book);
+    }
+    let book = rest
+        .text
+        .as_deref()
+        .and_then(|text| redrive_core::book::read_for(text, connectors::table(), machine()).book);
+    let why = "the folder does not say which rule book holds: name it with --rules";
+    book.ok_or_else(|| CommandRefusal(why.to_owned()).into())
+}
+
+fn explain(code: &str) -> anyhow::Result<ExitCode> {
+    if code == "all" {
+        print(&text::list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(diagnosis) = doctor::find(code) else {
+        let advice = suggest(code, doctor::all().map(|diagnosis| diagnosis.code).collect::<Vec<_>>());
+        let advice = if advice.ends_with('?') { advice } else { "--explain all lists them".to_owned() };
+        return Err(CommandRefusal(format!("there is no diagnosis `{code}`: {advice}")).into());
+    };
+    print(&text::explained(diagnosis))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,262 @@
+//! `redrive simulate`: runs a scenario against a rule book and reports the result.
+
+#[cfg(test)]
+mod classical_test;
+mod compare;
+mod document;
+pub(crate) mod handlers;
+mod html_file;
+mod json;
+mod many;
+mod sweep;
+mod text;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::At;
+use redrive_core::book::problem::Problems;
+use redrive_core::text::show_rounded;
+use redrive_lab::scenario::{self, Scenario, trace};
+use redrive_lab::simulate::advice::advised;
+use redrive_lab::simulate::sweep::Sweep;
+use redrive_lab::simulate::verdict::{Finding, verdict};
+use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
+use serde::Serialize;
+
+use crate::cli::{CommandRefusal, Format};
+use crate::lab::simulate::document::SimulationDocument;
+use crate::rules::file::{load, read_book};
+use crate::terminal::progress::ProgressBar;
+use crate::terminal::{self, compact_json, print, problem, style};
+
+/// Plays a scenario against a rule book, in virtual time and with the engine of a server: what would happen?
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive simulate examples/scenarios/outage.yaml --rules examples/rulebooks/notifications.yaml
+  redrive simulate outage.yaml --rules redrive.yaml --expect     fails if an expectation of the scenario does
+  redrive simulate outage.yaml --rules redrive.yaml --runs 100   ranges over a hundred seeds
+  redrive simulate outage.yaml --rules a.yaml --against b.yaml   which is better at what
+  redrive simulate outage.yaml --rules redrive.yaml --sweep retries.standard.max=5s,30s,120s
+  redrive simulate outage.yaml --rules redrive.yaml --html outage.html
+  redrive simulate outage.yaml --rules redrive.yaml --format json
+
+The same scenario, rule book and seed give the same answer, on every machine. Advice is proven: the scenario \
+was played again with the change, with five seeds, and came out better with each.
+
+Exit code: 0 played, 1 problems in a file, or an expectation failed with --expect, 2 a file cannot be read.")]
+pub(crate) struct SimulateArgs {
+    /// The scenario
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
+    /// Another rule book, to see which of the two is better at what
+    #[arg(long, value_name = "FILE", conflicts_with = "sweep")]
+    pub(crate) against: Option<PathBuf>,
+    /// A setting of the rule book and the values to try there; given twice, every combination
+    #[arg(long, value_name = "PATH=VALUE,…")]
+    pub(crate) sweep: Vec<Sweep>,
+    /// What chance is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Plays it so many times, with this seed and those that follow
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) runs: u32,
+    /// Fails if an expectation of the scenario does
+    #[arg(long)]
+    pub(crate) expect: bool,
+    /// Does not look for changes that would help
+    #[arg(long)]
+    pub(crate) no_advice: bool,
+    /// Writes a page with plots to this file as well, which needs nothing else to be looked at
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    for rules in [Some(&args.rules), args.against.as_ref()].into_iter().flatten() {
+        refuse_scenario(rules)?;
+    }
+    if args.seed.checked_add(u64::from(args.runs).saturating_sub(1)).is_none() {
+        let why = format!("--seed {}: there are no {} seeds from there on", args.seed, args.runs);
+        return Err(CommandRefusal(why).into());
+    }
+    if let Some(against) = &args.against {
+        return compare::run(args, against);
+    }
+    if !args.sweep.is_empty() {
+        return sweep::run(args);
+    }
+    let (book, book_text) = read_book(&args.rules)?;
+    let book = Arc::new(book);
+    let scenario = read_scenario(args, &[(&args.rules, &book)])?;
+    if args.runs > 1 {
+        let plan = Plan { scenario: &scenario, book, seed: args.seed };
+        return many::run(&plan, args);
+    }
+    let plan = Plan { scenario: &scenario, book, seed: args.seed };
+    let report = watched(|watch| simulate::run(&plan, watch))?;
+    let findings = if args.no_advice {
+        verdict(&report, &plan.book)
+    } else {
+        watched(|watch| Ok(advised(&plan, &report, &book_text, watch)))?
+    };
+    let run = SimulationRun { report: &report, findings: &findings };
+    put_out(args, &SimulationDocument::new("run", &scenario, args, &run), || {
+        text::page(&report, &findings, terminal::terminal_columns())
+    })?;
+    Ok(Expectations::of(report.expectations.iter().map(|expected| expected.met)).code(args))
+}
+
+/// What one run came to, for programs.
+#[derive(Serialize)]
+struct SimulationRun<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    findings: &'a [Finding],
+}
+
+/// Writes the page if one is wanted, and prints the report. In JSON, lists of numbers, which are long, take a line
+/// each.
+fn put_out(
+    args: &SimulateArgs,
+    played: &SimulationDocument<'_, impl Serialize>,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    html_file::write(args, played)?;
+    match args.format {
+        Format::Text => print(&text()),
+        Format::Json => print(&compact_json::text(&serde_json::to_value(played.report)?)),
+    }
+}
+
+/// Whether all came as expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expectations {
+    Met,
+    Failed,
+}
+
+impl Expectations {
+    fn of(mut met: impl Iterator<Item = bool>) -> Self {
+        if met.all(|is_met| is_met) { Self::Met } else { Self::Failed }
+    }
+
+    /// Only whoever asked for it is told by the exit code.
+    fn code(self, args: &SimulateArgs) -> ExitCode {
+        match self {
+            Self::Failed if args.expect => ExitCode::from(1),
+            Self::Failed | Self::Met => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// Plays with a bar that shows how far it is.
+fn watched<T>(
+    play: impl FnOnce(&mut dyn FnMut(Progress) -> Go) -> Result<T, Cancelled>,
+) -> anyhow::Result<T> {
+    let mut bar = ProgressBar::new();
+    let played = play(&mut |progress| bar.show(&progress));
+    bar.clear();
+    Ok(played?)
+}
+
+/// Whoever mixes the two up is told so, and not what a rule book has in place of a scenario's keys.
+fn refuse_scenario(rules: &Path) -> anyhow::Result<()> {
+    let is_scenario = |bytes: Vec<u8>| scenario::read_bytes(&bytes).scenario.is_some();
+    if std::fs::read(rules).is_ok_and(is_scenario) {
+        let shown = rules.display();
+        let help = "give the scenario first, and the rule book with --rules";
+        anyhow::bail!("{shown} is a scenario, and no rule book: {help}");
+    }
+    Ok(())
+}
+
+/// The scenario in a file with the traces it names; one with errors, or that does not fit each of the books, is
+/// shown and refused, and what it only warns of is shown.
+fn read_scenario(args: &SimulateArgs, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Scenario> {
+    let path = args.scenario.as_path();
+    let bytes = load_scenario(path)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let shown = path.display();
+    let refused = |problems: Problems, why: String| {
+        for problem in problems.into_sorted() {
+            problem::say(&problem, path, &text);
+        }
+        anyhow::Error::from(CommandRefusal(why))
+    };
+    let reading = scenario::read_bytes(&bytes);
+    let Some(scenario) = reading.scenario else {
+        return Err(refused(reading.problems, format!("{shown} has errors: mend them first")));
+    };
+    for (book_path, book) in books {
+        let misfits = scenario.misfits(book);
+        if misfits.has_errors() {
+            let why = format!("{shown} does not fit {}: mend one of them first", book_path.display());
+            return Err(refused(misfits, why));
+        }
+    }
+    if args.expect && scenario.expectations.is_empty() {
+        let words = format!("{shown} expects nothing, so --expect asks for nothing: give it `expect`");
+        anstream::eprintln!("{}: {words}", style::warning("warning"));
+    }
+    for warning in reading.problems.into_sorted() {
+        problem::say(&warning, path, &text);
+    }
+    with_traces(scenario, path, &text)
+}
+
+fn load_scenario(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path.exists() {
+        return load(path);
+    }
+    anyhow::bail!("could not read {}: there is no such file; examples/scenarios has some", path.display())
+}
+
+/// A trace lies where the scenario does, unless its name says otherwise. What is wrong with one is shown where the
+/// scenario names it.
+fn with_traces(mut scenario: Scenario, path: &Path, text: &str) -> anyhow::Result<Scenario> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let files: Vec<At<String>> = scenario.traces().cloned().collect();
+    for At { value: name, span } in files {
+        let file = folder.join(&name);
+        let shown = file.display();
+        let say = |code: &'static str, message: String, help: &str| {
+            let mut problems = Problems::default();
+            problems.error(code, span, message, help);
+            for problem in problems.into_sorted() {
+                problem::say(&problem, path, text);
+            }
+        };
+        let recorded = std::fs::read_to_string(&file).map_err(|error| {
+            say("no-trace", format!("could not read {shown}: {}", terminal::io_words(&error)), TRACE_HELP);
+            anyhow::anyhow!("{} names a trace that cannot be read", path.display())
+        })?;
+        let refused = |message: String| {
+            say("bad-trace", message, TRACE_FORM);
+            CommandRefusal(format!("{} names a trace that cannot be played: mend it first", path.display()))
+        };
+        let times =
+            trace::parse(&recorded).map_err(|error| refused(format!("{shown} is no trace: {error}")))?;
+        if let Some(first) = times.first().filter(|first| **first >= scenario.duration) {
+            let (first, end) = (show_rounded(*first), show_rounded(scenario.duration));
+            let message = format!("the first of {shown} arrives at {first}, and the scenario ends at {end}");
+            return Err(refused(message).into());
+        }
+        scenario = scenario.with_trace(&name, &times);
+    }
+    Ok(scenario)
+}
+
+const TRACE_HELP: &str = "a trace lies beside the scenario, unless its name leads elsewhere";
+
+const TRACE_FORM: &str = "one time in each line: seconds since the start, such as 12.5, or points in time";

@@ -1,0 +1,59 @@
+//! Many runs, on all cores; what they come to is put together in the order of their numbers, so that it does not
+//! depend on which was quicker.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use redrive_lab::simulate::figures::Measured;
+use redrive_lab::simulate::runs::Ranges;
+use redrive_lab::simulate::{self, Go, Plan, Report};
+
+use crate::lab::simulate::document::SimulationDocument;
+use crate::lab::simulate::{Expectations, SimulateArgs, put_out, text};
+use crate::terminal::progress::ProgressBar;
+
+pub(crate) fn run(plan: &Plan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let ranges = Ranges::of(&each(args.runs, |number| Measured::of(&play(plan, number))));
+    let about = plan.scenario.about.as_deref();
+    put_out(args, &SimulationDocument::new("ranges", plan.scenario, args, &ranges), || {
+        text::ranges(about, &ranges)
+    })?;
+    let met = ranges.expectations.iter().map(|often| often.met == ranges.runs);
+    Ok(Expectations::of(met).code(args))
+}
+
+/// The run of that number, from 0: its seed is so many after the plan's.
+pub(crate) fn play(plan: &Plan<'_>, number: u32) -> Report {
+    let seed = plan.seed.wrapping_add(u64::from(number));
+    let report = simulate::run(&Plan { seed, ..plan.clone() }, &mut |_| Go::On);
+    report.expect("nobody stops it")
+}
+
+/// Does so many things on all cores, with a bar that shows how many are done; they come back in their order.
+pub(crate) fn each<T: Send>(count: u32, act: impl Fn(u32) -> T + Sync) -> Vec<T> {
+    let next = AtomicU32::new(0);
+    let done: Mutex<(Vec<(u32, T)>, ProgressBar)> = Mutex::new((Vec::new(), ProgressBar::new()));
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    let came = act(number);
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.0.push((number, came));
+                    let so_far = u32::try_from(done.0.len()).unwrap_or(u32::MAX);
+                    done.1.show_runs(so_far, count);
+                }
+            });
+        }
+    });
+    let (mut all, bar) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    bar.clear();
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, came)| came).collect()
+}

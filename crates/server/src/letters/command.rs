@@ -1,0 +1,101 @@
+//! `redrive dlq`: its subcommands.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use redrive_core::text::counted;
+use serde_json::{Value, json};
+
+use crate::cli::{ServerArgs, done};
+use crate::client::ClientRequest;
+use crate::client::address::segment;
+use crate::deliveries::text::short_id;
+use crate::letters::browse::{self, DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs};
+use crate::letters::edit::{self, DlqEditArgs};
+use crate::letters::filter::FilterKeys;
+use crate::letters::import::{self, DlqImportArgs};
+use crate::letters::json::SkipResponse;
+use crate::letters::purge::{self, DlqPurgeArgs};
+use crate::replays::start::{self, DlqReplayArgs};
+use crate::terminal::{print, style};
+
+/// Looks at dead letters, sends them again, or does away with them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A morning after:
+  redrive dlq groups                            which causes there are
+  redrive dlq show 3c6ef372                     one letter with its attempts and its data
+  redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
+                                                one, then ten, then the rest
+  redrive replays                               how far they are")]
+pub(crate) struct DlqArgs {
+    #[command(subcommand)]
+    pub(crate) what: DlqCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DlqCommand {
+    List(DlqListArgs),
+    Groups(DlqGroupsArgs),
+    Show(DlqShowArgs),
+    Replay(Box<DlqReplayArgs>),
+    Purge(Box<DlqPurgeArgs>),
+    Edit(DlqEditArgs),
+    Skip(DlqSkipArgs),
+    Import(DlqImportArgs),
+    Export(DlqExportArgs),
+}
+
+pub(crate) async fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        DlqCommand::List(args) => done(browse::list(args).await),
+        DlqCommand::Groups(args) => done(browse::groups(args).await),
+        DlqCommand::Show(args) => done(browse::show(args).await),
+        DlqCommand::Export(args) => done(browse::export(args).await),
+        DlqCommand::Replay(args) => start::run(args).await,
+        DlqCommand::Purge(args) => done(purge::run(args).await),
+        DlqCommand::Edit(args) => done(edit::run(args).await),
+        DlqCommand::Skip(args) => done(skip(args).await),
+        DlqCommand::Import(args) => done(import::run(args).await),
+    }
+}
+
+/// A request on the letters that a filter finds, with its other keys.
+pub(crate) fn wish(filter: &FilterKeys, others: Value) -> Value {
+    let mut wish = filter.keys();
+    if let Value::Object(others) = others {
+        wish.extend(others);
+    }
+    Value::Object(wish)
+}
+
+/// Gives up a dead letter; those that it holds go on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive dlq skip 3c6ef372 --note 'the order was cancelled by phone'
+
+Exit code: 0 skipped, 1 refused, 2 wrong use, 3 no server.")]
+pub(crate) struct DlqSkipArgs {
+    /// The letter's id, the first digits of it, or the id that it had elsewhere
+    #[arg(value_name = "LETTER")]
+    pub(crate) letter: String,
+    /// Why, for the record
+    #[arg(long)]
+    pub(crate) note: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+pub(crate) async fn skip(args: &DlqSkipArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/dead-letters/{}/skip", segment(&args.letter));
+    let ask = ClientRequest::json(path, &json!({ "note": args.note }));
+    let skipped: SkipResponse = args.server.client()?.json(&ask).await?;
+    let id = style::bold(short_id(&skipped.id));
+    let released = match skipped.released {
+        0 => String::new(),
+        1 => ": the one behind it goes on".to_owned(),
+        count => format!(": {} behind it go on", counted(count, "delivery")),
+    };
+    print(&format!("{} letter {id} is skipped{released}\n", style::good("✓")))
+}

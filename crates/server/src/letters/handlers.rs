@@ -1,0 +1,408 @@
+//! Dead letters one by one: lists, envelopes, and what may be done to a single one.
+
+use axum::body::Body;
+use axum::http::header::CONTENT_LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, EventId};
+use redrive_core::ids::{DeliveryId, IdPrefix, Receipt};
+use redrive_core::{hash, limits};
+use redrive_node::runtime::OrderError;
+use redrive_node::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
+use redrive_node::store::{Closed, DeliveryState, EventKey};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::access::caller::ApiCaller;
+use crate::api::error::{ApiError, ApiResult, PathName};
+use crate::api::openapi::query_keys::QueryKeys;
+use crate::api::request::{JsonBody, NoteRequest, PageQuery, Query, note, read};
+use crate::api::{App, body, reply};
+use crate::letters::filter::{self, FilterKeys};
+use crate::letters::find::LetterLookup;
+use crate::letters::json::{
+    self, EditResponse, FailureGroupsResponse, HeldSessionsResponse, LetterDocument, LetterFormat,
+    LettersResponse, SkipResponse,
+};
+use crate::letters::{GROUPS_MAX, refusal};
+
+/// Sessions in one answer, those held for longest first.
+const SESSIONS_MAX: usize = 1_000;
+
+/// What an edit may say beside the data.
+const EDIT_BYTES_BESIDE: usize = 64 << 10;
+
+/// Where a list of letters goes on.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct CursorKeys {
+    /// the `next` of an earlier answer
+    #[schema(pattern = "^[0-9a-f]{1,16}$")]
+    before: Option<String>,
+}
+
+/// How a letter is written.
+#[derive(Deserialize)]
+pub(crate) struct FormKeys {
+    pub(crate) form: Option<LetterFormat>,
+}
+
+/// Dead letters, the latest first.
+#[utoipa::path(
+    get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
+    params(QueryKeys<FilterKeys>, QueryKeys<PageQuery>, QueryKeys<CursorKeys>),
+    responses((
+        status = 200, description = "a part of them; one may be short and still not be the last", body = LettersResponse,
+        links(
+            ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("edit" = (operation_id = "editDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+        )
+    ))
+)]
+pub(crate) async fn list(
+    app: App,
+    caller: ApiCaller,
+    Query((filter, page, cursor)): Query<(FilterKeys, PageQuery, CursorKeys)>,
+) -> ApiResult {
+    let filter = filter.filter(app.node.now())?;
+    let before = read("before", cursor.before.as_deref(), filter::read_cursor)?;
+    caller.check_list(filter.service.as_deref())?;
+    let query = LetterQuery { filter, before, rows_max: page.rows_max() };
+    let page = app.node.read(move |reader| reader.letters(&query)).await?;
+    reply::ok(&json::letters(&page))
+}
+
+/// The causes that dead letters have in common, the most frequent first.
+#[utoipa::path(
+    get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
+    params(QueryKeys<FilterKeys>),
+    responses((status = 200, description = "500 of them at most", body = FailureGroupsResponse))
+)]
+pub(crate) async fn groups(app: App, caller: ApiCaller, Query(filter): Query<FilterKeys>) -> ApiResult {
+    let now = app.node.now();
+    let filter = filter.filter(now)?;
+    caller.check_list(filter.service.as_deref())?;
+    let groups = app.node.read(move |reader| reader.groups(&filter, now, GROUPS_MAX)).await?;
+    reply::ok(&FailureGroupsResponse { groups: groups.iter().map(json::group).collect() })
+}
+
+/// Sessions that a dead letter holds, those held for longest first.
+#[utoipa::path(
+    get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
+    responses((status = 200, description = "1,000 of them at most", body = HeldSessionsResponse))
+)]
+pub(crate) async fn held_sessions(app: App) -> ApiResult {
+    let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
+    let held_sessions = held.iter().map(json::held_session).collect();
+    reply::ok(&HeldSessionsResponse { held_sessions })
+}
+
+/// The letter that goes by that name, with its data and its story.
+pub(crate) async fn named(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterView, ApiError> {
+    match find(app, caller, name).await? {
+        LetterLookup::Letter(view) => Ok(*view),
+        other => Err(refusal::missing(other, name)),
+    }
+}
+
+/// What goes by that name, as far as the caller may see it.
+async fn find(app: &App, caller: &ApiCaller, name: &str) -> Result<LetterLookup, ApiError> {
+    let (asked, caller) = (name.to_owned(), caller.clone());
+    let sees = move |service: &str| caller.sees(service);
+    Ok(app.node.read(move |reader| crate::letters::find::letter(reader, &asked, sees)).await?)
+}
+
+/// A dead letter for other systems.
+#[utoipa::path(
+    get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterFormat>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
+    responses((
+        status = 200, description = "the letter", body = LetterDocument,
+        headers(("Content-Location" = String, description = "the address that it is known by even when it is a letter no more"))
+    ))
+)]
+pub(crate) async fn one(
+    app: App,
+    caller: ApiCaller,
+    PathName(name): PathName,
+    Query(FormKeys { form }): Query<FormKeys>,
+) -> ApiResult {
+    let letter = named(&app, &caller, &name).await?;
+    let form = form.unwrap_or_else(|| json::form_by(&app.node.book(), &letter));
+    let mut response = reply::json(StatusCode::OK, &json::written(&letter, form));
+    // Of the names that it goes by, this one is still known once it is a letter no more.
+    let own = HeaderValue::try_from(format!("/v1/dead-letters/{}", letter.delivery.id));
+    response.headers_mut().insert(CONTENT_LOCATION, own.expect("an id is digits"));
+    Ok(response)
+}
+
+/// Gives a dead letter up; those that wait behind it go on.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/{id}/skip", operation_id = "skipDeadLetter", tag = "dead letters",
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    request_body = NoteRequest,
+    responses((status = 200, description = "it is given up", body = SkipResponse))
+)]
+pub(crate) async fn skip(
+    app: App,
+    caller: ApiCaller,
+    PathName(name): PathName,
+    JsonBody(NoteRequest { note }): JsonBody<NoteRequest>,
+) -> ApiResult {
+    let letter = named(&app, &caller, &name).await?;
+    let released = app.node.skip(letter.delivery.id, note, &caller.by()).await?;
+    reply::ok(&SkipResponse { id: letter.delivery.id.to_string(), released })
+}
+
+/// What a letter is changed into: `data` or `data_base64`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct EditRequest {
+    /// Any JSON; a text if the event's data are no JSON.
+    #[schema(value_type = Option<serde_json::Value>)]
+    data: Option<Box<RawValue>>,
+    data_base64: Option<String>,
+    /// What the data are from now on.
+    content_type: Option<String>,
+    /// For the audit.
+    #[serde(default, deserialize_with = "note")]
+    #[schema(max_length = 1000)]
+    note: Option<String>,
+}
+
+/// Sends a dead letter with other data, in its place. The same edit again is answered alike.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/{id}/edit", operation_id = "editDeadLetter", tag = "dead letters",
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    request_body(content = EditRequest, example = json!({ "data": { "id": 42 }, "note": "the id was missing" })),
+    responses((status = 200, description = "the event that takes its place", body = EditResponse))
+)]
+pub(crate) async fn edit(
+    app: App,
+    caller: ApiCaller,
+    PathName(name): PathName,
+    headers: HeaderMap,
+    body: Body,
+) -> ApiResult {
+    // Data of the largest size take more as base64, or with every quote escaped.
+    let bytes_max = app.limits.body_bytes_max.saturating_mul(2).saturating_add(EDIT_BYTES_BESIDE);
+    let body = body::read_up_to(&app, &headers, body, bytes_max).await?;
+    let wanted: EditRequest = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
+    let letter = match find(&app, &caller, &name).await? {
+        LetterLookup::Letter(letter) => *letter,
+        LetterLookup::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {
+            let before = edited_before(&app, id, &wanted).await?;
+            return before.ok_or_else(|| refusal::missing(LetterLookup::NotDead { id, state }, &name));
+        }
+        other => return Err(refusal::missing(other, &name)),
+    };
+    let supersedes = letter.delivery.id;
+    let event = edited(supersedes, &letter.event, &wanted)?;
+    if event.data.len() > app.limits.body_bytes_max {
+        return Err(ApiError::too_large(app.limits.body_bytes_max));
+    }
+    check_wanted(&app, &letter)?;
+    let event_id = event.id.to_string();
+    match app.node.edit(supersedes, event, wanted.note.clone(), &caller.by()).await {
+        Ok((receipt, delivery)) => Ok(answer(event_id, receipt, delivery, supersedes)),
+        Err(error @ OrderError::Refused(OrderRefusal::NoSuchLetter(_))) => {
+            // Somebody was quicker, perhaps with the very same edit.
+            edited_before(&app, supersedes, &wanted).await?.ok_or_else(|| error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn answer(event_id: String, receipt: Receipt, delivery: DeliveryId, supersedes: DeliveryId) -> Response {
+    let edited = EditResponse {
+        event_id,
+        receipt: receipt.to_string(),
+        delivery: delivery.to_string(),
+        supersedes: supersedes.to_string(),
+    };
+    reply::json(StatusCode::OK, &edited)
+}
+
+/// The answer to an edit that was carried out already: whoever did not get it asks again. None if the letter
+/// was done with in another way, or with other data.
+async fn edited_before(
+    app: &App,
+    letter: DeliveryId,
+    wanted: &EditRequest,
+) -> Result<Option<Response>, ApiError> {
+    let found = app
+        .node
+        .read(move |reader| {
+            let Some(prefix) = IdPrefix::parse(&letter.to_string()) else { return Ok(None) };
+            let deliveries = reader.deliveries(&prefix, 1)?;
+            let Some(old) = deliveries.into_iter().find(|view| view.id == letter) else { return Ok(None) };
+            let DeliveryState::Closed { how: Closed::Superseded { by }, .. } = old.state else {
+                return Ok(None);
+            };
+            let old = reader.events(&EventKey::Receipt(old.receipt))?.pop();
+            let new = reader.events(&EventKey::Receipt(by))?.pop();
+            Ok(old.zip(new))
+        })
+        .await?;
+    let Some((old, new)) = found else { return Ok(None) };
+    let (content_type, data) = new_data(&old.event, wanted)?;
+    let is_same = new.event.id == edited_id(letter, &old.event.id, content_type.as_ref(), &data);
+    let delivery = new.deliveries.first().filter(|_| is_same);
+    Ok(delivery.map(|delivery| answer(new.event.id.to_string(), new.receipt, delivery.id, letter)))
+}
+
+/// An event is not sent where nobody would take it.
+fn check_wanted(app: &App, letter: &LetterView) -> Result<(), ApiError> {
+    let to = (letter.delivery.queue.clone(), letter.delivery.event_type.clone());
+    let survey = Survey { letters: 1, by_type: [(to, 1)].into(), ..Survey::default() };
+    app.node.check_wanted(&survey, None).map_err(|error| refusal::unwanted(&error))
+}
+
+/// The old event with other data and an id of its own.
+fn edited(letter: DeliveryId, old: &Event, wanted: &EditRequest) -> Result<Event, ApiError> {
+    let (content_type, data) = new_data(old, wanted)?;
+    if data == old.data && content_type == old.content_type {
+        return Err(ApiError::invalid("data", "are what they were: replay the letter instead"));
+    }
+    let id = edited_id(letter, &old.id, content_type.as_ref(), &data);
+    Ok(Event { id, content_type, data, ..old.clone() })
+}
+
+/// The same for the same edit of the same letter, so that one which comes again is known.
+fn edited_id(letter: DeliveryId, old: &EventId, content_type: Option<&ContentType>, data: &[u8]) -> EventId {
+    let content_type = content_type.map_or("", ContentType::as_str);
+    let mut whole = letter.0.to_be_bytes().to_vec();
+    whole.extend(content_type.as_bytes());
+    // Content types are text: no other two parts read the same.
+    whole.push(0);
+    whole.extend(data);
+    let suffix = format!("#edit-{:016x}", hash::stable_64(&whole, 0));
+    let room = limits::EVENT_ID_BYTES_MAX - suffix.len();
+    let old = old.as_str();
+    let id = format!("{}{suffix}", &old[..old.floor_char_boundary(room)]);
+    EventId::new(&id).expect("an id that was taken, digits and letters, and short enough")
+}
+
+/// What the new event carries.
+fn new_data(old: &Event, wanted: &EditRequest) -> Result<(Option<ContentType>, Bytes), ApiError> {
+    let content_type = match &wanted.content_type {
+        None => old.content_type.clone(),
+        Some(text) => Some(
+            ContentType::new(text).map_err(|reason| ApiError::invalid("content_type", reason.to_string()))?,
+        ),
+    };
+    let data = match (&wanted.data, &wanted.data_base64) {
+        (Some(data), None) => json_data(data, content_type.as_ref())?,
+        (None, Some(text)) => STANDARD
+            .decode(text)
+            .map(Bytes::from)
+            .map_err(|error| ApiError::invalid("data_base64", format!("is no base64: {error}")))?,
+        (None, None) => return Err(ApiError::invalid("data", "is missing: say what the event should carry")),
+        (Some(_), Some(_)) => {
+            return Err(ApiError::invalid("data_base64", "stands beside `data`: one will do"));
+        }
+    };
+    Ok((content_type, data))
+}
+
+/// JSON as it stands; a text for data that are no JSON.
+fn json_data(data: &RawValue, content_type: Option<&ContentType>) -> Result<Bytes, ApiError> {
+    if content_type.is_none_or(ContentType::is_json) {
+        return Ok(Bytes::from(data.get().to_owned()));
+    }
+    let text: Result<String, _> = serde_json::from_str(data.get());
+    text.map(Bytes::from).map_err(|_| {
+        ApiError::invalid("data", "must be a text, since the event's data are no JSON: or use `data_base64`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::event::easy::{Easy, parse_easy};
+
+    use super::*;
+
+    fn event(content_type: Option<&str>) -> Event {
+        let id = EventId::new("order-42").expect("an id");
+        let body = Bytes::from_static(b"{\"n\":1}");
+        let easy = Easy {
+            event_type: "orders.placed",
+            partition_key: Some("s"),
+            idempotency_key: None,
+            generated_id: &id,
+            headers: &Vec::new(),
+            body: &body,
+        };
+        let event = parse_easy(easy).expect("an event");
+        Event { content_type: content_type.map(|text| ContentType::new(text).expect("a type")), ..event }
+    }
+
+    /// A name, the content type before, what is wanted, and the data then or the words of a refusal.
+    type Case<'a> = (&'a str, Option<&'a str>, &'a str, Result<&'a [u8], &'a str>);
+
+    #[test]
+    fn an_edit_changes_the_data_and_nothing_else() {
+        let (json, text) = (Some("application/json"), Some("text/plain"));
+        #[rustfmt::skip]
+        let cases: [Case<'_>; 9] = [
+            ("JSON, byte for byte",      json, r#"{"data":{"n": 1e400}}"#,                          Ok(b"{\"n\": 1e400}")),
+            ("of an unknown type",       None, r#"{"data":"x"}"#,                                   Ok(b"\"x\"")),
+            ("a text",                   text, r#"{"data":"x"}"#,                                   Ok(b"x")),
+            ("JSON for a text",          text, r#"{"data":{}}"#,                                    Err("`data` must be a text")),
+            ("another type",             text, r#"{"data":{},"content_type":"application/json"}"#,  Ok(b"{}")),
+            ("bytes",                    text, r#"{"data_base64":"AP8="}"#,                         Ok(&[0, 255])),
+            ("no bytes",                 json, r#"{"data_base64":"?"}"#,                            Err("`data_base64` is no base64")),
+            ("nothing",                  json, r#"{"note":"x"}"#,                                   Err("`data` is missing")),
+            ("the same",                 json, r#"{"data":{"n":1}}"#,                               Err("`data` are what they were")),
+        ];
+        for (name, content_type, body, expected) in cases {
+            let wanted: EditRequest = serde_json::from_str(body).expect(name);
+            let old = event(content_type);
+            match (edited(DeliveryId(7), &old, &wanted), expected) {
+                (Ok(new), Ok(data)) => {
+                    assert_eq!(&new.data[..], data, "{name}");
+                    assert!(new.id.as_str().starts_with("order-42#edit-"), "{name}");
+                    let back = Event {
+                        id: old.id.clone(),
+                        content_type: old.content_type.clone(),
+                        data: old.data.clone(),
+                        ..new
+                    };
+                    assert_eq!(back, old, "{name}");
+                }
+                (Err(error), Err(words)) => {
+                    assert!(format!("{error:?}").contains(words), "{name}: {error:?}");
+                }
+                (seen, _) => panic!("{name}: {seen:?}"),
+            }
+        }
+    }
+    #[test]
+    fn an_edit_is_known_by_the_letter_and_what_it_becomes() {
+        let old = event(Some("application/json"));
+        let id = |letter: u128, body: &str| {
+            let wanted: EditRequest = serde_json::from_str(body).expect(body);
+            edited(DeliveryId(letter), &old, &wanted).expect(body).id
+        };
+        let first = id(7, r#"{"data":{"n":2}}"#);
+        #[rustfmt::skip]
+        let cases = [
+            ("the same",              7, r#"{"data":{"n":2}}"#,                              true),
+            ("with another note",     7, r#"{"data":{"n":2},"note":"again"}"#,               true),
+            ("the type said aloud",   7, r#"{"data":{"n":2},"content_type":"application/json"}"#, true),
+            ("as base64",             7, r#"{"data_base64":"eyJuIjoyfQ=="}"#,                true),
+            ("of another letter",     8, r#"{"data":{"n":2}}"#,                              false),
+            ("other data",            7, r#"{"data":{"n":3}}"#,                              false),
+            ("of another type",       7, r#"{"data":{"n":2},"content_type":"application/x+json"}"#, false),
+        ];
+        for (name, letter, body, is_same) in cases {
+            assert_eq!(id(letter, body) == first, is_same, "{name}");
+        }
+    }
+}

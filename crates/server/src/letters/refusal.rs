@@ -1,0 +1,169 @@
+//! What is said when dead letters cannot be dealt with as somebody wants.
+
+use std::collections::BTreeMap;
+
+use redrive_core::letters::replay::{ReplayId, ReplayState};
+use redrive_core::text::counted;
+use redrive_node::runtime::{OrderError, SelectError};
+use redrive_node::store::letter::{OrderRefusal, ReplayAct};
+
+use crate::api::code::ApiCode;
+use crate::api::error::ApiError;
+use crate::api::request::WrongField;
+use crate::letters::find::{LetterLookup, not_dead};
+
+impl From<WrongField> for ApiError {
+    fn from(WrongField { field, reason }: WrongField) -> Self {
+        Self::invalid(&field, reason)
+    }
+}
+
+impl From<OrderError> for ApiError {
+    fn from(error: OrderError) -> Self {
+        match error {
+            OrderError::Refused(refusal) => refused(&refusal),
+            OrderError::Unwanted(error) => unwanted(&error),
+            OrderError::NotWritten(error) => error.into(),
+            OrderError::NotRead(error) => error.into(),
+        }
+    }
+}
+
+fn not_found(message: impl Into<String>) -> ApiError {
+    ApiError::new(ApiCode::DeadLetterNotFound, message)
+}
+
+fn refused(refusal: &OrderRefusal) -> ApiError {
+    let message = refusal.to_string();
+    match refusal {
+        OrderRefusal::NoSuchLetter(id) => not_found(message).with("letter", id.to_string()),
+        OrderRefusal::Claimed { letter, replay } => {
+            let cure = go_on_or_cancel(&replay.to_string());
+            ApiError::new(ApiCode::ReplayConflict, format!("{message}: {cure}"))
+                .with("letter", letter.to_string())
+                .with("replay", replay.0)
+        }
+        OrderRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
+            let replays: Vec<u64> = claimed.keys().map(|replay| replay.0).collect();
+            ApiError::new(ApiCode::ReplayConflict, all_claimed(claimed))
+                .with("replays", replays)
+                .with("poison", *poison)
+        }
+        OrderRefusal::NothingMatches { poison: 0, .. } => not_found(message),
+        OrderRefusal::NothingMatches { poison, .. } => {
+            let message = "only poison matches, which has failed a replay before or does not parse: include it \
+                           with `--include-poison` (`include_poison`) and a note on why it should go again";
+            ApiError::new(ApiCode::OnlyPoison, message).with("poison", *poison)
+        }
+        OrderRefusal::NoSuchReplay(id) => {
+            ApiError::new(ApiCode::ReplayNotFound, message).with("replay", id.0)
+        }
+        OrderRefusal::NotPossible { replay, state } => ApiError::new(ApiCode::ReplayState, message)
+            .with("replay", replay.0)
+            .with("state", state.as_str()),
+        OrderRefusal::HoldsNothing(_) => ApiError::new(ApiCode::Conflict, message),
+        OrderRefusal::EventExists(first) => {
+            ApiError::new(ApiCode::Conflict, message).with("first_receipt", first.to_string())
+        }
+        OrderRefusal::Damaged(id) => ApiError::new(ApiCode::Conflict, message).with("letter", id.to_string()),
+    }
+}
+
+fn all_claimed(claimed: &BTreeMap<ReplayId, u64>) -> String {
+    let letters = match claimed.values().sum() {
+        1 => "1 dead letter matches, and it belongs to".to_owned(),
+        count => format!("{} match, and all of them belong to", counted(count, "dead letter")),
+    };
+    let whose: Vec<String> = claimed.keys().map(ReplayId::to_string).collect();
+    match whose.as_slice() {
+        [one] => format!("{letters} replay {one}: {}", go_on_or_cancel(one)),
+        several => {
+            let cure = "resume those that have stopped, wait for those that run, or cancel them";
+            format!("{letters} the replays {}: {cure} (`redrive replays`)", several.join(", "))
+        }
+    }
+}
+
+/// What can be done about a replay whose letters somebody wants.
+fn go_on_or_cancel(replay: &str) -> String {
+    format!("resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays {replay}`)")
+}
+
+pub(crate) fn unwanted(error: &SelectError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        SelectError::NoService { queue, letters } => ApiError::new(ApiCode::ServiceGone, message)
+            .with("service", queue.to_string())
+            .with("letters", *letters),
+        SelectError::NoRow { queue, event_type, letters } => ApiError::new(ApiCode::EventNotWanted, message)
+            .with("service", queue.to_string())
+            .with("type", event_type.as_str())
+            .with("letters", *letters),
+        SelectError::InBook { queue } => {
+            ApiError::new(ApiCode::ServiceInBook, message).with("service", queue.to_string())
+        }
+        SelectError::NoDestination { queue } => {
+            ApiError::new(ApiCode::ServiceGone, message).with("service", queue.to_string())
+        }
+        SelectError::NoNote => ApiError::new(ApiCode::Validation, message)
+            .with("field", "note")
+            .with("reason", "is needed where poison is included"),
+    }
+}
+
+/// Why a replay cannot be changed so.
+pub(crate) fn unchanged(error: OrderError, act: ReplayAct) -> ApiError {
+    let OrderError::Refused(OrderRefusal::NotPossible { replay, state }) = error else { return error.into() };
+    let message = match (state, act) {
+        (ReplayState::Cancelled, ReplayAct::Cancel) => format!("replay {replay} was cancelled already"),
+        (ReplayState::Cancelled, _) => {
+            format!("replay {replay} was cancelled and cannot go on; start a new one")
+        }
+        (ReplayState::Done, _) => format!("replay {replay} is done: every letter of it is answered for"),
+        (ReplayState::Paused, ReplayAct::Pause) => format!("replay {replay} is paused already"),
+        (ReplayState::Stopped, ReplayAct::Pause) => {
+            format!("replay {replay} has stopped by itself already; resume or cancel it")
+        }
+        (ReplayState::Gathering | ReplayState::Running, ReplayAct::Resume) => {
+            format!("replay {replay} is {state} already")
+        }
+        (
+            ReplayState::Gathering | ReplayState::Running | ReplayState::Paused | ReplayState::Stopped,
+            ReplayAct::Pause | ReplayAct::Resume | ReplayAct::Cancel,
+        ) => format!("replay {replay} is {state}"),
+    };
+    ApiError::new(ApiCode::ReplayState, message).with("replay", replay.0).with("state", state.as_str())
+}
+
+/// Why there is no letter of that name.
+pub(crate) fn missing(found: LetterLookup, name: &str) -> ApiError {
+    match found {
+        LetterLookup::NotDead { id, state } => not_found(not_dead(id, &state)),
+        LetterLookup::Several(candidates) => {
+            let message = format!("{} dead letters match `{name}`: name one by its own id", candidates.len());
+            ApiError::new(ApiCode::AmbiguousId, message).with("candidates", candidates)
+        }
+        LetterLookup::Letter(_) | LetterLookup::Nothing => {
+            not_found(format!("there is no dead letter with the id `{name}`, and none whose id begins so"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_of_other_replays_are_told_in_words_that_agree() {
+        #[rustfmt::skip]
+        let cases: [(&[(u64, u64)], &str); 3] = [
+            (&[(1, 1)],         "1 dead letter matches, and it belongs to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2000)],      "2,000 dead letters match, and all of them belong to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2), (4, 1)], "3 dead letters match, and all of them belong to the replays 1, 4: resume those that have stopped, wait for those that run, or cancel them (`redrive replays`)"),
+        ];
+        for (claimed, expected) in cases {
+            let claimed = claimed.iter().map(|(replay, count)| (ReplayId(*replay), *count)).collect();
+            assert_eq!(all_claimed(&claimed), expected);
+        }
+    }
+}

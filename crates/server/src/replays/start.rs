@@ -1,0 +1,196 @@
+//! `redrive dlq replay`: begins a replay and stays with it until it is over.
+//!
+//! The replay is the server's: whether anybody watches makes no difference to it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use redrive_core::letters::replay::ReplayState;
+use redrive_core::text::{Rate, parse_rate};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::cli::{Format, ServerArgs};
+use crate::client::{Client, ClientRequest, ResponseLines};
+use crate::letters::command::wish;
+use crate::letters::filter::FilterKeys;
+use crate::replays::json::{ReplayJson, ReplaySurveyJson};
+use crate::replays::text;
+use crate::terminal::progress::ProgressLine;
+use crate::terminal::{print, print_as, style};
+
+/// Sends dead letters again, with fresh retries, and shows how it goes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The letters are chosen when it begins; those that die later are left alone. Letters of one session go in \
+order. One that fails again is poison, and the rest of its session stays dead. Ctrl-C ends the watching, \
+not the replay.
+
+Examples:
+  redrive dlq replay 3c6ef372
+  redrive dlq replay --service billing --dry-run --rate 20/s
+  redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
+  redrive dlq replay --service old-billing --to billing
+  redrive dlq replay --tier poison --include-poison --note 'the field is there again'
+
+Exit code: 0 all delivered, or --detach or Ctrl-C, 1 refused, stopped, or some failed again, 2 wrong use, 3 no server.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they are typed")]
+pub(crate) struct DlqReplayArgs {
+    /// Letters by their ids, the first digits of them, or the ids that they had elsewhere
+    #[arg(value_name = "LETTER")]
+    pub(crate) letters: Vec<String>,
+    #[command(flatten)]
+    pub(crate) filter: FilterKeys,
+    /// All of them, if no letter and no filter is named
+    #[arg(long, conflicts_with = "letters")]
+    pub(crate) all: bool,
+    /// Also letters that have failed a replay before, or do not parse; needs a note
+    #[arg(long, requires = "note")]
+    pub(crate) include_poison: bool,
+    /// Says what it would come to, and sends nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How many at most, such as 20/s or 100/m
+    #[arg(long, value_parser = parse_rate)]
+    pub(crate) rate: Option<Rate>,
+    /// How many may be on their way at once
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<u32>,
+    /// One, then ten, then the rest; stops by itself when the same failure comes back
+    #[arg(long)]
+    pub(crate) canary: bool,
+    /// Sends them to another service, or service/channel
+    #[arg(long, value_name = "SERVICE")]
+    pub(crate) to: Option<String>,
+    /// Why, for the record
+    #[arg(long)]
+    pub(crate) note: Option<String>,
+    /// Begins it and does not wait for its end
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// How to print it; `json` is the replay, or what it would come to
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// How often progress is told where there is no terminal.
+const TELL_EVERY: Duration = Duration::from_secs(3);
+
+/// How long to wait before a server that went away is looked for again.
+const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(2);
+
+pub(crate) async fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
+    let mut client = args.server.client()?;
+    let others = json!({
+        "letters": args.letters,
+        "all": args.all,
+        "include_poison": args.include_poison,
+        "dry_run": args.dry_run,
+        "canary": args.canary,
+        "rate": args.rate.map(Rate::as_per_second),
+        "concurrency": args.concurrency,
+        "to": args.to,
+        "note": args.note,
+    });
+    let ask = ClientRequest::json("/v1/replays", &wish(&args.filter, others));
+    if args.dry_run {
+        let survey: ReplaySurveyJson = client.json(&ask).await?;
+        print_as(args.format, &survey, || text::survey(&survey))?;
+        let could_begin = survey.refused_because.is_none();
+        return Ok(if could_begin { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let (began, now) = client.timed_json::<ReplayJson>(&ask).await?;
+    let code = if args.detach {
+        print_as(args.format, &began, || text::page(&began, now))?;
+        ExitCode::SUCCESS
+    } else {
+        watch(&mut client, began.id, args.format).await?
+    };
+    if args.format == Format::Text {
+        print(&text::poison_left(&began))?;
+    }
+    Ok(code)
+}
+
+/// Stays with a replay until it is over or somebody has seen enough, and says how it stands.
+pub(crate) async fn watch(client: &mut Client, id: u64, format: Format) -> anyhow::Result<ExitCode> {
+    let mut progress = ReplayProgress::new(format);
+    let last = tokio::select! {
+        biased;
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            progress.line.clear();
+            let word = format!("replay {id} goes on without you: `redrive replays {id} --watch` shows it again");
+            anstream::eprintln!("{}", style::dim(word));
+            return Ok(ExitCode::SUCCESS);
+        }
+        last = follow(client, id, &mut progress) => last,
+    };
+    progress.line.clear();
+    let last = last?;
+    print_as(format, &last, || text::ending(&last))?;
+    let all_is_well = last.state == ReplayState::Done && last.failed == 0;
+    Ok(if all_is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Goes on until the replay halts or ends; a server that went away is waited for.
+async fn follow(client: &mut Client, id: u64, progress: &mut ReplayProgress) -> anyhow::Result<ReplayJson> {
+    let ask = ClientRequest::get(format!("/v1/replays/{id}/progress?until=halt"));
+    let mut lines = client.lines(&ask).await?;
+    loop {
+        if let Some(last) = until_silent(lines, progress).await {
+            return Ok(last);
+        }
+        progress.say("the server has gone away; the replay goes on when it is back");
+        lines = client.lines_again(&ask, PAUSE_BETWEEN_TRIES).await?;
+    }
+}
+
+/// The last state of a replay that is over; none if the stream broke off before.
+async fn until_silent(mut lines: ResponseLines, progress: &mut ReplayProgress) -> Option<ReplayJson> {
+    let mut last: Option<ReplayJson> = None;
+    while let Ok(Some(line)) = lines.next().await {
+        let Some(json) = line.strip_prefix("data:") else { continue };
+        let Ok(shown) = serde_json::from_str::<ReplayJson>(json) else { continue };
+        progress.show(&shown);
+        last = Some(shown);
+    }
+    last.filter(|replay| !matches!(replay.state, ReplayState::Gathering | ReplayState::Running))
+}
+
+/// Progress on standard error: a line that is written over in a terminal, a line now and then elsewhere.
+struct ReplayProgress {
+    line: ProgressLine,
+    is_quiet: bool,
+    first: Option<(Instant, u64)>,
+    told_at: Instant,
+}
+
+impl ReplayProgress {
+    fn new(format: Format) -> Self {
+        let is_quiet = format == Format::Json;
+        Self { line: ProgressLine::new(), is_quiet, first: None, told_at: Instant::now() }
+    }
+
+    fn show(&mut self, shown: &ReplayJson) {
+        let done = shown.delivered + shown.failed + shown.left;
+        let now = Instant::now();
+        let (began, before) = *self.first.get_or_insert((now, done));
+        let took = now.duration_since(began).as_secs_f64();
+        let per_second = (took > 0.5).then(|| done.saturating_sub(before) as f64 / took);
+        if let Some(columns) = self.line.columns() {
+            self.line.show(&text::progress(shown, per_second, columns));
+        } else if !self.is_quiet && now.duration_since(self.told_at) >= TELL_EVERY {
+            self.told_at = now;
+            anstream::eprintln!("replay {}: {}", shown.id, text::progress_words(shown, per_second));
+        }
+    }
+
+    fn say(&self, text: &str) {
+        self.line.clear();
+        anstream::eprintln!("{}", style::dim(format!("— {text}")));
+    }
+}

@@ -1,0 +1,209 @@
+//! `redrive check`: what is wrong with a book, where, and how to mend it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use redrive_core::book::problem::{Problem, Severity, Span, suggest};
+use redrive_core::text::counted;
+use redrive_lab::lint::{self, Checked, Lint};
+use serde::Serialize;
+
+use crate::cli::CommandRefusal;
+use crate::connectors;
+use crate::rules::file::load;
+use crate::terminal::{self, print, print_json, problem, style};
+
+/// Finds what is wrong with a rule book, and what will hurt later.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive check redrive.yaml
+  redrive check rules/*.yaml --deny warnings
+  redrive check redrive.yaml --format json
+  redrive check --explain retry-outlives-deadline
+
+Exit code: 0 clean, 1 problems, 2 a file cannot be read.")]
+pub(crate) struct CheckArgs {
+    /// The rule books
+    #[arg(default_value = "redrive.yaml", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    pub(crate) format: CheckFormat,
+    /// What else counts as a problem
+    #[arg(long, value_enum)]
+    pub(crate) deny: Option<DenyLevel>,
+    /// Also says which lints cannot tell, and which fact they lack
+    #[arg(long)]
+    pub(crate) verbose: bool,
+    /// Explains a lint and shows a bad book and its mended twin; `all` lists every lint
+    #[arg(long, value_name = "CODE")]
+    pub(crate) explain: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckFormat {
+    /// For people
+    Text,
+    /// A list of objects
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DenyLevel {
+    /// Warnings fail the check too
+    Warnings,
+}
+
+pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    if let Some(code) = &args.explain {
+        return explain(code);
+    }
+    let mut rows = Vec::new();
+    let (mut errors, mut warnings, mut unreadable) = (0, 0, 0);
+    for path in &args.files {
+        let bytes = match load(path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // The others are still worth checking.
+                anstream::eprintln!("{}: {error:#}", style::error("error"));
+                unreadable += 1;
+                continue;
+            }
+        };
+        let checked = lint::check_for(&bytes, connectors::table());
+        let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
+        errors += count(Severity::Error);
+        warnings += count(Severity::Warning);
+        match args.format {
+            CheckFormat::Text => print(&report(path, &String::from_utf8_lossy(&bytes), &checked, args))?,
+            CheckFormat::Json => {
+                rows.extend(checked.problems.into_iter().map(|problem| CheckRow::new(problem, path)));
+                rows.extend((checked.left_out > 0).then(|| CheckRow::left_out(checked.left_out, path)));
+            }
+        }
+    }
+    if args.format == CheckFormat::Json {
+        print_json(&rows)?;
+    }
+    if unreadable > 0 {
+        return Ok(ExitCode::from(2));
+    }
+    let is_clean = errors == 0 && (warnings == 0 || args.deny != Some(DenyLevel::Warnings));
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// One problem for machines.
+#[derive(Serialize)]
+struct CheckRow {
+    severity: Severity,
+    code: &'static str,
+    file: String,
+    line: u32,
+    column: u32,
+    message: String,
+    help: String,
+}
+
+impl CheckRow {
+    /// A last row that says how many were not listed.
+    fn left_out(count: usize, path: &Path) -> Self {
+        let message = format!("{count} more problems are not listed");
+        let span = Span::default();
+        let help = "mend these first".to_owned();
+        Self::new(Problem { severity: Severity::Info, code: "more-problems", span, message, help }, path)
+    }
+
+    fn new(problem: Problem, path: &Path) -> Self {
+        Self {
+            severity: problem.severity,
+            code: problem.code,
+            file: path.display().to_string(),
+            line: problem.span.position.line,
+            column: problem.span.position.column,
+            message: problem.message,
+            help: problem.help,
+        }
+    }
+}
+
+fn report(path: &Path, text: &str, checked: &Checked, args: &CheckArgs) -> String {
+    let mut out = String::new();
+    for problem in &checked.problems {
+        out.push_str(&problem::render(problem, path, text));
+        out.push_str("\n\n");
+    }
+    if args.verbose {
+        for untold in &checked.untold {
+            let place = format!("{}:{}", path.display(), untold.span.position);
+            let line = format!("{}: {place}: without `{}`", style::info("cannot tell"), untold.fact);
+            out.push_str(&format!("{line} {} cannot judge this\n", style::bold(untold.lint)));
+        }
+    }
+    out.push_str(&summary(path, checked, args));
+    out
+}
+
+fn summary(path: &Path, checked: &Checked, args: &CheckArgs) -> String {
+    let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
+    let (errors, warnings, infos) = (count(Severity::Error), count(Severity::Warning), count(Severity::Info));
+    let parts = [(errors, "error"), (warnings, "warning"), (infos, "remark")];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, what)| counted(count as u64, what)).collect();
+    let mut line = match (errors, warnings) {
+        (0, 0) => format!("{} {}", style::good("✓"), path.display()),
+        (0, _) => format!("{} {}", style::warning("!"), path.display()),
+        _ => format!("{} {}", style::error("✗"), path.display()),
+    };
+    line.push_str(": ");
+    line.push_str(&if parts.is_empty() { "no problems".to_owned() } else { parts.join(", ") });
+    if checked.left_out > 0 {
+        line.push_str(&format!(", {} more not shown", checked.left_out));
+    }
+    if checked.silenced > 0 {
+        line.push_str(&format!(", {} silenced with a reason", checked.silenced));
+    }
+    if !checked.untold.is_empty() && !args.verbose {
+        line.push_str(&format!(", {} cannot be told (--verbose says why)", checked.untold.len()));
+    }
+    line.push('\n');
+    line
+}
+
+fn explain(code: &str) -> anyhow::Result<ExitCode> {
+    if code == "all" {
+        let width = lint::all().iter().map(|lint| lint.code.len()).max().unwrap_or(0);
+        for lint in lint::all() {
+            print(&format!("{:width$}  {:8} {}\n", lint.code, lint.severity.to_string(), lint.summary))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(lint) = lint::find(code) else {
+        let codes = lint::all().into_iter().map(|lint| lint.code).collect::<Vec<_>>();
+        let advice = suggest(code, codes);
+        let advice = if advice.ends_with('?') {
+            advice
+        } else {
+            "--explain all lists them; an error of the format explains itself where it stands".to_owned()
+        };
+        return Err(CommandRefusal(format!("there is no lint `{code}`: {advice}")).into());
+    };
+    print(&explanation(lint))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explanation(lint: &Lint) -> String {
+    let indent = |text: &str| text.lines().flat_map(|line| ["    ", line, "\n"]).collect::<String>();
+    format!(
+        "{} ({}): {}\n\n{}\n\n{}\n{}\n{}\n{}",
+        style::bold(lint.code),
+        lint.severity,
+        lint.summary,
+        terminal::wrap(lint.explanation, 90),
+        style::error("Bad:"),
+        indent(&lint.bad()),
+        style::good("Mended:"),
+        indent(&lint.mended()),
+    )
+}

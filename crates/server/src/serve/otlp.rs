@@ -1,0 +1,195 @@
+//! Tells a collector of traces how events go: OpenTelemetry's protocol over HTTP, as JSON.
+//!
+//! JSON is one of the two forms that the protocol has over HTTP, and we can write it with what is here: the
+//! crates for the other one would bring a second HTTP stack's worth of code for the same spans.
+//!
+//! Two hands: one takes every step of every event and makes spans of it, which never waits; the other sends
+//! them, in batches. Between them is a queue with an end. A collector that is away or slow costs spans, which
+//! are counted, and nothing else: neither a delivery nor an answer ever waits for it.
+
+mod json;
+pub(crate) mod settings;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redrive_core::trace::span::{self, Span};
+use redrive_node::activity::Step;
+use redrive_node::runtime::Node;
+use redrive_node::tls::Roots;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::client::{Client, ClientRequest};
+use crate::serve::otlp::settings::OtlpSettings;
+
+/// Spans that may wait to be sent.
+const WAITING_MAX: usize = 8_192;
+
+/// Spans that are sent together.
+const BATCH_MAX: usize = 512;
+
+/// How long a span waits for others to go with it.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// How long sending may go on after the server was told to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
+
+/// What became of all spans.
+#[derive(Debug, Default)]
+pub(crate) struct SpanCounts {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl SpanCounts {
+    /// Spans that a collector has taken.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Spans that nobody got.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    fn drop_some(&self, spans: u64) {
+        self.dropped.fetch_add(spans, Ordering::Relaxed);
+    }
+}
+
+/// Both hands at work.
+pub(crate) struct SpanExporter {
+    counts: Arc<SpanCounts>,
+    stop: watch::Sender<()>,
+    sending: JoinHandle<()>,
+}
+
+impl SpanExporter {
+    /// Follows a node from now on.
+    pub(crate) fn start(node: &Node, settings: OtlpSettings, roots: Roots) -> Self {
+        let counts: Arc<SpanCounts> = Arc::default();
+        let (spans, waiting) = mpsc::channel(WAITING_MAX);
+        let (stop, stopping) = watch::channel(());
+        let taking = SpanIntake { steps: node.follow(), spans, counts: Arc::clone(&counts), stopping };
+        tokio::spawn(taking.run(settings.sampler));
+        let client = Client::new(settings.address.clone(), None).trusting(roots);
+        let sending = SpanSender { client, settings, counts: Arc::clone(&counts), is_away: false };
+        Self { counts, stop, sending: tokio::spawn(sending.run(waiting)) }
+    }
+
+    /// What became of all spans so far.
+    pub(crate) fn counts(&self) -> Arc<SpanCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Sends what is left, as far as that goes within a moment.
+    pub(crate) async fn stop(self) {
+        drop(self.stop);
+        // Whoever does not take the rest by then misses it.
+        let _ = timeout(STOP_WITHIN, self.sending).await;
+    }
+}
+
+/// The hand that takes.
+struct SpanIntake {
+    steps: broadcast::Receiver<Arc<Step>>,
+    spans: mpsc::Sender<Span>,
+    counts: Arc<SpanCounts>,
+    /// Closed when it is time to stop.
+    stopping: watch::Receiver<()>,
+}
+
+impl SpanIntake {
+    async fn run(mut self, sampler: redrive_core::trace::Sampler) {
+        loop {
+            let step = tokio::select! {
+                biased;
+                step = self.steps.recv() => step,
+                _ = self.stopping.changed() => break,
+            };
+            match step {
+                Ok(step) => self.take(&step, sampler),
+                Err(RecvError::Lagged(missed)) => self.counts.drop_some(missed),
+                Err(RecvError::Closed) => return,
+            }
+        }
+        loop {
+            match self.steps.try_recv() {
+                Ok(step) => self.take(&step, sampler),
+                Err(TryRecvError::Lagged(missed)) => self.counts.drop_some(missed),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn take(&self, step: &Step, sampler: redrive_core::trace::Sampler) {
+        let spans = match step {
+            Step::Accepted { event, deliveries, at } => {
+                span::of_accepted(event, *deliveries, *at, sampler).into_iter().collect()
+            }
+            Step::Signal(signal) => span::of_signal(signal, sampler),
+        };
+        for span in spans {
+            if self.spans.try_send(span).is_err() {
+                self.counts.drop_some(1);
+            }
+        }
+    }
+}
+
+/// The hand that sends.
+struct SpanSender {
+    client: Client,
+    settings: OtlpSettings,
+    counts: Arc<SpanCounts>,
+    /// Whether the last batch was not taken, so that it is told once.
+    is_away: bool,
+}
+
+impl SpanSender {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Span>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
+            let gathered_at = Instant::now() + GATHER;
+            while batch.len() < BATCH_MAX {
+                let room = BATCH_MAX - batch.len();
+                match timeout_at(gathered_at, waiting.recv_many(&mut batch, room)).await {
+                    Ok(more) if more > 0 => {}
+                    Ok(_) | Err(_) => break,
+                }
+            }
+            self.send(&batch).await;
+            batch.clear();
+        }
+    }
+
+    async fn send(&mut self, batch: &[Span]) {
+        let OtlpSettings { path, headers, service_name, .. } = &self.settings;
+        let body = json::written(service_name, batch);
+        let mut ask = ClientRequest::post(path.clone(), "application/json", body);
+        for (name, value) in headers {
+            ask = ask.header(name.clone(), value.clone());
+        }
+        match self.client.ask(&ask).await {
+            Ok(_) => {
+                self.counts.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
+                if std::mem::take(&mut self.is_away) {
+                    tracing::info!("spans are taken again");
+                }
+            }
+            Err(error) => {
+                self.counts.drop_some(batch.len() as u64);
+                if !std::mem::replace(&mut self.is_away, true) {
+                    let address = &self.settings.address;
+                    let error = error.to_string();
+                    let error = error.lines().next().unwrap_or_default();
+                    tracing::warn!(%address, error, "spans are not taken, and are dropped until they are");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Spans as the protocol writes them in JSON: ids in hexadecimal, large numbers as texts.
+
+use redrive_core::trace::span::{Does, Span, Value};
+use serde_json::{Value as Json, json};
+
+/// Who tells it.
+const SCOPE: &str = "redrive";
+
+/// The code of a span that ended in a failure.
+const FAILED: u8 = 2;
+
+/// A request with all these spans.
+pub(crate) fn written(service_name: &str, spans: &[Span]) -> Vec<u8> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let resource = [("service.name", service_name), ("service.version", VERSION)].map(text);
+    let spans: Vec<Json> = spans.iter().map(written_span).collect();
+    let scope_spans = json!([{ "scope": { "name": SCOPE, "version": VERSION }, "spans": spans }]);
+    let resource_spans = json!([{ "resource": { "attributes": resource }, "scopeSpans": scope_spans }]);
+    json!({ "resourceSpans": resource_spans }).to_string().into_bytes()
+}
+
+fn written_span(span: &Span) -> Json {
+    let mut attributes: Vec<Json> = span.attributes.iter().map(attribute).collect();
+    attributes.extend(span.failure.as_deref().map(|code| text(("error.type", code))));
+    let mut written = json!({
+        "traceId": span.trace.to_string(),
+        "spanId": span.id.to_string(),
+        "name": name(span),
+        "kind": kind(span.does),
+        "startTimeUnixNano": span.started_at.as_nanos().to_string(),
+        "endTimeUnixNano": span.ended_at.as_nanos().to_string(),
+        "attributes": attributes,
+    });
+    if let Some(parent) = span.parent {
+        written["parentSpanId"] = parent.to_string().into();
+    }
+    if let Some(code) = &span.failure {
+        written["status"] = json!({ "code": FAILED, "message": code });
+    }
+    written
+}
+
+/// What it does, and for which service if it is for one.
+fn name(span: &Span) -> String {
+    let service = span.attributes.iter().find(|(name, _)| *name == "redrive.service");
+    match service {
+        Some((_, Value::Text(service))) => format!("{} {service}", span.does.as_str()),
+        _ => span.does.as_str().to_owned(),
+    }
+}
+
+/// The protocol's number for the part that somebody plays.
+const fn kind(does: Does) -> u8 {
+    const INTERNAL: u8 = 1;
+    const CLIENT: u8 = 3;
+    const CONSUMER: u8 = 5;
+    match does {
+        Does::Accept => CONSUMER,
+        Does::Deliver | Does::Replay => INTERNAL,
+        Does::Attempt => CLIENT,
+    }
+}
+
+fn attribute((key, value): &(&'static str, Value)) -> Json {
+    match value {
+        Value::Text(value) => text((key, value)),
+        Value::Number(number) => json!({ "key": key, "value": { "intValue": number.to_string() } }),
+    }
+}
+
+fn text((key, value): (&str, &str)) -> Json {
+    json!({ "key": key, "value": { "stringValue": value } })
+}

@@ -1,0 +1,316 @@
+//! Judges how a service is, from a few signs: one word for the page, and why.
+//!
+//! The worst that is true is told: what keeps everything from starting before what fails, and what fails
+//! before what only lags. Healthy is only what was tried within the last minute, did not only fail, and has no
+//! dead letters.
+
+use std::time::Duration;
+
+use redrive_core::engine::{RowView, Wait};
+use redrive_core::text::counted;
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Lately;
+
+use crate::deliveries::json::WaitJson;
+use crate::deliveries::waits;
+use crate::services::json::HealthWord;
+use crate::terminal::moment::rough;
+
+/// Of fewer attempts, a part that failed says nothing; all of them say enough.
+const ATTEMPTS_MIN: u64 = 5;
+
+/// One in so many failed attempts is failing.
+const FAILING_ONE_IN: u64 = 2;
+
+/// One in so many is degraded.
+const DEGRADED_ONE_IN: u64 = 20;
+
+/// What has waited for longer lags.
+const BACKLOG_MAX: Duration = Duration::from_mins(1);
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// What [`Lately`] calls recent.
+const RECENT: Duration = Duration::from_mins(15);
+
+/// What a service is judged by.
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceSigns {
+    pub paused_since: Option<Timestamp>,
+    pub is_removed: bool,
+    /// Its rows of the rule book, and what holds each, by the engine.
+    pub rows: Vec<RowView>,
+    pub lately: Lately,
+    /// Attempts since the start, and those that failed: the latest of them are not in `lately` yet.
+    pub attempts: u64,
+    pub failed: u64,
+    pub waiting: u64,
+    /// Those of them that no row takes any more.
+    pub without_rule: u64,
+    /// Open dead letters.
+    pub dead: u64,
+    pub oldest_waiting_at: Option<Timestamp>,
+    /// When the server started: before that nothing is known.
+    pub started_at: Timestamp,
+    pub now: Timestamp,
+}
+
+/// How a service is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceVerdict {
+    pub word: HealthWord,
+    /// In words, without the times.
+    pub why: String,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+impl ServiceVerdict {
+    fn new(word: HealthWord, why: impl Into<String>) -> Self {
+        Self { word, why: why.into(), since: None, until: None }
+    }
+
+    fn waits(word: HealthWord, waits: WaitJson) -> Self {
+        Self { word, why: waits.because, since: waits.since, until: waits.until }
+    }
+}
+
+/// How it is, and why.
+pub(crate) fn judge(signs: &ServiceSigns) -> ServiceVerdict {
+    let stopped = stopped(signs);
+    let trouble = stopped.or_else(|| failing(signs)).or_else(|| degraded(signs));
+    trouble.unwrap_or_else(|| unconcerned(signs))
+}
+
+/// What keeps all of it from starting.
+fn stopped(signs: &ServiceSigns) -> Option<ServiceVerdict> {
+    if let Some(since) = signs.paused_since {
+        let paused = ServiceVerdict::new(HealthWord::Paused, "paused");
+        return Some(ServiceVerdict { since: Some(since), ..paused });
+    }
+    if signs.is_removed {
+        let why = match signs.waiting {
+            0 => "not in the rule book any more".to_owned(),
+            waiting => {
+                let waits = if waiting == 1 { "waits" } else { "wait" };
+                format!("not in the rule book any more, and {} {waits}", counted(waiting, "delivery"))
+            }
+        };
+        return Some(ServiceVerdict::new(HealthWord::Removed, why));
+    }
+    let holds: Vec<&Wait> = signs.rows.iter().filter_map(|row| row.hold.as_ref()).collect();
+    let first = holds.first().filter(|_| holds.len() == signs.rows.len())?;
+    Some(ServiceVerdict::waits(HealthWord::Held, waits::shown(first, None)))
+}
+
+/// Attempts and failures of the last minute. All that a young server counted is of it, the latest included.
+fn last_minute(signs: &ServiceSigns) -> (u64, u64) {
+    let is_young = signs.now.since(signs.started_at) <= MINUTE;
+    if is_young { (signs.attempts, signs.failed) } else { (signs.lately.attempts, signs.lately.failed) }
+}
+
+/// The same of the last 15 minutes, and what to call them.
+fn recent(signs: &ServiceSigns) -> (u64, u64, &'static str) {
+    if signs.now.since(signs.started_at) <= RECENT {
+        return (signs.attempts, signs.failed, "since the server started");
+    }
+    (signs.lately.recent_attempts, signs.lately.recent_failed, "in the last 15 minutes")
+}
+
+fn failing(signs: &ServiceSigns) -> Option<ServiceVerdict> {
+    let (attempts, failed) = last_minute(signs);
+    let is_part = attempts >= ATTEMPTS_MIN && failed * FAILING_ONE_IN >= attempts;
+    if attempts > 0 && (attempts == failed || is_part) {
+        return Some(ServiceVerdict::new(
+            HealthWord::Failing,
+            failures(attempts, failed, "in the last minute"),
+        ));
+    }
+    let (recent_attempts, recent_failed, when) = recent(signs);
+    (attempts == 0 && recent_attempts > 0 && recent_attempts == recent_failed)
+        .then(|| ServiceVerdict::new(HealthWord::Failing, failures(recent_attempts, recent_failed, when)))
+}
+
+fn degraded(signs: &ServiceSigns) -> Option<ServiceVerdict> {
+    let (attempts, failed) = last_minute(signs);
+    let is_part = attempts >= ATTEMPTS_MIN && failed * DEGRADED_ONE_IN >= attempts;
+    if failed > 0 && (is_part || failed * FAILING_ONE_IN >= attempts) {
+        return Some(ServiceVerdict::new(
+            HealthWord::Degraded,
+            failures(attempts, failed, "in the last minute"),
+        ));
+    }
+    let held = signs.rows.iter().find_map(|row| Some((&row.pattern, row.hold.as_ref()?)));
+    if let Some((pattern, hold)) = held {
+        let waits = waits::shown(hold, None);
+        let because = format!("events of type {pattern} wait: {}", waits.because);
+        return Some(ServiceVerdict::waits(HealthWord::Degraded, WaitJson { because, ..waits }));
+    }
+    if signs.without_rule > 0 {
+        let waits = if signs.without_rule == 1 { "waits" } else { "wait" };
+        let why = format!("{} {waits} that no row takes any more", counted(signs.without_rule, "delivery"));
+        return Some(ServiceVerdict::new(HealthWord::Degraded, why));
+    }
+    let waited = signs.oldest_waiting_at.filter(|_| signs.waiting > 0).map(|since| signs.now.since(since));
+    if let Some(waited) = waited.filter(|waited| *waited > BACKLOG_MAX) {
+        let why = format!("the oldest delivery has waited for {}", rough(waited));
+        return Some(ServiceVerdict::new(HealthWord::Degraded, why));
+    }
+    (signs.dead > 0).then(|| {
+        let (letters, are) = (counted(signs.dead, "dead letter"), if signs.dead == 1 { "is" } else { "are" });
+        ServiceVerdict::new(HealthWord::Degraded, format!("{letters} {are} open"))
+    })
+}
+
+/// How one is that nothing speaks against.
+fn unconcerned(signs: &ServiceSigns) -> ServiceVerdict {
+    let (attempts, failed) = last_minute(signs);
+    match (attempts, failed) {
+        (0, _) => {
+            let last = match signs.lately.active_at {
+                Some(at) => format!(", the last ended {} ago", rough(signs.now.since(at))),
+                None if signs.attempts == 0 => " and none since the server started".to_owned(),
+                None => String::new(),
+            };
+            ServiceVerdict::new(HealthWord::Idle, format!("no attempts in the last minute{last}"))
+        }
+        (1, 0) => ServiceVerdict::new(HealthWord::Healthy, "the only attempt of the last minute succeeded"),
+        (_, 0) => {
+            let why = format!("all {attempts} attempts of the last minute succeeded");
+            ServiceVerdict::new(HealthWord::Healthy, why)
+        }
+        (_, _) => ServiceVerdict::new(HealthWord::Healthy, failures(attempts, failed, "in the last minute")),
+    }
+}
+
+fn failures(attempts: u64, failed: u64, when: &str) -> String {
+    match (attempts, failed) {
+        (1, 1) => format!("the only attempt {when} failed"),
+        _ if attempts == failed => format!("all {attempts} attempts {when} failed"),
+        _ => format!("{failed} of {attempts} attempts {when} failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::ids::DependencyName;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn lately(attempts: u64, failed: u64) -> Lately {
+        let (recent_attempts, recent_failed) = (attempts, failed);
+        Lately {
+            attempts,
+            failed,
+            recent_attempts,
+            recent_failed,
+            active_at: Some(at(4_995)),
+            ..Lately::default()
+        }
+    }
+
+    fn row(pattern: &str, hold: Option<Wait>) -> RowView {
+        RowView { pattern: pattern.to_owned(), hold }
+    }
+
+    fn open() -> Wait {
+        let dependency = DependencyName::new("db").expect("a name");
+        Wait::BreakerOpen { dependency, until: at(5_030) }
+    }
+
+    /// A service of which 100 attempts succeeded in the last minute.
+    fn good() -> ServiceSigns {
+        ServiceSigns {
+            paused_since: None,
+            is_removed: false,
+            rows: vec![row("orders.*", None), row("mail", None)],
+            lately: lately(100, 0),
+            attempts: 900,
+            failed: 1,
+            waiting: 0,
+            without_rule: 0,
+            dead: 0,
+            oldest_waiting_at: None,
+            started_at: at(0),
+            now: at(5_000),
+        }
+    }
+
+    #[test]
+    fn the_worst_that_is_true_is_told() {
+        use HealthWord::{Degraded, Failing, Healthy, Held, Paused, Removed};
+        let held = || vec![row("orders.*", Some(open())), row("mail", Some(open()))];
+        let paused = Some(at(900));
+        #[rustfmt::skip]
+        let cases = [
+            ("all succeeds",             good(),                                                             Healthy,  "all 100 attempts of the last minute succeeded"),
+            ("paused before removed",    ServiceSigns { paused_since: paused, is_removed: true, ..good() },         Paused,   "paused"),
+            ("removed",                  ServiceSigns { is_removed: true, rows: vec![], ..good() },                 Removed,  "not in the rule book any more"),
+            ("removed, one waits",       ServiceSigns { is_removed: true, waiting: 1, ..good() },                   Removed,  "not in the rule book any more, and 1 delivery waits"),
+            ("held before failing",      ServiceSigns { rows: held(), lately: lately(10, 10), ..good() },           Held,     "the circuit breaker of db is open"),
+            ("one row of two is held",   ServiceSigns { rows: vec![row("mail", Some(open())), row("sms", None)], ..good() }, Degraded, "events of type mail wait: the circuit breaker of db is open"),
+            ("half of it fails",         ServiceSigns { lately: lately(10, 5), ..good() },                          Failing,  "5 of 10 attempts in the last minute failed"),
+            ("nearly half",              ServiceSigns { lately: lately(11, 5), ..good() },                          Degraded, "5 of 11 attempts in the last minute failed"),
+            ("one, which failed",        ServiceSigns { lately: lately(1, 1), ..good() },                           Failing,  "the only attempt in the last minute failed"),
+            ("three of three",           ServiceSigns { lately: lately(3, 3), ..good() },                           Failing,  "all 3 attempts in the last minute failed"),
+            ("two of four are few",      ServiceSigns { lately: lately(4, 2), ..good() },                           Degraded, "2 of 4 attempts in the last minute failed"),
+            ("one of four is fewer",     ServiceSigns { lately: lately(4, 1), ..good() },                           Healthy,  "1 of 4 attempts in the last minute failed"),
+            ("one in twenty",            ServiceSigns { lately: lately(20, 1), ..good() },                          Degraded, "1 of 20 attempts in the last minute failed"),
+            ("one in twenty-one",        ServiceSigns { lately: lately(21, 1), ..good() },                          Healthy,  "1 of 21 attempts in the last minute failed"),
+            ("a backlog of a minute",    ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_940)), ..good() }, Healthy,  "all 100 attempts of the last minute succeeded"),
+            ("a second longer",          ServiceSigns { waiting: 1, oldest_waiting_at: Some(at(4_939)), ..good() }, Degraded, "the oldest delivery has waited for 61s"),
+            ("no row takes what waits",  ServiceSigns { waiting: 9, without_rule: 2, ..good() },                    Degraded, "2 deliveries wait that no row takes any more"),
+            ("a dead letter",            ServiceSigns { dead: 1, ..good() },                                        Degraded, "1 dead letter is open"),
+            ("failing before letters",   ServiceSigns { dead: 9, lately: lately(9, 9), ..good() },                  Failing,  "all 9 attempts in the last minute failed"),
+        ];
+        for (name, signs, word, why) in cases {
+            let judged = judge(&signs);
+            assert_eq!((judged.word, judged.why.as_str()), (word, why), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_recent_attempts_a_service_is_idle_unless_the_last_ones_failed() {
+        use HealthWord::{Degraded, Failing, Idle};
+        let none = |recent_attempts, recent_failed, active_at| Lately {
+            recent_attempts,
+            recent_failed,
+            active_at,
+            ..Lately::default()
+        };
+        let quiet = |lately, attempts, failed| ServiceSigns { lately, attempts, failed, ..good() };
+        let young = |signs| ServiceSigns { started_at: at(4_990), ..signs };
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing ever",           quiet(none(0, 0, None), 0, 0),              Idle,     "no attempts in the last minute and none since the server started"),
+            ("nothing for an hour",    quiet(none(0, 0, None), 7, 7),              Idle,     "no attempts in the last minute"),
+            ("some, of which all good", quiet(none(3, 0, Some(at(4_700))), 3, 0),  Idle,     "no attempts in the last minute, the last ended 5m ago"),
+            ("some, of which one good", quiet(none(3, 2, Some(at(4_700))), 3, 2),  Idle,     "no attempts in the last minute, the last ended 5m ago"),
+            ("some, and all failed",   quiet(none(3, 3, Some(at(4_700))), 3, 3),   Failing,  "all 3 attempts in the last 15 minutes failed"),
+            ("a young server",         young(quiet(none(0, 0, None), 0, 0)),       Idle,     "no attempts in the last minute and none since the server started"),
+            ("not looked at yet",      young(quiet(none(0, 0, None), 3, 3)),       Failing,  "all 3 attempts in the last minute failed"),
+            ("some minutes old",       ServiceSigns { started_at: at(4_700), ..quiet(none(0, 0, None), 3, 3) }, Failing, "all 3 attempts since the server started failed"),
+            ("dead letters only",      ServiceSigns { dead: 23, ..quiet(none(0, 0, None), 0, 0) }, Degraded, "23 dead letters are open"),
+        ];
+        for (name, signs, word, why) in cases {
+            let judged = judge(&signs);
+            assert_eq!((judged.word, judged.why.as_str()), (word, why), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_signs_with_failures_only_or_with_dead_letters_are_healthy() {
+        for attempts in 0..50 {
+            for dead in 0..3 {
+                let all_failed = ServiceSigns { lately: lately(attempts, attempts), dead, ..good() };
+                assert_ne!(judge(&all_failed).word, HealthWord::Healthy, "{attempts} failed, {dead} dead");
+                let with_letters = ServiceSigns { lately: lately(attempts, 0), dead: dead + 1, ..good() };
+                assert_ne!(judge(&with_letters).word, HealthWord::Healthy, "{attempts} good, {dead} dead");
+            }
+        }
+    }
+}

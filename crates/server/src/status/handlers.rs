@@ -1,0 +1,102 @@
+//! `GET /v1/status`.
+
+use std::future::Future;
+use std::time::Duration;
+
+use redrive_core::book::own_book::is_own;
+use redrive_node::runtime::stranded;
+
+use crate::access::addresses::VisibleAddresses;
+use crate::access::caller::ApiCaller;
+use crate::alerts;
+use crate::api::App;
+use crate::api::error::{ApiError, ApiResult};
+use crate::services::condition::{ServiceVerdict, judge};
+use crate::services::handlers::ServiceFigures;
+use crate::status::health;
+use crate::status::json::{
+    ServiceStatus, Status, archive_json, part_of, status_json, unavailable_json, with_letters,
+};
+use crate::webhooks::json::SourceStatus;
+
+/// How often the figures are looked at until nothing seems stranded, and how long apart.
+const LOOKS_MAX: usize = 10;
+
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// How the server is, or the services that the key is bound to.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "operating",
+    responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
+)]
+pub(crate) async fn status(app: App, caller: ApiCaller) -> ApiResult {
+    let status = with_letters(&app.node, &caller, read_status(&app).await?).await?;
+    let status = with_health(&ServiceFigures::of(&app).await?, status);
+    let shown = match caller.services() {
+        None => {
+            let degraded = health::degraded(&app, &status);
+            let read =
+                app.node.sources().into_iter().map(|(name, view)| SourceStatus::of_reading(name, view));
+            let sources = app.hooks.status().into_iter().chain(read).collect();
+            Status { sources, degraded, firing: alerts::handlers::firing(&app.node), ..status }
+        }
+        // What is of the whole server is not told to a key for a part of it.
+        Some(services) => part_of(status, services, &app.node.book()),
+    };
+    VisibleAddresses::for_caller(&caller, &app.node.book()).ok(&shown)
+}
+
+/// Adds how each service is, in the words of the list of services.
+fn with_health(look: &ServiceFigures, status: Status) -> Status {
+    let judged = |service: ServiceStatus| {
+        let view = look.snapshot.queues.iter().find(|view| view.name.to_string() == service.name());
+        let judgement = view.filter(|view| !is_own(view.name.service.as_str()));
+        let Some(ServiceVerdict { word, why, since, until }) =
+            judgement.map(|view| judge(&look.signs(&view.name)))
+        else {
+            return service;
+        };
+        ServiceStatus { health: Some(word), why: Some(why), why_since: since, why_until: until, ..service }
+    };
+    Status { services: status.services.into_iter().map(judged).collect(), ..status }
+}
+
+/// How the server is, without what dead letters and sources are up to.
+pub(crate) async fn read_status(app: &App) -> Result<Status, ApiError> {
+    let (status, stranded) = until_nothing_is_stranded(|| look(app)).await?;
+    Ok(Status {
+        stranded,
+        archive: app.archivist.status(app.node.now()).map(archive_json),
+        secrets: app.hooks.unavailable_secrets().await.into_iter().map(unavailable_json).collect(),
+        issuer: app.access.unavailable_issuer().await.map(unavailable_json),
+        ..status
+    })
+}
+
+async fn look(app: &App) -> Result<(Status, u64), ApiError> {
+    let counts = app.node.read(|reader| reader.counts()).await?;
+    let snapshot = app.snapshot().await?;
+    Ok((status_json(&app.node, &snapshot, &counts), stranded(&snapshot, &counts)))
+}
+
+/// The last of some looks, with how many deliveries are stranded.
+///
+/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
+/// moment. What really is stays so: it is in every look, and a look without it is right.
+pub(crate) async fn until_nothing_is_stranded<T, E, ServiceFigures>(
+    look: impl Fn() -> ServiceFigures,
+) -> Result<(T, u64), E>
+where
+    ServiceFigures: Future<Output = Result<(T, u64), E>>,
+{
+    let (mut seen, mut stranded) = look().await?;
+    for _ in 1..LOOKS_MAX {
+        if stranded == 0 {
+            break;
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        let (again, left) = look().await?;
+        (seen, stranded) = (again, stranded.min(left));
+    }
+    Ok((seen, stranded))
+}

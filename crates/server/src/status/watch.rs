@@ -1,0 +1,111 @@
+//! What changes from one look at a server to the next: rates, and how they have gone so far.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use crate::status::json::Status;
+use crate::terminal::spark::spark;
+use crate::terminal::style;
+
+/// How many looks a trend shows.
+const LOOKS_MAX: usize = 31;
+
+/// The last looks, the latest at the end.
+#[derive(Default)]
+pub(crate) struct StatusWatch(VecDeque<StatusSample>);
+
+/// What only grows, as it was at one moment.
+struct StatusSample {
+    at: Instant,
+    /// None where nothing is told of the whole server.
+    accepted: Option<u64>,
+    dead: u64,
+    delivered: BTreeMap<String, u64>,
+}
+
+impl StatusWatch {
+    /// One more look.
+    pub(crate) fn note(&mut self, status: &Status, at: Instant) {
+        let look = StatusSample {
+            at,
+            accepted: status.events,
+            dead: status.services.iter().map(|service| service.dead).sum(),
+            delivered: status.services.iter().map(|service| (service.name(), service.delivered)).collect(),
+        };
+        self.0.push_back(look);
+        if self.0.len() > LOOKS_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    /// What the server does, as far as it is told, in a line.
+    pub(crate) fn line(&self) -> String {
+        let part = |word: &str, count: &dyn Fn(&StatusSample) -> u64| {
+            let (rate, trend) = self.show(count);
+            format!("{rate}/s {word} {}", style::info(trend))
+        };
+        let is_told = self.0.back().is_some_and(|look| look.accepted.is_some());
+        let accepted = is_told.then(|| part("accepted", &|look| look.accepted.unwrap_or_default()));
+        let delivered = part("delivered", &|look| look.delivered.values().sum());
+        let dead = part("dead", &|look| look.dead);
+        accepted.into_iter().chain([delivered, dead]).collect::<Vec<_>>().join("   ")
+    }
+
+    /// What one service is given a second, and how that has gone.
+    pub(crate) fn of_service(&self, name: &str) -> (String, String) {
+        self.show(&|look| look.delivered.get(name).copied().unwrap_or_default())
+    }
+
+    fn show(&self, count: &dyn Fn(&StatusSample) -> u64) -> (String, String) {
+        // What is old is deleted, and counted no more: such a step counts for nothing.
+        let pairs = self.0.iter().zip(self.0.iter().skip(1));
+        let steps: Vec<u64> =
+            pairs.map(|(before, after)| count(after).saturating_sub(count(before))).collect();
+        let span = match (self.0.len().checked_sub(2).map(|place| &self.0[place]), self.0.back()) {
+            (Some(before), Some(after)) => after.at.duration_since(before.at).as_secs_f64(),
+            _ => return ("–".to_owned(), String::new()),
+        };
+        let last = steps.last().copied().unwrap_or_default() as f64;
+        let rate = if span > 0.0 { last / span } else { 0.0 };
+        (rate_shown(rate), spark(&steps))
+    }
+}
+
+fn rate_shown(rate: f64) -> String {
+    if rate == 0.0 || rate >= 100.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_those_between_the_last_two_looks() {
+        let start = Instant::now();
+        let look = |seconds: u64, accepted: u64, delivered: u64| {
+            let delivered = BTreeMap::from([("billing".to_owned(), delivered)]);
+            StatusSample {
+                at: start + Duration::from_secs(seconds),
+                accepted: Some(accepted),
+                dead: 0,
+                delivered,
+            }
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing yet",       vec![],                                                 ("–", "")),
+            ("one look",          vec![look(1, 0, 7)],                                    ("–", "")),
+            ("two",               vec![look(1, 0, 7), look(3, 0, 10)],                    ("1.5", "█")),
+            ("at rest",           vec![look(1, 0, 7), look(2, 0, 7)],                     ("0", "·")),
+            ("many",              vec![look(1, 0, 0), look(2, 0, 50), look(3, 0, 850)],   ("800", "▁█")),
+            ("fewer than before", vec![look(1, 0, 9), look(2, 0, 4)],                     ("0", "·")),
+            ("at the same time",  vec![look(1, 0, 4), look(1, 0, 9)],                     ("0", "█")),
+        ];
+        for (name, looks, (rate, trend)) in cases {
+            let watch = StatusWatch(looks.into());
+            assert_eq!(watch.of_service("billing"), (rate.to_owned(), trend.to_owned()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `redrive hooks`: refused webhook calls, and signed test calls.
+
+use anyhow::Context;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Subcommand};
+use redrive::clock::wall_clock;
+use serde_json::json;
+
+use crate::cli::ViewArgs;
+use crate::client::{ClientRequest, gather};
+use crate::terminal::{print_as, print_bytes};
+use crate::webhooks::json::{RefusedCallJson, RefusedCallsResponse};
+use crate::webhooks::sign::{self, HooksSignArgs};
+use crate::webhooks::text;
+
+/// Tries webhook sources out, and shows what was refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A first webhook:
+  redrive serve --rules redrive.yaml            with a source `github` in the rule book
+  redrive hooks sign github --body push.json    a curl command with a good signature
+  redrive hooks refused                         what was signed well and is no event all the same")]
+pub(crate) struct HooksArgs {
+    #[command(subcommand)]
+    pub(crate) what: HooksCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HooksCommand {
+    Refused(HooksRefusedArgs),
+    Show(HooksShowArgs),
+    Sign(HooksSignArgs),
+}
+
+/// Lists what came with a good signature and could not be taken, the latest first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive hooks refused
+  redrive hooks refused --limit 200 --format json
+
+Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
+pub(crate) struct HooksRefusedArgs {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
+
+/// Shows one of them with its headers and its body.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive hooks show 12
+  redrive hooks show 12 --raw > body.json
+
+Exit code: 0 shown, 1 it is not kept any more, 2 wrong use, 3 no server.")]
+pub(crate) struct HooksShowArgs {
+    /// Its number, as `redrive hooks refused` tells it
+    #[arg(value_name = "NUMBER")]
+    pub(crate) number: u64,
+    /// Prints the body as it came, and nothing else
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
+
+pub(crate) async fn run(args: &HooksArgs) -> anyhow::Result<()> {
+    match &args.what {
+        HooksCommand::Refused(args) => list(args).await,
+        HooksCommand::Show(args) => show(args).await,
+        HooksCommand::Sign(args) => sign::run(args).await,
+    }
+}
+
+async fn list(args: &HooksRefusedArgs) -> anyhow::Result<()> {
+    let mut client = args.view.client()?;
+    let mut now = wall_clock();
+    let (all, _next) = gather(args.limit, None, async |limit, before| {
+        let ask = ClientRequest::find("/v1/refused-hooks", &json!({ "limit": limit, "before": before }));
+        let found: RefusedCallsResponse;
+        (found, now) = client.timed_json(&ask).await?;
+        Ok((found.refused, found.next.map(|next| next.to_string())))
+    })
+    .await?;
+    print_as(args.view.format, &all, || text::list(&all, now))
+}
+
+async fn show(args: &HooksShowArgs) -> anyhow::Result<()> {
+    let ask = ClientRequest::get(format!("/v1/refused-hooks/{}", args.number));
+    let (shown, now) = args.view.client()?.timed_json::<RefusedCallJson>(&ask).await?;
+    let body = STANDARD.decode(shown.body_base64.as_deref().unwrap_or_default());
+    let body = body.context("the server's answer has no readable body")?;
+    if args.raw {
+        return print_bytes(&body);
+    }
+    print_as(args.view.format, &shown, || text::page(&shown, &body, now))
+}
