@@ -1,4 +1,4 @@
-# A static binary and nothing else: no shell, no package manager, nobody to run as root.
+# A static binary and certificates: no shell, no package manager, no root user.
 FROM rust:1.95-alpine AS build
 # SQLite, ring and mimalloc are compiled from C.
 RUN apk add --no-cache ca-certificates gcc make musl-dev
@@ -12,7 +12,7 @@ FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /redrive /redrive
 COPY --from=build --chown=65532:65532 /data /data
-# What the store puts aside while it sorts goes to the folder that is ours, for there is no /tmp.
+# SQLite's temporary files go to the working folder: the image has no /tmp.
 WORKDIR /data
 USER 65532:65532
 VOLUME /data
