@@ -1,4 +1,4 @@
-"""What schemathesis must know beyond the API's description."""
+"""Hooks for schemathesis: what the API's description cannot express."""
 
 import re
 
@@ -7,13 +7,12 @@ import schemathesis
 
 @schemathesis.serializer("application/x-ndjson")
 def lines(ctx, value):
-    """Lines are text like any other."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", errors="ignore")
 
 
 @schemathesis.hook
 def map_body(ctx, body):
-    """Events have bounds that JSON Schema cannot tell, and scenarios a language of their own."""
+    """Applies bounds of events that JSON Schema cannot express, and sends valid scenarios."""
     if ctx.operation.label == "POST /v1/simulate":
         return played(body)
     if "/v1/removed/" in ctx.operation.label and isinstance(body, dict):
@@ -31,7 +30,7 @@ dependencies: { all: { phases: [{ at: 2s, for: 3s, is: down }] } }
 
 
 def played(body):
-    """Any text becomes a scenario; what is no text, or none at all, stays wrong."""
+    """Replaces any text by a valid scenario; other values stay invalid."""
     if isinstance(body, dict) and isinstance(body.get("scenario"), str) and body["scenario"]:
         return {**{name: whole(value) for name, value in body.items()}, "scenario": SCENARIO}
     return body
@@ -44,24 +43,24 @@ def bounded(event):
 
 
 def whole(value):
-    """Whole numbers have no fraction here; to JSON Schema 1.0 is one too."""
+    """The server takes no fractions as integers; JSON Schema allows 1.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def time(value):
-    """Times are kept from 1970 to 2554; leap years come again after 400 years."""
+    """Times range from 1970 to 2554; leap years repeat every 400 years."""
     if not isinstance(value, str):
         return value
     return re.sub(r"^\d{4}", lambda year: str(2000 + int(year[0]) % 400), value)
 
 
-# What only those know who made it: types, files, queries and what a library says of them.
+# Implementation details: types, files, queries and library messages.
 INSIDE = re.compile(r"\b(struct|enum|tuple|variant) \w+|\w::\w|\.rs\b|panicked|(?i:sqlite|\bselect \w+ from\b)")
 
 
 @schemathesis.check
 def nothing_of_the_inside(ctx, response, case):
-    """An error tells nothing of how the server is made."""
+    """Error messages must not show implementation details."""
     if response.status_code >= 400:
         found = INSIDE.search(response.json()["error"]["message"])
         assert found is None, f"the message says {found[0]!r}"
