@@ -18,7 +18,7 @@
 
 mod admit;
 mod derive;
-pub mod door;
+pub mod access_store;
 mod error;
 pub mod letter;
 mod list;
@@ -41,14 +41,14 @@ use redrive_core::letters::replay::{ReplayId, ReplayJob};
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 
-use self::door::{Deed, KeyRecord, RefusedBody};
+use self::access_store::{AuditEntry, KeyRecord, RefusedBody};
 pub use self::error::StoreError;
 use self::letter::{
-    AuditRecord, GivenCommand, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter,
-    LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
+    AuditRecord, CommandRequest, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter,
+    LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey,
 };
-pub use self::list::{Filter, LOOKED_AT_MAX, Listed};
-pub use self::sqlite::{Compacted, Loss, Options, WalBounds, compact, write_once};
+pub use self::list::{DeliveryFilter, SCANNED_MAX, DeliveryPage};
+pub use self::sqlite::{CompactionResult, LossPolicy, Options, WalBounds, compact, write_once};
 
 /// The most rule books that a recovery brings back.
 pub const BOOKS_RECOVERED_MAX: usize = 8;
@@ -69,37 +69,37 @@ pub fn open(data: &Path, options: Options) -> Result<Box<dyn Store>, StoreError>
 }
 
 /// Opens the store of a data folder to look at it, beside the process that owns it.
-pub fn open_reader(data: &Path) -> Result<Box<dyn Reader>, StoreError> {
+pub fn open_reader(data: &Path) -> Result<Box<dyn StoreReader>, StoreError> {
     sqlite::Sqlite::open_reader(data)
 }
 
-/// Keeps events and deliveries. One thread owns it; everyone else asks that thread, or a [`Reader`].
+/// Keeps events and deliveries. One thread owns it; everyone else asks that thread, or a [`StoreReader`].
 pub trait Store: Send {
     /// What there is to go on with, and what is known of the time since. Begins a new run: the store
     /// remembers that one began, so that runs which end without [`Store::close`] can be counted.
-    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError>;
+    fn recover(&mut self, now: Timestamp) -> Result<RecoveredState, StoreError>;
 
     /// Makes a batch durable, in one transaction: settlements first, then submissions, then notes, then
     /// commands, then steps of replays.
-    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError>;
+    fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError>;
 
     /// Finds deliveries at the head of their session, or without one.
     fn load(&mut self, load: &Load) -> Result<Page, StoreError>;
 
     /// Does a small step of what must be done now and then; says whether there is more to do at once.
-    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError>;
+    fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError>;
 
     /// Copies everything to a folder in small steps, while others write.
     fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError>;
 
     /// Another pair of eyes, for questions that may take a while.
-    fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
+    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError>;
 
     /// After an error that left it unknown what is durable: opens what is on disk anew.
     fn reopen(&mut self) -> Result<(), StoreError>;
 
     /// Whether there is room for new events, beside what settling and deleting need.
-    fn has_room(&mut self) -> Result<Room, StoreError>;
+    fn has_room(&mut self) -> Result<DiskRoom, StoreError>;
 
     /// The run ends as it should.
     fn close(self: Box<Self>, now: Timestamp) -> Result<(), StoreError>;
@@ -107,7 +107,7 @@ pub trait Store: Send {
 
 /// Whether new events can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum DiskRoom {
     /// They can.
     Enough,
     /// The disk is nearly full.
@@ -121,7 +121,7 @@ pub enum Room {
 
 /// What a store knows at the start of a run.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredState {
     /// When the run begins: now, or the last time that the store remembers if the machine's clock was
     /// set back since.
     pub resumes_at: Timestamp,
@@ -148,26 +148,26 @@ pub struct Recovered {
 
 /// What is to become durable together.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
+pub struct WriteBatch {
     /// What became of deliveries.
     pub settlements: Vec<Arc<Settlement>>,
     /// What came in.
     pub submissions: Vec<Submission>,
     /// What else is to be remembered.
-    pub notes: Vec<Note>,
+    pub changes: Vec<StateChange>,
     /// What people want done with dead letters. Writing it answers them.
-    pub commands: Vec<GivenCommand>,
+    pub commands: Vec<CommandRequest>,
     /// Steps of replays.
     pub advances: Vec<Advance>,
 }
 
-impl Batch {
+impl WriteBatch {
     /// Whether there is nothing to write.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.settlements.is_empty()
             && self.submissions.is_empty()
-            && self.notes.is_empty()
+            && self.changes.is_empty()
             && self.commands.is_empty()
             && self.advances.is_empty()
     }
@@ -177,12 +177,12 @@ impl Batch {
 #[derive(Clone, Debug)]
 pub struct Submission {
     /// The events, with who wants them.
-    pub events: Vec<Submitted>,
+    pub events: Vec<SubmittedEvent>,
 }
 
 /// An event and who wants it.
 #[derive(Clone, Debug)]
-pub struct Submitted {
+pub struct SubmittedEvent {
     /// The event.
     pub event: Arc<Event>,
     /// Who wants it; nobody is fine, and recorded.
@@ -218,12 +218,12 @@ pub struct WaitingBound {
     /// Deliveries behind a dead letter that holds their session; one more is a dead letter too.
     pub per_session_max: u64,
     /// What happens to one too many.
-    pub when_full: WhenFull,
+    pub when_full: OverflowPolicy,
 }
 
 /// What happens to an event when a service that wants it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
+pub enum OverflowPolicy {
     /// It is refused, whole.
     Refuse,
     /// It is taken, and its delivery to that service is dead at once (`BACKLOG_FULL`).
@@ -232,7 +232,7 @@ pub enum WhenFull {
 
 /// Something else to remember.
 #[derive(Clone, Debug)]
-pub enum Note {
+pub enum StateChange {
     /// A service is paused.
     Pause(ServiceName),
     /// It is not any more.
@@ -256,11 +256,11 @@ pub enum Note {
     /// Deliveries of the queue that wait until [`Timestamp::NEVER`] may start at once.
     Release(Arc<QueueName>),
     /// A dependency is well again: letters are to be brought back, and nobody has begun to.
-    Owe(DependencyName),
+    AutoReplayDue(DependencyName),
     /// Somebody has, or there is nothing to bring back.
-    Paid(DependencyName),
+    AutoReplayDone(DependencyName),
     /// A key is made, changed or revoked: it replaces the one with its id. One more than
-    /// [`door::KEYS_MAX`] changes nothing.
+    /// [`access_store::KEYS_MAX`] changes nothing.
     Key(Box<KeyRecord>),
     /// A body was refused, and is kept for a while; the oldest go when there are too many.
     Refused(Box<RefusedBody>),
@@ -272,7 +272,7 @@ pub enum Note {
         value: Option<String>,
     },
     /// Something was done.
-    Deed(Box<Deed>),
+    Audit(Box<AuditEntry>),
     /// An unrouted event has found who wants it; a no-op if it is not unrouted any more, or if there is no
     /// room for it with one of them: it is safe where it is, and can be routed when there is.
     Route {
@@ -285,22 +285,22 @@ pub enum Note {
 
 /// What a batch came to; each list in the order of the batch.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct BatchResult {
     /// Of each settlement.
-    pub settled: Vec<Settled>,
+    pub settled: Vec<SettleResult>,
     /// Of each submission.
-    pub submitted: Vec<Result<Vec<Taken>, Refusal>>,
+    pub submitted: Vec<Result<Vec<AcceptedEvent>, SubmissionRefusal>>,
     /// Of each step: the replay as it is now, and how many letters were sent; none if there is no such
     /// replay any more.
     pub advanced: Vec<Option<(ReplayJob, u32)>>,
-    /// Deliveries that may start now, of submissions, [`Note::Route`], commands and steps: those at the head
+    /// Deliveries that may start now, of submissions, [`StateChange::Route`], commands and steps: those at the head
     /// of their session, or without one, in the order of the store.
     pub waiting: Vec<Waiting>,
 }
 
 /// What a settlement came to.
 #[derive(Debug)]
-pub enum Settled {
+pub enum SettleResult {
     /// It is durable.
     Written {
         /// The next of the session, which is its head now.
@@ -312,11 +312,11 @@ pub enum Settled {
 
 /// An event that is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct AcceptedEvent {
     /// To find it again by; the first one's if it came before.
     pub receipt: Receipt,
     /// Whether it came before.
-    pub seen: Seen,
+    pub seen: Occurrence,
     /// How many deliveries it has.
     pub deliveries: u32,
     /// When it was accepted; the first one, if it came before.
@@ -325,16 +325,16 @@ pub struct Taken {
 
 /// Whether an event came before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Occurrence {
     /// Never within the time that ids are remembered.
     First,
     /// It did, with the same content.
-    Again,
+    Duplicate,
 }
 
 /// Why a submission was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum SubmissionRefusal {
     /// An event with this id and source came before, and was another.
     #[error("another event with this source and id came before")]
     Conflict {
@@ -353,7 +353,7 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl SubmissionRefusal {
     /// The first event of the submission that cannot be taken, from 0; those before it can.
     #[must_use]
     pub const fn index(&self) -> usize {
@@ -368,7 +368,7 @@ pub type Retention = dyn Fn(&QueueName, &str) -> Duration + Send + Sync;
 
 /// How long things are kept.
 #[derive(Clone)]
-pub struct Keep {
+pub struct RetentionRules {
     /// Events all of whose deliveries are delivered, and unrouted ones.
     pub delivered: Duration,
     /// Ids of events; an event that is kept longer keeps its id.
@@ -380,7 +380,7 @@ pub struct Keep {
 
 /// What a step of housekeeping did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chores {
+pub struct HousekeepingStep {
     /// Events that were deleted.
     pub events_deleted: u64,
     /// Dead letters that were deleted for their age.
@@ -418,21 +418,21 @@ pub struct BackupProgress {
 }
 
 /// Answers questions beside the thread that writes. Each answer is of one moment, and none takes long.
-pub trait Reader: Send {
+pub trait StoreReader: Send {
     /// Events by receipt, or by an id that several sources may have used.
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError>;
     /// A delivery with all its attempts, by the first digits of its id; the latest first, at most so many.
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError>;
-    /// Deliveries, the latest first. At most [`LOOKED_AT_MAX`] are looked at, however few of them fit.
-    fn list(&self, filter: &Filter) -> Result<Listed, StoreError>;
+    /// Deliveries, the latest first. At most [`SCANNED_MAX`] are looked at, however few of them fit.
+    fn list(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError>;
     /// The same with all their attempts; whoever wants many asks for them in parts.
-    fn told(&self, filter: &Filter) -> Result<Listed, StoreError>;
+    fn deliveries_with_attempts(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError>;
     /// Events that nobody wanted, the oldest first, beyond that place; fewer than asked for if they are large.
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
     /// The text of a rule book.
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;
     /// What there is, by queue and state.
-    fn counts(&self) -> Result<Counts, StoreError>;
+    fn counts(&self) -> Result<StoreCounts, StoreError>;
     /// How much of a disk it takes.
     fn bytes(&self) -> Result<u64, StoreError>;
     /// Since when the oldest of each queue wait or are dead, for each queue that has either. The price is a few
@@ -462,7 +462,7 @@ pub trait Reader: Send {
         rows_max: usize,
     ) -> Result<Vec<GroupView>, StoreError>;
     /// What a selection comes to.
-    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError>;
+    fn survey(&self, selection: &Selection) -> Result<SelectionSurvey, StoreError>;
     /// A replay.
     fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError>;
     /// Replays, the latest first, before that one.
@@ -477,7 +477,7 @@ pub trait Reader: Send {
     fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError>;
     /// A refused body.
     fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError>;
-    /// What a [`Note::Memo`] of that name said last.
+    /// What a [`StateChange::Memo`] of that name said last.
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError>;
     /// Made when the store was: what the jitter of its deliveries is drawn from.
     fn seed(&self) -> Result<u64, StoreError>;
@@ -485,7 +485,7 @@ pub trait Reader: Send {
     fn last_place(&self) -> Result<Seq, StoreError>;
     /// Accepted events with their data and without their deliveries, in the order in which they were
     /// accepted, beyond that place; of those whose data are deleted, nothing.
-    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError>;
+    fn events_after(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError>;
     /// Acts on record, the latest first, before that one.
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError>;
 }
@@ -582,13 +582,13 @@ pub enum DeliveryState {
         /// When.
         at: Timestamp,
         /// How.
-        how: Closed,
+        how: LetterClosure,
     },
 }
 
 /// How a dead letter was done with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum LetterClosure {
     /// Given up.
     Skipped,
     /// Deleted; only that it was is known.
@@ -603,14 +603,14 @@ pub enum Closed {
 impl DeliveryState {
     /// Which it is, without what belongs to it.
     #[must_use]
-    pub const fn name(&self) -> StateName {
+    pub const fn name(&self) -> DeliveryStateName {
         match self {
-            Self::Ready => StateName::Ready,
-            Self::Due { .. } => StateName::Due,
-            Self::Behind => StateName::Behind,
-            Self::Delivered { .. } => StateName::Delivered,
-            Self::Dead { .. } => StateName::Dead,
-            Self::Closed { .. } => StateName::Closed,
+            Self::Ready => DeliveryStateName::Ready,
+            Self::Due { .. } => DeliveryStateName::Due,
+            Self::Behind => DeliveryStateName::Behind,
+            Self::Delivered { .. } => DeliveryStateName::Delivered,
+            Self::Dead { .. } => DeliveryStateName::Dead,
+            Self::Closed { .. } => DeliveryStateName::Closed,
         }
     }
 }
@@ -619,7 +619,7 @@ impl DeliveryState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum StateName {
+pub enum DeliveryStateName {
     /// It may start.
     #[serde(rename = "pending")]
     Ready,
@@ -639,7 +639,7 @@ pub enum StateName {
 
 /// How much there is of what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct StoreCounts {
     /// By queue.
     pub queues: BTreeMap<QueueName, QueueCounts>,
     /// Events that nobody wanted.

@@ -12,18 +12,18 @@ use redrive_core::event::idempotency::DedupKey;
 use redrive_core::ids::{Receipt, Seq, ServiceName};
 use redrive_core::time::Timestamp;
 
-use super::{Addressee, Refusal, Seen, Submission, Submitted, Taken, WhenFull, derive};
+use super::{Addressee, SubmissionRefusal, Occurrence, Submission, SubmittedEvent, AcceptedEvent, OverflowPolicy, derive};
 
 /// What a store knows that matters to a submission.
-pub(super) trait Ledger {
+pub(super) trait AdmissionLedger {
     /// What may go wrong while looking.
     type Error;
 
-    /// What was sent before with the same source and id: see [`Earlier::beside`].
-    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Self::Error>;
+    /// What was sent before with the same source and id: see [`EarlierEvent::beside`].
+    fn find(&mut self, event: &Event, content: u64) -> Result<Option<EarlierEvent>, Self::Error>;
 
     /// The event that was delivered before with that key, if it is still known.
-    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Self::Error>;
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<EarlierEvent>, Self::Error>;
 
     /// What waits for a service, over all its channels.
     fn waiting(&self, service: &ServiceName) -> Backlog;
@@ -31,7 +31,7 @@ pub(super) trait Ledger {
 
 /// What is known of an event that came before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Earlier {
+pub(super) struct EarlierEvent {
     pub(super) seq: Seq,
     pub(super) content: u64,
     pub(super) deliveries: u32,
@@ -40,7 +40,7 @@ pub(super) struct Earlier {
     pub(super) remembered: Remembered,
 }
 
-impl Earlier {
+impl EarlierEvent {
     /// Two of the same source and id: the one with that content is told of, else the first of them.
     pub(super) fn beside(self, other: Self, content: u64) -> Self {
         let rank = |one: &Self| (one.content != content, one.seq);
@@ -51,9 +51,9 @@ impl Earlier {
         Self { remembered, ..if rank(&self) <= rank(&other) { self } else { other } }
     }
 
-    fn taken(&self) -> Taken {
+    fn taken(&self) -> AcceptedEvent {
         let Self { seq, deliveries, accepted_at, .. } = *self;
-        Taken { receipt: Receipt::of(seq), seen: Seen::Again, deliveries, accepted_at }
+        AcceptedEvent { receipt: Receipt::of(seq), seen: Occurrence::Duplicate, deliveries, accepted_at }
     }
 }
 
@@ -66,20 +66,20 @@ pub(super) struct Backlog {
 
 /// What becomes of one event of a submission that is taken.
 #[derive(Debug)]
-pub(super) enum Admitted {
+pub(super) enum EventAdmission {
     /// It is written.
-    New(New),
+    New(NewEvent),
     /// It is already.
-    Known(Taken),
+    Known(AcceptedEvent),
 }
 
 /// An event with its places.
 #[derive(Debug)]
-pub(super) struct New {
+pub(super) struct NewEvent {
     pub(super) seq: Seq,
     pub(super) content: u64,
     /// Of each addressee's delivery, which has the next place; none if it is a copy for that one.
-    pub(super) fits: Vec<Option<Fit>>,
+    pub(super) fits: Vec<Option<BacklogFit>>,
     /// The keys of its deliveries.
     pub(super) keys: Vec<NewKey>,
 }
@@ -93,7 +93,7 @@ pub(super) struct NewKey {
 
 /// Whether there is room for a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum BacklogFit {
     /// There is.
     Waits,
     /// There is not, and it is dead at once.
@@ -101,18 +101,18 @@ pub(super) enum Fit {
 }
 
 /// What becomes of each event of the submission, or why none of it is taken; `last` is the last place given.
-pub(super) fn admit<L: Ledger>(
+pub(super) fn admit<L: AdmissionLedger>(
     ledger: &mut L,
     submission: &Submission,
     last: Seq,
     now: Timestamp,
-) -> Result<Result<Vec<Admitted>, Refusal>, L::Error> {
-    let mut added = Added::default();
-    let mut within: BTreeMap<DedupKey<'_>, Earlier> = BTreeMap::new();
-    let mut keys_within: BTreeMap<Vec<u8>, Earlier> = BTreeMap::new();
-    let mut admitted: Vec<Admitted> = Vec::with_capacity(submission.events.len());
+) -> Result<Result<Vec<EventAdmission>, SubmissionRefusal>, L::Error> {
+    let mut added = AddedBacklog::default();
+    let mut within: BTreeMap<DedupKey<'_>, EarlierEvent> = BTreeMap::new();
+    let mut keys_within: BTreeMap<Vec<u8>, EarlierEvent> = BTreeMap::new();
+    let mut admitted: Vec<EventAdmission> = Vec::with_capacity(submission.events.len());
     let mut next = last.next();
-    for (index, Submitted { event, routes }) in submission.events.iter().enumerate() {
+    for (index, SubmittedEvent { event, routes }) in submission.events.iter().enumerate() {
         let content = derive::content_hash(event);
         let earlier = match within.get(&event.dedup_key()) {
             Some(earlier) => Some(*earlier),
@@ -124,15 +124,15 @@ pub(super) fn admit<L: Ledger>(
             if earlier.content != content && (routes.is_empty() || routes.iter().any(is_copy_for)) {
                 // What is refused with the rest of its submission has no receipt.
                 let first = (earlier.seq <= last).then_some(Receipt::of(earlier.seq));
-                return Ok(Err(Refusal::Conflict { index, first }));
+                return Ok(Err(SubmissionRefusal::Conflict { index, first }));
             }
             if routes.iter().all(is_copy_for) {
-                admitted.push(Admitted::Known(earlier.taken()));
+                admitted.push(EventAdmission::Known(earlier.taken()));
                 continue;
             }
         }
         let mut first = earlier;
-        let mut new = New { seq: next, content, fits: Vec::with_capacity(routes.len()), keys: Vec::new() };
+        let mut new = NewEvent { seq: next, content, fits: Vec::with_capacity(routes.len()), keys: Vec::new() };
         for addressee in routes {
             let key = derive::copy_key(addressee, event);
             let mut before = earlier.filter(|_| is_copy_for(addressee));
@@ -149,32 +149,32 @@ pub(super) fn admit<L: Ledger>(
             }
             let Some(fit) = added.place(ledger, addressee, event) else {
                 let service = addressee.queue.service.clone();
-                return Ok(Err(Refusal::Full { index, service }));
+                return Ok(Err(SubmissionRefusal::Full { index, service }));
             };
             new.fits.push(Some(fit));
             new.keys.extend(key.map(|key| NewKey { key, until: now + addressee.copies.ttl }));
         }
         if let Some(first) = first.filter(|_| !routes.is_empty() && new.deliveries() == 0) {
-            admitted.push(Admitted::Known(first.taken()));
+            admitted.push(EventAdmission::Known(first.taken()));
             continue;
         }
         // Most submissions are of one event, which meets no other there.
         if submission.events.len() > 1 {
             let remembered = Remembered { last_at: now, kept: true };
             let deliveries = new.deliveries();
-            let this = Earlier { seq: next, content, deliveries, accepted_at: now, remembered };
+            let this = EarlierEvent { seq: next, content, deliveries, accepted_at: now, remembered };
             within.insert(event.dedup_key(), this);
             keys_within.extend(new.keys.iter().map(|new| (new.key.clone(), this)));
         }
         next = Seq::new(next.get() + 1 + u64::from(new.deliveries()));
-        admitted.push(Admitted::New(new));
+        admitted.push(EventAdmission::New(new));
     }
     Ok(Ok(admitted))
 }
 
 /// Who gets an event that nobody has wanted so far, with the keys of their deliveries.
 #[derive(Debug)]
-pub(super) struct Routed<'a> {
+pub(super) struct RoutePlan<'a> {
     pub(super) to: Vec<&'a Addressee>,
     pub(super) keys: Vec<NewKey>,
 }
@@ -182,14 +182,14 @@ pub(super) struct Routed<'a> {
 /// Who of these gets an event that nobody has wanted so far: all for whom it is no copy by its key. None if it
 /// is for all, or if there is no room with one of them, whatever they say of too many: it is safe where it
 /// is, and can be routed when there is.
-pub(super) fn route<'a, L: Ledger>(
+pub(super) fn route<'a, L: AdmissionLedger>(
     ledger: &mut L,
     routes: &'a [Addressee],
     event: &Event,
     now: Timestamp,
-) -> Result<Option<Routed<'a>>, L::Error> {
-    let mut added = Added::default();
-    let mut found = Routed { to: Vec::with_capacity(routes.len()), keys: Vec::new() };
+) -> Result<Option<RoutePlan<'a>>, L::Error> {
+    let mut added = AddedBacklog::default();
+    let mut found = RoutePlan { to: Vec::with_capacity(routes.len()), keys: Vec::new() };
     for addressee in routes {
         let key = derive::copy_key(addressee, event);
         if let Some(key) = &key
@@ -197,7 +197,7 @@ pub(super) fn route<'a, L: Ledger>(
         {
             continue;
         }
-        if added.place(ledger, addressee, event) != Some(Fit::Waits) {
+        if added.place(ledger, addressee, event) != Some(BacklogFit::Waits) {
             return Ok(None);
         }
         found.to.push(addressee);
@@ -206,11 +206,11 @@ pub(super) fn route<'a, L: Ledger>(
     Ok(Some(found).filter(|found| !found.to.is_empty()))
 }
 
-impl New {
+impl NewEvent {
     /// What the sender is told.
-    pub(super) fn taken(&self, now: Timestamp) -> Taken {
+    pub(super) fn taken(&self, now: Timestamp) -> AcceptedEvent {
         let receipt = Receipt::of(self.seq);
-        Taken { receipt, seen: Seen::First, deliveries: self.deliveries(), accepted_at: now }
+        AcceptedEvent { receipt, seen: Occurrence::First, deliveries: self.deliveries(), accepted_at: now }
     }
 
     /// How many deliveries it has.
@@ -226,11 +226,11 @@ pub(super) fn deliveries(count: usize) -> u32 {
 
 /// What a submission itself adds to the backlog of services; an event is wanted by few, so a list will do.
 #[derive(Default)]
-struct Added<'a>(Vec<(&'a ServiceName, Backlog)>);
+struct AddedBacklog<'a>(Vec<(&'a ServiceName, Backlog)>);
 
-impl<'a> Added<'a> {
+impl<'a> AddedBacklog<'a> {
     /// Finds room for one more delivery; none if it is to be refused.
-    fn place<L: Ledger>(&mut self, ledger: &L, addressee: &'a Addressee, event: &Event) -> Option<Fit> {
+    fn place<L: AdmissionLedger>(&mut self, ledger: &L, addressee: &'a Addressee, event: &Event) -> Option<BacklogFit> {
         let service = &addressee.queue.service;
         let index = self.0.iter().position(|(name, _)| *name == service).unwrap_or_else(|| {
             self.0.push((service, ledger.waiting(service)));
@@ -244,11 +244,11 @@ impl<'a> Added<'a> {
         let bound = addressee.bound;
         if with_it.deliveries <= bound.deliveries_max && with_it.bytes <= bound.bytes_max {
             *backlog = with_it;
-            return Some(Fit::Waits);
+            return Some(BacklogFit::Waits);
         }
         match bound.when_full {
-            WhenFull::Refuse => None,
-            WhenFull::DeadLetter => Some(Fit::Overflows),
+            OverflowPolicy::Refuse => None,
+            OverflowPolicy::DeadLetter => Some(BacklogFit::Overflows),
         }
     }
 }

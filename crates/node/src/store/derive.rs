@@ -27,7 +27,7 @@ const TRACE_STATE: &str = "tracestate";
 /// the correlation id, which gateways make up where there is none, and the trace.
 pub(super) fn content_hash(event: &Event) -> u64 {
     let Event { event_type, subject, content_type, session, extensions, data, .. } = event;
-    let mut parts = Parts::default();
+    let mut parts = HashInput::default();
     parts.text(event_type.as_str());
     parts.maybe(subject.as_ref().map(Subject::as_str));
     parts.maybe(session.as_ref().map(SessionKey::as_str));
@@ -50,7 +50,7 @@ pub(super) fn content_hash(event: &Event) -> u64 {
 pub(super) fn copy_key(addressee: &Addressee, event: &Event) -> Option<Vec<u8>> {
     let key = addressee.copies.key_of(event)?;
     let QueueName { service, channel } = &*addressee.queue;
-    let mut parts = Parts::default();
+    let mut parts = HashInput::default();
     parts.text(service.as_str());
     parts.maybe(channel.as_ref().map(ChannelName::as_str));
     parts.text(&addressee.subscription);
@@ -73,7 +73,7 @@ pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u6
 pub(super) fn lane_in(seed: u64, queue: &QueueName, order: Order, event: &Event) -> Option<u64> {
     let session = event.session.as_ref().filter(|_| order != Order::None)?;
     let QueueName { service, channel } = queue;
-    let mut parts = Parts::default();
+    let mut parts = HashInput::default();
     parts.text(service.as_str());
     parts.maybe(channel.as_ref().map(ChannelName::as_str));
     parts.text(session.as_str());
@@ -156,9 +156,9 @@ pub(super) fn imported_as(remembered: &str) -> &str {
 
 /// Texts in a row, each behind its length: no two lists of texts give the same bytes.
 #[derive(Default)]
-struct Parts(Vec<u8>);
+struct HashInput(Vec<u8>);
 
-impl Parts {
+impl HashInput {
     fn text(&mut self, text: &str) {
         self.0.extend_from_slice(&(text.len() as u64).to_le_bytes());
         self.0.extend_from_slice(text.as_bytes());

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use super::Store;
 
 /// What went wrong below the store.
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+type ErrorSource = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a store did not do what it was asked. Only what concerns a file or folder that was to be opened names it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was changed; it may go better later.
     #[error("could not read or write the store: {0}")]
-    NotWritten(#[source] Cause),
+    NotWritten(#[source] ErrorSource),
     /// Nobody knows whether it is durable; [`Store::reopen`] shows.
     #[error("a commit to the store failed; it may or may not be durable: {0}")]
-    Unknown(#[source] Cause),
+    Unknown(#[source] ErrorSource),
     /// There was not enough memory, and nothing was changed. [`Store::reopen`] gives back what the store holds.
     #[error("out of memory while reading or writing the store")]
     OutOfMemory,

@@ -23,10 +23,10 @@ use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::reassign::Whole;
-pub use self::reassign::{Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment};
+pub(super) use self::reassign::ScanCoverage;
+pub use self::reassign::{ReassignCommand, ReassignCursor, ReassignScope, ReassignStep, Reassignment};
 use super::DeliveryView;
-use super::door::By;
+use super::access_store::AuditActor;
 
 /// Which kind of letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ pub enum Poison {
 
 /// What a selection comes to, before anything is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct SelectionSurvey {
     /// Letters in all.
     pub letters: u64,
     /// By cause and by whose they are.
@@ -228,42 +228,42 @@ pub struct Survey {
 }
 
 /// The most letters of a session that are let go by one command.
-pub(super) const LET_GO_MAX: usize = 500;
+pub(super) const RELEASED_LETTERS_MAX: usize = 500;
 
 /// A step that hands over, or looks through, so many bytes of events ends there.
 pub(super) const STEP_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A command and who gave it.
 #[derive(Clone, Debug)]
-pub struct GivenCommand {
+pub struct CommandRequest {
     /// What is to be done.
     pub command: LetterCommand,
     /// By whom, for the record.
-    pub by: By,
+    pub by: AuditActor,
 }
 
-impl From<LetterCommand> for GivenCommand {
+impl From<LetterCommand> for CommandRequest {
     /// A command of the rule book, or of a caller without a name.
     fn from(command: LetterCommand) -> Self {
-        Self { command, by: By::nobody() }
+        Self { command, by: AuditActor::unknown() }
     }
 }
 
 /// Where the store puts the result of one command. It holds only if the batch of the command was written.
 #[derive(Debug)]
-pub struct CommandAnswer<T>(Arc<Mutex<Option<Result<T, OrderRefusal>>>>);
+pub struct CommandAnswer<T>(Arc<Mutex<Option<Result<T, CommandRefusal>>>>);
 
 impl<T> CommandAnswer<T> {
-    pub(super) fn set(&self, result: Result<T, OrderRefusal>) {
+    pub(super) fn set(&self, result: Result<T, CommandRefusal>) {
         *self.lock() = Some(result);
     }
 
     /// The result of a command whose batch was written; it can be taken once.
-    pub fn take(&self) -> Result<T, OrderRefusal> {
+    pub fn take(&self) -> Result<T, CommandRefusal> {
         self.lock().take().expect("a store answers every command of a batch that it has written")
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Result<T, OrderRefusal>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Result<T, CommandRefusal>>> {
         self.0.lock().expect("no panic while an answer is moved")
     }
 }
@@ -305,20 +305,20 @@ pub enum LetterCommand {
     },
     /// Let those behind a dead letter go on, since the rule book does not hold them any more; the letter stays,
     /// and so do those that would hold the session next, some hundreds at a time.
-    LetGo {
+    ReleaseSession {
         /// The letter.
         letter: DeliveryId,
         /// How many deliveries go on; 0 if the next of the session holds it too.
         answer: CommandAnswer<u64>,
     },
     /// Delete letters, a few at a time.
-    Purge(Box<Purge>, CommandAnswer<PurgeStep>),
+    Purge(Box<PurgeCommand>, CommandAnswer<PurgeStep>),
     /// Send a letter again with other content, as an event of its own: the receipt and the delivery of that.
-    Edit(Box<Edit>, CommandAnswer<(Receipt, DeliveryId)>),
+    Edit(Box<EditCommand>, CommandAnswer<(Receipt, DeliveryId)>),
     /// Take letters from elsewhere.
     Import(Vec<ImportedLetter>, CommandAnswer<ImportCounts>),
     /// Take what waits out of a queue that the rule book has no more, a few at a time.
-    Reassign(Box<Reassign>, CommandAnswer<ReassignStep>),
+    Reassign(Box<ReassignCommand>, CommandAnswer<ReassignStep>),
 }
 
 impl LetterCommand {
@@ -380,7 +380,7 @@ pub struct Redirect {
 
 /// Letters to delete.
 #[derive(Clone, Debug)]
-pub struct Purge {
+pub struct PurgeCommand {
     /// Which; those that an open replay has claimed stay.
     pub selection: Selection,
     /// The filter in words, for the audit.
@@ -404,7 +404,7 @@ pub struct PurgeCursor {
 
 /// A letter to be sent with other content.
 #[derive(Clone, Debug)]
-pub struct Edit {
+pub struct EditCommand {
     /// Which.
     pub letter: DeliveryId,
     /// The event that takes its place; its id is new.
@@ -460,7 +460,7 @@ pub struct ImportCounts {
 
 /// Why a command was refused; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OrderRefusal {
+pub enum CommandRefusal {
     /// No such letter.
     #[error("there is no dead letter {0}")]
     NoSuchLetter(DeliveryId),

@@ -5,18 +5,18 @@ use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 
-use super::{DeliveryView, StateName};
+use super::{DeliveryView, DeliveryStateName};
 
 /// Deliveries that one list looks at, at most: it goes on where it stopped when it is asked to.
-pub const LOOKED_AT_MAX: u64 = 20_000;
+pub const SCANNED_MAX: u64 = 20_000;
 
 /// Which deliveries to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct DeliveryFilter {
     /// Only of that service, or of that `service/channel`.
     pub service: Option<String>,
     /// Only in that state.
-    pub state: Option<StateName>,
+    pub state: Option<DeliveryStateName>,
     /// Only of events of such a type.
     pub event_type: Option<EventPattern>,
     /// Only of that session.
@@ -29,7 +29,7 @@ pub struct Filter {
     pub rows_max: usize,
 }
 
-impl Filter {
+impl DeliveryFilter {
     /// Whether a queue is one that is asked for.
     pub(super) fn takes_queue(&self, queue: &QueueName) -> bool {
         let is_meant = |wanted: &String| match wanted.split_once('/') {
@@ -62,7 +62,7 @@ impl Filter {
 
 /// Deliveries that were found.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
+pub struct DeliveryPage {
     /// The latest first.
     pub deliveries: Vec<DeliveryView>,
     /// Before which place to go on, if there may be more.

@@ -4,13 +4,13 @@ mod bench;
 mod checks;
 mod copies;
 mod desk;
-mod door;
+mod access_store;
 mod file;
 mod intake;
 mod letters;
 mod model;
 mod order;
-mod orders;
+mod commands;
 mod paging;
 mod recovery;
 mod removed;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::sqlite::{Options, Sqlite};
-use super::{Reader, Store};
+use super::{StoreReader, Store};
 use bench::Bench;
 use twin::Twin;
 
@@ -49,7 +49,7 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
         replay_steps::SCENARIOS,
         strict::SCENARIOS,
         orders::SCENARIOS,
-        door::SCENARIOS,
+        access_store::SCENARIOS,
     ];
     all.into_iter().flatten().copied()
 }
@@ -89,7 +89,7 @@ impl DataFolder {
         Sqlite::open(self.path(), options).expect("it opens")
     }
 
-    pub(crate) fn reader(&self) -> Box<dyn Reader> {
+    pub(crate) fn reader(&self) -> Box<dyn StoreReader> {
         Sqlite::open_reader(self.path()).expect("it opens")
     }
 }

@@ -12,7 +12,7 @@ use super::Redirect;
 
 /// A step of taking what waits out of a queue, the oldest first and each session in its order.
 #[derive(Clone, Debug)]
-pub struct Reassign {
+pub struct ReassignCommand {
     /// The queue, which the rule book has no more, or has without a row for all that waits.
     pub queue: Arc<QueueName>,
     /// Which of its deliveries.
@@ -92,7 +92,7 @@ pub enum Reassignment {
     },
 }
 
-impl Reassign {
+impl ReassignCommand {
     /// The verb and the object for the record.
     pub(in crate::store) fn act(&self) -> (&'static str, String) {
         match &self.to {
@@ -117,12 +117,12 @@ impl Reassign {
     pub(in crate::store) fn next(
         &self,
         last: Option<ReassignCursor>,
-        whole: Whole,
+        whole: ScanCoverage,
     ) -> Option<ReassignCursor> {
         match (whole, last.or(self.from())) {
-            (Whole::No, last) => last,
-            (Whole::Yes, Some(ReassignCursor { due_at: Some(_), .. })) => None,
-            (Whole::Yes, Some(ReassignCursor { due_at: None, .. }) | None) => {
+            (ScanCoverage::No, last) => last,
+            (ScanCoverage::Yes, Some(ReassignCursor { due_at: Some(_), .. })) => None,
+            (ScanCoverage::Yes, Some(ReassignCursor { due_at: None, .. }) | None) => {
                 Some(ReassignCursor { due_at: Some(Timestamp::EPOCH), seq: Seq::NONE })
             }
         }
@@ -131,7 +131,7 @@ impl Reassign {
 
 /// Whether a step looked at all that there is of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Whole {
+pub(in crate::store) enum ScanCoverage {
     Yes,
     No,
 }

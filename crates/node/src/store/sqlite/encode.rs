@@ -2,7 +2,7 @@
 //! they take.
 //!
 //! Invariants: what was written reads back as the same; bytes that were never written here end in
-//! [`Unreadable`] or, of an event, in what is left of it, never in a panic; and a form once written is read for
+//! [`UnreadableValue`] or, of an event, in what is left of it, never in a panic; and a form once written is read for
 //! ever.
 
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ use redrive_core::time::Timestamp;
 /// Something stored does not read as what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be read")]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableValue {
     what: &'static str,
 }
 
-impl Unreadable {
+impl UnreadableValue {
     pub(super) const fn new(what: &'static str) -> Self {
         Self { what }
     }
@@ -167,7 +167,7 @@ pub(super) fn event(columns: &EventColumns<'_>) -> (Event, Integrity) {
         extensions: BTreeMap::new(),
         data: Bytes::copy_from_slice(columns.data),
     };
-    let mut rest = Rest(columns.attributes);
+    let mut rest = ByteReader(columns.attributes);
     while let Some(tag) = rest.byte() {
         let is_read = match tag {
             tag::CHECK => is_checked(columns, &mut rest),
@@ -182,7 +182,7 @@ pub(super) fn event(columns: &EventColumns<'_>) -> (Event, Integrity) {
 }
 
 /// Whether the hash that is next, and last, is the one of the columns.
-fn is_checked(columns: &EventColumns<'_>, rest: &mut Rest<'_>) -> bool {
+fn is_checked(columns: &EventColumns<'_>, rest: &mut ByteReader<'_>) -> bool {
     let before = &columns.attributes[..columns.attributes.len() - rest.0.len()];
     let check = EventColumns { attributes: before, ..*columns }.check();
     rest.bytes(size_of::<u64>()) == Some(&check.to_le_bytes()) && rest.0.is_empty()
@@ -192,7 +192,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-fn take(event: &mut Event, tag: u8, rest: &mut Rest<'_>) -> Option<()> {
+fn take(event: &mut Event, tag: u8, rest: &mut ByteReader<'_>) -> Option<()> {
     match tag {
         tag::SUBJECT => event.subject = Some(attribute(rest)?),
         tag::TIME => event.time = Some(Timestamp::from_nanos(rest.number()?)),
@@ -221,11 +221,11 @@ fn take(event: &mut Event, tag: u8, rest: &mut Rest<'_>) -> Option<()> {
     Some(())
 }
 
-fn attribute<Of: Bounds>(rest: &mut Rest<'_>) -> Option<Text<Of>> {
+fn attribute<Of: Bounds>(rest: &mut ByteReader<'_>) -> Option<Text<Of>> {
     Text::new(rest.text()?).ok()
 }
 
-fn extension(rest: &mut Rest<'_>) -> Option<ExtensionName> {
+fn extension(rest: &mut ByteReader<'_>) -> Option<ExtensionName> {
     ExtensionName::new(rest.text()?).ok()
 }
 
@@ -271,17 +271,17 @@ fn plain(story: &Story) -> Option<Vec<u8>> {
 }
 
 /// The story that was stored.
-pub(super) fn read_story(bytes: &[u8]) -> Result<Story, Unreadable> {
+pub(super) fn read_story(bytes: &[u8]) -> Result<Story, UnreadableValue> {
     let read = match bytes.split_first() {
         Some((&PLAIN, rest)) => read_plain(rest),
         Some((&JSON, rest)) => serde_json::from_slice(rest).ok(),
         Some(_) | None => None,
     };
-    read.ok_or(Unreadable::new("the story of an attempt"))
+    read.ok_or(UnreadableValue::new("the story of an attempt"))
 }
 
 fn read_plain(bytes: &[u8]) -> Option<Story> {
-    let mut rest = Rest(bytes);
+    let mut rest = ByteReader(bytes);
     let book = u64::from_le_bytes(rest.bytes(size_of::<u64>())?.try_into().ok()?);
     let attempt = Attempt::new(u32::try_from(rest.number()?).ok()?)?;
     let (started_at, took_nanos) = (Timestamp::from_nanos(rest.number()?), rest.number()?);
@@ -313,11 +313,11 @@ pub(super) fn places(mut places: Vec<Seq>) -> Vec<u8> {
 }
 
 /// The places that were stored.
-pub(super) fn read_places(bytes: &[u8]) -> Result<Vec<Seq>, Unreadable> {
-    let (mut rest, mut places, mut before) = (Rest(bytes), Vec::new(), 0_u64);
+pub(super) fn read_places(bytes: &[u8]) -> Result<Vec<Seq>, UnreadableValue> {
+    let (mut rest, mut places, mut before) = (ByteReader(bytes), Vec::new(), 0_u64);
     while !rest.0.is_empty() {
-        let step = rest.number().ok_or(Unreadable::new("a list of places"))?;
-        before = before.checked_add(step).ok_or(Unreadable::new("a list of places"))?;
+        let step = rest.number().ok_or(UnreadableValue::new("a list of places"))?;
+        before = before.checked_add(step).ok_or(UnreadableValue::new("a list of places"))?;
         places.push(Seq::new(before));
     }
     Ok(places)
@@ -336,17 +336,17 @@ pub(super) fn hashes(events: &[(u64, Seq)]) -> Vec<u8> {
 }
 
 /// The hashes that were stored.
-pub(super) fn read_hashes(bytes: &[u8], into: &mut Vec<(u64, Seq)>) -> Result<(), Unreadable> {
-    let (mut rest, mut before) = (Rest(bytes), 0_u64);
+pub(super) fn read_hashes(bytes: &[u8], into: &mut Vec<(u64, Seq)>) -> Result<(), UnreadableValue> {
+    let (mut rest, mut before) = (ByteReader(bytes), 0_u64);
     while !rest.0.is_empty() {
-        let (hash, seq) = read_hash(&mut rest, before).ok_or(Unreadable::new("a list of hashes"))?;
+        let (hash, seq) = read_hash(&mut rest, before).ok_or(UnreadableValue::new("a list of hashes"))?;
         before = seq;
         into.push((hash, Seq::new(seq)));
     }
     Ok(())
 }
 
-fn read_hash(rest: &mut Rest<'_>, before: u64) -> Option<(u64, u64)> {
+fn read_hash(rest: &mut ByteReader<'_>, before: u64) -> Option<(u64, u64)> {
     let seq = before.checked_add(rest.number()?)?;
     Some((u64::from_le_bytes(rest.bytes(size_of::<u64>())?.try_into().ok()?), seq))
 }
@@ -366,9 +366,9 @@ fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 /// What is left to read.
-struct Rest<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> ByteReader<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -411,7 +411,7 @@ mod tests {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
             bytes.push(tail);
-            let mut rest = Rest(&bytes);
+            let mut rest = ByteReader(&bytes);
             prop_assert_eq!((rest.number(), rest.byte(), rest.byte()), (Some(number), Some(tail), None));
         }
 

@@ -4,24 +4,24 @@ use std::path::Path;
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::encode::Unreadable;
+use super::encode::UnreadableValue;
 use crate::store::StoreError;
 
 /// Something went wrong within a verb.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum SqliteFault {
     /// SQLite says so.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     /// What it gave is not what it should be, or not there.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] UnreadableValue),
 }
 
-impl Fault {
+impl SqliteFault {
     /// Something stored is not what it should be, or not there.
     pub(super) const fn unreadable(what: &'static str) -> Self {
-        Self::Unreadable(Unreadable::new(what))
+        Self::Unreadable(UnreadableValue::new(what))
     }
 
     /// As the owner hears it, when the store could not be opened.
@@ -57,8 +57,8 @@ impl Fault {
 }
 
 /// As the owner of an open store hears it, when nothing was changed.
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
+impl From<SqliteFault> for StoreError {
+    fn from(fault: SqliteFault) -> Self {
         if fault.is_damage() {
             Self::Damaged { what: "the store".to_owned(), reason: fault.to_string() }
         } else if fault.is_out_of_memory() {
@@ -71,7 +71,7 @@ impl From<Fault> for StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        Fault::from(error).into()
+        SqliteFault::from(error).into()
     }
 }
 

@@ -12,9 +12,9 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::encode::{nanos, time};
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use super::{names, rows};
 use crate::store::derive;
 use crate::store::letter::TREND_SPAN;
@@ -48,7 +48,7 @@ pub(super) const OLD_LETTER: &str =
 
 /// Whose delivery dies.
 #[derive(Clone, Copy)]
-pub(super) struct Body {
+pub(super) struct DeadDelivery {
     pub(super) delivery: i64,
     pub(super) queue: i64,
     pub(super) subscription: i64,
@@ -61,7 +61,7 @@ fn next_number(last: &mut i64, died_at: Timestamp) -> i64 {
 }
 
 /// The number of the latest letter.
-pub(super) fn last_number(connection: &Connection) -> Result<i64, Fault> {
+pub(super) fn last_number(connection: &Connection) -> Result<i64, SqliteFault> {
     connection.get("SELECT coalesce(max(number), 0) FROM letters", [])
 }
 
@@ -70,11 +70,11 @@ fn insert(
     connection: &Connection,
     seed: u64,
     number: i64,
-    Body { delivery, queue, subscription }: Body,
+    DeadDelivery { delivery, queue, subscription }: DeadDelivery,
     event: &Event,
     death: &Death,
     died_at: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<(), SqliteFault> {
     let counted = (
         death.fingerprint.0.cast_signed(),
         queue,
@@ -103,27 +103,27 @@ pub(super) fn span(at: Timestamp) -> i64 {
     (at.as_nanos() / span).cast_signed()
 }
 
-impl Work<'_> {
+impl BatchWriter<'_> {
     /// Writes the letter of a delivery that dies.
-    pub(super) fn bury(
+    pub(super) fn add_letter(
         &mut self,
-        body: Body,
+        body: DeadDelivery,
         event: &Event,
         death: &Death,
         died_at: Timestamp,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteFault> {
         let number = next_number(&mut self.state.last_letter, died_at);
         insert(self.connection, self.state.meta.seed, number, body, event, death, died_at)
     }
 
     /// Writes a letter that died elsewhere, at its place among the others.
-    pub(super) fn bury_in_the_past(
+    pub(super) fn add_imported_letter(
         &mut self,
-        body: Body,
+        body: DeadDelivery,
         event: &Event,
         death: &Death,
         died_at: Timestamp,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteFault> {
         let at = nanos(died_at);
         let millisecond = at - at % 1_000_000;
         let latest: Option<i64> =
@@ -138,14 +138,14 @@ impl Work<'_> {
     }
 
     /// Takes a letter away: it is tried again, or done with.
-    pub(super) fn dig_up(&self, number: i64) -> Result<(), Fault> {
+    pub(super) fn remove_letter(&self, number: i64) -> Result<(), SqliteFault> {
         let kind: i64 = self.connection.get(DELETE_LETTER, [number])?;
         self.connection.run(UNCOUNT_KIND, [kind])
     }
 }
 
 /// Brings letters over from the first format, which knew neither their names nor their kinds.
-pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
+pub(super) fn migrate_letters(connection: &Connection) -> Result<(), SqliteFault> {
     let seed: Option<i64> = connection.find("SELECT seed FROM meta", [])?;
     let seed = seed.unwrap_or_default().cast_unsigned();
     let queues = names::queues(connection)?;
@@ -155,10 +155,10 @@ pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
     while let Some(letter) = letters.next()? {
         let mut statement = connection.prepare_cached(OLD_LETTER)?;
         let mut rows = statement.query([letter.get::<_, i64>(1)?])?;
-        let row = rows.next()?.ok_or(Fault::unreadable("a dead letter of the first format"))?;
-        let body = Body { delivery: row.get(5)?, queue: row.get(6)?, subscription: row.get(7)? };
+        let row = rows.next()?.ok_or(SqliteFault::unreadable("a dead letter of the first format"))?;
+        let body = DeadDelivery { delivery: row.get(5)?, queue: row.get(6)?, subscription: row.get(7)? };
         let queue = queues.iter().find(|(id, _, _)| *id == body.queue);
-        let (_, QueueName { service, channel }, _) = queue.ok_or(Fault::unreadable("the name of a queue"))?;
+        let (_, QueueName { service, channel }, _) = queue.ok_or(SqliteFault::unreadable("the name of a queue"))?;
         let death = old_death(row, service, channel.as_ref())?;
         let (event, died_at) = (rows::event(row)?, time(row.get(8)?));
         let number = next_number(&mut last, died_at);
@@ -173,7 +173,7 @@ fn old_death(
     row: &rusqlite::Row<'_>,
     service: &ServiceName,
     channel: Option<&ChannelName>,
-) -> Result<Death, Fault> {
+) -> Result<Death, SqliteFault> {
     let mut death = rows::death(row, 9)?;
     death.name = name_template::default_name(service, channel);
     death.consumer_group = service.to_string();

@@ -12,8 +12,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use super::anchor::FileId;
-use super::{FILE as DATABASE, copy};
+use super::file_identity::FileId;
+use super::{FILE as DATABASE, backup};
 use crate::store::StoreError;
 use redrive::private;
 
@@ -26,13 +26,13 @@ const TRIES_MAX: u32 = 10;
 
 /// Holds the folder until it is dropped.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct FolderLock {
     path: PathBuf,
     file: File,
     database: File,
 }
 
-impl Drop for Lock {
+impl Drop for FolderLock {
     fn drop(&mut self) {
         remove(&self.path, &self.file);
         // Closing them is the second best, and comes anyway.
@@ -41,10 +41,10 @@ impl Drop for Lock {
     }
 }
 
-impl Lock {
+impl FolderLock {
     /// Takes the folder, or says who has it. Makes an empty database if there is none.
     pub(super) fn take(folder: &Path) -> Result<Self, StoreError> {
-        copy::refuse_partial(folder)?;
+        backup::refuse_partial(folder)?;
         let path = folder.join(FILE);
         let in_use = |owner| StoreError::InUse { path: folder.to_owned(), owner };
         let mut file = lock_file(&path, in_use)?;
@@ -143,37 +143,37 @@ mod tests {
     #[test]
     fn a_folder_has_one_owner_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
-        let lock = Lock::take(folder.path()).expect("it is free");
-        match Lock::take(folder.path()) {
+        let lock = FolderLock::take(folder.path()).expect("it is free");
+        match FolderLock::take(folder.path()) {
             Err(StoreError::InUse { owner, .. }) => assert_eq!(owner, std::process::id().to_string()),
             other => panic!("it is taken: {other:?}"),
         }
         drop(lock);
         assert!(!folder.path().join(FILE).exists(), "nothing is left to be taken for stale");
-        Lock::take(folder.path()).expect("it is free again");
+        FolderLock::take(folder.path()).expect("it is free again");
     }
 
     #[test]
     fn a_lock_file_that_was_deleted_lets_nobody_in() {
         let folder = tempfile::tempdir().expect("a folder");
-        let lock = Lock::take(folder.path()).expect("it is free");
+        let lock = FolderLock::take(folder.path()).expect("it is free");
         fs::remove_file(folder.path().join(FILE)).expect("it was there");
         for _ in 0..2 {
-            let other = Lock::take(folder.path());
+            let other = FolderLock::take(folder.path());
             assert!(matches!(other, Err(StoreError::InUse { .. })), "{other:?}");
             assert!(!folder.path().join(FILE).exists(), "a refusal leaves no lock file behind");
         }
         drop(lock);
-        Lock::take(folder.path()).expect("it is free again");
+        FolderLock::take(folder.path()).expect("it is free again");
     }
 
     #[test]
     fn a_folder_is_free_at_once_though_a_child_has_its_files() {
         let folder = tempfile::tempdir().expect("a folder");
-        let lock = Lock::take(folder.path()).expect("it is free");
+        let lock = FolderLock::take(folder.path()).expect("it is free");
         let of_a_child = lock.file.try_clone().expect("as a fork has it");
         drop(lock);
-        Lock::take(folder.path()).expect("it is free again");
+        FolderLock::take(folder.path()).expect("it is free again");
         drop(of_a_child);
     }
 }

@@ -12,7 +12,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::encode::nanos;
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::rows::text;
 use super::schema::state;
 use super::sql::Sql;
@@ -27,14 +27,14 @@ pub(super) const BEHIND_PARKED: &str = "SELECT count(*) FROM
     CROSS JOIN deliveries d ON d.lane = head.lane AND d.state < 3 AND d.state = 2";
 const PARKED_SESSIONS_MAX: i64 = 10_000;
 
-/// Which queue, within [`Names`].
+/// Which queue, within [`NameTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueIndex(usize);
 
 /// Queues and subscriptions.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    queues: Vec<Queue>,
+pub(super) struct NameTable {
+    queues: Vec<QueueEntry>,
     by_name: Map<Arc<QueueName>, QueueIndex>,
     by_id: BTreeMap<i64, QueueIndex>,
     by_service: Map<ServiceName, Vec<QueueIndex>>,
@@ -43,7 +43,7 @@ pub(super) struct Names {
 
 /// A queue and what there is of it.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct QueueEntry {
     pub(super) id: i64,
     pub(super) name: Arc<QueueName>,
     counts: QueueCounts,
@@ -51,11 +51,11 @@ pub(super) struct Queue {
     changed: bool,
 }
 
-impl Names {
-    pub(super) fn load(connection: &Connection) -> Result<Self, Fault> {
+impl NameTable {
+    pub(super) fn load(connection: &Connection) -> Result<Self, SqliteFault> {
         let mut names = Self::default();
         for (id, name, counts) in queues(connection)? {
-            names.add(Queue { id, name: Arc::new(name), counts, changed: false });
+            names.add(QueueEntry { id, name: Arc::new(name), counts, changed: false });
         }
         connection.each("SELECT id, name FROM subscriptions", [], |row| {
             names.subscriptions.insert(row.get(1)?, row.get(0)?);
@@ -64,7 +64,7 @@ impl Names {
         Ok(names)
     }
 
-    fn add(&mut self, queue: Queue) -> QueueIndex {
+    fn add(&mut self, queue: QueueEntry) -> QueueIndex {
         let index = QueueIndex(self.queues.len());
         self.by_name.insert(Arc::clone(&queue.name), index);
         self.by_id.insert(queue.id, index);
@@ -74,16 +74,16 @@ impl Names {
     }
 
     /// The queue of that name, if anything was ever there.
-    pub(super) fn find(&self, name: &QueueName) -> Option<&Queue> {
+    pub(super) fn find(&self, name: &QueueName) -> Option<&QueueEntry> {
         self.by_name.get(name).map(|index| &self.queues[index.0])
     }
 
     /// The queue that stands in rows as that number.
-    pub(super) fn index_of(&self, id: i64) -> Result<QueueIndex, Fault> {
-        self.by_id.get(&id).copied().ok_or(Fault::unreadable("the name of a queue"))
+    pub(super) fn index_of(&self, id: i64) -> Result<QueueIndex, SqliteFault> {
+        self.by_id.get(&id).copied().ok_or(SqliteFault::unreadable("the name of a queue"))
     }
 
-    pub(super) fn queue(&self, index: QueueIndex) -> &Queue {
+    pub(super) fn queue(&self, index: QueueIndex) -> &QueueEntry {
         &self.queues[index.0]
     }
 
@@ -92,7 +92,7 @@ impl Names {
         &mut self,
         connection: &Connection,
         name: &Arc<QueueName>,
-    ) -> Result<QueueIndex, Fault> {
+    ) -> Result<QueueIndex, SqliteFault> {
         if let Some(index) = self.by_name.get(name) {
             return Ok(*index);
         }
@@ -100,11 +100,11 @@ impl Names {
         let channel = name.channel.as_ref().map_or("", ChannelName::as_str);
         let id = connection.prepare_cached(insert)?.insert([name.service.as_str(), channel])?;
         let name = Arc::clone(name);
-        Ok(self.add(Queue { id, name, counts: QueueCounts::default(), changed: false }))
+        Ok(self.add(QueueEntry { id, name, counts: QueueCounts::default(), changed: false }))
     }
 
     /// The number of a subscription, new if need be.
-    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> Result<i64, Fault> {
+    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> Result<i64, SqliteFault> {
         if let Some(id) = self.subscriptions.get(name) {
             return Ok(*id);
         }
@@ -129,7 +129,7 @@ impl Names {
     }
 
     /// A delivery of a queue waits no more; gives the queue's counters, to count what became of it.
-    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> Result<&mut QueueCounts, Fault> {
+    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> Result<&mut QueueCounts, SqliteFault> {
         let counts = self.counts(self.index_of(queue)?);
         counts.waiting -= 1;
         counts.waiting_bytes -= bytes;
@@ -156,7 +156,7 @@ impl Names {
     }
 
     /// Writes the counters that have changed.
-    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), SqliteFault> {
         let update =
             "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6, closed = ?7
             WHERE id = ?1";
@@ -173,7 +173,7 @@ impl Names {
 }
 
 /// Every queue with its number and its counters, as the file has them.
-pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, QueueCounts)>, Fault> {
+pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, QueueCounts)>, SqliteFault> {
     let select =
         "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead, closed FROM queues";
     connection.all(select, [], |row| {
@@ -195,7 +195,7 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
 
 /// How many deliveries of a queue no row takes, with those behind them. Those behind are counted for so many
 /// sessions at most, so that the look stays short.
-pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> Result<u64, Fault> {
+pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> Result<u64, SqliteFault> {
     let never = nanos(Timestamp::NEVER);
     let parked: u32 = connection.get(PARKED, (queue, never))?;
     if parked == 0 || counts.behind == 0 {
@@ -205,8 +205,8 @@ pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCo
     Ok(u64::from(parked) + u64::from(behind))
 }
 
-fn queue_name(service: &str, channel: &str) -> Result<QueueName, Fault> {
-    let missing = |_| Fault::unreadable("the name of a queue");
+fn queue_name(service: &str, channel: &str) -> Result<QueueName, SqliteFault> {
+    let missing = |_| SqliteFault::unreadable("the name of a queue");
     let channel = (!channel.is_empty()).then(|| ChannelName::new(channel).map_err(missing));
     Ok(QueueName { service: ServiceName::new(service).map_err(missing)?, channel: channel.transpose()? })
 }

@@ -2,7 +2,7 @@
 //! moment; no look at the file lasts for long, since the log cannot start anew meanwhile.
 
 mod delivery;
-mod door;
+mod access_store;
 mod find;
 mod groups;
 mod kinds;
@@ -27,17 +27,17 @@ use rusqlite::Connection;
 use self::delivery::Depth;
 pub(super) use self::find::look;
 use super::encode::{place, seq, time};
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::schema;
 use super::sql::Sql;
 use super::state::Meta;
 use super::{dedup, disk, names, rows};
-use crate::store::door::{KeyRecord, RefusedBody};
+use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
-    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey,
 };
-use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter, Listed, Oldest, Reader, StoreError};
+use crate::store::{StoreCounts, DeliveryView, EventKey, EventView, DeliveryFilter, DeliveryPage, Oldest, StoreReader, StoreError};
 
 /// Places looked at for one short prefix; what is older is found by one digit more.
 const PLACES_MAX: usize = 100_000;
@@ -59,8 +59,8 @@ impl SqliteReader {
     }
 
     /// Deliveries, with so much of each.
-    fn listed(&self, filter: &Filter, depth: Depth) -> Result<Listed, StoreError> {
-        let mut listed = Listed::default();
+    fn listed(&self, filter: &DeliveryFilter, depth: Depth) -> Result<DeliveryPage, StoreError> {
+        let mut listed = DeliveryPage::default();
         let mut part = filter.clone();
         let looked_at_max = list::looked_at_max(filter);
         // A list that takes several looks goes backwards, so nothing is in it twice.
@@ -79,13 +79,13 @@ impl SqliteReader {
     }
 
     /// Asks within one look at the file.
-    fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
+    fn ask<T>(&self, question: impl FnOnce(&ReadSnapshot<'_>) -> Result<T, SqliteFault>) -> Result<T, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
-        Ok(question(&Look::new(&transaction)?)?)
+        Ok(question(&ReadSnapshot::new(&transaction)?)?)
     }
 }
 
-impl Reader for SqliteReader {
+impl StoreReader for SqliteReader {
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError> {
         self.ask(|look| look.events(key))
     }
@@ -94,12 +94,12 @@ impl Reader for SqliteReader {
         self.ask(|look| look.by_prefix(*prefix, rows_max))
     }
 
-    fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
+    fn list(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError> {
         self.listed(filter, Depth::Line)
     }
 
-    fn told(&self, filter: &Filter) -> Result<Listed, StoreError> {
-        self.listed(filter, Depth::Stories)
+    fn deliveries_with_attempts(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError> {
+        self.listed(filter, Depth::Attempts)
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {
@@ -111,7 +111,7 @@ impl Reader for SqliteReader {
         self.ask(|look| look.connection.find(select, [hash.cast_signed()]))
     }
 
-    fn counts(&self) -> Result<Counts, StoreError> {
+    fn counts(&self) -> Result<StoreCounts, StoreError> {
         self.ask(|look| {
             let meta = Meta::load(look.connection)?;
             let mut queues = BTreeMap::new();
@@ -121,7 +121,7 @@ impl Reader for SqliteReader {
                 }
                 queues.insert(name, counts);
             }
-            Ok(Counts { queues, unrouted: meta.unrouted, events: meta.events })
+            Ok(StoreCounts { queues, unrouted: meta.unrouted, events: meta.events })
         })
     }
 
@@ -163,7 +163,7 @@ impl Reader for SqliteReader {
         groups::groups(self, filter, now, rows_max)
     }
 
-    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError> {
+    fn survey(&self, selection: &Selection) -> Result<SelectionSurvey, StoreError> {
         survey::survey(self, selection)
     }
 
@@ -184,7 +184,7 @@ impl Reader for SqliteReader {
     }
 
     fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        self.ask(|look| door::keys(look.connection))
+        self.ask(|look| access_store::keys(look.connection))
     }
 
     fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
@@ -211,8 +211,8 @@ impl Reader for SqliteReader {
         self.ask(|look| Ok(Meta::load(look.connection)?.last))
     }
 
-    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
-        door::accepted(self, after, rows_max, bytes_max)
+    fn events_after(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
+        access_store::events_after(self, after, rows_max, bytes_max)
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
@@ -221,7 +221,7 @@ impl Reader for SqliteReader {
 }
 
 /// One look at the file.
-struct Look<'a> {
+struct ReadSnapshot<'a> {
     connection: &'a Connection,
     /// The names of queues, by their number.
     queues: BTreeMap<i64, QueueName>,
@@ -229,8 +229,8 @@ struct Look<'a> {
     letters: u64,
 }
 
-impl<'a> Look<'a> {
-    fn new(connection: &'a Connection) -> Result<Self, Fault> {
+impl<'a> ReadSnapshot<'a> {
+    fn new(connection: &'a Connection) -> Result<Self, SqliteFault> {
         let mut look = Self { connection, queues: BTreeMap::new(), letters: 0 };
         for (id, name, counts) in names::queues(connection)? {
             look.queues.insert(id, name);
@@ -239,11 +239,11 @@ impl<'a> Look<'a> {
         Ok(look)
     }
 
-    fn queue(&self, id: i64) -> Result<&QueueName, Fault> {
-        self.queues.get(&id).ok_or(Fault::unreadable("the name of a queue"))
+    fn queue(&self, id: i64) -> Result<&QueueName, SqliteFault> {
+        self.queues.get(&id).ok_or(SqliteFault::unreadable("the name of a queue"))
     }
 
-    fn events(&self, key: &EventKey) -> Result<Vec<EventView>, Fault> {
+    fn events(&self, key: &EventKey) -> Result<Vec<EventView>, SqliteFault> {
         match key {
             EventKey::Receipt(receipt) => Ok(self.event(receipt.seq())?.into_iter().collect()),
             EventKey::Id(id) => {
@@ -257,7 +257,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn event(&self, at: Seq) -> Result<Option<EventView>, Fault> {
+    fn event(&self, at: Seq) -> Result<Option<EventView>, SqliteFault> {
         if i64::try_from(at.get()).is_err() {
             return Ok(None);
         }
@@ -277,7 +277,7 @@ impl<'a> Look<'a> {
         })
     }
 
-    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, Fault> {
+    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, SqliteFault> {
         let last = Meta::load(self.connection)?.last;
         let first = seq(self.connection.get("SELECT coalesce(min(seq), 0) FROM deliveries", [])?);
         let mut found = Vec::new();
@@ -285,12 +285,12 @@ impl<'a> Look<'a> {
             if found.len() == rows_max {
                 break;
             }
-            found.extend(self.delivery(at, Depth::Stories)?);
+            found.extend(self.delivery(at, Depth::Attempts)?);
         }
         Ok(found)
     }
 
-    fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, Fault> {
+    fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, SqliteFault> {
         let found =
             self.connection.all(UNROUTED, (place(after), limit(rows_max)), |row| Ok(seq(row.get(0)?)))?;
         let (mut views, mut bytes) = (Vec::new(), 0);

@@ -10,25 +10,25 @@ use redrive_core::ids::Seq;
 use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::{nanos, place, seq, time};
-use super::fault::Fault;
-use super::letters::Body;
+use super::fault::SqliteFault;
+use super::letters::DeadDelivery;
 use super::rows::DeliveryRow;
 use super::schema::state;
-use super::settle::Came;
+use super::settle::ReplayedOutcome;
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use crate::store::derive;
 use crate::store::letter::{
-    Reassign, ReassignCursor, ReassignScope, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
+    ReassignCommand, ReassignCursor, ReassignScope, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX, ScanCoverage,
 };
 
 pub(super) const READY_HEADS: &str =
     "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const DUE_HEADS: &str = "SELECT due_at, seq FROM deliveries WHERE queue = ?1 AND state = 1
     AND due_at >= ?2 AND (due_at > ?2 OR seq > ?3) ORDER BY due_at, seq LIMIT ?4";
-const BURY: &str = "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
+const DEAD_LETTER: &str = "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
     replay = NULL WHERE seq = ?1";
 const MOVE: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, history = NULL, replay = NULL WHERE seq = ?1";
@@ -37,7 +37,7 @@ const PARK: &str = "UPDATE deliveries SET state = 1, due_at = ?2 WHERE seq = ?1"
 
 /// What became of one.
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
-enum Taken {
+enum ReassignOutcome {
     /// It is gone from the queue, and this one of its session is next.
     Gone(Option<Waiting>),
     Unwanted,
@@ -46,19 +46,19 @@ enum Taken {
     Wanted,
 }
 
-impl Work<'_> {
+impl BatchWriter<'_> {
     /// Does a step of it.
     pub(super) fn reassign(
         &mut self,
-        order: &Reassign,
+        order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<ReassignStep, Fault> {
+    ) -> Result<ReassignStep, SqliteFault> {
         let Some(queue) = self.state.names.find(&order.queue).map(|queue| queue.id) else {
-            let next = order.next(None, Whole::Yes);
+            let next = order.next(None, ScanCoverage::Yes);
             return Ok(ReassignStep { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
         };
         let heads = self.heads(queue, order)?;
-        let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
+        let mut whole = if heads.len() < order.rows_max { ScanCoverage::Yes } else { ScanCoverage::No };
         let (mut done, mut unwanted, mut busy, mut bytes) = (0, 0, 0, 0);
         let mut last = order.from();
         for head in heads {
@@ -66,8 +66,8 @@ impl Work<'_> {
             let (mut delivery, mut may_start) = (place(head.seq), None);
             loop {
                 let before = waiting.len();
-                match self.take_out(delivery, order, waiting)? {
-                    Taken::Gone(next) => {
+                match self.reassign_one(delivery, order, waiting)? {
+                    ReassignOutcome::Gone(next) => {
                         done += 1;
                         bytes += waiting[before..].iter().chain(&next).map(Waiting::bytes).sum::<usize>();
                         let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
@@ -77,21 +77,21 @@ impl Work<'_> {
                                 may_start = Some(row);
                             }
                             Some(_) | None => {
-                                self.first_now(next, order, waiting)?;
+                                self.announce_head(next, order, waiting)?;
                                 break;
                             }
                         }
                     }
-                    left @ (Taken::Unwanted | Taken::Busy | Taken::Wanted) => {
-                        unwanted += u64::from(matches!(left, Taken::Unwanted));
-                        busy += u64::from(matches!(left, Taken::Busy));
-                        self.first_now(may_start.take(), order, waiting)?;
+                    left @ (ReassignOutcome::Unwanted | ReassignOutcome::Busy | ReassignOutcome::Wanted) => {
+                        unwanted += u64::from(matches!(left, ReassignOutcome::Unwanted));
+                        busy += u64::from(matches!(left, ReassignOutcome::Busy));
+                        self.announce_head(may_start.take(), order, waiting)?;
                         break;
                     }
                 }
             }
             if done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX {
-                whole = Whole::No;
+                whole = ScanCoverage::No;
                 break;
             }
         }
@@ -100,12 +100,12 @@ impl Work<'_> {
     }
 
     /// The engine has not heard yet that it is the first of its session; without a rule it need not.
-    fn first_now(
+    fn announce_head(
         &self,
         first: Option<Waiting>,
-        order: &Reassign,
+        order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteFault> {
         match first {
             Some(row) if order.scope.parks(&row) => {
                 let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
@@ -116,7 +116,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn record_reassigned(&self, order: &Reassign, done: u64) -> Result<Option<u64>, Fault> {
+    fn record_reassigned(&self, order: &ReassignCommand, done: u64) -> Result<Option<u64>, SqliteFault> {
         if done == 0 {
             return Ok(order.audit);
         }
@@ -126,12 +126,12 @@ impl Work<'_> {
             return Ok(Some(audit));
         }
         let (verb, what) = order.act();
-        let act = Act { verb, what: &what, letters: done, note: order.note.as_deref() };
+        let act = AuditAct { verb, what: &what, letters: done, note: order.note.as_deref() };
         Ok(Some(self.record(&act)?.cast_unsigned()))
     }
 
     /// The first of sessions, and those without one, from where the step before ended.
-    fn heads(&self, queue: i64, order: &Reassign) -> Result<Vec<ReassignCursor>, Fault> {
+    fn heads(&self, queue: i64, order: &ReassignCommand) -> Result<Vec<ReassignCursor>, SqliteFault> {
         let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
         let from = order.from();
         if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = from {
@@ -146,68 +146,68 @@ impl Work<'_> {
         })
     }
 
-    fn take_out(
+    fn reassign_one(
         &mut self,
         delivery: i64,
-        order: &Reassign,
+        order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Taken, Fault> {
+    ) -> Result<ReassignOutcome, SqliteFault> {
         let found = self.delivery(delivery)?;
         if order.running.contains(&seq(delivery)) || self.is_replayed(&found)? {
-            return Ok(Taken::Busy);
+            return Ok(ReassignOutcome::Busy);
         }
         let (event, subscription) = self.event_of(delivery)?;
         if order.scope.leaves(event.event_type.as_str()) {
-            return Ok(Taken::Wanted);
+            return Ok(ReassignOutcome::Wanted);
         }
         match &order.to {
             Reassignment::DeadLetters => {
-                let body = Body { delivery, queue: found.queue, subscription };
-                self.bury_removed(body, found.bytes, &event, &order.scope)?;
+                let body = DeadDelivery { delivery, queue: found.queue, subscription };
+                self.dead_letter_removed(body, found.bytes, &event, &order.scope)?;
                 self.leave_replay(delivery, &found)?;
             }
             Reassignment::Queue { to, takes } => {
                 if !takes.iter().any(|pattern| pattern.matches(event.event_type.as_str())) {
-                    return Ok(Taken::Unwanted);
+                    return Ok(ReassignOutcome::Unwanted);
                 }
                 let moved = self.move_to(to, delivery, &found, &event)?;
                 self.leave_replay(delivery, &found)?;
                 // Its session goes on first, so that it is not the next of it.
-                let next = self.go_on(found.lane, found.replay.or(found.linked))?;
+                let next = self.promote_after_end(found.lane, found.replay.or(found.linked))?;
                 waiting.extend(moved);
-                return Ok(Taken::Gone(next));
+                return Ok(ReassignOutcome::Gone(next));
             }
         }
-        Ok(Taken::Gone(self.go_on(found.lane, found.replay.or(found.linked))?))
+        Ok(ReassignOutcome::Gone(self.promote_after_end(found.lane, found.replay.or(found.linked))?))
     }
 
-    fn is_replayed(&self, found: &DeliveryRow) -> Result<bool, Fault> {
+    fn is_replayed(&self, found: &DeliveryRow) -> Result<bool, SqliteFault> {
         let Some(replay) = found.replay else { return Ok(false) };
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
         Ok(stored.is_some_and(|stored| stored.view.state.is_open()))
     }
 
     /// A replay that has ended does not wait for it any more.
-    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> Result<(), Fault> {
+    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> Result<(), SqliteFault> {
         match found.replay {
-            Some(replay) => self.came_of(replay, delivery, found.lane, Came::Failed),
+            Some(replay) => self.count_replayed(replay, delivery, found.lane, ReplayedOutcome::Failed),
             None => Ok(()),
         }
     }
 
-    fn bury_removed(
+    fn dead_letter_removed(
         &mut self,
-        body: Body,
+        body: DeadDelivery,
         bytes: u64,
         event: &Event,
         scope: &ReassignScope,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteFault> {
         let queue = self.state.names.index_of(body.queue)?;
         let death = derive::removed(&self.state.names.queue(queue).name, scope);
         let values = (body.delivery, state::DEAD, nanos(self.now));
-        self.connection.run(BURY, values)?;
+        self.connection.run(DEAD_LETTER, values)?;
         self.state.names.uncount_waiting(body.queue, bytes)?.dead += 1;
-        self.bury(body, event, &death, self.now)
+        self.add_letter(body, event, &death, self.now)
     }
 
     /// Puts it into the other queue; gives it if it may start there.
@@ -217,7 +217,7 @@ impl Work<'_> {
         delivery: i64,
         found: &DeliveryRow,
         event: &Event,
-    ) -> Result<Option<Waiting>, Fault> {
+    ) -> Result<Option<Waiting>, SqliteFault> {
         let lane = derive::lane_in(self.state.meta.seed, &to.queue, to.order, event).map(u64::cast_signed);
         self.state.names.uncount_waiting(found.queue, found.bytes)?;
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;

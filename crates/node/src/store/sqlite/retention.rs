@@ -9,16 +9,16 @@ use std::time::Duration;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::{nanos, time};
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::letters;
-use super::select::{Letter, read_letter};
+use super::select::{LetterRef, read_letter};
 use super::sql::Sql;
-use super::state::State;
-use super::write::Work;
+use super::state::StoreState;
+use super::write::BatchWriter;
 use crate::store::letter::TREND_POINTS;
-use crate::store::{Keep, REPLAYS_KEPT_MAX};
+use crate::store::{RetentionRules, REPLAYS_KEPT_MAX};
 
 /// How many kinds one step looks at.
 const KINDS_PER_STEP: usize = 256;
@@ -57,7 +57,7 @@ pub(super) const SAME_HOUR: &str = "SELECT number FROM audit
 
 /// Where the round through all kinds stands.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(super) struct RetentionCursor {
     kind: i64,
     /// Letters of that kind up to here have been looked at.
     after: i64,
@@ -66,8 +66,8 @@ pub(super) struct Round {
 
 /// What is to be forgotten in one step.
 #[derive(Debug, Default)]
-pub(super) struct Old {
-    letters: Vec<Letter>,
+pub(super) struct ExpiredItems {
+    letters: Vec<LetterRef>,
     /// Kinds with old points of their trend, or of which nothing is left.
     kinds: Vec<i64>,
     /// A replay whose letters are of no interest any more.
@@ -76,7 +76,7 @@ pub(super) struct Old {
     replays: Vec<i64>,
 }
 
-impl Old {
+impl ExpiredItems {
     pub(super) fn is_empty(&self) -> bool {
         let Self { letters, kinds, ended_replay, replays } = self;
         letters.is_empty() && kinds.is_empty() && ended_replay.is_none() && replays.is_empty()
@@ -91,11 +91,11 @@ impl Old {
 /// Finds what is to be forgotten next.
 pub(super) fn look(
     connection: &Connection,
-    state: &mut State,
-    keep: &Keep,
+    state: &mut StoreState,
+    keep: &RetentionRules,
     now: Timestamp,
-) -> Result<Old, Fault> {
-    let mut old = Old::default();
+) -> Result<ExpiredItems, SqliteFault> {
+    let mut old = ExpiredItems::default();
     look_at_kinds(connection, state, keep, now, &mut old)?;
     let is_time = state.round.replays_at.is_none_or(|at| now.since(at) >= REPLAYS_EVERY || now < at);
     if is_time {
@@ -110,11 +110,11 @@ pub(super) fn look(
 
 fn look_at_kinds(
     connection: &Connection,
-    state: &mut State,
-    keep: &Keep,
+    state: &mut StoreState,
+    keep: &RetentionRules,
     now: Timestamp,
-    old: &mut Old,
-) -> Result<(), Fault> {
+    old: &mut ExpiredItems,
+) -> Result<(), SqliteFault> {
     let limit = i64::try_from(KINDS_PER_STEP).expect("a small number");
     let first_shown = first_shown(now);
     let mut kinds = connection.prepare_cached(KINDS)?;
@@ -135,10 +135,10 @@ fn look_at_kinds(
             state.round.after = number;
             return Ok(());
         }
-        state.round = Round { kind: kind + 1, after: i64::MIN, ..state.round };
+        state.round = RetentionCursor { kind: kind + 1, after: i64::MIN, ..state.round };
     }
     if seen < KINDS_PER_STEP {
-        state.round = Round { kind: 0, after: i64::MIN, ..state.round };
+        state.round = RetentionCursor { kind: 0, after: i64::MIN, ..state.round };
     }
     Ok(())
 }
@@ -150,8 +150,8 @@ fn look_at_letters(
     now: Timestamp,
     kept: Duration,
     looked_at: &mut usize,
-    old: &mut Old,
-) -> Result<Option<i64>, Fault> {
+    old: &mut ExpiredItems,
+) -> Result<Option<i64>, SqliteFault> {
     let limit = i64::try_from(LETTERS_LOOKED_AT_MAX).expect("a small number");
     let mut statement = connection.prepare_cached(OLDEST)?;
     let mut rows = statement.query((kind, after, limit))?;
@@ -181,10 +181,10 @@ fn first_shown(now: Timestamp) -> i64 {
 /// Forgets it, within a transaction; says how many letters went.
 pub(super) fn forget(
     connection: &Connection,
-    state: &mut State,
-    old: &Old,
+    state: &mut StoreState,
+    old: &ExpiredItems,
     now: Timestamp,
-) -> Result<u64, Fault> {
+) -> Result<u64, SqliteFault> {
     if !old.letters.is_empty() {
         forget_letters(connection, state, old, now)?;
     }
@@ -212,13 +212,13 @@ pub(super) fn forget(
 
 fn forget_letters(
     connection: &Connection,
-    state: &mut State,
-    old: &Old,
+    state: &mut StoreState,
+    old: &ExpiredItems,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<(), SqliteFault> {
     let mut letters = old.letters.clone();
     letters.sort_unstable_by_key(|letter| letter.number);
-    let mut work = Work::new(connection, state, now)?;
+    let mut work = BatchWriter::new(connection, state, now)?;
     let mut by_queue: Vec<(String, u64)> = Vec::new();
     for letter in &letters {
         let queue = "SELECT queue FROM deliveries WHERE seq = ?1";
@@ -237,14 +237,14 @@ fn forget_letters(
     work.finish()
 }
 
-impl Work<'_> {
+impl BatchWriter<'_> {
     /// Puts on record how many letters of a queue went for their age: one record an hour.
-    fn record_retention(&self, queue: &str, letters: u64) -> Result<(), Fault> {
+    fn record_retention(&self, queue: &str, letters: u64) -> Result<(), SqliteFault> {
         let hour = i64::try_from(HOUR.as_nanos()).expect("a short time");
         let begun = nanos(self.now) / hour * hour;
         match self.connection.find(SAME_HOUR, (queue, begun, begun + hour))? {
             Some(number) => self.add_to_record(number, letters).map(drop),
-            None => self.record(&Act { verb: "retention", what: queue, letters, note: None }).map(drop),
+            None => self.record(&AuditAct { verb: "retention", what: queue, letters, note: None }).map(drop),
         }
     }
 }

@@ -16,11 +16,11 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use super::encode::{self, EventColumns, Integrity, nanos, place, seq, time};
-use super::fault::Fault;
-use super::names::Names;
+use super::fault::SqliteFault;
+use super::names::NameTable;
 use super::schema::state;
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use crate::store::derive;
 
 pub(super) const READY_PAGE: &str =
@@ -54,9 +54,9 @@ pub(super) struct DeliveryRow {
     pub(super) linked: Option<i64>,
 }
 
-impl Work<'_> {
+impl BatchWriter<'_> {
     /// The delivery at that place.
-    pub(super) fn delivery(&self, at: i64) -> Result<DeliveryRow, Fault> {
+    pub(super) fn delivery(&self, at: i64) -> Result<DeliveryRow, SqliteFault> {
         let found = self.connection.first(DELIVERY, [at], |row| {
             Ok(DeliveryRow {
                 event: row.get(0)?,
@@ -70,12 +70,12 @@ impl Work<'_> {
                 linked: row.get(8)?,
             })
         })?;
-        found.ok_or(Fault::unreadable("a delivery"))
+        found.ok_or(SqliteFault::unreadable("a delivery"))
     }
 }
 
 /// What a [`Load`] finds.
-pub(super) fn load(connection: &Connection, names: &Names, load: &Load) -> Result<Page, Fault> {
+pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> Result<Page, SqliteFault> {
     let Load { queue, wanted, rows_max, bytes_max } = load;
     let mut page =
         Page { queue: Arc::clone(queue), wanted: *wanted, rows: Vec::new(), more: false, next_due_at: None };
@@ -110,10 +110,10 @@ pub(super) fn waiting(
     queue: &Arc<QueueName>,
     at: Seq,
     last_event: &mut Option<(Seq, Arc<Event>, Integrity)>,
-) -> Result<Waiting, Fault> {
+) -> Result<Waiting, SqliteFault> {
     let mut statement = connection.prepare_cached(WAITING)?;
     let mut rows = statement.query([place(at)])?;
-    let row = rows.next()?.ok_or(Fault::unreadable("a delivery or its event"))?;
+    let row = rows.next()?.ok_or(SqliteFault::unreadable("a delivery or its event"))?;
     let event_seq = seq(row.get(15)?);
     let (event, integrity) = match last_event {
         Some((seq, event, integrity)) if *seq == event_seq => (Arc::clone(event), *integrity),
@@ -146,20 +146,20 @@ fn replaying(replay: Option<i64>, replays: Option<u32>) -> Option<Replaying> {
 }
 
 /// The event in the first five columns, to be shown: of one that is damaged, what can be read.
-pub(super) fn event(row: &Row<'_>) -> Result<Event, Fault> {
+pub(super) fn event(row: &Row<'_>) -> Result<Event, SqliteFault> {
     Ok(read_event(row)?.0)
 }
 
 /// The event in the first five columns, to be delivered: whether it is as it was stored, by its own check and by the
 /// hash of its content in that column.
-pub(super) fn checked_event(row: &Row<'_>, content: usize) -> Result<(Event, Integrity), Fault> {
+pub(super) fn checked_event(row: &Row<'_>, content: usize) -> Result<(Event, Integrity), SqliteFault> {
     let (event, integrity) = read_event(row)?;
     let stored = row.get_ref(content)?.as_i64().ok();
     let is_same = stored == Some(derive::content_hash(&event).cast_signed());
     Ok((event, if is_same { integrity } else { Integrity::Damaged }))
 }
 
-fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), Fault> {
+fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), SqliteFault> {
     let columns = EventColumns {
         id: bytes(row, 0)?,
         source: bytes(row, 1)?,
@@ -171,7 +171,7 @@ fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), Fault> {
 }
 
 /// The bytes of a column; one that has none by now is empty.
-fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], Fault> {
+fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], SqliteFault> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => &[],
@@ -179,38 +179,38 @@ fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], Fault> {
 }
 
 /// A text without a copy of it.
-pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Fault> {
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, SqliteFault> {
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
 /// A stored story.
-pub(super) fn story(row: &Row<'_>, column: usize) -> Result<Story, Fault> {
+pub(super) fn story(row: &Row<'_>, column: usize) -> Result<Story, SqliteFault> {
     Ok(encode::read_story(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)?)
 }
 
-fn history(value: ValueRef<'_>) -> Result<History, Fault> {
+fn history(value: ValueRef<'_>) -> Result<History, SqliteFault> {
     match value {
         ValueRef::Null => Ok(History::new()),
         value => {
             let text = value.as_str().map_err(rusqlite::Error::from)?;
-            serde_json::from_str(text).map_err(|_| Fault::unreadable("the history of a delivery"))
+            serde_json::from_str(text).map_err(|_| SqliteFault::unreadable("the history of a delivery"))
         }
     }
 }
 
 /// The category of that name.
-pub(super) fn category(name: &str) -> Result<Category, Fault> {
-    Category::from_word(name).ok_or(Fault::unreadable("the category of a letter"))
+pub(super) fn category(name: &str) -> Result<Category, SqliteFault> {
+    Category::from_word(name).ok_or(SqliteFault::unreadable("the category of a letter"))
 }
 
 /// The tier of that name.
-pub(super) fn tier(name: &str) -> Result<Tier, Fault> {
+pub(super) fn tier(name: &str) -> Result<Tier, SqliteFault> {
     let known = [Tier::Dead, Tier::Poison].into_iter().find(|known| known.as_str() == name);
-    known.ok_or(Fault::unreadable("the tier of a letter"))
+    known.ok_or(SqliteFault::unreadable("the tier of a letter"))
 }
 
 /// Why a delivery is dead, from six columns beginning with that one.
-pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, Fault> {
+pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, SqliteFault> {
     Ok(Death {
         category: category(text(row, first)?)?,
         code: Code::reported(text(row, first + 1)?),

@@ -8,7 +8,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::letters;
 use crate::store::StoreError;
 
@@ -16,12 +16,12 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x5244_5256;
 
 /// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
-const STEPS: [Step; 5] = [
-    Step::of(FIRST),
-    Step { sql: LETTERS, carry: letters::carry_over },
-    Step::of(DOORS),
-    Step::of(PATIENT),
-    Step::of(COPIES),
+const STEPS: [MigrationStep; 5] = [
+    MigrationStep::of(FIRST),
+    MigrationStep { sql: LETTERS, convert: letters::migrate_letters },
+    MigrationStep::of(ACCESS),
+    MigrationStep::of(PATIENT),
+    MigrationStep::of(COPIES),
 ];
 /// Today's format.
 const FORMAT: u32 = 5;
@@ -29,15 +29,15 @@ const _: () = assert!(STEPS.len() == FORMAT as usize);
 
 /// A step from one format to the next.
 #[derive(Clone, Copy)]
-struct Step {
+struct MigrationStep {
     sql: &'static str,
     /// What SQL alone cannot bring over.
-    carry: fn(&Connection) -> Result<(), Fault>,
+    convert: fn(&Connection) -> Result<(), SqliteFault>,
 }
 
-impl Step {
+impl MigrationStep {
     const fn of(sql: &'static str) -> Self {
-        Self { sql, carry: |_| Ok(()) }
+        Self { sql, convert: |_| Ok(()) }
     }
 }
 
@@ -324,7 +324,7 @@ CREATE INDEX audit_retention ON audit (what, at) WHERE act = 'retention';
 ";
 
 /// Keys, bodies that were refused, and who did what is on record.
-const DOORS: &str = "
+const ACCESS: &str = "
 ALTER TABLE audit ADD COLUMN done_by TEXT;
 
 CREATE TABLE keys (
@@ -374,7 +374,7 @@ CREATE INDEX delivery_keys_ending ON delivery_keys (until);
 
 /// Opens the file to write, creates what is missing, and brings an older format up to date.
 pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
-    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqliteFault::from(fault).not_opened(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -390,7 +390,7 @@ pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
 
 /// Opens the file to read, beside whoever writes it.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
-    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqliteFault::from(fault).not_opened(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
@@ -406,7 +406,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
 
 /// Refuses a file that is not ours, or of a format that only a newer release knows; gives its format.
 fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreError> {
-    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqliteFault::from(fault).not_opened(path);
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(fail)?;
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(fail)?;
@@ -450,12 +450,12 @@ fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
 }
 
 /// Takes the steps that the file has not seen, each in a transaction of its own.
-fn migrate(connection: &Connection, steps: &[Step]) -> Result<(), Fault> {
+fn migrate(connection: &Connection, steps: &[MigrationStep]) -> Result<(), SqliteFault> {
     let seen: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (number, step) in (1_u32..).zip(steps).skip_while(|(number, _)| *number <= seen) {
         let transaction = connection.unchecked_transaction()?;
         transaction.execute_batch(step.sql)?;
-        (step.carry)(&transaction)?;
+        (step.convert)(&transaction)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", number)?;
         transaction.commit()?;
@@ -469,7 +469,7 @@ mod tests {
 
     use super::*;
 
-    fn made(steps: &[Step]) -> Connection {
+    fn made(steps: &[MigrationStep]) -> Connection {
         let connection = Connection::open_in_memory().expect("it opens");
         migrate(&connection, steps).expect("it migrates");
         connection
@@ -479,12 +479,12 @@ mod tests {
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it has one")
     }
 
-    const OLD: [Step; 1] =
-        [Step::of("CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (7)")];
-    const NEW: [Step; 3] = [
+    const OLD: [MigrationStep; 1] =
+        [MigrationStep::of("CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (7)")];
+    const NEW: [MigrationStep; 3] = [
         OLD[0],
-        Step::of("ALTER TABLE things ADD COLUMN name TEXT NOT NULL DEFAULT 'x'"),
-        Step::of("UPDATE things SET name = name || id"),
+        MigrationStep::of("ALTER TABLE things ADD COLUMN name TEXT NOT NULL DEFAULT 'x'"),
+        MigrationStep::of("UPDATE things SET name = name || id"),
     ];
 
     #[test]
@@ -503,7 +503,7 @@ mod tests {
     #[test]
     fn a_step_that_fails_leaves_the_file_as_it_was() {
         let connection = made(&OLD);
-        let steps = [NEW[0], NEW[1], Step::of("DROP TABLE things; SELECT * FROM nothing")];
+        let steps = [NEW[0], NEW[1], MigrationStep::of("DROP TABLE things; SELECT * FROM nothing")];
         migrate(&connection, &steps).expect_err("the last step is none");
         assert_eq!(format(&connection), 2);
         let count: u32 =

@@ -7,7 +7,7 @@ use redrive_core::ids::{ChannelName, DeliveryId};
 use rusqlite::{Connection, Row};
 
 use super::encode::place;
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::sql::Sql;
 use crate::store::letter::LetterFilter;
 
@@ -16,7 +16,7 @@ pub(super) const OF_DELIVERY: &str = "SELECT l.number, l.delivery, l.kind, l.cla
 
 /// A letter as it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Letter {
+pub(super) struct LetterRef {
     pub(super) number: i64,
     pub(super) delivery: i64,
     pub(super) kind: i64,
@@ -25,7 +25,7 @@ pub(super) struct Letter {
 }
 
 /// The letter of a delivery, if that is dead.
-pub(super) fn find(connection: &Connection, id: DeliveryId) -> Result<Option<Letter>, Fault> {
+pub(super) fn find(connection: &Connection, id: DeliveryId) -> Result<Option<LetterRef>, SqliteFault> {
     // Anybody may ask for any id.
     if i64::try_from(id.seq().get()).is_err() {
         return Ok(None);
@@ -34,13 +34,13 @@ pub(super) fn find(connection: &Connection, id: DeliveryId) -> Result<Option<Let
 }
 
 /// Whether there is such a delivery, whatever became of it.
-pub(super) fn is_delivery(connection: &Connection, id: DeliveryId) -> Result<bool, Fault> {
+pub(super) fn is_delivery(connection: &Connection, id: DeliveryId) -> Result<bool, SqliteFault> {
     let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
     connection.has(select, (id.seq().get().cast_signed(), id.content().cast_signed()))
 }
 
-pub(super) fn read_letter(row: &Row<'_>) -> Result<Letter, Fault> {
-    Ok(Letter { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
+pub(super) fn read_letter(row: &Row<'_>) -> Result<LetterRef, SqliteFault> {
+    Ok(LetterRef { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
 }
 
 /// Whether a filter means letters of that queue.

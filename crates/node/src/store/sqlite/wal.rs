@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::sql::Sql;
 
 /// Sizes of the log, in bytes.
@@ -40,13 +40,13 @@ pub(super) struct Checkpointer {
     frame_bytes: u64,
     /// When the log could not be started anew at this size, it is tried again at a larger one.
     restart_at: u64,
-    durable: Durable,
-    helper: Helper,
+    durable: DurableFrames,
+    helper: CopierThread,
 }
 
 /// The thread that copies.
 #[derive(Debug)]
-struct Helper {
+struct CopierThread {
     work: Option<SyncSender<()>>,
     done: Receiver<()>,
     is_busy: bool,
@@ -55,7 +55,7 @@ struct Helper {
 
 /// How much of the log there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Frames {
+struct WalFrames {
     all: u64,
     copied: u64,
     /// Whether others kept a checkpoint from doing all of its work.
@@ -64,7 +64,7 @@ struct Frames {
 
 /// How many frames of the log hold all that was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Durable {
+pub(super) enum DurableFrames {
     /// Nothing was committed since the file was opened.
     AsFound,
     Frames(u64),
@@ -74,27 +74,27 @@ pub(super) enum Durable {
 
 /// How much of a log an attempt to empty it has copied into the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Emptied {
+pub(super) enum LogCopy {
     Whole,
     /// A reader looks at an old state.
     Partly,
 }
 
 impl Checkpointer {
-    pub(super) fn start(connection: &Connection, path: &Path, bounds: WalBounds) -> Result<Self, Fault> {
+    pub(super) fn start(connection: &Connection, path: &Path, bounds: WalBounds) -> Result<Self, SqliteFault> {
         let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let copier = Connection::open_with_flags(path, flags)?;
-        let helper = Helper::start(copier);
+        let helper = CopierThread::start(copier);
         let frame_bytes = page_bytes.cast_unsigned();
-        Ok(Self { bounds, frame_bytes, restart_at: bounds.restart_at, durable: Durable::AsFound, helper })
+        Ok(Self { bounds, frame_bytes, restart_at: bounds.restart_at, durable: DurableFrames::AsFound, helper })
     }
 
     /// Looks at the log after a transaction.
-    pub(super) fn after_commit(&mut self, connection: &Connection) -> Result<(), Fault> {
-        self.durable = Durable::Unknown;
+    pub(super) fn after_commit(&mut self, connection: &Connection) -> Result<(), SqliteFault> {
+        self.durable = DurableFrames::Unknown;
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)")?;
-        self.durable = Durable::Frames(frames.all);
+        self.durable = DurableFrames::Frames(frames.all);
         let bytes = frames.all * self.frame_bytes;
         if bytes >= self.restart_at {
             return self.restart(connection, bytes);
@@ -106,24 +106,24 @@ impl Checkpointer {
     }
 
     /// How many frames of the log hold all that was committed.
-    pub(super) const fn durable(&self) -> Durable {
+    pub(super) const fn durable(&self) -> DurableFrames {
         self.durable
     }
 
     /// Empties the log. What is behind its last good commit would be taken for a loss once that has changed.
-    pub(super) fn empty(connection: &Connection) -> Result<Emptied, Fault> {
+    pub(super) fn empty(connection: &Connection) -> Result<LogCopy, SqliteFault> {
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
-        Ok(if frames.is_blocked { Emptied::Partly } else { Emptied::Whole })
+        Ok(if frames.is_blocked { LogCopy::Partly } else { LogCopy::Whole })
     }
 
     /// Copies the log into the database. Readers may keep it from being emptied; what counts is that all is copied.
-    pub(super) fn save(connection: &Connection) -> Result<Emptied, Fault> {
+    pub(super) fn save(connection: &Connection) -> Result<LogCopy, SqliteFault> {
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         let is_copied = !frames.is_blocked || frames.copied >= frames.all;
-        Ok(if is_copied { Emptied::Whole } else { Emptied::Partly })
+        Ok(if is_copied { LogCopy::Whole } else { LogCopy::Partly })
     }
 
-    fn restart(&mut self, connection: &Connection, bytes: u64) -> Result<(), Fault> {
+    fn restart(&mut self, connection: &Connection, bytes: u64) -> Result<(), SqliteFault> {
         // While the thread is at it, most of the work is being done; but there is an end to patience.
         if self.helper.is_busy() {
             if bytes < 2 * self.bounds.restart_at {
@@ -139,17 +139,17 @@ impl Checkpointer {
 }
 
 /// Runs a checkpoint; one that others are in the way of is no error, it has just done less.
-fn checkpoint(connection: &Connection, sql: &str) -> Result<Frames, Fault> {
+fn checkpoint(connection: &Connection, sql: &str) -> Result<WalFrames, SqliteFault> {
     let found = connection.first(sql, [], |row| {
         let (is_blocked, all, copied): (bool, i64, i64) = row.try_into()?;
         // Who could not even look says -1.
         let (all, copied) = (all.max(0).cast_unsigned(), copied.max(0).cast_unsigned());
-        Ok(Frames { all, copied, is_blocked })
+        Ok(WalFrames { all, copied, is_blocked })
     })?;
-    found.ok_or(Fault::unreadable("the size of the write-ahead log"))
+    found.ok_or(SqliteFault::unreadable("the size of the write-ahead log"))
 }
 
-impl Helper {
+impl CopierThread {
     fn start(connection: Connection) -> Self {
         let (work, orders) = mpsc::sync_channel(1);
         let (ended, done) = mpsc::sync_channel(1);
@@ -183,7 +183,7 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Drop for CopierThread {
     fn drop(&mut self) {
         drop(self.work.take());
         if let Some(thread) = self.thread.take() {

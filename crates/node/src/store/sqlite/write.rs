@@ -17,17 +17,17 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::encode::{self, Integrity, nanos, place, seq, time};
-use super::fault::Fault;
-use super::letters::Body;
+use super::fault::SqliteFault;
+use super::letters::DeadDelivery;
 use super::names::QueueIndex;
 use super::schema::{state, whole};
 use super::sql::Sql;
-use super::state::State;
+use super::state::StoreState;
 use super::{rows, settle};
-use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger, NewKey};
-use crate::store::door::By;
-use crate::store::letter::GivenCommand;
-use crate::store::{Addressee, Batch, Refusal, Submission, Submitted, Taken, Written, derive};
+use crate::store::admit::{self, EventAdmission, Backlog, EarlierEvent, BacklogFit, AdmissionLedger, NewKey};
+use crate::store::access_store::AuditActor;
+use crate::store::letter::CommandRequest;
+use crate::store::{Addressee, WriteBatch, SubmissionRefusal, Submission, SubmittedEvent, AcceptedEvent, BatchResult, derive};
 
 const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at, whole FROM events
     WHERE seq = ?1";
@@ -38,26 +38,26 @@ const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
 /// Writes it.
 pub(super) fn write(
     connection: &Connection,
-    state: &mut State,
-    batch: &Batch,
+    state: &mut StoreState,
+    batch: &WriteBatch,
     now: Timestamp,
-) -> Result<Written, Fault> {
-    let mut work = Work::new(connection, state, now)?;
-    let mut written = Written::default();
+) -> Result<BatchResult, SqliteFault> {
+    let mut work = BatchWriter::new(connection, state, now)?;
+    let mut written = BatchResult::default();
     for settlement in &batch.settlements {
         written.settled.push(work.settle(settlement)?);
     }
     for submission in &batch.submissions {
         written.submitted.push(work.submit(submission, &mut written.waiting)?);
     }
-    for note in &batch.notes {
+    for note in &batch.changes {
         work.note(note, &mut written.waiting)?;
     }
-    for GivenCommand { command, by } in &batch.commands {
-        work.acting = by.clone();
+    for CommandRequest { command, by } in &batch.commands {
+        work.actor = by.clone();
         work.command(command, &mut written.waiting)?;
     }
-    work.acting = By::nobody();
+    work.actor = AuditActor::unknown();
     for advance in &batch.advances {
         written.advanced.push(work.advance(advance, &mut written.waiting)?);
     }
@@ -102,12 +102,12 @@ impl NewDelivery {
 }
 
 /// A batch under way.
-pub(super) struct Work<'a> {
+pub(super) struct BatchWriter<'a> {
     pub(super) connection: &'a Connection,
-    pub(super) state: &'a mut State,
+    pub(super) state: &'a mut StoreState,
     pub(super) now: Timestamp,
     /// Who gave the command that is being carried out.
-    pub(super) acting: By,
+    pub(super) actor: AuditActor,
     // Kept at hand, since finding a statement by its text costs as much as running some.
     find_event: CachedStatement<'a>,
     insert_event: CachedStatement<'a>,
@@ -120,13 +120,13 @@ pub(super) struct Work<'a> {
     pub(super) told: BTreeMap<u64, i64>,
 }
 
-impl Ledger for Work<'_> {
-    type Error = Fault;
+impl AdmissionLedger for BatchWriter<'_> {
+    type Error = SqliteFault;
 
-    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Fault> {
+    fn find(&mut self, event: &Event, content: u64) -> Result<Option<EarlierEvent>, SqliteFault> {
         let key = event.dedup_key();
         let hash = self.state.dedup.hash(key);
-        let mut found: Option<Earlier> = None;
+        let mut found: Option<EarlierEvent> = None;
         for at in self.state.dedup.candidates(self.connection, hash)? {
             let mut rows = self.find_event.query([place(at)])?;
             // A run remembers events until all of them are gone.
@@ -141,7 +141,7 @@ impl Ledger for Work<'_> {
         Ok(found)
     }
 
-    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Fault> {
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<EarlierEvent>, SqliteFault> {
         let select = "SELECT event, until FROM delivery_keys WHERE key = ?1";
         let found = self.connection.first(select, [key], |row| Ok((seq(row.get(0)?), time(row.get(1)?))))?;
         let Some((at, until)) = found else { return Ok(None) };
@@ -153,7 +153,7 @@ impl Ledger for Work<'_> {
         }
         // The key may be all that is left of it.
         let remembered = Remembered { last_at: now, kept: false };
-        let gone = Earlier { seq: at, content: 0, deliveries: 1, accepted_at: now, remembered };
+        let gone = EarlierEvent { seq: at, content: 0, deliveries: 1, accepted_at: now, remembered };
         Ok(Some(found.unwrap_or(gone)))
     }
 
@@ -162,17 +162,17 @@ impl Ledger for Work<'_> {
     }
 }
 
-impl<'a> Work<'a> {
+impl<'a> BatchWriter<'a> {
     pub(super) fn new(
         connection: &'a Connection,
-        state: &'a mut State,
+        state: &'a mut StoreState,
         now: Timestamp,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, SqliteFault> {
         Ok(Self {
             connection,
             state,
             now,
-            acting: By::nobody(),
+            actor: AuditActor::unknown(),
             find_event: connection.prepare_cached(FIND_EVENT)?,
             insert_event: connection.prepare_cached(INSERT_EVENT)?,
             insert_delivery: connection.prepare_cached(INSERT_DELIVERY)?,
@@ -187,24 +187,24 @@ impl<'a> Work<'a> {
         &mut self,
         submission: &Submission,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<Vec<Taken>, Refusal>, Fault> {
+    ) -> Result<Result<Vec<AcceptedEvent>, SubmissionRefusal>, SqliteFault> {
         let last = self.state.meta.last;
         let admitted = match admit::admit(self, submission, last, self.now)? {
             Ok(admitted) => admitted,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut taken = Vec::with_capacity(submission.events.len());
-        for (Submitted { event, routes }, admitted) in submission.events.iter().zip(admitted) {
+        for (SubmittedEvent { event, routes }, admitted) in submission.events.iter().zip(admitted) {
             let new = match admitted {
-                Admitted::New(new) => new,
-                Admitted::Known(known) => {
+                EventAdmission::New(new) => new,
+                EventAdmission::Known(known) => {
                     taken.push(known);
                     continue;
                 }
             };
             let now_taken = new.taken(self.now);
             taken.push(now_taken);
-            self.keep_event(event, new.content, now_taken.deliveries, whole::SENT)?;
+            self.write_event(event, new.content, now_taken.deliveries, whole::SENT)?;
             if routes.is_empty() {
                 self.state.meta.unrouted += 1;
                 self.ended.push(new.seq);
@@ -213,19 +213,19 @@ impl<'a> Work<'a> {
                 let Some(fit) = fit else { continue };
                 waiting.extend(self.add_delivery(new.seq, (event, Integrity::Intact), addressee, fit)?);
             }
-            self.keep_keys(new.seq, &new.keys)?;
+            self.write_keys(new.seq, &new.keys)?;
         }
         Ok(Ok(taken))
     }
 
     /// Writes an event at the next place, which is given; `whole` is one of [`whole`].
-    pub(super) fn keep_event(
+    pub(super) fn write_event(
         &mut self,
         event: &Event,
         content: u64,
         deliveries: u32,
         whole: i64,
-    ) -> Result<Seq, Fault> {
+    ) -> Result<Seq, SqliteFault> {
         let seq = self.state.meta.last.next();
         let hash = self.state.dedup.hash(event.dedup_key());
         self.state.dedup.add(hash, seq);
@@ -247,7 +247,7 @@ impl<'a> Work<'a> {
     }
 
     /// Writes a delivery at the next place.
-    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> Result<DeliveryId, Fault> {
+    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> Result<DeliveryId, SqliteFault> {
         let seq = self.state.meta.last.next();
         self.state.meta.last = seq;
         let queue = self.state.names.queue(new.queue);
@@ -273,7 +273,7 @@ impl<'a> Work<'a> {
     }
 
     /// Writes what the deliveries of an event are known by from now on.
-    pub(super) fn keep_keys(&mut self, event: Seq, keys: &[NewKey]) -> Result<(), Fault> {
+    pub(super) fn write_keys(&mut self, event: Seq, keys: &[NewKey]) -> Result<(), SqliteFault> {
         for NewKey { key, until } in keys {
             let insert = "INSERT OR REPLACE INTO delivery_keys VALUES (?1, ?2, ?3)";
             self.connection.run(insert, (key, place(event), nanos(*until)))?;
@@ -287,8 +287,8 @@ impl<'a> Work<'a> {
         event_seq: Seq,
         (event, integrity): (&Arc<Event>, Integrity),
         to: &Addressee,
-        fit: Fit,
-    ) -> Result<Option<Waiting>, Fault> {
+        fit: BacklogFit,
+    ) -> Result<Option<Waiting>, SqliteFault> {
         let lane = derive::lane(self.state.meta.seed, to, event).map(u64::cast_signed);
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;
         let subscription = self.state.names.subscription(self.connection, &to.subscription)?;
@@ -298,8 +298,8 @@ impl<'a> Work<'a> {
         if let Some(death) = &death {
             self.state.names.counts(queue).dead += 1;
             let body =
-                Body { delivery: place(id.seq()), queue: self.state.names.queue(queue).id, subscription };
-            self.bury(body, event, death, self.now)?;
+                DeadDelivery { delivery: place(id.seq()), queue: self.state.names.queue(queue).id, subscription };
+            self.add_letter(body, event, death, self.now)?;
         } else {
             self.state.names.count_waiting(queue, event.data.len() as u64, code);
         }
@@ -321,11 +321,11 @@ impl<'a> Work<'a> {
     }
 
     /// What the delivery at the next place is in its session, and why it is dead if it is at once.
-    fn place(&mut self, lane: Option<i64>, to: &Addressee, fit: Fit) -> Result<(i64, Option<Death>), Fault> {
+    fn place(&mut self, lane: Option<i64>, to: &Addressee, fit: BacklogFit) -> Result<(i64, Option<Death>), SqliteFault> {
         let head = lane.map(|lane| self.head_of_lane(lane)).transpose()?.flatten();
         let death = match (fit, lane, head) {
-            (Fit::Waits, None, _) | (Fit::Waits, Some(_), None) => return Ok((state::READY, None)),
-            (Fit::Waits, Some(lane), Some(head)) => {
+            (BacklogFit::Waits, None, _) | (BacklogFit::Waits, Some(_), None) => return Ok((state::READY, None)),
+            (BacklogFit::Waits, Some(lane), Some(head)) => {
                 let holder = if head.may_be_held { self.held(lane)? } else { None };
                 if holder.is_none_or(|held| held.behind < to.bound.per_session_max) {
                     if holder.is_some() {
@@ -335,7 +335,7 @@ impl<'a> Work<'a> {
                 }
                 derive::session_overflow(to)
             }
-            (Fit::Overflows, _, _) => derive::overflow(to),
+            (BacklogFit::Overflows, _, _) => derive::overflow(to),
         };
         match (death.followers, lane) {
             (Followers::GoOn, _) | (Followers::Wait, None) => Ok((state::DEAD, Some(death))),
@@ -350,21 +350,21 @@ impl<'a> Work<'a> {
     }
 
     /// Writes what the batch has in common.
-    pub(super) fn finish(self) -> Result<(), Fault> {
+    pub(super) fn finish(self) -> Result<(), SqliteFault> {
         let Self { connection, state, now, ended, told, .. } = self;
         if !ended.is_empty() {
             connection
                 .run("INSERT INTO ending VALUES (NULL, ?1, ?2)", (nanos(now), encode::places(ended)))?;
         }
-        count_stories(connection, &told)?;
+        count_book_uses(connection, &told)?;
         state.save(connection)
     }
 }
 
 /// What a row of [`FIND_EVENT`] says of the event at that place.
-fn earlier(at: Seq, row: &Row<'_>) -> Result<Earlier, Fault> {
+fn earlier(at: Seq, row: &Row<'_>) -> Result<EarlierEvent, SqliteFault> {
     let accepted_at = time(row.get(4)?);
-    Ok(Earlier {
+    Ok(EarlierEvent {
         seq: at,
         content: row.get::<_, i64>(2)?.cast_unsigned(),
         deliveries: row.get(3)?,
@@ -374,7 +374,7 @@ fn earlier(at: Seq, row: &Row<'_>) -> Result<Earlier, Fault> {
 }
 
 /// Adds to how many stories name which book.
-pub(super) fn count_stories(connection: &Connection, told: &BTreeMap<u64, i64>) -> Result<(), Fault> {
+pub(super) fn count_book_uses(connection: &Connection, told: &BTreeMap<u64, i64>) -> Result<(), SqliteFault> {
     let upsert = "INSERT INTO books VALUES (?1, 0, ?2, NULL)
         ON CONFLICT (hash) DO UPDATE SET stories = stories + excluded.stories";
     for (book, count) in told {

@@ -15,14 +15,14 @@ use redrive_core::ids::DeliveryId;
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
-use super::Look;
-use super::kinds::{AskedKinds, Detail, Kind, takes_all};
+use super::ReadSnapshot;
+use super::kinds::{KindCache, KindDetail, KindRow, takes_all};
 use crate::store::derive;
 use crate::store::letter::{LetterFilter, Poison, STEP_BYTES_MAX, Selection};
 use crate::store::sqlite::encode::nanos;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::rows;
-use crate::store::sqlite::select::{Letter, event_fits, has, is_delivery, is_in_event};
+use crate::store::sqlite::select::{LetterRef, event_fits, has, is_delivery, is_in_event};
 use crate::store::sqlite::sql::Sql;
 use crate::store::sqlite::state::Meta;
 
@@ -46,14 +46,14 @@ mod cost {
 
 /// Which way to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SearchDirection {
     /// The latest first.
     Back,
     /// The oldest first.
     Forth,
 }
 
-impl Way {
+impl SearchDirection {
     const fn order(self) -> &'static str {
         match self {
             Self::Back => "ORDER BY number DESC",
@@ -80,7 +80,7 @@ impl Way {
 
 /// A letter, as it stands in its row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct LetterRow {
     pub(super) number: i64,
     pub(super) delivery: i64,
     pub(super) kind: i64,
@@ -104,33 +104,33 @@ pub(super) const OPEN: &str =
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
 /// All letters within a range of numbers.
-pub(super) fn all(way: Way) -> String {
+pub(super) fn all(way: SearchDirection) -> String {
     format!("{COLUMNS} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
 /// The same without their messages.
-pub(super) fn all_without_text(way: Way) -> String {
+pub(super) fn all_without_text(way: SearchDirection) -> String {
     format!("{COLUMNS_WITHOUT_TEXT} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
 /// Those of a session.
-pub(super) fn of_session(way: Way) -> String {
+pub(super) fn of_session(way: SearchDirection) -> String {
     format!("{COLUMNS} WHERE session = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
 }
 
 /// Those with a correlation id.
-pub(super) fn of_correlation(way: Way) -> String {
+pub(super) fn of_correlation(way: SearchDirection) -> String {
     format!("{COLUMNS} WHERE correlation = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
 }
 
 /// The numbers of those of a kind.
-pub(super) fn of_kind(way: Way) -> String {
+pub(super) fn of_kind(way: SearchDirection) -> String {
     let order = way.order();
     format!("SELECT number FROM letters WHERE kind = ?3 AND number >= ?1 AND number < ?2 {order} LIMIT ?4")
 }
 
 /// Where candidates come from.
-enum Source {
+enum LetterSource {
     All,
     /// A statement, and the session or correlation id that it finds letters by.
     Keyed(String, i64),
@@ -138,33 +138,33 @@ enum Source {
 }
 
 /// The kinds that fit.
-enum Kinds<'a> {
+enum KindSet<'a> {
     All,
     Known(Set<i64>),
     /// They are asked for when a letter of them is met.
-    Asked(AskedKinds<'a>),
+    Asked(KindCache<'a>),
 }
 
-impl Kinds<'_> {
+impl KindSet<'_> {
     /// Those of the filter; and the same as a list, if their letters are better merged than met.
-    fn known(look: &Look<'_>, filter: &LetterFilter, way: Way) -> Result<(Self, Option<Vec<i64>>), Fault> {
+    fn known(look: &ReadSnapshot<'_>, filter: &LetterFilter, way: SearchDirection) -> Result<(Self, Option<Vec<i64>>), SqliteFault> {
         let (mut kinds, mut letters) = (Vec::new(), 0_u64);
-        look.each_kind(filter, Detail::Counters, |kind| {
+        look.each_kind(filter, KindDetail::Counters, |kind| {
             letters += kind.count()?;
             kinds.push(kind.id()?);
             Ok(())
         })?;
         let is_rare = letters.saturating_mul(RARE) < look.letters && kinds.len() <= KINDS_MERGED_MAX;
         let merges = match way {
-            Way::Back => is_rare || kinds.len() <= KINDS_FEW,
+            SearchDirection::Back => is_rare || kinds.len() <= KINDS_FEW,
             // Who goes this way wants all of them.
-            Way::Forth => is_rare,
+            SearchDirection::Forth => is_rare,
         };
         let set = kinds.iter().copied().collect();
         Ok((Self::Known(set), merges.then_some(kinds)))
     }
 
-    fn contain(&self, look: &Look<'_>, kind: i64) -> Result<bool, Fault> {
+    fn contain(&self, look: &ReadSnapshot<'_>, kind: i64) -> Result<bool, SqliteFault> {
         match self {
             Self::All => Ok(true),
             Self::Known(kinds) => Ok(kinds.contains(&kind)),
@@ -186,9 +186,9 @@ pub(super) fn numbers_until(filter: &LetterFilter, died_until: Timestamp) -> Ran
 
 /// What a command has found.
 #[derive(Debug, Default)]
-pub(in super::super) struct Looked {
+pub(in super::super) struct SelectedLetters {
     /// Letters that are meant.
-    pub(in super::super) found: Vec<Letter>,
+    pub(in super::super) found: Vec<LetterRef>,
     /// Letters that would be, were they not poison.
     pub(in super::super) poison: u64,
     /// After which number to go on; none if there are no more.
@@ -202,12 +202,12 @@ pub(in super::super) fn look(
     selection: &Selection,
     after: i64,
     rows_max: usize,
-) -> Result<Looked, Fault> {
-    let look = Look::new(connection)?;
+) -> Result<SelectedLetters, SqliteFault> {
+    let look = ReadSnapshot::new(connection)?;
     let Selection { filter, letters, poison, died_until } = selection;
     let search = Search::for_step(&look, filter, numbers_until(filter, *died_until))?;
-    let (mut looked, mut poisons) = (Looked::default(), Map::default());
-    let mut add = |letter: Found| -> Result<ControlFlow<()>, Fault> {
+    let (mut looked, mut poisons) = (SelectedLetters::default(), Map::default());
+    let mut add = |letter: LetterRow| -> Result<ControlFlow<()>, SqliteFault> {
         let of_poison = match poisons.get(&letter.kind) {
             Some(known) => *known,
             None => look.kind(letter.kind, is_poison)?.unwrap_or_default(),
@@ -216,8 +216,8 @@ pub(in super::super) fn look(
         if of_poison && *poison == Poison::Left {
             looked.poison += 1;
         } else {
-            let Found { number, delivery, kind, claim, .. } = letter;
-            looked.found.push(Letter { number, delivery, kind, claim });
+            let LetterRow { number, delivery, kind, claim, .. } = letter;
+            looked.found.push(LetterRef { number, delivery, kind, claim });
         }
         let is_full = looked.found.len() == rows_max;
         Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -227,7 +227,7 @@ pub(in super::super) fn look(
         let steps_max = rows_max.saturating_mul(cost::MERGED as usize).saturating_add(for_texts);
         let steps_max = u32::try_from(steps_max).unwrap_or(u32::MAX);
         let upto = search.part(&look, Some(after), steps_max, &mut add)?;
-        return Ok(Looked { upto, ..looked });
+        return Ok(SelectedLetters { upto, ..looked });
     };
     let mut named = Vec::new();
     for id in ids {
@@ -243,65 +243,65 @@ pub(in super::super) fn look(
             break;
         }
     }
-    Ok(Looked { upto, ..looked })
+    Ok(SelectedLetters { upto, ..looked })
 }
 
-fn is_poison(kind: Kind<'_, '_>) -> Result<bool, Fault> {
+fn is_poison(kind: KindRow<'_, '_>) -> Result<bool, SqliteFault> {
     kind.is_poison()
 }
 
 /// A filter, made ready to look at letters.
 pub(super) struct Search<'a> {
     filter: &'a LetterFilter,
-    way: Way,
+    way: SearchDirection,
     numbers: Range<i64>,
     session: Option<i64>,
     correlation: Option<i64>,
     /// The text that is looked for, in small letters.
     text: Option<String>,
-    kinds: Kinds<'a>,
-    source: Source,
+    kinds: KindSet<'a>,
+    source: LetterSource,
 }
 
 impl<'a> Search<'a> {
     pub(super) fn new(
-        look: &Look<'_>,
+        look: &ReadSnapshot<'_>,
         filter: &'a LetterFilter,
-        way: Way,
+        way: SearchDirection,
         numbers: Range<i64>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, SqliteFault> {
         let (kinds, merged) =
-            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
+            if takes_all(filter) { (KindSet::All, None) } else { KindSet::known(look, filter, way)? };
         Self::of_kinds(look, filter, way, numbers, (kinds, merged))
     }
 
     /// One for a single step forth, which does not pay to look which kinds there are if they are many.
-    fn for_step(look: &Look<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> Result<Self, Fault> {
+    fn for_step(look: &ReadSnapshot<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> Result<Self, SqliteFault> {
         let many = i64::try_from(KINDS_MERGED_MAX).expect("a few thousand");
         let are_many = look.connection.has("SELECT 1 FROM kinds LIMIT 1 OFFSET ?1", [many])?;
         if !are_many || filter.kinds.is_some() || takes_all(filter) {
-            return Self::new(look, filter, Way::Forth, numbers);
+            return Self::new(look, filter, SearchDirection::Forth, numbers);
         }
-        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
-        Self::of_kinds(look, filter, Way::Forth, numbers, (kinds, None))
+        let kinds = KindSet::Asked(KindCache::new(look, filter)?);
+        Self::of_kinds(look, filter, SearchDirection::Forth, numbers, (kinds, None))
     }
 
     fn of_kinds(
-        look: &Look<'_>,
+        look: &ReadSnapshot<'_>,
         filter: &'a LetterFilter,
-        way: Way,
+        way: SearchDirection,
         numbers: Range<i64>,
-        (kinds, merged): (Kinds<'a>, Option<Vec<i64>>),
-    ) -> Result<Self, Fault> {
+        (kinds, merged): (KindSet<'a>, Option<Vec<i64>>),
+    ) -> Result<Self, SqliteFault> {
         let seed = Meta::load(look.connection)?.seed;
         let hash = |text: &String| derive::text_hash(seed, text);
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
         let source = match (session, correlation, merged) {
-            (Some(session), _, _) => Source::Keyed(of_session(way), session),
-            (None, Some(correlation), _) => Source::Keyed(of_correlation(way), correlation),
-            (None, None, Some(merged)) => Source::Kinds(merged),
-            (None, None, None) => Source::All,
+            (Some(session), _, _) => LetterSource::Keyed(of_session(way), session),
+            (None, Some(correlation), _) => LetterSource::Keyed(of_correlation(way), correlation),
+            (None, None, Some(merged)) => LetterSource::Kinds(merged),
+            (None, None, None) => LetterSource::All,
         };
         let text = filter.text.as_ref().map(|text| text.to_lowercase());
         Ok(Self { filter, way, numbers, session, correlation, text, kinds, source })
@@ -309,48 +309,48 @@ impl<'a> Search<'a> {
 
     /// One that goes through the latest letters as they are, without knowing what kinds there are: where kinds
     /// are many, and what is wanted is not rare, that is quicker. None where something better is at hand.
-    pub(super) fn at_random(
-        look: &Look<'_>,
+    pub(super) fn without_kinds(
+        look: &ReadSnapshot<'_>,
         filter: &'a LetterFilter,
         numbers: Range<i64>,
-    ) -> Result<Option<Self>, Fault> {
+    ) -> Result<Option<Self>, SqliteFault> {
         let LetterFilter { session, correlation_id, fingerprint, kinds, .. } = filter;
         let is_named = session.is_some() || correlation_id.is_some();
         if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
             return Ok(None);
         }
-        let kinds = Kinds::Asked(AskedKinds::new(look, filter)?);
-        Self::of_kinds(look, filter, Way::Back, numbers, (kinds, None)).map(Some)
+        let kinds = KindSet::Asked(KindCache::new(look, filter)?);
+        Self::of_kinds(look, filter, SearchDirection::Back, numbers, (kinds, None)).map(Some)
     }
 
     /// Shows the next letters that fit, until told to stop or for so many steps; says after which number to go
     /// on, or none at the end.
     pub(super) fn part(
         &self,
-        look: &Look<'_>,
+        look: &ReadSnapshot<'_>,
         after: Option<i64>,
         steps_max: u32,
-        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
-    ) -> Result<Option<i64>, Fault> {
+        show: &mut dyn FnMut(LetterRow) -> Result<ControlFlow<()>, SqliteFault>,
+    ) -> Result<Option<i64>, SqliteFault> {
         let numbers = after.map_or(self.numbers.clone(), |seen| self.way.rest(&self.numbers, seen));
         if numbers.is_empty() {
             return Ok(None);
         }
-        let mut steps = Steps { left: steps_max };
+        let mut steps = StepBudget { left: steps_max };
         match &self.source {
-            Source::All => {
+            LetterSource::All => {
                 let sql = if self.text.is_some() { all(self.way) } else { all_without_text(self.way) };
                 self.walk(look, &sql, &[numbers.start, numbers.end], &mut steps, show)
             }
-            Source::Keyed(sql, key) => {
+            LetterSource::Keyed(sql, key) => {
                 self.walk(look, sql, &[numbers.start, numbers.end, *key], &mut steps, show)
             }
-            Source::Kinds(kinds) => self.merge(look, kinds, &numbers, &mut steps, show),
+            LetterSource::Kinds(kinds) => self.merge(look, kinds, &numbers, &mut steps, show),
         }
     }
 
     /// The letter that is that delivery, if it fits.
-    pub(super) fn finds(&self, look: &Look<'_>, id: DeliveryId) -> Result<Option<Found>, Fault> {
+    pub(super) fn finds(&self, look: &ReadSnapshot<'_>, id: DeliveryId) -> Result<Option<LetterRow>, SqliteFault> {
         let Ok(place) = i64::try_from(id.seq().get()) else { return Ok(None) };
         if !is_delivery(look.connection, id)? {
             return Ok(None);
@@ -358,7 +358,7 @@ impl<'a> Search<'a> {
         let found = look.connection.first(BY_DELIVERY, [place], |row| {
             let found = read(row)?;
             let is_in_time = self.numbers.contains(&found.number);
-            let fits = is_in_time && self.fits(look, row, &found, &mut Steps { left: u32::MAX })?;
+            let fits = is_in_time && self.fits(look, row, &found, &mut StepBudget { left: u32::MAX })?;
             Ok(fits.then_some(found))
         })?;
         Ok(found.flatten())
@@ -366,12 +366,12 @@ impl<'a> Search<'a> {
 
     fn walk(
         &self,
-        look: &Look<'_>,
+        look: &ReadSnapshot<'_>,
         sql: &str,
         keys: &[i64],
-        steps: &mut Steps,
-        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
-    ) -> Result<Option<i64>, Fault> {
+        steps: &mut StepBudget,
+        show: &mut dyn FnMut(LetterRow) -> Result<ControlFlow<()>, SqliteFault>,
+    ) -> Result<Option<i64>, SqliteFault> {
         let mut statement = look.connection.prepare_cached(sql)?;
         let mut rows = statement.query(rusqlite::params_from_iter(keys))?;
         while let Some(row) = rows.next()? {
@@ -386,17 +386,17 @@ impl<'a> Search<'a> {
 
     fn merge(
         &self,
-        look: &Look<'_>,
+        look: &ReadSnapshot<'_>,
         kinds: &[i64],
         numbers: &Range<i64>,
-        steps: &mut Steps,
-        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
-    ) -> Result<Option<i64>, Fault> {
+        steps: &mut StepBudget,
+        show: &mut dyn FnMut(LetterRow) -> Result<ControlFlow<()>, SqliteFault>,
+    ) -> Result<Option<i64>, SqliteFault> {
         let mut by_number = look.connection.prepare_cached(BY_NUMBER)?;
-        let mut merge = Merge::new(look, kinds, self.way, numbers)?;
+        let mut merge = KindMerge::new(look, kinds, self.way, numbers)?;
         while let Some(number) = merge.next()? {
             let mut rows = by_number.query([number])?;
-            let row = rows.next()?.ok_or(Fault::unreadable("a dead letter"))?;
+            let row = rows.next()?.ok_or(SqliteFault::unreadable("a dead letter"))?;
             let found = read(row)?;
             steps.take(cost::MERGED);
             if self.fits(look, row, &found, steps)? && show(found)?.is_break() || steps.are_over() {
@@ -407,7 +407,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether a letter fits, the cheapest questions first.
-    fn fits(&self, look: &Look<'_>, row: &Row<'_>, found: &Found, steps: &mut Steps) -> Result<bool, Fault> {
+    fn fits(&self, look: &ReadSnapshot<'_>, row: &Row<'_>, found: &LetterRow, steps: &mut StepBudget) -> Result<bool, SqliteFault> {
         if !self.kinds.contain(look, found.kind)?
             || self.session.is_some() && found.session != self.session
             || self.correlation.is_some() && row.get::<_, Option<i64>>(6)? != self.correlation
@@ -423,7 +423,7 @@ impl<'a> Search<'a> {
         steps.take(cost::OPENED);
         let mut statement = look.connection.prepare_cached(OPEN)?;
         let mut rows = statement.query((found.delivery, text.is_some()))?;
-        let row = rows.next()?.ok_or(Fault::unreadable("the delivery of a dead letter"))?;
+        let row = rows.next()?.ok_or(SqliteFault::unreadable("the delivery of a dead letter"))?;
         let event = rows::event(row)?;
         let replays: u32 = row.get::<_, Option<u32>>(6)?.unwrap_or_default();
         if !event_fits(self.filter, &event, replays) {
@@ -436,8 +436,8 @@ impl<'a> Search<'a> {
     }
 }
 
-fn read(row: &Row<'_>) -> Result<Found, Fault> {
-    Ok(Found {
+fn read(row: &Row<'_>) -> Result<LetterRow, SqliteFault> {
+    Ok(LetterRow {
         number: row.get(0)?,
         delivery: row.get(1)?,
         kind: row.get(2)?,
@@ -448,11 +448,11 @@ fn read(row: &Row<'_>) -> Result<Found, Fault> {
 }
 
 /// How much may still be looked at.
-struct Steps {
+struct StepBudget {
     left: u32,
 }
 
-impl Steps {
+impl StepBudget {
     const fn take(&mut self, steps: u32) {
         self.left = self.left.saturating_sub(steps);
     }
@@ -463,24 +463,24 @@ impl Steps {
 }
 
 /// The letters of several kinds, as one row of numbers.
-struct Merge<'a> {
+struct KindMerge<'a> {
     of_kind: CachedStatement<'a>,
-    way: Way,
+    way: SearchDirection,
     numbers: Range<i64>,
-    ahead: Vec<Ahead>,
+    ahead: Vec<ReadAhead>,
     /// The next number of each kind, by its rank, with where the kind is in `ahead`.
     next: BinaryHeap<(i64, usize)>,
 }
 
 /// What was read of a kind beforehand.
-struct Ahead {
+struct ReadAhead {
     kind: i64,
     numbers: VecDeque<i64>,
 }
 
-impl<'a> Merge<'a> {
-    fn new(look: &Look<'a>, kinds: &[i64], way: Way, numbers: &Range<i64>) -> Result<Self, Fault> {
-        let ahead = kinds.iter().map(|kind| Ahead { kind: *kind, numbers: VecDeque::new() }).collect();
+impl<'a> KindMerge<'a> {
+    fn new(look: &ReadSnapshot<'a>, kinds: &[i64], way: SearchDirection, numbers: &Range<i64>) -> Result<Self, SqliteFault> {
+        let ahead = kinds.iter().map(|kind| ReadAhead { kind: *kind, numbers: VecDeque::new() }).collect();
         let of_kind = look.connection.prepare_cached(&of_kind(way))?;
         let mut merge = Self { of_kind, way, numbers: numbers.clone(), ahead, next: BinaryHeap::new() };
         for index in 0..kinds.len() {
@@ -491,7 +491,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    fn next(&mut self) -> Result<Option<i64>, Fault> {
+    fn next(&mut self) -> Result<Option<i64>, SqliteFault> {
         let Some((rank, index)) = self.next.pop() else { return Ok(None) };
         let number = self.way.rank(rank);
         if self.ahead[index].numbers.is_empty() {
@@ -502,7 +502,7 @@ impl<'a> Merge<'a> {
         Ok(Some(number))
     }
 
-    fn read_ahead(&mut self, index: usize, numbers: &Range<i64>, count: i64) -> Result<(), Fault> {
+    fn read_ahead(&mut self, index: usize, numbers: &Range<i64>, count: i64) -> Result<(), SqliteFault> {
         let ahead = &mut self.ahead[index];
         let mut rows = self.of_kind.query((numbers.start, numbers.end, ahead.kind, count))?;
         while let Some(row) = rows.next()? {

@@ -14,14 +14,14 @@ use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::time::Timestamp;
 
 use super::delivery::Depth;
-use super::find::{self, Search, Way};
-use super::kinds::{Detail, Kind};
+use super::find::{self, Search, SearchDirection};
+use super::kinds::{KindDetail, KindRow};
 use super::survey::STEPS_PER_LOOK;
-use super::{Look, SqliteReader};
+use super::{ReadSnapshot, SqliteReader};
 use crate::store::StoreError;
 use crate::store::letter::{GroupView, KindId, LetterFilter, LetterView, TREND_POINTS};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::letters;
 use crate::store::sqlite::sql::Sql;
 
@@ -44,7 +44,7 @@ pub(super) const TREND: &str = "SELECT span, deaths FROM trend WHERE kind = ?1 A
 
 /// What a filter finds of a kind.
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct KindShare {
     letters: u64,
     first_at: i64,
     last_at: i64,
@@ -52,8 +52,8 @@ struct Share {
     latest: Option<i64>,
 }
 
-impl Share {
-    fn whole(kind: Kind<'_, '_>) -> Result<Self, Fault> {
+impl KindShare {
+    fn whole(kind: KindRow<'_, '_>) -> Result<Self, SqliteFault> {
         let (first_at, last_at) = (kind.first_at()?, kind.last_at()?);
         Ok(Self { letters: kind.count()?, first_at, last_at, latest: None })
     }
@@ -69,17 +69,17 @@ impl Share {
 }
 
 /// What a filter finds, by kind.
-enum Shares {
+enum KindShares {
     /// All letters of each kind.
     Whole,
     /// So many of each; none of those that are not there.
-    Part(Map<i64, Share>),
+    Part(Map<i64, KindShare>),
 }
 
-impl Shares {
-    fn of(&self, kind: Kind<'_, '_>) -> Result<Option<Share>, Fault> {
+impl KindShares {
+    fn of(&self, kind: KindRow<'_, '_>) -> Result<Option<KindShare>, SqliteFault> {
         let share = match self {
-            Self::Whole => Some(Share::whole(kind)?),
+            Self::Whole => Some(KindShare::whole(kind)?),
             Self::Part(shares) => shares.get(&kind.id()?).copied(),
         };
         Ok(share.filter(|share| share.letters > 0))
@@ -100,40 +100,40 @@ pub(super) fn groups(
     } else if from.is_some() || until.is_some() {
         count(reader, filter)?
     } else {
-        Shares::Whole
+        KindShares::Whole
     };
     reader.ask(|look| look.groups(filter, &shares, now, rows_max))
 }
 
 /// Goes through letters.
-fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreError> {
-    let search = reader.ask(|look| Search::new(look, filter, Way::Forth, find::numbers(filter)))?;
-    let mut shares: Map<i64, Share> = Map::default();
+fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
+    let search = reader.ask(|look| Search::new(look, filter, SearchDirection::Forth, find::numbers(filter)))?;
+    let mut shares: Map<i64, KindShare> = Map::default();
     let mut after = None;
     loop {
         after = reader.ask(|look| {
             search.part(look, after, STEPS_PER_LOOK, &mut |found| {
                 let (first_at, last_at) = (found.died_at, found.died_at);
-                let share = Share { letters: 1, first_at, last_at, latest: Some(found.number) };
+                let share = KindShare { letters: 1, first_at, last_at, latest: Some(found.number) };
                 shares.entry(found.kind).and_modify(|known| *known = known.and(share)).or_insert(share);
                 Ok(ControlFlow::Continue(()))
             })
         })?;
         if after.is_none() {
-            return Ok(Shares::Part(shares));
+            return Ok(KindShares::Part(shares));
         }
     }
 }
 
 /// Counts the letters of each kind within the filter's time; kinds that lie within it altogether are counted
 /// already.
-fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreError> {
+fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
     let numbers = find::numbers(filter);
     let mut shares = Map::default();
     let mut on_border: Vec<(i64, u64)> = Vec::new();
     reader.ask(|look| {
-        look.each_kind(filter, Detail::Counters, |kind| {
-            let (id, whole) = (kind.id()?, Share::whole(kind)?);
+        look.each_kind(filter, KindDetail::Counters, |kind| {
+            let (id, whole) = (kind.id()?, KindShare::whole(kind)?);
             if whole.last_at + NUMBERS_LATE < numbers.start || whole.first_at >= numbers.end {
                 return Ok(());
             }
@@ -161,17 +161,17 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreEr
             Ok(())
         })?;
     }
-    Ok(Shares::Part(shares))
+    Ok(KindShares::Part(shares))
 }
 
-impl Look<'_> {
-    fn share(&self, kind: i64, numbers: &Range<i64>) -> Result<Option<Share>, Fault> {
+impl ReadSnapshot<'_> {
+    fn share(&self, kind: i64, numbers: &Range<i64>) -> Result<Option<KindShare>, SqliteFault> {
         let values = (kind, numbers.start, numbers.end);
         let counted: Option<(i64, Option<i64>, Option<i64>)> =
             self.connection.first(COUNT, values, |row| Ok(row.try_into()?))?;
         let Some((letters, Some(first), Some(last))) = counted else { return Ok(None) };
         let died_at = "SELECT died_at FROM letters WHERE number = ?1";
-        Ok(Some(Share {
+        Ok(Some(KindShare {
             letters: letters.cast_unsigned(),
             first_at: self.connection.get(died_at, [first])?,
             last_at: self.connection.get(died_at, [last])?,
@@ -182,10 +182,10 @@ impl Look<'_> {
     fn groups(
         &self,
         filter: &LetterFilter,
-        shares: &Shares,
+        shares: &KindShares,
         now: Timestamp,
         rows_max: usize,
-    ) -> Result<Vec<GroupView>, Fault> {
+    ) -> Result<Vec<GroupView>, SqliteFault> {
         let mut causes: Vec<(Fingerprint, u64)> =
             self.letters_by_cause(filter, shares)?.into_iter().collect();
         let rank = |(cause, letters): &(Fingerprint, u64)| (Reverse(*letters), *cause);
@@ -205,20 +205,20 @@ impl Look<'_> {
     fn letters_by_cause(
         &self,
         filter: &LetterFilter,
-        shares: &Shares,
-    ) -> Result<Map<Fingerprint, u64>, Fault> {
+        shares: &KindShares,
+    ) -> Result<Map<Fingerprint, u64>, SqliteFault> {
         let mut by_cause: Map<Fingerprint, u64> = Map::default();
         match shares {
-            Shares::Whole => self.each_kind(filter, Detail::Cause, |kind| {
+            KindShares::Whole => self.each_kind(filter, KindDetail::Cause, |kind| {
                 *by_cause.entry(kind.fingerprint()?).or_default() += kind.count()?;
                 Ok(())
             })?,
-            Shares::Part(parts) => {
+            KindShares::Part(parts) => {
                 // What was found is known to fit; so few are quicker asked one by one.
                 let kinds = || parts.keys().map(|id| KindId(id.cast_unsigned())).collect();
                 let found = LetterFilter { kinds: Some(kinds()), ..LetterFilter::default() };
                 let filter = if parts.len() <= KINDS_COUNTED_MAX { &found } else { filter };
-                self.each_kind(filter, Detail::Counters, |kind| {
+                self.each_kind(filter, KindDetail::Counters, |kind| {
                     if let Some(share) = shares.of(kind)? {
                         *by_cause.entry(kind.fingerprint()?).or_default() += share.letters;
                     }
@@ -234,14 +234,14 @@ impl Look<'_> {
         &self,
         filter: &LetterFilter,
         fingerprint: Fingerprint,
-        shares: &Shares,
+        shares: &KindShares,
         now: Timestamp,
-    ) -> Result<Option<GroupView>, Fault> {
+    ) -> Result<Option<GroupView>, SqliteFault> {
         let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
-        let (mut poison, mut trend) = (0, Trend::until(now));
-        let mut kinds: Vec<(i64, Share)> = Vec::new();
-        let mut whole: Option<Share> = None;
-        self.each_kind(filter, Detail::All, |kind| {
+        let (mut poison, mut trend) = (0, TrendPoints::until(now));
+        let mut kinds: Vec<(i64, KindShare)> = Vec::new();
+        let mut whole: Option<KindShare> = None;
+        self.each_kind(filter, KindDetail::All, |kind| {
             let Some(share) = shares.of(kind)? else { return Ok(()) };
             let id = kind.id()?;
             kinds.push((id, share));
@@ -271,7 +271,7 @@ impl Look<'_> {
     }
 
     /// The latest letter of these kinds, each with what was found of it.
-    fn latest(&self, mut kinds: Vec<(i64, Share)>) -> Result<Option<i64>, Fault> {
+    fn latest(&self, mut kinds: Vec<(i64, KindShare)>) -> Result<Option<i64>, SqliteFault> {
         kinds.sort_unstable_by_key(|(id, share)| Reverse((share.last_at, *id)));
         let mut latest: Option<i64> = None;
         for (id, share) in kinds.into_iter().take(SAMPLED_MAX) {
@@ -287,12 +287,12 @@ impl Look<'_> {
         Ok(latest)
     }
 
-    fn letter_of(&self, number: i64) -> Result<Option<LetterView>, Fault> {
+    fn letter_of(&self, number: i64) -> Result<Option<LetterView>, SqliteFault> {
         let delivery = self.connection.find("SELECT delivery FROM letters WHERE number = ?1", [number])?;
         delivery.map_or(Ok(None), |delivery| self.letter_at(delivery, Depth::Line))
     }
 
-    fn add_trend(&self, kind: i64, trend: &mut Trend) -> Result<(), Fault> {
+    fn add_trend(&self, kind: i64, trend: &mut TrendPoints) -> Result<(), SqliteFault> {
         self.connection.each(TREND, (kind, trend.before, trend.last()), |row| {
             let index = usize::try_from(row.get::<_, i64>(0)? - trend.before - 1);
             let point = index.ok().and_then(|index| trend.points.get_mut(index));
@@ -304,13 +304,13 @@ impl Look<'_> {
 }
 
 /// Deaths by span, up to now.
-struct Trend {
+struct TrendPoints {
     /// The span before the first.
     before: i64,
     points: Vec<u64>,
 }
 
-impl Trend {
+impl TrendPoints {
     fn until(now: Timestamp) -> Self {
         let last = letters::span(now);
         let points = i64::try_from(TREND_POINTS).expect("a few hundred");

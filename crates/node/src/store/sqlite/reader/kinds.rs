@@ -14,17 +14,17 @@ use redrive_core::policy::category::Code;
 use rusqlite::Row;
 use rusqlite::types::Value;
 
-use super::Look;
+use super::ReadSnapshot;
 use crate::store::letter::{KindId, KindView, LetterFilter};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::rows::{category, text, tier};
 use crate::store::sqlite::select::queue_fits;
 use crate::store::sqlite::sql::Sql;
 
 /// How much of a kind is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
+pub(super) enum KindDetail {
     /// Its cause and how many letters it has.
     Cause,
     /// What is counted.
@@ -44,18 +44,18 @@ pub(super) struct KindQuery<'a> {
 impl<'a> KindQuery<'a> {
     /// The query; none if no kind can fit.
     pub(super) fn new(
-        look: &Look<'_>,
+        look: &ReadSnapshot<'_>,
         filter: &'a LetterFilter,
-        detail: Detail,
-    ) -> Result<Option<Self>, Fault> {
+        detail: KindDetail,
+    ) -> Result<Option<Self>, SqliteFault> {
         let pattern = filter.event_type.as_ref().filter(|pattern| !pattern.is_exact());
         let columns = match (detail, pattern) {
-            (Detail::Cause, None) => "0, fingerprint, count",
-            (Detail::Cause | Detail::Counters, Some(_)) => {
+            (KindDetail::Cause, None) => "0, fingerprint, count",
+            (KindDetail::Cause | KindDetail::Counters, Some(_)) => {
                 "id, fingerprint, count, first_at, last_at, event_type"
             }
-            (Detail::Counters, None) => "id, fingerprint, count, first_at, last_at",
-            (Detail::All, _) => {
+            (KindDetail::Counters, None) => "id, fingerprint, count, first_at, last_at",
+            (KindDetail::All, _) => {
                 "id, fingerprint, count, first_at, last_at, event_type, queue, subscription, category, code,
                 failure_code, tier, name"
             }
@@ -109,11 +109,11 @@ impl<'a> KindQuery<'a> {
 
     fn each(
         &self,
-        look: &Look<'_>,
-        show: &mut dyn FnMut(Kind<'_, '_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        look: &ReadSnapshot<'_>,
+        show: &mut dyn FnMut(KindRow<'_, '_>) -> Result<(), SqliteFault>,
+    ) -> Result<(), SqliteFault> {
         look.connection.each(&self.sql, rusqlite::params_from_iter(&self.values), |row| {
-            let kind = Kind(row);
+            let kind = KindRow(row);
             let fits = |pattern: &EventPattern| kind.event_type().map(|found| pattern.matches(found));
             if self.pattern.map_or(Ok(true), fits)? { show(kind) } else { Ok(()) }
         })
@@ -130,18 +130,18 @@ pub(super) fn takes_all(filter: &LetterFilter) -> bool {
 }
 
 /// Kinds that are asked one by one whether they fit, each once.
-pub(super) struct AskedKinds<'a> {
+pub(super) struct KindCache<'a> {
     query: Option<KindQuery<'a>>,
     known: RefCell<Map<i64, bool>>,
 }
 
-impl<'a> AskedKinds<'a> {
-    pub(super) fn new(look: &Look<'_>, filter: &'a LetterFilter) -> Result<Self, Fault> {
-        let query = KindQuery::new(look, filter, Detail::Counters)?;
+impl<'a> KindCache<'a> {
+    pub(super) fn new(look: &ReadSnapshot<'_>, filter: &'a LetterFilter) -> Result<Self, SqliteFault> {
+        let query = KindQuery::new(look, filter, KindDetail::Counters)?;
         Ok(Self { query, known: RefCell::default() })
     }
 
-    pub(super) fn contain(&self, look: &Look<'_>, id: i64) -> Result<bool, Fault> {
+    pub(super) fn contain(&self, look: &ReadSnapshot<'_>, id: i64) -> Result<bool, SqliteFault> {
         if let Some(known) = self.known.borrow().get(&id) {
             return Ok(*known);
         }
@@ -159,51 +159,51 @@ impl<'a> AskedKinds<'a> {
 
 /// A kind that is being looked at.
 #[derive(Clone, Copy)]
-pub(super) struct Kind<'a, 'b>(&'a Row<'b>);
+pub(super) struct KindRow<'a, 'b>(&'a Row<'b>);
 
-impl<'a> Kind<'a, '_> {
-    pub(super) fn event_type(self) -> Result<&'a str, Fault> {
+impl<'a> KindRow<'a, '_> {
+    pub(super) fn event_type(self) -> Result<&'a str, SqliteFault> {
         text(self.0, 5)
     }
 
-    fn number(self, column: usize) -> Result<i64, Fault> {
+    fn number(self, column: usize) -> Result<i64, SqliteFault> {
         Ok(self.0.get(column)?)
     }
 
-    pub(super) fn id(self) -> Result<i64, Fault> {
+    pub(super) fn id(self) -> Result<i64, SqliteFault> {
         self.number(0)
     }
 
-    pub(super) fn queue(self) -> Result<i64, Fault> {
+    pub(super) fn queue(self) -> Result<i64, SqliteFault> {
         self.number(6)
     }
 
-    pub(super) fn fingerprint(self) -> Result<Fingerprint, Fault> {
+    pub(super) fn fingerprint(self) -> Result<Fingerprint, SqliteFault> {
         Ok(Fingerprint(self.number(1)?.cast_unsigned()))
     }
 
-    pub(super) fn count(self) -> Result<u64, Fault> {
+    pub(super) fn count(self) -> Result<u64, SqliteFault> {
         Ok(self.number(2)?.cast_unsigned())
     }
 
-    pub(super) fn first_at(self) -> Result<i64, Fault> {
+    pub(super) fn first_at(self) -> Result<i64, SqliteFault> {
         self.number(3)
     }
 
-    pub(super) fn last_at(self) -> Result<i64, Fault> {
+    pub(super) fn last_at(self) -> Result<i64, SqliteFault> {
         self.number(4)
     }
 
-    pub(super) fn is_poison(self) -> Result<bool, Fault> {
+    pub(super) fn is_poison(self) -> Result<bool, SqliteFault> {
         Ok(text(self.0, 11)? == Tier::Poison.as_str())
     }
 
-    pub(super) fn view(self, look: &Look<'_>, subscriptions: &Subscriptions) -> Result<KindView, Fault> {
+    pub(super) fn view(self, look: &ReadSnapshot<'_>, subscriptions: &Subscriptions) -> Result<KindView, SqliteFault> {
         let subscription = subscriptions.0.get(&self.number(7)?);
         Ok(KindView {
             id: KindId(self.id()?.cast_unsigned()),
             queue: look.queue(self.queue()?)?.clone(),
-            subscription: subscription.ok_or(Fault::unreadable("the name of a subscription"))?.clone(),
+            subscription: subscription.ok_or(SqliteFault::unreadable("the name of a subscription"))?.clone(),
             event_type: self.event_type()?.to_owned(),
             category: category(text(self.0, 8)?)?,
             code: Code::reported(text(self.0, 9)?),
@@ -221,14 +221,14 @@ impl<'a> Kind<'a, '_> {
 /// The names of subscriptions, by their number.
 pub(super) struct Subscriptions(BTreeMap<i64, String>);
 
-impl Look<'_> {
+impl ReadSnapshot<'_> {
     /// Shows each kind that has letters and that the filter may find some of.
     pub(super) fn each_kind(
         &self,
         filter: &LetterFilter,
-        detail: Detail,
-        mut show: impl FnMut(Kind<'_, '_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        detail: KindDetail,
+        mut show: impl FnMut(KindRow<'_, '_>) -> Result<(), SqliteFault>,
+    ) -> Result<(), SqliteFault> {
         let Some(query) = KindQuery::new(self, filter, detail)? else { return Ok(()) };
         match (&filter.kinds, filter.fingerprint) {
             (None, _) => query.each(self, &mut show),
@@ -246,10 +246,10 @@ impl Look<'_> {
     pub(super) fn kind<T>(
         &self,
         id: i64,
-        read: impl FnOnce(Kind<'_, '_>) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
+        read: impl FnOnce(KindRow<'_, '_>) -> Result<T, SqliteFault>,
+    ) -> Result<Option<T>, SqliteFault> {
         let any = LetterFilter::default();
-        let query = KindQuery::new(self, &any, Detail::All)?;
+        let query = KindQuery::new(self, &any, KindDetail::All)?;
         let Some(query) = query.map(|query| query.only(id)) else { return Ok(None) };
         let (mut read, mut found) = (Some(read), None);
         query.each(self, &mut |kind| {
@@ -269,23 +269,23 @@ impl Look<'_> {
     }
 
     /// The kinds that the filter may find.
-    pub(super) fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, Fault> {
+    pub(super) fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, SqliteFault> {
         let subscriptions = self.subscriptions()?;
         let mut kinds = Vec::new();
-        self.each_kind(filter, Detail::All, |kind| {
+        self.each_kind(filter, KindDetail::All, |kind| {
             kinds.push(kind.view(self, &subscriptions)?);
             Ok(())
         })?;
         Ok(kinds)
     }
 
-    pub(super) fn subscriptions(&self) -> Result<Subscriptions, Fault> {
+    pub(super) fn subscriptions(&self) -> Result<Subscriptions, SqliteFault> {
         let names =
             self.connection.all("SELECT id, name FROM subscriptions", [], |row| Ok(row.try_into()?))?;
         Ok(Subscriptions(names.into_iter().collect()))
     }
 
-    fn subscription(&self, name: &str) -> Result<Option<i64>, Fault> {
+    fn subscription(&self, name: &str) -> Result<Option<i64>, SqliteFault> {
         self.connection.find("SELECT id FROM subscriptions WHERE name = ?1", [name])
     }
 }

@@ -7,19 +7,19 @@ use redrive_core::ids::{DeliveryId, ServiceName};
 use redrive_core::letters::envelope::Tier;
 
 use super::delivery::Depth;
-use super::find::{self, Found, Search, Way};
-use super::{Look, SqliteReader};
+use super::find::{self, LetterRow, Search, SearchDirection};
+use super::{ReadSnapshot, SqliteReader};
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, Poison, Selection,
 };
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::sql::Sql;
 use crate::store::{StoreError, derive};
 
 /// Steps of one look: about 20 ms of a slow machine.
 pub(super) const STEPS_PER_LOOK: u32 = 10_000;
 /// Steps after which it pays to look which kinds there are.
-const STEPS_AT_RANDOM: u32 = 2_000;
+const STEPS_WITHOUT_KINDS: u32 = 2_000;
 /// Letters that are given out whole in one look.
 const WHOLE_PER_LOOK: usize = 256;
 /// Letters that are looked up by their ids in one look.
@@ -28,23 +28,23 @@ pub(super) const NAMED_PER_LOOK: usize = 2_000;
 const WHOLE_BYTES_MAX: usize = 8 << 20;
 
 /// The lines of a page in the making.
-struct Lines {
-    found: Vec<Found>,
+struct LetterLines {
+    found: Vec<LetterRow>,
     rows_max: usize,
 }
 
-impl Lines {
+impl LetterLines {
     /// One more than asked for shows that the page does not end the list.
     fn are_full(&self) -> bool {
         self.found.len() > self.rows_max
     }
 
-    fn add(&mut self, letter: Found) -> ControlFlow<()> {
+    fn add(&mut self, letter: LetterRow) -> ControlFlow<()> {
         self.found.push(letter);
         if self.are_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn shown(mut self, look: &Look<'_>, end: Option<i64>) -> Result<LetterPage, Fault> {
+    fn shown(mut self, look: &ReadSnapshot<'_>, end: Option<i64>) -> Result<LetterPage, SqliteFault> {
         let is_full = self.are_full();
         self.found.truncate(self.rows_max);
         let next = if is_full { self.found.last().map(|letter| letter.number) } else { end };
@@ -56,24 +56,24 @@ impl Lines {
     }
 }
 
-impl Look<'_> {
-    pub(super) fn letters(&self, query: &LetterQuery) -> Result<LetterPage, Fault> {
+impl ReadSnapshot<'_> {
+    pub(super) fn letters(&self, query: &LetterQuery) -> Result<LetterPage, SqliteFault> {
         let LetterQuery { filter, before, rows_max } = query;
         let numbers = find::numbers(filter);
-        let mut lines = Lines { found: Vec::new(), rows_max: *rows_max };
+        let mut lines = LetterLines { found: Vec::new(), rows_max: *rows_max };
         let mut end = before.map(number);
-        if let Some(search) = Search::at_random(self, filter, numbers.clone())? {
-            end = search.part(self, end, STEPS_AT_RANDOM, &mut |letter| Ok(lines.add(letter)))?;
+        if let Some(search) = Search::without_kinds(self, filter, numbers.clone())? {
+            end = search.part(self, end, STEPS_WITHOUT_KINDS, &mut |letter| Ok(lines.add(letter)))?;
             if end.is_none() || lines.are_full() {
                 return lines.shown(self, end);
             }
         }
-        let search = Search::new(self, filter, Way::Back, numbers)?;
+        let search = Search::new(self, filter, SearchDirection::Back, numbers)?;
         end = search.part(self, end, STEPS_PER_LOOK, &mut |letter| Ok(lines.add(letter)))?;
         lines.shown(self, end)
     }
 
-    pub(super) fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, Fault> {
+    pub(super) fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, SqliteFault> {
         match key {
             LetterKey::Delivery(id) => {
                 let Ok(at) = i64::try_from(id.seq().get()) else { return Ok(None) };
@@ -83,7 +83,7 @@ impl Look<'_> {
         }
     }
 
-    pub(super) fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, Fault> {
+    pub(super) fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, SqliteFault> {
         let services: BTreeSet<&ServiceName> = self.queues.values().map(|queue| &queue.service).collect();
         let of_services = services.into_iter().map(|service| derive::import_key(service, key));
         let mut letters = Vec::new();
@@ -101,13 +101,13 @@ fn number(number: LetterNumber) -> i64 {
 }
 
 /// A page of whole letters in the making.
-struct Whole {
+struct ExportPage {
     page: LetterPage,
     rows_max: usize,
     bytes: usize,
 }
 
-impl Whole {
+impl ExportPage {
     fn is_full(&self) -> bool {
         self.page.letters.len() >= self.rows_max || self.bytes >= WHOLE_BYTES_MAX
     }
@@ -118,7 +118,7 @@ impl Whole {
     }
 
     /// Adds letters until it is full; gives the number of the last one if it was not the last of them.
-    fn add(&mut self, look: &Look<'_>, found: &[Found]) -> Result<Option<i64>, Fault> {
+    fn add(&mut self, look: &ReadSnapshot<'_>, found: &[LetterRow]) -> Result<Option<i64>, SqliteFault> {
         for (index, letter) in found.iter().enumerate() {
             let whole = look.letter_at(letter.delivery, Depth::All)?;
             self.bytes += whole.as_ref().map_or(0, |letter| letter.event.data.len());
@@ -138,10 +138,10 @@ pub(super) fn export(
     after: Option<LetterNumber>,
     rows_max: usize,
 ) -> Result<LetterPage, StoreError> {
-    let mut whole = Whole { page: LetterPage::default(), rows_max, bytes: 0 };
+    let mut whole = ExportPage { page: LetterPage::default(), rows_max, bytes: 0 };
     let Some(filter) = without_poison(selection) else { return Ok(whole.page) };
     let numbers = find::numbers_until(&filter, selection.died_until);
-    let search = reader.ask(|look| Search::new(look, &filter, Way::Forth, numbers))?;
+    let search = reader.ask(|look| Search::new(look, &filter, SearchDirection::Forth, numbers))?;
     let mut after = after.map(number);
     if let Some(ids) = &selection.letters {
         return export_named(reader, &search, ids, after, whole);
@@ -173,9 +173,9 @@ fn export_named(
     search: &Search<'_>,
     ids: &[DeliveryId],
     after: Option<i64>,
-    mut whole: Whole,
+    mut whole: ExportPage,
 ) -> Result<LetterPage, StoreError> {
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<LetterRow> = Vec::new();
     for ids in ids.chunks(NAMED_PER_LOOK) {
         reader.ask(|look| {
             for id in ids {
@@ -188,7 +188,7 @@ fn export_named(
     found.sort_unstable_by_key(|letter| letter.number);
     found.dedup_by_key(|letter| letter.number);
     let mut rest = &found[..];
-    while let Some(last) = rest.get(..whole.room().min(rest.len())).and_then(<[Found]>::last) {
+    while let Some(last) = rest.get(..whole.room().min(rest.len())).and_then(<[LetterRow]>::last) {
         let end = reader.ask(|look| whole.add(look, &rest[..whole.room().min(rest.len())]))?;
         let end = end.unwrap_or(last.number);
         rest = &rest[rest.partition_point(|letter| letter.number <= end)..];

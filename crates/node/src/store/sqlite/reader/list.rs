@@ -12,13 +12,13 @@ use std::ops::ControlFlow;
 use rusqlite::Row;
 
 use super::delivery::Depth;
-use super::{Look, ROWS_PER_LOOK};
+use super::{ReadSnapshot, ROWS_PER_LOOK};
 use crate::store::sqlite::encode::seq;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
 use crate::store::sqlite::sql::Sql;
-use crate::store::{Filter, LOOKED_AT_MAX, Listed, StateName};
+use crate::store::{DeliveryFilter, SCANNED_MAX, DeliveryPage, DeliveryStateName};
 
 /// What it costs to look an event up, in deliveries that are met on the way.
 const EVENT_COST: u64 = 5;
@@ -46,50 +46,50 @@ pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attri
 
 /// How many a list may look at. Events that are looked up one by one, all over the file, cost several times
 /// as much as those that are met on the way.
-pub(super) const fn looked_at_max(filter: &Filter) -> u64 {
+pub(super) const fn looked_at_max(filter: &DeliveryFilter) -> u64 {
     if filter.asks_for_events() && selects(filter.state).is_some() {
-        LOOKED_AT_MAX / EVENT_COST
+        SCANNED_MAX / EVENT_COST
     } else {
-        LOOKED_AT_MAX
+        SCANNED_MAX
     }
 }
 
 /// What leads to deliveries of that state, if anything does.
-const fn selects(state: Option<StateName>) -> Option<&'static [&'static str]> {
+const fn selects(state: Option<DeliveryStateName>) -> Option<&'static [&'static str]> {
     match state {
-        Some(StateName::Ready) => Some(&[READY]),
-        Some(StateName::Due | StateName::Behind) => Some(&[PATIENT]),
-        Some(StateName::Dead) => Some(&[DEAD, HOLDING]),
-        Some(StateName::Delivered | StateName::Closed) | None => None,
+        Some(DeliveryStateName::Ready) => Some(&[READY]),
+        Some(DeliveryStateName::Due | DeliveryStateName::Behind) => Some(&[PATIENT]),
+        Some(DeliveryStateName::Dead) => Some(&[DEAD, HOLDING]),
+        Some(DeliveryStateName::Delivered | DeliveryStateName::Closed) | None => None,
     }
 }
 
-impl Look<'_> {
+impl ReadSnapshot<'_> {
     /// A part of a list, which looks at no more than so many.
-    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64, depth: Depth) -> Result<Listed, Fault> {
+    pub(super) fn list(&self, filter: &DeliveryFilter, looked_at_max: u64, depth: Depth) -> Result<DeliveryPage, SqliteFault> {
         let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
         let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
         if queues.is_empty() {
-            return Ok(Listed::default());
+            return Ok(DeliveryPage::default());
         }
         // Anybody may ask for what comes before any id.
         let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
         let looks_max = i64::try_from(looked_at_max).unwrap_or(i64::MAX).min(ROWS_PER_LOOK);
-        let mut found = Found { filter, looks_max, looks: 0, places: Vec::new(), next: None };
+        let mut found = ListProgress { filter, looks_max, looks: 0, places: Vec::new(), next: None };
         match selects(filter.state) {
             Some(selects) => self.merge(&queues, selects, before, &mut found)?,
             None => self.scan(&queues, before, &mut found)?,
         }
-        let Found { looks, places, next, .. } = found;
+        let ListProgress { looks, places, next, .. } = found;
         let mut deliveries = Vec::with_capacity(places.len());
         for place in places {
             deliveries.extend(self.delivery(seq(place), depth)?);
         }
-        Ok(Listed { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
+        Ok(DeliveryPage { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
     }
 
     /// Goes through all deliveries backwards.
-    fn scan(&self, queues: &[i64], before: i64, found: &mut Found<'_>) -> Result<(), Fault> {
+    fn scan(&self, queues: &[i64], before: i64, found: &mut ListProgress<'_>) -> Result<(), SqliteFault> {
         let asks_for_events = found.filter.asks_for_events();
         let (select, first) = if asks_for_events { (ALL_WITH_EVENTS, 5) } else { (ALL, 0) };
         let mut statement = self.connection.prepare_cached(select)?;
@@ -113,11 +113,11 @@ impl Look<'_> {
         queues: &[i64],
         selects: &[&'static str],
         before: i64,
-        found: &mut Found<'_>,
-    ) -> Result<(), Fault> {
+        found: &mut ListProgress<'_>,
+    ) -> Result<(), SqliteFault> {
         let pairs = queues.iter().flat_map(|queue| selects.iter().map(move |select| (*queue, *select)));
-        let mut sources: Vec<Source> =
-            pairs.map(|(queue, select)| Source { queue, select, ahead: VecDeque::new() }).collect();
+        let mut sources: Vec<QueueCursor> =
+            pairs.map(|(queue, select)| QueueCursor { queue, select, ahead: VecDeque::new() }).collect();
         let mut heads = BinaryHeap::new();
         for (index, source) in sources.iter_mut().enumerate() {
             heads.extend(source.next(self, before)?.map(|(place, state)| (place, state, index)));
@@ -126,7 +126,7 @@ impl Look<'_> {
             let mut fits = found.takes_state(state);
             if fits && found.filter.asks_for_events() {
                 let takes = self.connection.first(EVENT, [place], |row| takes_event(found.filter, row))?;
-                fits = takes.ok_or(Fault::unreadable("the event of a delivery"))?;
+                fits = takes.ok_or(SqliteFault::unreadable("the event of a delivery"))?;
             }
             found.places.extend(fits.then_some(place));
             if found.looked_at(place).is_break() {
@@ -139,8 +139,8 @@ impl Look<'_> {
 }
 
 /// What was found so far.
-struct Found<'a> {
-    filter: &'a Filter,
+struct ListProgress<'a> {
+    filter: &'a DeliveryFilter,
     looks_max: i64,
     looks: i64,
     places: Vec<i64>,
@@ -148,7 +148,7 @@ struct Found<'a> {
     next: Option<i64>,
 }
 
-impl Found<'_> {
+impl ListProgress<'_> {
     fn takes_state(&self, state: i64) -> bool {
         self.filter.state.is_none_or(|wanted| codes(wanted).contains(&state))
     }
@@ -165,15 +165,15 @@ impl Found<'_> {
 }
 
 /// The deliveries of one queue in one state.
-struct Source {
+struct QueueCursor {
     queue: i64,
     select: &'static str,
     ahead: VecDeque<(i64, i64)>,
 }
 
-impl Source {
+impl QueueCursor {
     /// The next place and its state, the last one being that.
-    fn next(&mut self, look: &Look<'_>, last: i64) -> Result<Option<(i64, i64)>, Fault> {
+    fn next(&mut self, look: &ReadSnapshot<'_>, last: i64) -> Result<Option<(i64, i64)>, SqliteFault> {
         if self.ahead.is_empty() {
             let values = (self.queue, last, READ_AHEAD);
             self.ahead = look.connection.all(self.select, values, |row| Ok(row.try_into()?))?.into();
@@ -184,7 +184,7 @@ impl Source {
 
 /// Whether an event is one that is asked for, the cheapest questions first: most are not, and need not be read
 /// whole.
-fn takes_event(filter: &Filter, row: &Row<'_>) -> Result<bool, Fault> {
+fn takes_event(filter: &DeliveryFilter, row: &Row<'_>) -> Result<bool, SqliteFault> {
     let event_type = rows::text(row, 2)?;
     if filter.event_type.as_ref().is_some_and(|pattern| !pattern.matches(event_type)) {
         return Ok(false);
@@ -203,13 +203,13 @@ fn has(bytes: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// The numbers that stand for a state.
-const fn codes(state: StateName) -> &'static [i64] {
+const fn codes(state: DeliveryStateName) -> &'static [i64] {
     match state {
-        StateName::Ready => &[state::READY],
-        StateName::Due => &[state::DUE],
-        StateName::Behind => &[state::BEHIND],
-        StateName::Delivered => &[state::DELIVERED],
-        StateName::Dead => &[state::DEAD, state::HOLDING],
-        StateName::Closed => &[state::SKIPPED, state::SUPERSEDED, state::PURGED],
+        DeliveryStateName::Ready => &[state::READY],
+        DeliveryStateName::Due => &[state::DUE],
+        DeliveryStateName::Behind => &[state::BEHIND],
+        DeliveryStateName::Delivered => &[state::DELIVERED],
+        DeliveryStateName::Dead => &[state::DEAD, state::HOLDING],
+        DeliveryStateName::Closed => &[state::SKIPPED, state::SUPERSEDED, state::PURGED],
     }
 }

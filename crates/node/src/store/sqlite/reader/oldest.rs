@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use redrive_core::engine::QueueName;
 
-use super::Look;
+use super::ReadSnapshot;
 use crate::store::Oldest;
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::sql::Sql;
 
 /// The first of those that may start.
@@ -23,7 +23,7 @@ pub(in super::super) const ACCEPTED_AT: &str =
 /// When the first letter of each queue died; kinds are few, and know that of theirs.
 const FIRST_DEATHS: &str = "SELECT queue, min(first_at) FROM kinds WHERE count > 0 GROUP BY queue";
 
-pub(super) fn oldest(look: &Look<'_>) -> Result<BTreeMap<QueueName, Oldest>, Fault> {
+pub(super) fn oldest(look: &ReadSnapshot<'_>) -> Result<BTreeMap<QueueName, Oldest>, SqliteFault> {
     let mut queues: BTreeMap<QueueName, Oldest> = BTreeMap::new();
     for (id, name) in &look.queues {
         let mut first: Option<i64> = None;

@@ -6,11 +6,11 @@ use redrive_core::event::attribute::SessionKey;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::ReplayId;
 
-use super::{Look, SqliteReader, limit};
+use super::{ReadSnapshot, SqliteReader, limit};
 use crate::store::StoreError;
 use crate::store::letter::{AuditRecord, HeldCursor, HeldPage, HeldSession, ReplayView};
 use crate::store::sqlite::encode::{seq, time};
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::replay::{VIEW, view};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::sql::Sql;
@@ -27,8 +27,8 @@ pub(super) const HELD: &str =
 pub(super) const HOLDER: &str = "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.content, d.queue
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-impl Look<'_> {
-    pub(super) fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, Fault> {
+impl ReadSnapshot<'_> {
+    pub(super) fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, SqliteFault> {
         let found = self.replays(Some(ReplayId(id.0.saturating_add(1))), 1)?;
         Ok(found.into_iter().find(|replay| replay.id == id))
     }
@@ -37,12 +37,12 @@ impl Look<'_> {
         &self,
         before: Option<ReplayId>,
         rows_max: usize,
-    ) -> Result<Vec<ReplayView>, Fault> {
+    ) -> Result<Vec<ReplayView>, SqliteFault> {
         let values = (super::before(before.map(|id| id.0)), limit(rows_max));
         self.connection.all(&replays_before(), values, view)
     }
 
-    pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, Fault> {
+    pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, SqliteFault> {
         self.connection.all(AUDIT, (super::before(before), limit(rows_max)), |row| {
             Ok(AuditRecord {
                 number: row.get::<_, i64>(0)?.cast_unsigned(),
@@ -56,7 +56,7 @@ impl Look<'_> {
         })
     }
 
-    fn held_session(&self, held: &Held) -> Result<Option<HeldSession>, Fault> {
+    fn held_session(&self, held: &HeldRow) -> Result<Option<HeldSession>, SqliteFault> {
         self.connection.first(HOLDER, [held.letter], |row| {
             let event = rows::event(row)?;
             Ok(HeldSession {
@@ -71,10 +71,10 @@ impl Look<'_> {
     }
 
     /// Held sessions beyond a lane, in the order of the store.
-    fn held_after(&self, lane: i64, rows_max: i64) -> Result<Vec<Held>, Fault> {
+    fn held_after(&self, lane: i64, rows_max: i64) -> Result<Vec<HeldRow>, SqliteFault> {
         self.connection.all(HELD, (lane, rows_max), |row| {
             let (lane, letter, since, behind) = row.try_into()?;
-            Ok(Held { since, lane, letter, behind })
+            Ok(HeldRow { since, lane, letter, behind })
         })
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn replays_before() -> String {
 
 /// A row of held sessions; those held for longer come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Held {
+pub(super) struct HeldRow {
     since: i64,
     lane: i64,
     pub(super) letter: i64,
@@ -94,7 +94,7 @@ pub(super) struct Held {
 }
 
 /// Shows all held sessions, in several looks.
-pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(Held)) -> Result<(), StoreError> {
+pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(HeldRow)) -> Result<(), StoreError> {
     let mut after = Some(i64::MIN);
     while let Some(from) = after {
         let held = reader.ask(|look| look.held_after(from, limit(HELD_PER_LOOK)))?;
@@ -107,7 +107,7 @@ pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(Held)) -> Re
 /// There is no index by age, since sessions are held and let go all the time and asked for now and then: all
 /// rows are gone through, and the oldest are kept.
 pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
-    let mut oldest: BinaryHeap<Held> = BinaryHeap::new();
+    let mut oldest: BinaryHeap<HeldRow> = BinaryHeap::new();
     each_held(reader, |held| {
         oldest.push(held);
         if oldest.len() > rows_max {

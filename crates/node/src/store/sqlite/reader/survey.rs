@@ -11,13 +11,13 @@ use redrive_core::hash::{Map, Set};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::ReplayId;
 
-use super::find::{self, Found, Search, Way};
-use super::kinds::Kind;
+use super::find::{self, LetterRow, Search, SearchDirection};
+use super::kinds::KindRow;
 use super::letters::NAMED_PER_LOOK;
-use super::{Look, SqliteReader, replays};
+use super::{ReadSnapshot, SqliteReader, replays};
 use crate::store::StoreError;
-use crate::store::letter::{Poison, Selection, Survey};
-use crate::store::sqlite::fault::Fault;
+use crate::store::letter::{Poison, Selection, SelectionSurvey};
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::sqlite::replay;
 use crate::store::sqlite::sql::Sql;
 
@@ -30,19 +30,19 @@ const SESSIONS_MAX: usize = 2_000_000;
 const IN_ORDER: &str = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane IS NOT NULL";
 
 /// What is counted, before it has names.
-struct Count<'a> {
+struct SurveyTally<'a> {
     selection: &'a Selection,
     /// The kinds that were met.
-    kinds: Map<i64, Counted>,
+    kinds: Map<i64, KindTally>,
     open: BTreeSet<i64>,
     holding: Set<i64>,
     /// By the number of the queue and the hash of the session.
     sessions: Set<(i64, i64)>,
-    survey: Survey,
+    survey: SelectionSurvey,
 }
 
 /// The letters of a kind.
-struct Counted {
+struct KindTally {
     fingerprint: Fingerprint,
     queue: i64,
     event_type: String,
@@ -50,8 +50,8 @@ struct Counted {
     letters: u64,
 }
 
-impl Counted {
-    fn none(kind: Kind<'_, '_>) -> Result<Self, Fault> {
+impl KindTally {
+    fn none(kind: KindRow<'_, '_>) -> Result<Self, SqliteFault> {
         Ok(Self {
             fingerprint: kind.fingerprint()?,
             queue: kind.queue()?,
@@ -62,14 +62,14 @@ impl Counted {
     }
 }
 
-pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Survey, StoreError> {
+pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<SelectionSurvey, StoreError> {
     let filter = &selection.filter;
     // Giving names may take a while, and needs no look at the file.
-    let queues = |look: &Look<'_>| Ok(look.queues.clone());
+    let queues = |look: &ReadSnapshot<'_>| Ok(look.queues.clone());
     let numbers = find::numbers_until(filter, selection.died_until);
     let (search, mut count) = reader.ask(|look| {
-        let search = Search::new(look, filter, Way::Forth, numbers)?;
-        Ok((search, Count::new(look, selection)?))
+        let search = Search::new(look, filter, SearchDirection::Forth, numbers)?;
+        Ok((search, SurveyTally::new(look, selection)?))
     })?;
     replays::each_held(reader, |held| {
         count.holding.insert(held.letter);
@@ -103,8 +103,8 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
     }
 }
 
-impl<'a> Count<'a> {
-    fn new(look: &Look<'_>, selection: &'a Selection) -> Result<Self, Fault> {
+impl<'a> SurveyTally<'a> {
+    fn new(look: &ReadSnapshot<'_>, selection: &'a Selection) -> Result<Self, SqliteFault> {
         let open = replay::open(look.connection)?;
         Ok(Self {
             selection,
@@ -112,16 +112,16 @@ impl<'a> Count<'a> {
             open,
             holding: Set::default(),
             sessions: Set::default(),
-            survey: Survey::default(),
+            survey: SelectionSurvey::default(),
         })
     }
 
-    fn add(&mut self, look: &Look<'_>, letter: &Found) -> Result<(), Fault> {
+    fn add(&mut self, look: &ReadSnapshot<'_>, letter: &LetterRow) -> Result<(), SqliteFault> {
         let kind = match self.kinds.entry(letter.kind) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let kind = look.kind(letter.kind, Counted::none)?;
-                new.insert(kind.ok_or(Fault::unreadable("the kind of a dead letter"))?)
+                let kind = look.kind(letter.kind, KindTally::none)?;
+                new.insert(kind.ok_or(SqliteFault::unreadable("the kind of a dead letter"))?)
             }
         };
         if self.selection.poison == Poison::Left && kind.is_poison {
@@ -147,9 +147,9 @@ impl<'a> Count<'a> {
     }
 
     /// Gives names to what was counted.
-    fn finish(self, queues: &BTreeMap<i64, QueueName>) -> Survey {
+    fn finish(self, queues: &BTreeMap<i64, QueueName>) -> SelectionSurvey {
         let Self { kinds, sessions, mut survey, .. } = self;
-        for Counted { fingerprint, queue, event_type, letters, .. } in kinds.into_values() {
+        for KindTally { fingerprint, queue, event_type, letters, .. } in kinds.into_values() {
             let Some(queue) = queues.get(&queue).filter(|_| letters > 0) else { continue };
             *survey.by_cause.entry((fingerprint, queue.clone())).or_default() += letters;
             *survey.by_type.entry((queue.clone(), event_type)).or_default() += letters;

@@ -32,12 +32,12 @@ impl FileId {
 
 /// A file and where it was opened.
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(super) struct PinnedFile {
     path: PathBuf,
     id: FileId,
 }
 
-impl Pinned {
+impl PinnedFile {
     /// That open file, which was found at that path. The path is made absolute: what is found by it must not
     /// depend on where a folder above it was moved to.
     pub(super) fn new(path: &Path, file: &File) -> io::Result<Self> {
@@ -58,7 +58,7 @@ impl Pinned {
 
 /// Which file is no longer at its path.
 #[derive(Debug)]
-pub(super) enum Displaced {
+pub(super) enum DisplacedFile {
     /// The database, and perhaps all of the folder.
     Database(StoreError),
     /// The log; the database is in its place.
@@ -68,8 +68,8 @@ pub(super) enum Displaced {
 /// The files of a store that is open: the database, whose owner holds it open, and its write-ahead log.
 #[derive(Debug)]
 pub(super) struct Anchor {
-    database: Pinned,
-    log: Pinned,
+    database: PinnedFile,
+    log: PinnedFile,
     /// SQLite puts no lock on its log, so closing this one frees none.
     _log: File,
 }
@@ -79,13 +79,13 @@ impl Anchor {
     pub(super) fn new(path: &Path, database: &File) -> io::Result<Self> {
         let log_path = log_of(path);
         let log = File::open(&log_path)?;
-        Ok(Self { database: Pinned::new(path, database)?, log: Pinned::new(&log_path, &log)?, _log: log })
+        Ok(Self { database: PinnedFile::new(path, database)?, log: PinnedFile::new(&log_path, &log)?, _log: log })
     }
 
     /// Says what is wrong if one of them is no longer at its path.
-    pub(super) fn check(&self) -> Result<(), Displaced> {
-        self.database.check().map_err(Displaced::Database)?;
-        self.log.check().map_err(Displaced::LogAlone)
+    pub(super) fn check(&self) -> Result<(), DisplacedFile> {
+        self.database.check().map_err(DisplacedFile::Database)?;
+        self.log.check().map_err(DisplacedFile::LogAlone)
     }
 }
 

@@ -12,15 +12,15 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use super::dedup::Step;
+use super::dedup::DedupStep;
 use super::encode::{self, nanos, place, seq, time};
-use super::fault::Fault;
-use super::retention::{self, Old};
+use super::fault::SqliteFault;
+use super::retention::{self, ExpiredItems};
 use super::schema::{state, whole};
 use super::sql::Sql;
-use super::state::State;
+use super::state::StoreState;
 use super::{rows, write};
-use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
+use crate::store::{BOOKS_RECOVERED_MAX, HousekeepingStep, RetentionRules};
 
 /// How many places one step looks at, at least where there are as many.
 const PLACES_PER_STEP: usize = 512;
@@ -32,10 +32,10 @@ const KEYS_LOOKED_AT_AGAIN: Duration = Duration::from_secs(600);
 /// Whether there is anything to do: a store that nobody uses does not write.
 pub(super) fn is_due(
     connection: &Connection,
-    state: &State,
-    keep: &Keep,
+    state: &StoreState,
+    keep: &RetentionRules,
     now: Timestamp,
-) -> Result<bool, Fault> {
+) -> Result<bool, SqliteFault> {
     let ended = "SELECT at FROM ending ORDER BY id LIMIT 1";
     let ended: Option<i64> = connection.find(ended, [])?;
     let received = "SELECT received_at FROM events WHERE seq > ?1 ORDER BY seq LIMIT 1";
@@ -52,12 +52,12 @@ pub(super) fn is_due(
 /// Does a step. What it says of hashes is for [`super::dedup::Dedup::apply`], once the step is durable.
 pub(super) fn housekeep(
     connection: &Connection,
-    state: &mut State,
-    keep: &Keep,
-    old: &Old,
+    state: &mut StoreState,
+    keep: &RetentionRules,
+    old: &ExpiredItems,
     now: Timestamp,
-) -> Result<(Chores, Option<Step>), Fault> {
-    let mut chores = Chores::default();
+) -> Result<(HousekeepingStep, Option<DedupStep>), SqliteFault> {
+    let mut chores = HousekeepingStep::default();
     let (deleted, more_ended) = delete_ended(connection, state, keep, now)?;
     chores.events_deleted = deleted;
     let more_ids = forget_ids(connection, state, keep, now)?;
@@ -73,10 +73,10 @@ pub(super) fn housekeep(
 /// Deletes events of which nothing is of use any more; says how many, and whether there may be more.
 fn delete_ended(
     connection: &Connection,
-    state: &mut State,
-    keep: &Keep,
+    state: &mut StoreState,
+    keep: &RetentionRules,
     now: Timestamp,
-) -> Result<(u64, bool), Fault> {
+) -> Result<(u64, bool), SqliteFault> {
     let next = "SELECT id, at, places FROM ending ORDER BY id LIMIT 1";
     let mut told = BTreeMap::new();
     let (mut deleted, mut seen) = (0, 0);
@@ -84,12 +84,12 @@ fn delete_ended(
         let first: Option<(i64, i64, Vec<u8>)> = connection.first(next, [], |row| Ok(row.try_into()?))?;
         let over = first.filter(|(_, at, _)| time(*at) + keep.delivered <= now);
         let Some((id, _, places)) = over.as_ref().filter(|_| seen < PLACES_PER_STEP) else {
-            write::count_stories(connection, &told)?;
+            write::count_book_uses(connection, &told)?;
             return Ok((deleted, over.is_some()));
         };
         for place in encode::read_places(places)? {
             seen += 1;
-            let mut over = Over { connection, state, told: &mut told, keep, now };
+            let mut over = EventCleaner { connection, state, told: &mut told, keep, now };
             deleted += u64::from(over.delete(place)?);
         }
         connection.run("DELETE FROM ending WHERE id = ?1", [id])?;
@@ -97,18 +97,18 @@ fn delete_ended(
 }
 
 /// Looks whether events are over.
-struct Over<'a> {
+struct EventCleaner<'a> {
     connection: &'a Connection,
-    state: &'a mut State,
+    state: &'a mut StoreState,
     /// Stories deleted, by the book that they name.
     told: &'a mut BTreeMap<u64, i64>,
-    keep: &'a Keep,
+    keep: &'a RetentionRules,
     now: Timestamp,
 }
 
-impl Over<'_> {
+impl EventCleaner<'_> {
     /// Deletes the event of a place, its own or a delivery's, if nothing about it is of use any more.
-    fn delete(&mut self, at: Seq) -> Result<bool, Fault> {
+    fn delete(&mut self, at: Seq) -> Result<bool, SqliteFault> {
         let event_of = "SELECT event FROM deliveries WHERE seq = ?1";
         let event = self.connection.find(event_of, [place(at)])?.unwrap_or(place(at));
         let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries, whole FROM events
@@ -135,7 +135,7 @@ impl Over<'_> {
         Ok(true)
     }
 
-    fn all_over(&self, places: &std::ops::Range<i64>) -> Result<bool, Fault> {
+    fn all_over(&self, places: &std::ops::Range<i64>) -> Result<bool, SqliteFault> {
         let select = "SELECT state, written_at FROM deliveries WHERE seq >= ?1 AND seq < ?2";
         let over = self.connection.all(select, (places.start, places.end), |row| {
             let has_ended =
@@ -145,7 +145,7 @@ impl Over<'_> {
         Ok(over.into_iter().all(|is_over| is_over))
     }
 
-    fn delete_deliveries(&mut self, places: &std::ops::Range<i64>) -> Result<(), Fault> {
+    fn delete_deliveries(&mut self, places: &std::ops::Range<i64>) -> Result<(), SqliteFault> {
         let bounds = (places.start, places.end);
         let delete = "DELETE FROM deliveries WHERE seq >= ?1 AND seq < ?2 RETURNING queue, story, state,
             replays IS NOT NULL";
@@ -178,10 +178,10 @@ impl Over<'_> {
 /// Forgets what is left of events whose ids are old enough; says whether there may be more.
 fn forget_ids(
     connection: &Connection,
-    state: &mut State,
-    keep: &Keep,
+    state: &mut StoreState,
+    keep: &RetentionRules,
     now: Timestamp,
-) -> Result<bool, Fault> {
+) -> Result<bool, SqliteFault> {
     let select = "SELECT seq, received_at, whole FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
     let limit = i64::try_from(PLACES_PER_STEP).expect("a small number");
     let mut old: Vec<(i64, bool)> = Vec::with_capacity(PLACES_PER_STEP);
@@ -209,7 +209,7 @@ const KEYS_ENDING: &str =
     "SELECT key, event FROM delivery_keys WHERE until BETWEEN -?1 AND ?1 ORDER BY until LIMIT ?2";
 
 /// Forgets keys of deliveries whose time has come; says whether there may be more.
-fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, Fault> {
+fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, SqliteFault> {
     let over: Vec<(Vec<u8>, i64)> =
         connection.all(KEYS_ENDING, (nanos(now), KEYS_PER_STEP), |row| Ok(row.try_into()?))?;
     for (key, event) in &over {
@@ -228,7 +228,7 @@ fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, Fault> {
 const UNNAMED_BOOKS: &str = "SELECT hash FROM books WHERE stories = 0 AND hash NOT IN
     (SELECT hash FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1)";
 
-fn forget_books(connection: &Connection) -> Result<(), Fault> {
+fn forget_books(connection: &Connection) -> Result<(), SqliteFault> {
     let delete = format!("DELETE FROM books WHERE hash IN ({UNNAMED_BOOKS})");
     connection.run(&delete, [books_kept()])
 }

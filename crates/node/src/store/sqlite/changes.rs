@@ -8,66 +8,66 @@ use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 
 use super::encode::{Integrity, nanos, place};
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use super::{recover, rows};
-use crate::store::admit::{self, Fit, Routed};
-use crate::store::{Addressee, Note};
+use crate::store::admit::{self, BacklogFit, RoutePlan};
+use crate::store::{Addressee, StateChange};
 
 pub(super) const RELEASE: &str =
     "UPDATE deliveries SET state = 0, due_at = NULL WHERE queue = ?1 AND state = 1 AND due_at = ?2";
 
-impl Work<'_> {
-    pub(super) fn note(&mut self, note: &Note, waiting: &mut Vec<Waiting>) -> Result<(), Fault> {
+impl BatchWriter<'_> {
+    pub(super) fn note(&mut self, note: &StateChange, waiting: &mut Vec<Waiting>) -> Result<(), SqliteFault> {
         match note {
-            Note::Pause(service) => self.pause(service, self.now),
-            Note::Resume(service) => {
+            StateChange::Pause(service) => self.pause(service, self.now),
+            StateChange::Resume(service) => {
                 self.connection.run("DELETE FROM pauses WHERE service = ?1", [service.as_str()])
             }
-            Note::Breaker(record) => self.note_breaker(record),
-            Note::Absence { from } => {
+            StateChange::Breaker(record) => self.save_breaker(record),
+            StateChange::Absence { from } => {
                 let mut absences = recover::absences(self.connection)?;
                 absences.add(*from, self.now);
                 recover::set_absences(self.connection, &absences)
             }
             // Every batch is a sign of life.
-            Note::Alive => Ok(()),
-            Note::Book { hash, text } => {
+            StateChange::Alive => Ok(()),
+            StateChange::Book { hash, text } => {
                 self.state.meta.books_turn += 1;
                 let turn = self.state.meta.books_turn;
                 let upsert = "INSERT INTO books VALUES (?1, ?2, 0, ?3)
                     ON CONFLICT (hash) DO UPDATE SET turn = excluded.turn, text = excluded.text";
                 self.connection.run(upsert, (hash.cast_signed(), turn, text))
             }
-            Note::Release(queue) => match self.state.names.find(queue) {
+            StateChange::Release(queue) => match self.state.names.find(queue) {
                 Some(queue) => self.connection.run(RELEASE, [queue.id, nanos(Timestamp::NEVER)]),
                 None => Ok(()),
             },
-            Note::Owe(dependency) => {
+            StateChange::AutoReplayDue(dependency) => {
                 let mut owed = recover::owed(self.connection)?;
                 owed.insert(dependency.clone());
                 recover::set_owed(self.connection, &owed)
             }
-            Note::Paid(dependency) => {
+            StateChange::AutoReplayDone(dependency) => {
                 let mut owed = recover::owed(self.connection)?;
                 owed.remove(dependency);
                 recover::set_owed(self.connection, &owed)
             }
-            Note::Key(key) => self.keep_key(key),
-            Note::Refused(refused) => self.keep_refused(refused),
-            Note::Memo { name, value } => self.keep_memo(name, value.as_deref()),
-            Note::Deed(deed) => self.keep_deed(deed),
-            Note::Route { event, routes } => self.route(*event, routes, waiting),
+            StateChange::Key(key) => self.save_key(key),
+            StateChange::Refused(refused) => self.save_refused(refused),
+            StateChange::Memo { name, value } => self.save_memo(name, value.as_deref()),
+            StateChange::Audit(deed) => self.save_audit_entry(deed),
+            StateChange::Route { event, routes } => self.route(*event, routes, waiting),
         }
     }
 
     /// A service that is paused already has been so since before.
-    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> Result<(), Fault> {
+    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> Result<(), SqliteFault> {
         self.connection.run("INSERT OR IGNORE INTO pauses VALUES (?1, ?2)", (service.as_str(), nanos(since)))
     }
 
-    fn note_breaker(&self, record: &Record) -> Result<(), Fault> {
+    fn save_breaker(&self, record: &Record) -> Result<(), SqliteFault> {
         let name = record.service_name.as_str();
         let select = "SELECT record FROM breakers WHERE dependency = ?1";
         let stored: Option<String> = self.connection.find(select, [name])?;
@@ -80,7 +80,7 @@ impl Work<'_> {
         self.connection.run("INSERT OR REPLACE INTO breakers VALUES (?1, ?2)", (name, text))
     }
 
-    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> Result<(), Fault> {
+    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> Result<(), SqliteFault> {
         let select = "SELECT id, source, type, attributes, data, content FROM events
             WHERE seq = ?1 AND deliveries = 0 AND whole = 1";
         let found = self.connection.first(select, [place(at)], |row| rows::checked_event(row, 5))?;
@@ -88,15 +88,15 @@ impl Work<'_> {
         let event = Arc::new(event);
         // A key that was read from damage may be the one of another event: it is neither looked up nor kept.
         let routes: Vec<Addressee> = routes.iter().map(|route| keyless(route, integrity)).collect();
-        let Some(Routed { to, keys }) = admit::route(self, &routes, &event, self.now)? else { return Ok(()) };
+        let Some(RoutePlan { to, keys }) = admit::route(self, &routes, &event, self.now)? else { return Ok(()) };
         let update = "UPDATE events SET first_delivery = ?2, deliveries = ?3 WHERE seq = ?1";
         let first = place(self.state.meta.last.next());
         self.connection.run(update, (place(at), first, admit::deliveries(to.len())))?;
         self.state.meta.unrouted -= 1;
         for addressee in to {
-            waiting.extend(self.add_delivery(at, (&event, integrity), addressee, Fit::Waits)?);
+            waiting.extend(self.add_delivery(at, (&event, integrity), addressee, BacklogFit::Waits)?);
         }
-        self.keep_keys(at, &keys)
+        self.write_keys(at, &keys)
     }
 }
 

@@ -8,13 +8,13 @@
 use redrive_core::engine::Waiting;
 
 use super::encode::{nanos, seq};
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::names::QueueIndex;
 use super::rows;
 use super::schema::state;
 use super::sql::Sql;
-use super::write::Work;
-use crate::store::letter::LET_GO_MAX;
+use super::write::BatchWriter;
+use crate::store::letter::RELEASED_LETTERS_MAX;
 
 pub(super) const HEAD_OF_LANE: &str =
     "SELECT seq, queue, state, state = -1 OR replay IS NOT NULL OR linked IS NOT NULL
@@ -36,7 +36,7 @@ pub(super) const FROM_TURN: &str = "SELECT seq, state FROM deliveries
 
 /// The first of a session in its order.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct LaneHead {
     pub(super) delivery: i64,
     pub(super) queue: i64,
     pub(super) state: i64,
@@ -46,22 +46,22 @@ pub(super) struct Head {
 
 /// A session that a letter holds.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct HeldLane {
     pub(super) letter: i64,
     pub(super) behind: u64,
 }
 
-impl Work<'_> {
-    pub(super) fn head_of_lane(&self, lane: i64) -> Result<Option<Head>, Fault> {
+impl BatchWriter<'_> {
+    pub(super) fn head_of_lane(&self, lane: i64) -> Result<Option<LaneHead>, SqliteFault> {
         self.connection.first(HEAD_OF_LANE, [lane], |row| {
             let (delivery, queue, state, may_be_held) = row.try_into()?;
-            Ok(Head { delivery, queue, state, may_be_held })
+            Ok(LaneHead { delivery, queue, state, may_be_held })
         })
     }
 
     /// What a delivery is that comes into its session in that turn: it waits for one that may start, and for
     /// those before it.
-    fn state_in(&self, lane: Option<i64>, turn: i64) -> Result<i64, Fault> {
+    fn state_in(&self, lane: Option<i64>, turn: i64) -> Result<i64, SqliteFault> {
         let Some(lane) = lane else { return Ok(state::READY) };
         let waits = self.connection.has(HAS_EARLIER, [lane, turn])? || self.has_head(lane)?;
         Ok(if waits { state::BEHIND } else { state::READY })
@@ -74,7 +74,7 @@ impl Work<'_> {
         lane: Option<i64>,
         turn: i64,
         bytes: u64,
-    ) -> Result<i64, Fault> {
+    ) -> Result<i64, SqliteFault> {
         let code = self.state_in(lane, turn)?;
         self.state.names.count_waiting(queue, bytes, code);
         if let Some(lane) = lane.filter(|_| code == state::BEHIND) {
@@ -84,28 +84,28 @@ impl Work<'_> {
     }
 
     /// The letters of a session that hold it one after the other, from that turn on.
-    pub(super) fn holding_from(&self, lane: i64, turn: i64) -> Result<Vec<i64>, Fault> {
-        let limit = i64::try_from(LET_GO_MAX).expect("a small number");
+    pub(super) fn holding_from(&self, lane: i64, turn: i64) -> Result<Vec<i64>, SqliteFault> {
+        let limit = i64::try_from(RELEASED_LETTERS_MAX).expect("a small number");
         let from_turn: Vec<(i64, i64)> =
             self.connection.all(FROM_TURN, [lane, turn, limit], |row| Ok(row.try_into()?))?;
         let holding = from_turn.into_iter().take_while(|(_, code)| *code == state::HOLDING);
         Ok(holding.map(|(letter, _)| letter).collect())
     }
 
-    pub(super) fn held(&self, lane: i64) -> Result<Option<Held>, Fault> {
+    pub(super) fn held(&self, lane: i64) -> Result<Option<HeldLane>, SqliteFault> {
         self.connection.first("SELECT letter, behind FROM held WHERE lane = ?1", [lane], |row| {
-            Ok(Held { letter: row.get(0)?, behind: row.get::<_, i64>(1)?.cast_unsigned() })
+            Ok(HeldLane { letter: row.get(0)?, behind: row.get::<_, i64>(1)?.cast_unsigned() })
         })
     }
 
     /// What holds a session, if it is that delivery.
-    pub(super) fn held_by(&self, lane: Option<i64>, delivery: i64) -> Result<Option<(i64, Held)>, Fault> {
+    pub(super) fn held_by(&self, lane: Option<i64>, delivery: i64) -> Result<Option<(i64, HeldLane)>, SqliteFault> {
         let Some(lane) = lane else { return Ok(None) };
         Ok(self.held(lane)?.filter(|held| held.letter == delivery).map(|held| (lane, held)))
     }
 
     /// A letter holds its session from now on, or goes on to hold it.
-    pub(super) fn hold(&self, lane: i64, letter: i64) -> Result<(), Fault> {
+    pub(super) fn hold(&self, lane: i64, letter: i64) -> Result<(), SqliteFault> {
         let since = nanos(self.now);
         match self.held(lane)? {
             Some(held) if held.letter == letter => {}
@@ -123,13 +123,13 @@ impl Work<'_> {
     }
 
     /// One more waits behind whatever holds the session.
-    pub(super) fn wait_behind(&self, lane: i64) -> Result<(), Fault> {
+    pub(super) fn wait_behind(&self, lane: i64) -> Result<(), SqliteFault> {
         self.connection.run("UPDATE held SET behind = behind + 1 WHERE lane = ?1", [lane])
     }
 
     /// Makes the first of a session that nothing holds, and of which nothing may start, its head; if that is
     /// dead, it holds the session.
-    pub(super) fn promote(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
+    pub(super) fn promote(&mut self, lane: i64) -> Result<Option<Waiting>, SqliteFault> {
         let Some(head) = self.head_of_lane(lane)? else { return Ok(None) };
         if head.state == state::HOLDING {
             self.hold(lane, head.delivery)?;
@@ -140,7 +140,7 @@ impl Work<'_> {
     }
 
     /// The same for any session, whatever of it may start and whatever holds it.
-    pub(super) fn move_on(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
+    pub(super) fn advance_lane(&mut self, lane: i64) -> Result<Option<Waiting>, SqliteFault> {
         let holder = self.held(lane)?;
         let head = self.head_of_lane(lane)?;
         let has_head = head.is_some() && self.has_head(lane)?;
@@ -168,20 +168,20 @@ impl Work<'_> {
         self.make_ready(head).map(Some)
     }
 
-    fn has_head(&self, lane: i64) -> Result<bool, Fault> {
+    fn has_head(&self, lane: i64) -> Result<bool, SqliteFault> {
         Ok(self.connection.find(HAS_HEAD, [lane])?.unwrap_or(false))
     }
 
-    fn is_open(&self, lane: i64, delivery: i64) -> Result<bool, Fault> {
+    fn is_open(&self, lane: i64, delivery: i64) -> Result<bool, SqliteFault> {
         let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane = ?2 AND state < 3";
         self.connection.has(select, [delivery, lane])
     }
 
-    fn forget_held(&self, lane: i64) -> Result<(), Fault> {
+    fn forget_held(&self, lane: i64) -> Result<(), SqliteFault> {
         self.connection.run("DELETE FROM held WHERE lane = ?1", [lane])
     }
 
-    fn make_ready(&mut self, head: Head) -> Result<Waiting, Fault> {
+    fn make_ready(&mut self, head: LaneHead) -> Result<Waiting, SqliteFault> {
         self.connection.run("UPDATE deliveries SET state = 0 WHERE seq = ?1", [head.delivery])?;
         let queue = self.state.names.index_of(head.queue)?;
         self.state.names.counts(queue).behind -= 1;
@@ -189,7 +189,7 @@ impl Work<'_> {
     }
 
     /// A delivery that may start, as the engine knows it.
-    pub(super) fn waiting(&self, queue: i64, delivery: i64) -> Result<Waiting, Fault> {
+    pub(super) fn waiting(&self, queue: i64, delivery: i64) -> Result<Waiting, SqliteFault> {
         let name = &self.state.names.queue(self.state.names.index_of(queue)?).name;
         rows::waiting(self.connection, name, seq(delivery), &mut None)
     }

@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, Progress};
 
-use super::core::Core;
-use super::fault::Fault;
+use super::transactions::StoreWriter;
+use super::fault::SqliteFault;
 use super::{FILE, lock};
 use crate::store::{BackupProgress, StoreError};
 use redrive::private;
@@ -26,27 +26,27 @@ const PARTIAL: &str = "redrive.db.partial";
 
 /// A copy in the making, and the writer with it.
 #[derive(Debug)]
-pub(super) struct Copying {
+pub(super) struct LiveBackup {
     folder: PathBuf,
     orders: SyncSender<Order>,
-    thread: JoinHandle<(Core, Connection, Connection)>,
+    thread: JoinHandle<(StoreWriter, Connection, Connection)>,
     /// Alive for as long as somebody asks for the copy.
     begun: Weak<()>,
 }
 
-type Task = Box<dyn FnOnce(&mut Core, &Connection) + Send>;
+type WriterTask = Box<dyn FnOnce(&mut StoreWriter, &Connection) + Send>;
 
 enum Order {
-    Do(Task),
-    Copy { pages: i32, answer: SyncSender<Result<Progress, Fault>> },
+    Do(WriterTask),
+    Copy { pages: i32, answer: SyncSender<Result<Progress, SqliteFault>> },
 }
 
-impl Copying {
+impl LiveBackup {
     /// Takes the writer along.
     pub(super) fn start(
         folder: &Path,
         target: Connection,
-        core: Core,
+        core: StoreWriter,
         source: Connection,
         begun: &Arc<()>,
     ) -> Self {
@@ -56,7 +56,7 @@ impl Copying {
     }
 
     /// Whether nobody asks for it any more.
-    pub(super) fn is_given_up(&self) -> bool {
+    pub(super) fn is_abandoned(&self) -> bool {
         self.begun.strong_count() == 0
     }
 
@@ -68,10 +68,10 @@ impl Copying {
     /// Does something with the writer.
     pub(super) fn ask<T: Send + 'static>(
         &self,
-        task: impl FnOnce(&mut Core, &Connection) -> T + Send + 'static,
+        task: impl FnOnce(&mut StoreWriter, &Connection) -> T + Send + 'static,
     ) -> T {
         let (sender, answer) = mpsc::sync_channel(1);
-        let task: Task = Box::new(move |core, connection| {
+        let task: WriterTask = Box::new(move |core, connection| {
             // Whoever asked waits for the answer.
             let _ = sender.send(task(core, connection));
         });
@@ -92,7 +92,7 @@ impl Copying {
     }
 
     /// Gives the writer back and leaves nothing of the copy.
-    pub(super) fn give_up(self) -> (Core, Connection) {
+    pub(super) fn abandon(self) -> (StoreWriter, Connection) {
         let folder = self.folder.clone();
         let (core, source, target) = self.end();
         drop(target);
@@ -102,14 +102,14 @@ impl Copying {
     }
 
     /// Gives the writer back and makes the copy a store that has ended its run well.
-    pub(super) fn finish(self) -> (Core, Connection, Result<(), StoreError>) {
+    pub(super) fn finish(self) -> (StoreWriter, Connection, Result<(), StoreError>) {
         let folder = self.folder.clone();
         let (core, source, target) = self.end();
         let finished = finish(&folder, target);
         (core, source, finished)
     }
 
-    fn end(self) -> (Core, Connection, Connection) {
+    fn end(self) -> (StoreWriter, Connection, Connection) {
         drop(self.orders);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -125,11 +125,11 @@ impl std::fmt::Debug for Order {
 }
 
 fn run(
-    mut core: Core,
+    mut core: StoreWriter,
     source: Connection,
     mut target: Connection,
     orders: &Receiver<Order>,
-) -> (Core, Connection, Connection) {
+) -> (StoreWriter, Connection, Connection) {
     {
         let copier = Backup::new(&source, &mut target);
         while let Ok(order) = orders.recv() {
@@ -138,8 +138,8 @@ fn run(
                 Order::Copy { pages, answer } => {
                     let progress = match &copier {
                         // A page that somebody holds is copied by a later step.
-                        Ok(copier) => copier.step(pages).map(|_| copier.progress()).map_err(Fault::from),
-                        Err(_) => Err(Fault::unreadable("the file to copy to")),
+                        Ok(copier) => copier.step(pages).map(|_| copier.progress()).map_err(SqliteFault::from),
+                        Err(_) => Err(SqliteFault::unreadable("the file to copy to")),
                     };
                     let _ = answer.send(progress);
                 }
@@ -169,7 +169,7 @@ pub(super) fn prepare(folder: &Path) -> Result<Connection, StoreError> {
     }
     let path = folder.join(PARTIAL);
     private::make_file(&path).map_err(fail)?;
-    Connection::open(&path).map_err(|fault| Fault::from(fault).not_opened(&path))
+    Connection::open(&path).map_err(|fault| SqliteFault::from(fault).not_opened(&path))
 }
 
 fn finish(folder: &Path, target: Connection) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use redrive_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::fault::Fault;
+use crate::store::sqlite::fault::SqliteFault;
 use crate::store::letter::{KindId, LetterFilter, Poison, Redirect, Selection};
 
 /// Where a replay stands, by its number in column `state`; those below 4 are open.
@@ -37,16 +37,16 @@ pub(super) fn state(state: ReplayState) -> i64 {
     number_in(&STATES, &state)
 }
 
-pub(super) fn read_state(number: i64) -> Result<ReplayState, Fault> {
-    at_number(&STATES, number).ok_or(Fault::unreadable("where a replay stands"))
+pub(super) fn read_state(number: i64) -> Result<ReplayState, SqliteFault> {
+    at_number(&STATES, number).ok_or(SqliteFault::unreadable("where a replay stands"))
 }
 
 pub(super) fn wave(wave: Wave) -> i64 {
     number_in(&WAVES, &wave)
 }
 
-pub(super) fn read_wave(number: i64) -> Result<Wave, Fault> {
-    at_number(&WAVES, number).ok_or(Fault::unreadable("the wave of a replay"))
+pub(super) fn read_wave(number: i64) -> Result<Wave, SqliteFault> {
+    at_number(&WAVES, number).ok_or(SqliteFault::unreadable("the wave of a replay"))
 }
 
 fn number_in<T: PartialEq>(all: &[T], one: &T) -> i64 {
@@ -70,8 +70,8 @@ pub(super) fn pace(pace: &Pace) -> String {
     json(&StoredPace { rate: rate.map(Rate::as_per_second), concurrency, manner })
 }
 
-pub(super) fn read_pace(text: &str) -> Result<Pace, Fault> {
-    let unreadable = || Fault::unreadable("the pace of a replay");
+pub(super) fn read_pace(text: &str) -> Result<Pace, SqliteFault> {
+    let unreadable = || SqliteFault::unreadable("the pace of a replay");
     let StoredPace { rate, concurrency, manner } = read(text).ok_or_else(unreadable)?;
     let rate = rate.map(|rate| Rate::per_second(rate).ok_or_else(unreadable)).transpose()?;
     Ok(Pace { rate, concurrency, manner })
@@ -81,8 +81,8 @@ pub(super) fn origin(origin: Origin) -> String {
     json(&origin)
 }
 
-pub(super) fn read_origin(text: &str) -> Result<Origin, Fault> {
-    read(text).ok_or(Fault::unreadable("who began a replay"))
+pub(super) fn read_origin(text: &str) -> Result<Origin, SqliteFault> {
+    read(text).ok_or(SqliteFault::unreadable("who began a replay"))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,8 +113,8 @@ pub(super) fn target(target: &Redirect) -> String {
     })
 }
 
-pub(super) fn read_target(text: &str) -> Result<Redirect, Fault> {
-    let unreadable = || Fault::unreadable("where the letters of a replay go");
+pub(super) fn read_target(text: &str) -> Result<Redirect, SqliteFault> {
+    let unreadable = || SqliteFault::unreadable("where the letters of a replay go");
     let StoredTarget { service, channel, order } = read(text).ok_or_else(unreadable)?;
     let service = ServiceName::new(&service).map_err(|_| unreadable())?;
     let channel = channel.map(|name| ChannelName::new(&name).map_err(|_| unreadable())).transpose()?;
@@ -139,8 +139,8 @@ pub(super) fn stop(stop: &Stop) -> String {
 }
 
 /// Why it stopped; an empty column says that it has not.
-pub(super) fn read_stop(text: Option<&str>) -> Result<Option<Stop>, Fault> {
-    let unreadable = || Fault::unreadable("why a replay stopped");
+pub(super) fn read_stop(text: Option<&str>) -> Result<Option<Stop>, SqliteFault> {
+    let unreadable = || SqliteFault::unreadable("why a replay stopped");
     let Some(text) = text else { return Ok(None) };
     let StoredStop { replay, fingerprint, delivery } = read(text).ok_or_else(unreadable)?;
     let delivery = DeliveryId::parse(&delivery).ok_or_else(unreadable)?;
@@ -208,8 +208,8 @@ fn stored_filter(filter: &LetterFilter) -> StoredFilter {
     }
 }
 
-pub(super) fn read_selection(text: &str) -> Result<Selection, Fault> {
-    let unreadable = || Fault::unreadable("which letters a replay sends");
+pub(super) fn read_selection(text: &str) -> Result<Selection, SqliteFault> {
+    let unreadable = || SqliteFault::unreadable("which letters a replay sends");
     let StoredSelection { filter, letters, poison, died_until } = read(text).ok_or_else(unreadable)?;
     let parse = |letter: String| DeliveryId::parse(&letter).ok_or_else(unreadable);
     let letters = letters.map(|letters| letters.into_iter().map(parse).collect()).transpose()?;

@@ -1,11 +1,11 @@
 //! What a batch has to remember for the doors: keys, bodies that were refused, and memos.
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::nanos;
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::sql::Sql;
-use super::write::Work;
-use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
+use super::write::BatchWriter;
+use crate::store::access_store::{AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
 
 /// Memos of others stand behind this, so that none takes the name of a list of the store's own.
 const MEMO_PREFIX: &str = "memo:";
@@ -24,9 +24,9 @@ pub(super) fn memo_name(name: &str) -> String {
     format!("{MEMO_PREFIX}{name}")
 }
 
-impl Work<'_> {
+impl BatchWriter<'_> {
     /// Puts a key in the place of the one with its id; a new one is left out when there are too many.
-    pub(super) fn keep_key(&self, key: &KeyRecord) -> Result<(), Fault> {
+    pub(super) fn save_key(&self, key: &KeyRecord) -> Result<(), SqliteFault> {
         let record = serde_json::to_string(key).expect("a key has nothing that JSON has not");
         let is_known = self.connection.change(UPDATE_KEY, (&key.id, &record))? > 0;
         if is_known || self.connection.get::<u32>(COUNT_KEYS, [])? as usize >= KEYS_MAX {
@@ -36,7 +36,7 @@ impl Work<'_> {
     }
 
     /// Keeps a refused body; the oldest go when there are too many.
-    pub(super) fn keep_refused(&self, refused: &RefusedBody) -> Result<(), Fault> {
+    pub(super) fn save_refused(&self, refused: &RefusedBody) -> Result<(), SqliteFault> {
         let number = self.connection.find(LAST_REFUSED, [])?.unwrap_or(0_i64) + 1;
         let refused = refused.as_kept(number.cast_unsigned(), self.now);
         let headers = serde_json::to_string(&refused.headers).expect("pairs of texts are JSON");
@@ -49,7 +49,7 @@ impl Work<'_> {
     }
 
     /// The latest of the refused bodies that must go.
-    fn refused_too_many(&self) -> Result<Option<i64>, Fault> {
+    fn refused_too_many(&self) -> Result<Option<i64>, SqliteFault> {
         let mut statement = self.connection.prepare_cached(REFUSED_SIZES)?;
         let mut rows = statement.query([])?;
         let (mut count, mut bytes) = (0, 0);
@@ -64,7 +64,7 @@ impl Work<'_> {
     }
 
     /// Remembers something under a name, or forgets it.
-    pub(super) fn keep_memo(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+    pub(super) fn save_memo(&self, name: &str, value: Option<&str>) -> Result<(), SqliteFault> {
         let name = memo_name(name);
         match value {
             Some(value) => {
@@ -75,9 +75,9 @@ impl Work<'_> {
     }
 
     /// Puts on record what was done elsewhere.
-    pub(super) fn keep_deed(&self, deed: &Deed) -> Result<(), Fault> {
-        let Deed { act, what, by, note } = deed;
-        self.record_by(&Act { verb: act, what, letters: 0, note: note.as_deref() }, by)?;
+    pub(super) fn save_audit_entry(&self, deed: &AuditEntry) -> Result<(), SqliteFault> {
+        let AuditEntry { act, what, by, note } = deed;
+        self.record_by(&AuditAct { verb: act, what, letters: 0, note: note.as_deref() }, by)?;
         Ok(())
     }
 }

@@ -3,35 +3,35 @@
 use redrive_core::engine::Waiting;
 use redrive_core::ids::{DeliveryId, Receipt};
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::{nanos, place, seq};
-use super::fault::Fault;
-use super::held::Held;
+use super::fault::SqliteFault;
+use super::session_order::HeldLane;
 use super::rows::DeliveryRow;
 use super::schema::{state, whole};
-use super::select::{self, Letter};
+use super::select::{self, LetterRef};
 use super::sql::Sql;
-use super::write::{NewDelivery, Work};
-use crate::store::admit::Ledger;
+use super::write::{NewDelivery, BatchWriter};
+use crate::store::admit::AdmissionLedger;
 use crate::store::derive;
-use crate::store::letter::{Edit, LetterCommand, OrderRefusal};
+use crate::store::letter::{EditCommand, LetterCommand, CommandRefusal};
 
 const CLOSE: &str =
     "UPDATE deliveries SET state = ?2, written_at = ?3, linked = coalesce(?4, linked) WHERE seq = ?1";
 
-impl Work<'_> {
+impl BatchWriter<'_> {
     pub(super) fn command(
         &mut self,
         command: &LetterCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteFault> {
         match command {
             LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new)?),
             LetterCommand::Change { replay, act, answer } => answer.set(self.change_replay(*replay, *act)?),
             LetterCommand::Skip { letter, note, answer } => {
                 answer.set(self.skip(*letter, note.as_deref(), waiting)?);
             }
-            LetterCommand::LetGo { letter, answer } => answer.set(self.let_go(*letter, waiting)?),
+            LetterCommand::ReleaseSession { letter, answer } => answer.set(self.release_session(*letter, waiting)?),
             LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, waiting)?)),
             LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, waiting)?),
             LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters)?)),
@@ -45,7 +45,7 @@ impl Work<'_> {
         id: DeliveryId,
         note: Option<&str>,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<u64, OrderRefusal>, Fault> {
+    ) -> Result<Result<u64, CommandRefusal>, SqliteFault> {
         let letter = match self.free_letter(id)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
@@ -53,28 +53,28 @@ impl Work<'_> {
         let held = self.held_by(self.delivery(letter.delivery)?.lane, letter.delivery)?;
         waiting.extend(self.close(&letter, state::SKIPPED)?);
         let behind = held.map_or(Ok(0), |(lane, held)| self.released(lane, held))?;
-        self.record(&Act { verb: "skip", what: &id.to_string(), letters: 1, note })?;
+        self.record(&AuditAct { verb: "skip", what: &id.to_string(), letters: 1, note })?;
         Ok(Ok(behind))
     }
 
     /// Does with a letter for good; those that it held go on.
-    pub(super) fn close(&mut self, letter: &Letter, code: i64) -> Result<Option<Waiting>, Fault> {
+    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> Result<Option<Waiting>, SqliteFault> {
         let before = self.delivery(letter.delivery)?;
         self.close_in_place(letter, before, code, None)?;
         match before.lane.filter(|_| before.state == state::HOLDING) {
-            Some(lane) => self.move_on(lane),
+            Some(lane) => self.advance_lane(lane),
             None => Ok(None),
         }
     }
 
     fn close_in_place(
         &mut self,
-        letter: &Letter,
+        letter: &LetterRef,
         before: DeliveryRow,
         code: i64,
         linked: Option<i64>,
-    ) -> Result<(), Fault> {
-        self.dig_up(letter.number)?;
+    ) -> Result<(), SqliteFault> {
+        self.remove_letter(letter.number)?;
         self.connection.run(CLOSE, (letter.delivery, code, nanos(self.now), linked))?;
         let queue = self.state.names.index_of(before.queue)?;
         let counts = self.state.names.counts(queue);
@@ -84,55 +84,55 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn let_go(
+    fn release_session(
         &mut self,
         id: DeliveryId,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<u64, OrderRefusal>, Fault> {
+    ) -> Result<Result<u64, CommandRefusal>, SqliteFault> {
         let Some(letter) = select::find(self.connection, id)? else {
             let is_known = select::is_delivery(self.connection, id)?;
             let refusal =
-                if is_known { OrderRefusal::HoldsNothing(id) } else { OrderRefusal::NoSuchLetter(id) };
+                if is_known { CommandRefusal::HoldsNothing(id) } else { CommandRefusal::NoSuchLetter(id) };
             return Ok(Err(refusal));
         };
         let DeliveryRow { lane, turn, .. } = self.delivery(letter.delivery)?;
         let Some((lane, held)) = self.held_by(lane, letter.delivery)? else {
-            return Ok(Err(OrderRefusal::HoldsNothing(id)));
+            return Ok(Err(CommandRefusal::HoldsNothing(id)));
         };
         let letters = self.holding_from(lane, turn)?;
         for letter in &letters {
             self.connection.run("UPDATE deliveries SET state = ?2 WHERE seq = ?1", [*letter, state::DEAD])?;
         }
-        waiting.extend(self.move_on(lane)?);
+        waiting.extend(self.advance_lane(lane)?);
         let letters = letters.len() as u64;
-        self.record(&Act { verb: "let-go", what: &id.to_string(), letters, note: None })?;
+        self.record(&AuditAct { verb: "let-go", what: &id.to_string(), letters, note: None })?;
         Ok(Ok(self.released(lane, held)?))
     }
 
     /// How many go on now that a letter holds its session no more; none if the next of it does.
-    fn released(&self, lane: i64, before: Held) -> Result<u64, Fault> {
+    fn released(&self, lane: i64, before: HeldLane) -> Result<u64, SqliteFault> {
         Ok(if self.held(lane)?.is_some() { 0 } else { before.behind })
     }
 
     fn edit(
         &mut self,
-        edit: &Edit,
+        edit: &EditCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<(Receipt, DeliveryId), OrderRefusal>, Fault> {
+    ) -> Result<Result<(Receipt, DeliveryId), CommandRefusal>, SqliteFault> {
         let letter = match self.free_letter(edit.letter)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
         // What it takes over from the old event would count as intact.
         if let Some(id) = self.damaged(letter.delivery)? {
-            return Ok(Err(OrderRefusal::Damaged(id)));
+            return Ok(Err(CommandRefusal::Damaged(id)));
         }
         let content = derive::content_hash(&edit.event);
         if let Some(earlier) = self.find(&edit.event, content)? {
-            return Ok(Err(OrderRefusal::EventExists(Receipt::of(earlier.seq))));
+            return Ok(Err(CommandRefusal::EventExists(Receipt::of(earlier.seq))));
         }
         let before = self.delivery(letter.delivery)?;
-        let event = self.keep_event(&edit.event, content, 1, whole::SENT)?;
+        let event = self.write_event(&edit.event, content, 1, whole::SENT)?;
         let held = self.held_by(before.lane, letter.delivery)?;
         // The old one gives up its place first, then the new one takes it, and only then the session goes on.
         self.close_in_place(&letter, before, state::SUPERSEDED, Some(place(event)))?;
@@ -151,7 +151,7 @@ impl Work<'_> {
             waiting.push(self.waiting(before.queue, place(id.seq()))?);
         }
         let what = edit.letter.to_string();
-        self.record(&Act { verb: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;
+        self.record(&AuditAct { verb: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;
         Ok(Ok((Receipt::of(event), id)))
     }
 }

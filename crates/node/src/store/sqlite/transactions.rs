@@ -7,28 +7,28 @@ use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::anchor::{Anchor, Displaced};
-use super::fault::Fault;
+use super::file_identity::{Anchor, DisplacedFile};
+use super::fault::SqliteFault;
 use super::sql::Sql;
-use super::state::State;
-use super::wal::{Checkpointer, Durable, Emptied};
-use super::{Options, chores, lock, recover, retention, rows, schema, write};
-use crate::store::{Batch, Chores, Keep, Recovered, StoreError, Written};
+use super::state::StoreState;
+use super::wal::{Checkpointer, DurableFrames, LogCopy};
+use super::{Options, housekeeping, lock, recover, retention, rows, schema, write};
+use crate::store::{WriteBatch, HousekeepingStep, RetentionRules, RecoveredState, StoreError, BatchResult};
 
 /// All that belongs to the writing connection but itself: while a copy is made, somebody else looks at that.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct StoreWriter {
     path: PathBuf,
-    state: State,
+    state: StoreState,
     checkpointer: Checkpointer,
     anchor: Anchor,
-    health: Health,
-    log: Log,
+    health: MemoryHealth,
+    log: LogPlace,
 }
 
 /// Where the commits of the log are, so that each change is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Log {
+enum LogPlace {
     InPlace,
     /// The log is gone, and the database has all of it.
     Saved,
@@ -38,7 +38,7 @@ enum Log {
 
 /// Whether memory agrees with the file.
 #[derive(Debug)]
-enum Health {
+enum MemoryHealth {
     Good,
     /// A transaction was rolled back, and what it had changed in memory could not be read anew.
     Behind,
@@ -48,15 +48,15 @@ enum Health {
 
 /// What tells a store from all others: it was drawn when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity(u64);
+pub(super) struct StoreIdentity(u64);
 
-impl Core {
-    pub(super) fn identity(&self) -> Identity {
-        Identity(self.state.meta.seed)
+impl StoreWriter {
+    pub(super) fn identity(&self) -> StoreIdentity {
+        StoreIdentity(self.state.meta.seed)
     }
 
     /// How many frames of the log hold all that was committed.
-    pub(super) const fn durable(&self) -> Durable {
+    pub(super) const fn durable(&self) -> DurableFrames {
         self.checkpointer.durable()
     }
 
@@ -73,11 +73,11 @@ impl Core {
     pub(super) fn check_place(&mut self, on: &Connection) -> Result<(), StoreError> {
         match self.anchor.check() {
             Ok(()) => {
-                self.log = Log::InPlace;
+                self.log = LogPlace::InPlace;
                 Ok(())
             }
-            Err(Displaced::Database(error)) => Err(error),
-            Err(Displaced::LogAlone(error)) => {
+            Err(DisplacedFile::Database(error)) => Err(error),
+            Err(DisplacedFile::LogAlone(error)) => {
                 self.save_log(on);
                 Err(error)
             }
@@ -87,11 +87,11 @@ impl Core {
     fn save_log(&mut self, on: &Connection) {
         let path = self.path.display();
         let (log, fault) = match Checkpointer::save(on) {
-            Ok(Emptied::Whole) => (Log::Saved, None),
-            Ok(Emptied::Partly) => (Log::NotSaved, Some("it is being read".to_owned())),
-            Err(fault) => (Log::NotSaved, Some(fault.to_string())),
+            Ok(LogCopy::Whole) => (LogPlace::Saved, None),
+            Ok(LogCopy::Partly) => (LogPlace::NotSaved, Some("it is being read".to_owned())),
+            Err(fault) => (LogPlace::NotSaved, Some(fault.to_string())),
         };
-        if self.log == log || self.log == Log::Saved {
+        if self.log == log || self.log == LogPlace::Saved {
             return;
         }
         self.log = log;
@@ -113,18 +113,18 @@ impl Core {
         seed: u64,
     ) -> Result<(Self, Connection), StoreError> {
         let connection = schema::open(path, seed)?;
-        let fail = |fault: Fault| fault.not_opened(path);
-        let state = State::load(&connection, options.run_length).map_err(fail)?;
+        let fail = |fault: SqliteFault| fault.not_opened(path);
+        let state = StoreState::load(&connection, options.run_length).map_err(fail)?;
         let checkpointer = Checkpointer::start(&connection, path, options.wal).map_err(fail)?;
         let anchor = Anchor::new(path, database).map_err(|source| lock::not_opened(path, &source))?;
-        let (health, log) = (Health::Good, Log::InPlace);
+        let (health, log) = (MemoryHealth::Good, LogPlace::InPlace);
         let mut core = Self { path: path.to_owned(), state, checkpointer, anchor, health, log };
         // The files may have been replaced while they were opened.
         core.check_place(&connection)?;
         Ok((core, connection))
     }
 
-    pub(super) fn recover(&mut self, on: &Connection, now: Timestamp) -> Result<Recovered, StoreError> {
+    pub(super) fn recover(&mut self, on: &Connection, now: Timestamp) -> Result<RecoveredState, StoreError> {
         self.transact(on, |state| recover::recover(on, state, now))
     }
 
@@ -135,9 +135,9 @@ impl Core {
     pub(super) fn write(
         &mut self,
         on: &Connection,
-        batch: &Batch,
+        batch: &WriteBatch,
         now: Timestamp,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<BatchResult, StoreError> {
         if self.state.dedup.is_overdue() {
             self.seal(on)?;
         }
@@ -152,19 +152,19 @@ impl Core {
     pub(super) fn housekeep(
         &mut self,
         on: &Connection,
-        keep: &Keep,
+        keep: &RetentionRules,
         now: Timestamp,
-    ) -> Result<Chores, StoreError> {
+    ) -> Result<HousekeepingStep, StoreError> {
         self.check(on)?;
         let old = retention::look(on, &mut self.state, keep, now)?;
-        if old.is_empty() && !chores::is_due(on, &self.state, keep, now)? {
-            return Ok(Chores::default());
+        if old.is_empty() && !housekeeping::is_due(on, &self.state, keep, now)? {
+            return Ok(HousekeepingStep::default());
         }
-        let (chores, step) = self.transact(on, |state| chores::housekeep(on, state, keep, &old, now))?;
+        let (chores, step) = self.transact(on, |state| housekeeping::housekeep(on, state, keep, &old, now))?;
         if let Some(step) = step {
             self.state.dedup.apply(step);
         }
-        Ok(Chores { more: chores.more || self.state.dedup.has_work(self.state.meta.ids_checked), ..chores })
+        Ok(HousekeepingStep { more: chores.more || self.state.dedup.has_work(self.state.meta.ids_checked), ..chores })
     }
 
     /// Does a step of sealing, for want of anybody who does the chores.
@@ -179,11 +179,11 @@ impl Core {
     /// Refuses to go on while memory does not agree with the file.
     fn check(&mut self, on: &Connection) -> Result<(), StoreError> {
         match &self.health {
-            Health::Good => Ok(()),
-            Health::Unknown(reason) => Err(StoreError::Unknown(reason.clone().into())),
-            Health::Behind => {
+            MemoryHealth::Good => Ok(()),
+            MemoryHealth::Unknown(reason) => Err(StoreError::Unknown(reason.clone().into())),
+            MemoryHealth::Behind => {
                 self.state.roll_back(on)?;
-                self.health = Health::Good;
+                self.health = MemoryHealth::Good;
                 Ok(())
             }
         }
@@ -192,7 +192,7 @@ impl Core {
     fn transact<T>(
         &mut self,
         on: &Connection,
-        work: impl FnOnce(&mut State) -> Result<T, Fault>,
+        work: impl FnOnce(&mut StoreState) -> Result<T, SqliteFault>,
     ) -> Result<T, StoreError> {
         self.check(on)?;
         on.run("BEGIN IMMEDIATE", [])?;
@@ -205,12 +205,12 @@ impl Core {
         };
         if let Err(fault) = on.run("COMMIT", []) {
             self.roll_back(on);
-            self.health = Health::Unknown(fault.to_string());
+            self.health = MemoryHealth::Unknown(fault.to_string());
             return Err(StoreError::Unknown(fault.into()));
         }
         // A commit into files that are not at their path any more is one that no restart would find.
         if let Err(displaced) = self.check_place(on) {
-            self.health = Health::Unknown(displaced.to_string());
+            self.health = MemoryHealth::Unknown(displaced.to_string());
             return Err(displaced);
         }
         self.state.dedup.commit();
@@ -220,16 +220,16 @@ impl Core {
     }
 
     fn roll_back(&mut self, on: &Connection) {
-        self.health = Health::Behind;
+        self.health = MemoryHealth::Behind;
         // Some errors have ended the transaction already.
         if !on.is_autocommit()
             && let Err(fault) = on.run("ROLLBACK", [])
         {
-            self.health = Health::Unknown(fault.to_string());
+            self.health = MemoryHealth::Unknown(fault.to_string());
             return;
         }
         if self.state.roll_back(on).is_ok() {
-            self.health = Health::Good;
+            self.health = MemoryHealth::Good;
         }
     }
 }

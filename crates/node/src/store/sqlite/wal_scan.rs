@@ -20,7 +20,7 @@ const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
 
 /// What a walk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Walk {
+pub(super) enum WalScan {
     /// All of it can be read.
     Whole,
     /// The last transaction cannot be read; whether it was ever finished cannot be told.
@@ -30,20 +30,20 @@ pub(super) enum Walk {
 }
 
 /// Walks the log at that path, if there is one; `page_bytes` is the size of pages if the log does not say it.
-pub(super) fn walk(path: &Path, page_bytes: u32) -> io::Result<Walk> {
+pub(super) fn walk(path: &Path, page_bytes: u32) -> io::Result<WalScan> {
     match File::open(path) {
         Ok(file) => walk_log(BufReader::with_capacity(1 << 18, file), page_bytes),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Walk::Whole),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(WalScan::Whole),
         Err(error) => Err(error),
     }
 }
 
-fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<Walk> {
+fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<WalScan> {
     let mut header = [0; HEADER_BYTES];
     if !fill(&mut log, &mut header)? {
-        return Ok(Walk::Whole);
+        return Ok(WalScan::Whole);
     }
-    let start = Start::read(&header);
+    let start = WalHeader::read(&header);
     let page_bytes = start.map_or(page_bytes, |start| start.page_bytes);
     let mut chain = start.map(|start| start.chain);
     let mut salts = start.map(|start| start.salts);
@@ -67,21 +67,21 @@ fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<Walk> {
         }
     }
     Ok(match first_bad {
-        Some(frame) if followed => Walk::Lost { frame, commits },
-        Some(_) if commits > 0 => Walk::Unfinished,
-        Some(_) | None => Walk::Whole,
+        Some(frame) if followed => WalScan::Lost { frame, commits },
+        Some(_) if commits > 0 => WalScan::Unfinished,
+        Some(_) | None => WalScan::Whole,
     })
 }
 
 /// What a log says of itself.
 #[derive(Clone, Copy)]
-struct Start {
+struct WalHeader {
     page_bytes: u32,
     salts: (u32, u32),
-    chain: Chain,
+    chain: WalChecksum,
 }
 
-impl Start {
+impl WalHeader {
     /// None if it is not what was written.
     fn read(header: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (magic, page_bytes) = (word(header, 0), word(header, 8));
@@ -92,7 +92,7 @@ impl Start {
             return None;
         }
         let number = if magic & 1 == 1 { u32::from_be_bytes } else { u32::from_le_bytes };
-        let chain = Chain { sums: (0, 0), number }.over(&header[..24]);
+        let chain = WalChecksum { sums: (0, 0), number }.over(&header[..24]);
         (chain.sums == word_pair(header, 24)).then(|| Self {
             page_bytes,
             salts: word_pair(header, 16),
@@ -103,12 +103,12 @@ impl Start {
 
 /// The checksum up to some frame, on which that of the next one builds.
 #[derive(Clone, Copy)]
-struct Chain {
+struct WalChecksum {
     sums: (u32, u32),
     number: fn([u8; 4]) -> u32,
 }
 
-impl Chain {
+impl WalChecksum {
     fn over(mut self, bytes: &[u8]) -> Self {
         let (mut one, mut two) = self.sums;
         for pair in bytes.chunks_exact(8) {
@@ -181,9 +181,9 @@ mod tests {
             walk(&bytes)
         };
         let frame_at = |at: usize| (at - HEADER_BYTES) / FRAME + 1;
-        let lost = |at: usize, commits| Walk::Lost { frame: frame_at(at) as u64, commits };
-        assert_eq!(walk(&log), Walk::Whole);
-        assert_eq!(walk(&[]), Walk::Whole);
+        let lost = |at: usize, commits| WalScan::Lost { frame: frame_at(at) as u64, commits };
+        assert_eq!(walk(&log), WalScan::Whole);
+        assert_eq!(walk(&[]), WalScan::Whole);
         let page_of = |end: usize| end + FRAME_HEADER_BYTES + 30;
         #[rustfmt::skip]
         let cases = [
@@ -191,16 +191,16 @@ mod tests {
             ("in the third",                page_of(ends[1]),      lost(page_of(ends[1]), 2)),
             ("in the page that ends it",    ends[2] - 9,           lost(ends[2] - 9, 2)),
             ("in a frame's salt",           ends[1] + 9,           lost(ends[1] + 9, 2)),
-            ("in the last commit",          page_of(ends[2]),      Walk::Unfinished),
-            ("in the very last page",       ends[3] - 9,           Walk::Unfinished),
-            ("in the header's salt",        17,                    Walk::Lost { frame: 1, commits: 5 }),
-            ("in the header's magic",       0,                     Walk::Lost { frame: 1, commits: 5 }),
+            ("in the last commit",          page_of(ends[2]),      WalScan::Unfinished),
+            ("in the very last page",       ends[3] - 9,           WalScan::Unfinished),
+            ("in the header's salt",        17,                    WalScan::Lost { frame: 1, commits: 5 }),
+            ("in the header's magic",       0,                     WalScan::Lost { frame: 1, commits: 5 }),
         ];
         for (name, at, expected) in cases {
             assert_eq!(flip(at), expected, "{name}");
         }
         for cut in (0..=log.len()).step_by(77) {
-            assert_eq!(walk(&log[..cut]), Walk::Whole, "what was never written is no loss: cut at {cut}");
+            assert_eq!(walk(&log[..cut]), WalScan::Whole, "what was never written is no loss: cut at {cut}");
         }
     }
 
@@ -210,6 +210,6 @@ mod tests {
         let (new, ends) = log();
         let mut both = new[..ends[1]].to_vec();
         both.extend_from_slice(&old[ends[1]..]);
-        assert_eq!(walk_log(&both[..], PAGE_OF_LOG).expect("memory can be read"), Walk::Whole);
+        assert_eq!(walk_log(&both[..], PAGE_OF_LOG).expect("memory can be read"), WalScan::Whole);
     }
 }

@@ -78,18 +78,18 @@ impl RefusedBody {
 
 /// Who did something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct By(Option<Arc<str>>);
+pub struct AuditActor(Option<Arc<str>>);
 
-impl By {
+impl AuditActor {
     /// Nobody who is known by name: the server asks nobody for a key, or the rule book did it.
     #[must_use]
-    pub const fn nobody() -> Self {
+    pub const fn unknown() -> Self {
         Self(None)
     }
 
     /// Somebody, such as `key rk_3f (deploy)` or `alice@example.test`.
     #[must_use]
-    pub fn somebody(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         Self(Some(name.into()))
     }
 
@@ -100,22 +100,22 @@ impl By {
     }
 }
 
-impl fmt::Display for By {
+impl fmt::Display for AuditActor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name().unwrap_or("nobody known"))
+        f.write_str(self.name().unwrap_or("unknown"))
     }
 }
 
 /// An act to put on record that is none of the store's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deed {
+pub struct AuditEntry {
     /// What was done, for machines: `pause`, `resume`, `route`, `backup`, `key-create`, `key-revoke`,
     /// `test-receiver` …
     pub act: &'static str,
     /// On what, in words.
     pub what: String,
     /// By whom.
-    pub by: By,
+    pub by: AuditActor,
     /// Why, if somebody said so.
     pub note: Option<String>,
 }

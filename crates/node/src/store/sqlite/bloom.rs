@@ -16,17 +16,17 @@ const BLOCK_BITS: usize = BLOCK_WORDS * 64;
 
 /// Which keys may be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Filter(Vec<[u64; BLOCK_WORDS]>);
+pub(super) struct BloomFilter(Vec<[u64; BLOCK_WORDS]>);
 
 /// A key as filters look for it; made once, since many are asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
+pub(super) struct BloomKey {
     scattered: u64,
     /// What it sets in its block.
     bits: [u64; BLOCK_WORDS],
 }
 
-impl Key {
+impl BloomKey {
     pub(super) fn new(key: u64) -> Self {
         let mut places = hash::stable_64_of(key, 1);
         let mut bits = [0; BLOCK_WORDS];
@@ -39,7 +39,7 @@ impl Key {
     }
 }
 
-impl Filter {
+impl BloomFilter {
     /// An empty one with room for that many.
     pub(super) fn with_room_for(keys: usize) -> Self {
         let blocks = (keys * BITS_PER_KEY).div_ceil(BLOCK_BITS).max(1);
@@ -52,19 +52,19 @@ impl Filter {
     }
 
     pub(super) fn add(&mut self, key: u64) {
-        let key = Key::new(key);
+        let key = BloomKey::new(key);
         let block = self.block_of(&key);
         for (word, bits) in self.0[block].iter_mut().zip(key.bits) {
             *word |= bits;
         }
     }
 
-    pub(super) fn may_have(&self, key: &Key) -> bool {
+    pub(super) fn may_have(&self, key: &BloomKey) -> bool {
         self.0[self.block_of(key)].iter().zip(key.bits).all(|(word, bits)| word & bits == bits)
     }
 
     /// The upper half of a product is the block: as even as the hash, without a division.
-    fn block_of(&self, key: &Key) -> usize {
+    fn block_of(&self, key: &BloomKey) -> usize {
         let block = (u128::from(key.scattered) * self.0.len() as u128) >> 64;
         usize::try_from(block).expect("less than there are blocks")
     }
@@ -95,22 +95,22 @@ mod tests {
     #[test]
     fn nothing_is_denied_and_few_strangers_are_let_through() {
         for count in [0, 1, 100, 20_000_u64] {
-            let mut filter = Filter::with_room_for(usize::try_from(count).expect("few"));
+            let mut filter = BloomFilter::with_room_for(usize::try_from(count).expect("few"));
             (0..count).for_each(|key| filter.add(key));
-            assert!((0..count).all(|key| filter.may_have(&Key::new(key))), "{count}");
-            let strangers = (count..count + 20_000).filter(|key| filter.may_have(&Key::new(*key))).count();
+            assert!((0..count).all(|key| filter.may_have(&BloomKey::new(key))), "{count}");
+            let strangers = (count..count + 20_000).filter(|key| filter.may_have(&BloomKey::new(*key))).count();
             assert!(count < 100 || strangers < 200, "{count}: {strangers} of 20,000");
             assert!(filter.room() as u64 >= count && filter.room() as u64 <= count + 50);
-            assert_eq!(Filter::from_bytes(&filter.to_bytes()), Some(filter), "{count}");
+            assert_eq!(BloomFilter::from_bytes(&filter.to_bytes()), Some(filter), "{count}");
         }
-        assert_eq!(Filter::from_bytes(&[]), None);
-        assert_eq!(Filter::from_bytes(&[0; 65]), None);
+        assert_eq!(BloomFilter::from_bytes(&[]), None);
+        assert_eq!(BloomFilter::from_bytes(&[0; 65]), None);
     }
 
     /// Filters are stored: a key must be found where an earlier release has put it.
     #[test]
     fn keys_stay_where_they_are() {
-        let mut filter = Filter::with_room_for(1_000);
+        let mut filter = BloomFilter::with_room_for(1_000);
         (0..1_000).for_each(|key| filter.add(key * 7));
         assert_eq!(hash::stable_64(&filter.to_bytes(), 0), 5_703_298_293_845_539_129);
     }

@@ -7,20 +7,20 @@
 use redrive_core::engine::{Advance, Waiting};
 use redrive_core::letters::replay::{ReplayJob, ReplayState};
 
-use super::encode::{nanos, seq};
-use super::fault::Fault;
-use super::replay::{Stored, letter_state};
-use super::replay_codec as codec;
-use super::schema::state;
-use super::sql::Sql;
-use super::write::Work;
+use crate::store::sqlite::encode::{nanos, seq};
+use crate::store::sqlite::fault::SqliteFault;
+use super::{StoredReplay, letter_state};
+use super::codec;
+use crate::store::sqlite::schema::state;
+use crate::store::sqlite::sql::Sql;
+use crate::store::sqlite::write::BatchWriter;
 use crate::store::REPLAY_WALK_MAX;
 use crate::store::letter::{Redirect, STEP_BYTES_MAX};
 
-pub(super) const NEXT: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_next
+pub(in crate::store::sqlite) const NEXT: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_next
     WHERE replay = ?1 AND state = 0 ORDER BY turn LIMIT 1";
 /// The letter of a delivery, if that replay has claimed it.
-pub(super) const CLAIMED: &str = "SELECT number FROM letters WHERE delivery = ?1 AND claim = ?2";
+pub(in crate::store::sqlite) const CLAIMED: &str = "SELECT number FROM letters WHERE delivery = ?1 AND claim = ?2";
 const SEND: &str = r#"UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, story = NULL,
     -- What the target has notified outlives a replay.
@@ -34,18 +34,18 @@ const STEPPED: &str = "UPDATE replays SET sent = sent + ?2, left_alone = left_al
 
 /// What a step has done so far.
 #[derive(Default)]
-struct Step {
+struct SendStep {
     sent: u32,
     left_alone: u32,
 }
 
-impl Work<'_> {
+impl BatchWriter<'_> {
     /// Brings a replay forward; says how it stands and how many letters were sent.
-    pub(super) fn advance(
+    pub(in crate::store::sqlite) fn advance(
         &mut self,
         advance: &Advance,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Option<(ReplayJob, u32)>, Fault> {
+    ) -> Result<Option<(ReplayJob, u32)>, SqliteFault> {
         let Some(stored) = self.stored(advance.replay)? else { return Ok(None) };
         let sent = match stored.view.state {
             ReplayState::Gathering => {
@@ -67,12 +67,12 @@ impl Work<'_> {
 
     fn send_some(
         &mut self,
-        stored: &Stored,
+        stored: &StoredReplay,
         advance: &Advance,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<u32, Fault> {
+    ) -> Result<u32, SqliteFault> {
         let replay = advance.replay.0.cast_signed();
-        let mut step = Step::default();
+        let mut step = SendStep::default();
         let mut bytes = 0;
         for _ in 0..REPLAY_WALK_MAX {
             if step.sent == advance.letters_max || bytes >= STEP_BYTES_MAX {
@@ -92,11 +92,11 @@ impl Work<'_> {
 
     fn send_or_leave(
         &mut self,
-        stored: &Stored,
-        step: &mut Step,
+        stored: &StoredReplay,
+        step: &mut SendStep,
         (delivery, lane): (i64, Option<i64>),
         waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteFault> {
         let replay = stored.view.id.0.cast_signed();
         let failed = "SELECT 1 FROM replay_lanes WHERE replay = ?1 AND lane = ?2";
         let letter = if self.connection.has(failed, (replay, lane))? {
@@ -110,12 +110,12 @@ impl Work<'_> {
         };
         step.sent += 1;
         self.mark(replay, delivery, letter_state::SENT)?;
-        self.dig_up(letter)?;
+        self.remove_letter(letter)?;
         self.send(replay, stored.target.as_ref(), delivery, lane, waiting)
     }
 
     /// A letter stays as it is, and free for others.
-    fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> Result<(), Fault> {
+    fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> Result<(), SqliteFault> {
         let free = "UPDATE letters SET claim = NULL WHERE delivery = ?1 AND claim = ?2";
         self.connection.run(free, [delivery, replay])?;
         self.mark(replay, delivery, letter_state::LEFT_ALONE)?;
@@ -130,10 +130,10 @@ impl Work<'_> {
         delivery: i64,
         lane: Option<i64>,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteFault> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         if let Some(story) = self.connection.find::<Vec<u8>>(last, [delivery])? {
-            self.tell(seq(delivery), &story)?;
+            self.append_attempt(seq(delivery), &story)?;
         }
         let dead = self.delivery(delivery)?;
         let before = self.state.names.index_of(dead.queue)?;
@@ -147,7 +147,7 @@ impl Work<'_> {
         let code = self.enter(queue, lane, dead.turn, dead.bytes)?;
         self.connection.run(SEND, (delivery, queue_id, lane, code, nanos(self.now), replay))?;
         if let Some(left) = dead.lane.filter(|before| lane != Some(*before)) {
-            waiting.extend(self.move_on(left)?);
+            waiting.extend(self.advance_lane(left)?);
         }
         if code == state::READY {
             waiting.push(self.waiting(queue_id, delivery)?);
