@@ -1,8 +1,8 @@
-//! Decides what becomes of a submission before anything of it is written: taken, known already, in
-//! conflict with an earlier event, or too much for a service.
+//! Decides whether a submission is accepted, a duplicate, in conflict with an earlier event, or over a backlog
+//! limit, before anything is written.
 //!
-//! Invariant: places are given without gaps, an event's first and its deliveries' after it; whoever carries
-//! out an admission writes exactly these.
+//! Invariant: sequence numbers have no gaps, the event's first and then its deliveries'; the caller writes exactly
+//! these.
 
 use std::collections::BTreeMap;
 
@@ -12,36 +12,36 @@ use redrive_core::event::idempotency::DedupKey;
 use redrive_core::ids::{Receipt, Seq, ServiceName};
 use redrive_core::time::Timestamp;
 
-use super::{Addressee, SubmissionRefusal, Occurrence, Submission, SubmittedEvent, AcceptedEvent, OverflowPolicy, derive};
+use super::{
+    AcceptedEvent, Addressee, Occurrence, OverflowPolicy, Submission, SubmissionRefusal, SubmittedEvent,
+    derive,
+};
 
-/// What a store knows that matters to a submission.
+/// What admission asks of a store.
 pub(super) trait AdmissionLedger {
-    /// What may go wrong while looking.
     type Error;
 
-    /// What was sent before with the same source and id: see [`EarlierEvent::beside`].
+    /// The earlier event with the same source and id: see [`EarlierEvent::beside`].
     fn find(&mut self, event: &Event, content: u64) -> Result<Option<EarlierEvent>, Self::Error>;
 
-    /// The event that was delivered before with that key, if it is still known.
+    /// The event delivered before under that key, if still remembered.
     fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<EarlierEvent>, Self::Error>;
 
-    /// What waits for a service, over all its channels.
     fn waiting(&self, service: &ServiceName) -> Backlog;
 }
 
-/// What is known of an event that came before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EarlierEvent {
     pub(super) seq: Seq,
     pub(super) content: u64,
     pub(super) deliveries: u32,
     pub(super) accepted_at: Timestamp,
-    /// When one of the same source and id was last accepted, and whether one is still kept.
+    /// Of all events with this source and id.
     pub(super) remembered: Remembered,
 }
 
 impl EarlierEvent {
-    /// Two of the same source and id: the one with that content is told of, else the first of them.
+    /// Of two events with the same source and id, prefers the one with that content, then the first.
     pub(super) fn beside(self, other: Self, content: u64) -> Self {
         let rank = |one: &Self| (one.content != content, one.seq);
         let remembered = Remembered {
@@ -57,50 +57,43 @@ impl EarlierEvent {
     }
 }
 
-/// How much waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backlog {
     pub(super) deliveries: u64,
     pub(super) bytes: u64,
 }
 
-/// What becomes of one event of a submission that is taken.
+/// What happens to one event of an accepted submission.
 #[derive(Debug)]
 pub(super) enum EventAdmission {
-    /// It is written.
     New(NewEvent),
-    /// It is already.
     Known(AcceptedEvent),
 }
 
-/// An event with its places.
 #[derive(Debug)]
 pub(super) struct NewEvent {
     pub(super) seq: Seq,
     pub(super) content: u64,
-    /// Of each addressee's delivery, which has the next place; none if it is a copy for that one.
+    /// Per addressee; `None` if the event is a duplicate for it.
     pub(super) fits: Vec<Option<BacklogFit>>,
-    /// The keys of its deliveries.
     pub(super) keys: Vec<NewKey>,
 }
 
-/// A key that a delivery is known by from now on.
+/// A deduplication key of a delivery.
 #[derive(Debug)]
 pub(super) struct NewKey {
     pub(super) key: Vec<u8>,
     pub(super) until: Timestamp,
 }
 
-/// Whether there is room for a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BacklogFit {
-    /// There is.
     Waits,
-    /// There is not, and it is dead at once.
+    /// Dead-lettered at once.
     Overflows,
 }
 
-/// What becomes of each event of the submission, or why none of it is taken; `last` is the last place given.
+/// Decides for each event, or why all are refused; `last` is the last sequence number in use.
 pub(super) fn admit<L: AdmissionLedger>(
     ledger: &mut L,
     submission: &Submission,
@@ -122,7 +115,7 @@ pub(super) fn admit<L: AdmissionLedger>(
             |to: &Addressee| earlier.is_some_and(|earlier| to.copies.recall(earlier.remembered, now));
         if let Some(earlier) = &earlier {
             if earlier.content != content && (routes.is_empty() || routes.iter().any(is_copy_for)) {
-                // What is refused with the rest of its submission has no receipt.
+                // An event refused with its submission has no receipt.
                 let first = (earlier.seq <= last).then_some(Receipt::of(earlier.seq));
                 return Ok(Err(SubmissionRefusal::Conflict { index, first }));
             }
@@ -132,7 +125,8 @@ pub(super) fn admit<L: AdmissionLedger>(
             }
         }
         let mut first = earlier;
-        let mut new = NewEvent { seq: next, content, fits: Vec::with_capacity(routes.len()), keys: Vec::new() };
+        let mut new =
+            NewEvent { seq: next, content, fits: Vec::with_capacity(routes.len()), keys: Vec::new() };
         for addressee in routes {
             let key = derive::copy_key(addressee, event);
             let mut before = earlier.filter(|_| is_copy_for(addressee));
@@ -158,7 +152,7 @@ pub(super) fn admit<L: AdmissionLedger>(
             admitted.push(EventAdmission::Known(first.taken()));
             continue;
         }
-        // Most submissions are of one event, which meets no other there.
+        // Most submissions have one event.
         if submission.events.len() > 1 {
             let remembered = Remembered { last_at: now, kept: true };
             let deliveries = new.deliveries();
@@ -172,16 +166,15 @@ pub(super) fn admit<L: AdmissionLedger>(
     Ok(Ok(admitted))
 }
 
-/// Who gets an event that nobody has wanted so far, with the keys of their deliveries.
+/// Addressees of a formerly unrouted event.
 #[derive(Debug)]
 pub(super) struct RoutePlan<'a> {
     pub(super) to: Vec<&'a Addressee>,
     pub(super) keys: Vec<NewKey>,
 }
 
-/// Who of these gets an event that nobody has wanted so far: all for whom it is no copy by its key. None if it
-/// is for all, or if there is no room with one of them, whatever they say of too many: it is safe where it
-/// is, and can be routed when there is.
+/// Addressees of an unrouted event, without those for whom it is a duplicate. `None` if there are none or if one
+/// has no room, whatever its overflow policy: the event stays unrouted.
 pub(super) fn route<'a, L: AdmissionLedger>(
     ledger: &mut L,
     routes: &'a [Addressee],
@@ -207,30 +200,32 @@ pub(super) fn route<'a, L: AdmissionLedger>(
 }
 
 impl NewEvent {
-    /// What the sender is told.
     pub(super) fn taken(&self, now: Timestamp) -> AcceptedEvent {
         let receipt = Receipt::of(self.seq);
         AcceptedEvent { receipt, seen: Occurrence::First, deliveries: self.deliveries(), accepted_at: now }
     }
 
-    /// How many deliveries it has.
     fn deliveries(&self) -> u32 {
         deliveries(self.fits.iter().flatten().count())
     }
 }
 
-/// The number of deliveries of one event.
 pub(super) fn deliveries(count: usize) -> u32 {
     u32::try_from(count).expect("a rule book has fewer claims than that")
 }
 
-/// What a submission itself adds to the backlog of services; an event is wanted by few, so a list will do.
+/// Backlog added by the submission itself. Few addressees, so a list will do.
 #[derive(Default)]
 struct AddedBacklog<'a>(Vec<(&'a ServiceName, Backlog)>);
 
 impl<'a> AddedBacklog<'a> {
-    /// Finds room for one more delivery; none if it is to be refused.
-    fn place<L: AdmissionLedger>(&mut self, ledger: &L, addressee: &'a Addressee, event: &Event) -> Option<BacklogFit> {
+    /// `None` if the delivery is refused.
+    fn place<L: AdmissionLedger>(
+        &mut self,
+        ledger: &L,
+        addressee: &'a Addressee,
+        event: &Event,
+    ) -> Option<BacklogFit> {
         let service = &addressee.queue.service;
         let index = self.0.iter().position(|(name, _)| *name == service).unwrap_or_else(|| {
             self.0.push((service, ledger.waiting(service)));

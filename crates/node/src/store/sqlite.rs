@@ -1,33 +1,28 @@
-//! A store in one SQLite file, for a single process: nothing to install, nothing to run beside it.
+//! A store in one SQLite file, for a single process.
 //!
-//! A data folder holds the file `redrive.db`, what SQLite keeps beside it while it is open, and `lock`,
-//! which tells other processes to keep out and goes when the store is closed. One connection writes; it waits for the disk once a batch, and
-//! every table and index that a batch must touch grows at its end only. Readers have connections of their
-//! own, here or in another process.
+//! A data folder holds `redrive.db`, SQLite's companion files while it is open, and `lock`, which keeps other
+//! processes out and is removed on close. One connection writes and syncs once per batch; every table and index
+//! that a batch must touch grows at its end only. Readers have their own connections, in this or another process.
 //!
-//! Invariants: what a verb has changed in memory is what is durable, or the store says that it does not
-//! know and does nothing more until it is opened anew; a file that is damaged, newer or not ours is never
-//! changed.
+//! Invariants: memory agrees with what is durable, or the store reports that it does not know and refuses to work
+//! until reopened; a file that is damaged, newer or foreign is never changed.
 
-mod file_identity;
+mod access_store;
 mod audit;
-mod housekeeping;
 mod backup;
-mod transactions;
+mod bloom;
+mod changes;
+mod commands;
 mod dedup;
 mod disk;
-mod access_store;
 mod encode;
 mod fault;
-mod bloom;
-mod session_order;
+mod file_identity;
+mod housekeeping;
 mod imports;
 mod letters;
 mod lock;
-mod wal_scan;
 mod names;
-mod changes;
-mod commands;
 mod purge;
 mod reader;
 mod reassign;
@@ -37,12 +32,15 @@ mod retention;
 mod rows;
 mod schema;
 mod select;
+mod session_order;
 mod settle;
 mod sql;
 mod state;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod wal;
+mod wal_scan;
 mod write;
 
 use std::fs;
@@ -56,45 +54,43 @@ use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use self::file_identity::PinnedFile;
 use self::backup::LiveBackup;
-use self::transactions::{StoreWriter, StoreIdentity};
+use self::file_identity::PinnedFile;
 use self::lock::{FolderLock, not_read};
-use self::wal_scan::WalScan;
 use self::reader::SqliteReader;
+use self::transactions::{StoreIdentity, StoreWriter};
 pub use self::wal::WalBounds;
 use self::wal::{Checkpointer, DurableFrames, LogCopy};
+use self::wal_scan::WalScan;
 use super::{
-    Backup, BackupProgress, WriteBatch, HousekeepingStep, RetentionRules, StoreReader, RecoveredState, DiskRoom, Store, StoreError, BatchResult,
+    Backup, BackupProgress, BatchResult, DiskRoom, HousekeepingStep, RecoveredState, RetentionRules, Store,
+    StoreError, StoreReader, WriteBatch,
 };
 use redrive::private;
 
-/// The file of a data folder.
 const FILE: &str = "redrive.db";
-/// The longest that one connection waits for another's lock.
+/// Longest wait for another connection's lock.
 const BUSY_MAX: Duration = Duration::from_millis(100);
 
-/// How a store is run; the default is right but for tests.
+/// The defaults suit everything but tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// With less than this free on its disk a store takes no new events, so that it can go on to settle.
+    /// With less free disk space the store accepts no new events, so that it can still settle.
     pub free_bytes_min: u64,
-    /// How many hashes of events stay in memory before they are sealed.
+    /// Event hashes kept in memory before they are sealed.
     pub run_length: usize,
-    /// The size of the write-ahead log.
     pub wal: WalBounds,
-    /// The seed of a store that is made; none draws one.
+    /// Seed of a new store; `None` draws one.
     pub seed: Option<u64>,
-    /// What is done about commits that a damaged log has lost.
     pub loss: LossPolicy,
 }
 
-/// What is done about commits that cannot be read any more.
+/// What happens to commits that a damaged write-ahead log has lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossPolicy {
-    /// The store is not opened.
+    /// The store does not open.
     Refused,
-    /// The store is opened without them.
+    /// The store opens without them.
     Accepted,
 }
 
@@ -110,33 +106,31 @@ impl Default for Options {
     }
 }
 
-/// A store in a data folder.
 #[derive(Debug)]
 pub struct Sqlite {
     folder: PathBuf,
     options: Options,
     writer: WriterSlot,
-    /// Which store it was when it was last known.
+    /// Identity when the store was last open.
     was: Option<StoreIdentity>,
-    /// What of the log holds all that was committed in this run.
+    /// Frames of the log that hold all commits of this run.
     durable: DurableFrames,
-    /// The last to go: it holds the database open until SQLite has let go of it.
+    /// Dropped last: keeps the database open until SQLite has closed it.
     lock: FolderLock,
 }
 
-/// Where the writing connection is.
+/// Owner of the writing connection.
 #[derive(Debug)]
 enum WriterSlot {
-    /// With us.
     Here(Box<StoreWriter>, Connection),
-    /// With a copy in the making.
+    /// A backup in progress has it.
     Copying(Box<LiveBackup>),
-    /// Nowhere: it is being moved, or could not be opened anew.
+    /// Being moved, or could not be reopened.
     Gone,
 }
 
 impl Sqlite {
-    /// Opens the store of a folder, and makes both if they are not there.
+    /// Opens the store of a folder; creates both if missing.
     pub fn open(folder: &Path, options: Options) -> Result<Self, StoreError> {
         private::make_folder(folder).map_err(|source| lock::not_opened(folder, &source))?;
         let lock = FolderLock::take(folder)?;
@@ -147,14 +141,21 @@ impl Sqlite {
         {
             let _ = empty_log(connection);
         }
-        Ok(Self { folder: folder.to_owned(), options, writer, was: None, durable: DurableFrames::Unknown, lock })
+        Ok(Self {
+            folder: folder.to_owned(),
+            options,
+            writer,
+            was: None,
+            durable: DurableFrames::Unknown,
+            lock,
+        })
     }
 
-    /// A reader of a folder's store, beside the process that owns it.
+    /// Opens a reader beside the process that owns the folder.
     pub fn open_reader(folder: &Path) -> Result<Box<dyn StoreReader>, StoreError> {
         let path = folder.join(FILE);
-        // SQLite would only say that it cannot open it. Opening it here to see why would free SQLite's locks when
-        // it is closed, those of the writer in this process too.
+        // SQLite's own error would not say why. Opening and closing the file here would drop SQLite's locks, the
+        // writer's in this process included.
         may_read(&path).map_err(|error| match backup::refuse_partial(folder) {
             Ok(()) => not_read(folder, &error),
             Err(partial) => partial,
@@ -162,7 +163,7 @@ impl Sqlite {
         Ok(Box::new(SqliteReader::open(&path)?))
     }
 
-    /// The writing connection, so that tests can make it fail.
+    /// Lets tests make the writing connection fail.
     #[cfg(test)]
     pub(super) fn connection(&mut self) -> &mut Connection {
         match &mut self.writer {
@@ -171,7 +172,7 @@ impl Sqlite {
         }
     }
 
-    /// Does something with the writer, wherever it is.
+    /// Runs a task with the writer, on the backup's thread if one is in progress.
     fn ask<T: Send + 'static>(
         &mut self,
         task: impl FnOnce(&mut StoreWriter, &Connection) -> Result<T, StoreError> + Send + 'static,
@@ -184,14 +185,13 @@ impl Sqlite {
         }
     }
 
-    /// Ends a copy that nobody asks for any more.
     fn drop_abandoned_backup(&mut self) {
         if matches!(&self.writer, WriterSlot::Copying(copying) if copying.is_abandoned()) {
             self.end_backup();
         }
     }
 
-    /// Takes the writer back from a copy in the making, which is given up.
+    /// Abandons a backup and takes the writer back.
     fn end_backup(&mut self) {
         self.writer = match std::mem::replace(&mut self.writer, WriterSlot::Gone) {
             WriterSlot::Copying(copying) => {
@@ -218,7 +218,6 @@ fn gone() -> StoreError {
     StoreError::Unknown("the file could not be opened anew".into())
 }
 
-/// Whether this user may read the file.
 #[cfg(unix)]
 fn may_read(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK)?)
@@ -229,12 +228,13 @@ fn may_read(path: &Path) -> io::Result<()> {
     fs::metadata(path).map(drop)
 }
 
-/// Looks for commits that SQLite would leave out in silence, and refuses them unless that is wanted.
+/// Finds commits that SQLite would drop silently; an error unless the loss is accepted.
 fn check_log(folder: &Path, loss: LossPolicy, durable: DurableFrames) -> Result<WalScan, StoreError> {
     let path = file_identity::log_of(&folder.join(FILE));
-    let walk = wal_scan::walk(&path, schema::PAGE_BYTES).map_err(|source| lock::not_opened(&path, &source))?;
+    let walk =
+        wal_scan::walk(&path, schema::PAGE_BYTES).map_err(|source| lock::not_opened(&path, &source))?;
     let walk = match (walk, durable) {
-        // All that was committed is before it: what is there was left by commits that failed.
+        // All commits of this run are before it: these frames are left from commits that failed.
         (WalScan::Lost { frame, .. }, DurableFrames::Frames(frames)) if frame > frames => WalScan::Unfinished,
         (walk, _) => walk,
     };
@@ -254,7 +254,7 @@ fn check_log(folder: &Path, loss: LossPolicy, durable: DurableFrames) -> Result<
     Ok(walk)
 }
 
-/// Starts the log anew, so that what is behind its last good commit is never taken for a loss.
+/// Restarts the log, so that frames after its last good commit never count as a loss.
 fn empty_log(connection: &Connection) -> Option<LogCopy> {
     let emptied = Checkpointer::empty(connection);
     match &emptied {
@@ -266,7 +266,7 @@ fn empty_log(connection: &Connection) -> Option<LogCopy> {
 }
 
 fn open_writer(folder: &Path, database: &fs::File, options: &Options) -> Result<WriterSlot, StoreError> {
-    // Two stores must not share jitter and hashes, or who knows one would know the other.
+    // Stores must not share a seed, or knowing one would reveal the other.
     let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
     let (core, connection) = StoreWriter::open(&folder.join(FILE), database, options, seed)?;
     Ok(WriterSlot::Here(Box::new(core), connection))
@@ -331,19 +331,19 @@ impl Store for Sqlite {
             if core.durable() != DurableFrames::AsFound {
                 self.durable = core.durable();
             }
-            // Readers would stay on a log that is gone, beside a writer on a new one.
+            // Otherwise readers would stay on the deleted log and the writer use a new one.
             core.check_place(connection)?;
         }
-        // A folder that has gone away must not get a new, empty store in its place, nor another one.
+        // Never create an empty store where a folder was moved away.
         let fail = |source: io::Error| lock::not_opened(&path, &source);
         PinnedFile::new(&path, self.lock.database()).map_err(fail)?.check()?;
-        // Before the file is closed, which may take the log away.
-        // A loss was accepted for one start, not for the rest of the run.
+        // Must come before closing the file, which may remove the log. An accepted loss covers one start, not the
+        // rest of the run.
         let walk = check_log(&self.folder, LossPolicy::Refused, self.durable)?;
-        // What holds the file must let go of it first.
+        // Close the old connection first.
         self.writer = WriterSlot::Gone;
         let writer = open_writer(&self.folder, self.lock.database(), &self.options)?;
-        // A commit that failed may have left its frames.
+        // A failed commit may have left frames.
         if let WriterSlot::Here(_, connection) = &writer
             && walk != WalScan::Whole
             && empty_log(connection) == Some(LogCopy::Whole)
@@ -362,7 +362,7 @@ impl Store for Sqlite {
 
     fn has_room(&mut self) -> Result<DiskRoom, StoreError> {
         self.ask(StoreWriter::check_place)?;
-        // Rows that were deleted leave their pages to new ones, which take no more of the disk.
+        // Free pages within the file are reused first.
         let within = self.ask(|_, connection| StoreWriter::free_bytes(connection)).unwrap_or(0);
         disk::room(&self.folder, within, self.options.free_bytes_min)
     }
@@ -373,9 +373,8 @@ impl Store for Sqlite {
     }
 }
 
-/// Makes one batch durable in the store of a folder that nobody serves, and makes both if they are not there.
-///
-/// It is a short run of its own: whoever serves the folder next finds how long nobody was there, as ever.
+/// Writes one batch to a folder that no server is using; creates both if missing. It counts as a short run of its
+/// own.
 pub fn write_once(folder: &Path, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError> {
     let mut store = Box::new(Sqlite::open(folder, Options::default())?);
     let now = store.recover(now)?.resumes_at;
@@ -384,16 +383,13 @@ pub fn write_once(folder: &Path, batch: &WriteBatch, now: Timestamp) -> Result<B
     Ok(written)
 }
 
-/// What [`compact`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionResult {
-    /// The size of the file before.
     pub bytes_before: u64,
-    /// The size of the file now.
     pub bytes_after: u64,
 }
 
-/// Writes the store of a folder anew, without the room that deleted rows have left; nobody else may use it.
+/// Rewrites the file without free pages. No other process may use the folder.
 pub fn compact(folder: &Path) -> Result<CompactionResult, StoreError> {
     let path = folder.join(FILE);
     let bytes = || match fs::metadata(&path) {
@@ -404,7 +400,7 @@ pub fn compact(folder: &Path) -> Result<CompactionResult, StoreError> {
     let _lock = FolderLock::take(folder)?;
     check_log(folder, LossPolicy::Refused, DurableFrames::Unknown)?;
     let connection = schema::open(&path, 0)?;
-    // The new copy is made beside the file, not in memory: it may be large.
+    // The temporary copy may be too large for memory.
     connection.execute_batch("PRAGMA temp_store = file; VACUUM")?;
     connection.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(()))?;
     drop(connection);

@@ -1,16 +1,16 @@
 //! The contract that every store keeps: one table of scenarios, run against each implementation.
 
+mod access_store;
 mod bench;
 mod checks;
+mod commands;
 mod copies;
 mod desk;
-mod access_store;
 mod file;
 mod intake;
 mod letters;
 mod model;
 mod order;
-mod commands;
 mod paging;
 mod recovery;
 mod removed;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::sqlite::{Options, Sqlite};
-use super::{StoreReader, Store};
+use super::{Store, StoreReader};
 use bench::Bench;
 use twin::Twin;
 
@@ -48,7 +48,7 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
         replays::SCENARIOS,
         replay_steps::SCENARIOS,
         strict::SCENARIOS,
-        orders::SCENARIOS,
+        commands::SCENARIOS,
         access_store::SCENARIOS,
     ];
     all.into_iter().flatten().copied()

@@ -1,7 +1,7 @@
-//! The record of what was done with letters and at the doors: who asks later finds what, by whom and why.
+//! The audit log of commands and access changes.
 
 use super::encode::nanos;
-use super::fault::SqliteFault;
+use super::fault::SqliteResult;
 use super::sql::Sql;
 use super::write::BatchWriter;
 use crate::store::AUDIT_RECORDS_MAX;
@@ -9,7 +9,6 @@ use crate::store::access_store::AuditActor;
 
 const INSERT: &str = "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-/// An act to put on record.
 pub(super) struct AuditAct<'a> {
     pub(super) verb: &'static str,
     pub(super) what: &'a str,
@@ -18,13 +17,13 @@ pub(super) struct AuditAct<'a> {
 }
 
 impl BatchWriter<'_> {
-    /// Puts an act on record, by who gave the order that is being carried out; gives the record's number.
-    pub(super) fn record(&self, act: &AuditAct<'_>) -> Result<i64, SqliteFault> {
+    /// Records an act of the current actor; returns the record's number.
+    pub(super) fn record(&self, act: &AuditAct<'_>) -> SqliteResult<i64> {
         self.record_by(act, &self.actor)
     }
 
-    /// Puts an act on record; gives the record's number. The oldest goes when there are too many.
-    pub(super) fn record_by(&self, act: &AuditAct<'_>, by: &AuditActor) -> Result<i64, SqliteFault> {
+    /// Also deletes the oldest record beyond the limit.
+    pub(super) fn record_by(&self, act: &AuditAct<'_>, by: &AuditActor) -> SqliteResult<i64> {
         let last = "SELECT number FROM audit ORDER BY number DESC LIMIT 1";
         let number = self.connection.find(last, [])?.unwrap_or(0) + 1;
         let AuditAct { verb, what, letters, note } = act;
@@ -35,8 +34,8 @@ impl BatchWriter<'_> {
         Ok(number)
     }
 
-    /// Adds letters to an act on record; says whether it is still there.
-    pub(super) fn add_to_record(&self, number: i64, letters: u64) -> Result<bool, SqliteFault> {
+    /// Returns false if the record is gone.
+    pub(super) fn add_to_record(&self, number: i64, letters: u64) -> SqliteResult<bool> {
         let update = "UPDATE audit SET letters = letters + ?2 WHERE number = ?1";
         Ok(self.connection.change(update, (number, letters.cast_signed()))? == 1)
     }

@@ -1,4 +1,4 @@
-//! What else a batch has to remember: pauses, breakers, absences, books, and events that found who wants them.
+//! Applies state changes of a batch: pauses, breakers, absences, rule books, routing.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 
 use super::encode::{Integrity, nanos, place};
-use super::fault::SqliteFault;
+use super::fault::SqliteResult;
 use super::sql::Sql;
 use super::write::BatchWriter;
 use super::{recover, rows};
@@ -19,7 +19,7 @@ pub(super) const RELEASE: &str =
     "UPDATE deliveries SET state = 0, due_at = NULL WHERE queue = ?1 AND state = 1 AND due_at = ?2";
 
 impl BatchWriter<'_> {
-    pub(super) fn note(&mut self, note: &StateChange, waiting: &mut Vec<Waiting>) -> Result<(), SqliteFault> {
+    pub(super) fn note(&mut self, note: &StateChange, waiting: &mut Vec<Waiting>) -> SqliteResult<()> {
         match note {
             StateChange::Pause(service) => self.pause(service, self.now),
             StateChange::Resume(service) => {
@@ -31,7 +31,7 @@ impl BatchWriter<'_> {
                 absences.add(*from, self.now);
                 recover::set_absences(self.connection, &absences)
             }
-            // Every batch is a sign of life.
+            // Every batch is a heartbeat.
             StateChange::Alive => Ok(()),
             StateChange::Book { hash, text } => {
                 self.state.meta.books_turn += 1;
@@ -62,16 +62,16 @@ impl BatchWriter<'_> {
         }
     }
 
-    /// A service that is paused already has been so since before.
-    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> Result<(), SqliteFault> {
+    /// Keeps the start of an existing pause.
+    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> SqliteResult<()> {
         self.connection.run("INSERT OR IGNORE INTO pauses VALUES (?1, ?2)", (service.as_str(), nanos(since)))
     }
 
-    fn save_breaker(&self, record: &Record) -> Result<(), SqliteFault> {
+    fn save_breaker(&self, record: &Record) -> SqliteResult<()> {
         let name = record.service_name.as_str();
         let select = "SELECT record FROM breakers WHERE dependency = ?1";
         let stored: Option<String> = self.connection.find(select, [name])?;
-        // A record that cannot be read guards nothing: the new one takes its place.
+        // An unreadable record is replaced.
         let stored: Option<Record> = stored.and_then(|text| serde_json::from_str(&text).ok());
         if !record.replaces(stored.as_ref(), self.now) {
             return Ok(());
@@ -80,15 +80,17 @@ impl BatchWriter<'_> {
         self.connection.run("INSERT OR REPLACE INTO breakers VALUES (?1, ?2)", (name, text))
     }
 
-    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> Result<(), SqliteFault> {
+    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> SqliteResult<()> {
         let select = "SELECT id, source, type, attributes, data, content FROM events
             WHERE seq = ?1 AND deliveries = 0 AND whole = 1";
         let found = self.connection.first(select, [place(at)], |row| rows::checked_event(row, 5))?;
         let Some((event, integrity)) = found else { return Ok(()) };
         let event = Arc::new(event);
-        // A key that was read from damage may be the one of another event: it is neither looked up nor kept.
+        // A key read from a damaged event may belong to another one: neither look it up nor store it.
         let routes: Vec<Addressee> = routes.iter().map(|route| keyless(route, integrity)).collect();
-        let Some(RoutePlan { to, keys }) = admit::route(self, &routes, &event, self.now)? else { return Ok(()) };
+        let Some(RoutePlan { to, keys }) = admit::route(self, &routes, &event, self.now)? else {
+            return Ok(());
+        };
         let update = "UPDATE events SET first_delivery = ?2, deliveries = ?3 WHERE seq = ?1";
         let first = place(self.state.meta.last.next());
         self.connection.run(update, (place(at), first, admit::deliveries(to.len())))?;
@@ -100,7 +102,6 @@ impl BatchWriter<'_> {
     }
 }
 
-/// The addressee, without a key of its own where the event is damaged.
 fn keyless(addressee: &Addressee, integrity: Integrity) -> Addressee {
     let mut addressee = addressee.clone();
     if integrity == Integrity::Damaged {

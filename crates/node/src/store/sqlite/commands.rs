@@ -1,20 +1,20 @@
-//! Carries out what people want done with dead letters; each command is done whole, or refused and nothing of it.
+//! Runs commands on dead letters. Each succeeds whole or is refused without a change.
 
 use redrive_core::engine::Waiting;
 use redrive_core::ids::{DeliveryId, Receipt};
 
 use super::audit::AuditAct;
 use super::encode::{nanos, place, seq};
-use super::fault::SqliteFault;
-use super::session_order::HeldLane;
+use super::fault::SqliteResult;
 use super::rows::DeliveryRow;
 use super::schema::{state, whole};
 use super::select::{self, LetterRef};
+use super::session_order::HeldLane;
 use super::sql::Sql;
-use super::write::{NewDelivery, BatchWriter};
+use super::write::{BatchWriter, NewDelivery};
 use crate::store::admit::AdmissionLedger;
 use crate::store::derive;
-use crate::store::letter::{EditCommand, LetterCommand, CommandRefusal};
+use crate::store::letter::{CommandRefusal, EditCommand, LetterCommand};
 
 const CLOSE: &str =
     "UPDATE deliveries SET state = ?2, written_at = ?3, linked = coalesce(?4, linked) WHERE seq = ?1";
@@ -24,14 +24,16 @@ impl BatchWriter<'_> {
         &mut self,
         command: &LetterCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<(), SqliteFault> {
+    ) -> SqliteResult<()> {
         match command {
             LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new)?),
             LetterCommand::Change { replay, act, answer } => answer.set(self.change_replay(*replay, *act)?),
             LetterCommand::Skip { letter, note, answer } => {
                 answer.set(self.skip(*letter, note.as_deref(), waiting)?);
             }
-            LetterCommand::ReleaseSession { letter, answer } => answer.set(self.release_session(*letter, waiting)?),
+            LetterCommand::ReleaseSession { letter, answer } => {
+                answer.set(self.release_session(*letter, waiting)?)
+            }
             LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, waiting)?)),
             LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, waiting)?),
             LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters)?)),
@@ -45,7 +47,7 @@ impl BatchWriter<'_> {
         id: DeliveryId,
         note: Option<&str>,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<u64, CommandRefusal>, SqliteFault> {
+    ) -> SqliteResult<Result<u64, CommandRefusal>> {
         let letter = match self.free_letter(id)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
@@ -57,8 +59,8 @@ impl BatchWriter<'_> {
         Ok(Ok(behind))
     }
 
-    /// Does with a letter for good; those that it held go on.
-    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> Result<Option<Waiting>, SqliteFault> {
+    /// Closes a letter and releases the session that it held.
+    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> SqliteResult<Option<Waiting>> {
         let before = self.delivery(letter.delivery)?;
         self.close_in_place(letter, before, code, None)?;
         match before.lane.filter(|_| before.state == state::HOLDING) {
@@ -73,7 +75,7 @@ impl BatchWriter<'_> {
         before: DeliveryRow,
         code: i64,
         linked: Option<i64>,
-    ) -> Result<(), SqliteFault> {
+    ) -> SqliteResult<()> {
         self.remove_letter(letter.number)?;
         self.connection.run(CLOSE, (letter.delivery, code, nanos(self.now), linked))?;
         let queue = self.state.names.index_of(before.queue)?;
@@ -88,7 +90,7 @@ impl BatchWriter<'_> {
         &mut self,
         id: DeliveryId,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<u64, CommandRefusal>, SqliteFault> {
+    ) -> SqliteResult<Result<u64, CommandRefusal>> {
         let Some(letter) = select::find(self.connection, id)? else {
             let is_known = select::is_delivery(self.connection, id)?;
             let refusal =
@@ -109,8 +111,8 @@ impl BatchWriter<'_> {
         Ok(Ok(self.released(lane, held)?))
     }
 
-    /// How many go on now that a letter holds its session no more; none if the next of it does.
-    fn released(&self, lane: i64, before: HeldLane) -> Result<u64, SqliteFault> {
+    /// Deliveries released; 0 if the next letter of the session holds it too.
+    fn released(&self, lane: i64, before: HeldLane) -> SqliteResult<u64> {
         Ok(if self.held(lane)?.is_some() { 0 } else { before.behind })
     }
 
@@ -118,12 +120,12 @@ impl BatchWriter<'_> {
         &mut self,
         edit: &EditCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<(Receipt, DeliveryId), CommandRefusal>, SqliteFault> {
+    ) -> SqliteResult<Result<(Receipt, DeliveryId), CommandRefusal>> {
         let letter = match self.free_letter(edit.letter)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        // What it takes over from the old event would count as intact.
+        // The copied attributes would pass as intact.
         if let Some(id) = self.damaged(letter.delivery)? {
             return Ok(Err(CommandRefusal::Damaged(id)));
         }
@@ -134,7 +136,7 @@ impl BatchWriter<'_> {
         let before = self.delivery(letter.delivery)?;
         let event = self.write_event(&edit.event, content, 1, whole::SENT)?;
         let held = self.held_by(before.lane, letter.delivery)?;
-        // The old one gives up its place first, then the new one takes it, and only then the session goes on.
+        // Order matters: the old delivery leaves its turn, the new one takes it, then the session advances.
         self.close_in_place(&letter, before, state::SUPERSEDED, Some(place(event)))?;
         let queue = self.state.names.index_of(before.queue)?;
         let code = self.enter(queue, before.lane, before.turn, edit.event.data.len() as u64)?;

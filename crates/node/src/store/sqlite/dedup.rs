@@ -1,15 +1,14 @@
-//! Knows whether an event came before, without an index on a random key.
+//! Recognises duplicate events without an index on a random key.
 //!
-//! Each event has a hash of 63 bits, keyed by the store's seed: 39 bits of its id, then 24 bits of its source
-//! and id. The latest hashes live in memory, and on disk as one small row for each batch. When there are
-//! many, they are sealed, in small steps, into a run: sorted, so that they too are written one after the
-//! other, with a filter in memory that spares most looks into it. A hash only says where to look; the event
-//! there decides.
+//! Each event has a 63-bit hash keyed by the store's seed: 39 bits of its id, then 24 bits of source and id.
+//! Recent hashes live in memory, and on disk as one small row per batch. When there are many, small steps seal
+//! them into a sorted run, so that writes stay sequential; a Bloom filter in memory avoids most reads of a run. A
+//! hash only says where to look; the event itself decides.
 //!
-//! Invariants: every event in the store is found through memory or through exactly one sealed run; a run
-//! counts only once its sealing is committed, and until then memory and table `recent` have all of it; a
-//! crash in the midst of sealing repeats nothing and loses nothing. A run goes when nothing is left of its
-//! events; if a few are, such as dead letters, a small one takes its place.
+//! Invariants: every event is found through memory or exactly one sealed run. A run counts once its sealing is
+//! committed; until then memory and table `recent` have all of it, so a crash during sealing loses and repeats
+//! nothing. A run is dropped when none of its events is left; if a few are, such as dead letters, a small run
+//! replaces it.
 
 use std::collections::BTreeSet;
 
@@ -18,74 +17,66 @@ use redrive_core::hash;
 use redrive_core::ids::Seq;
 use rusqlite::Connection;
 
-use super::encode::{self, place, seq};
-use super::fault::SqliteFault;
 use super::bloom::{BloomFilter, BloomKey};
+use super::encode::{self, place, seq};
+use super::fault::{SqliteFault, SqliteResult};
 use super::rows::text;
 use super::sql::Sql;
 
-/// Bits of a hash that depend on the source too.
 const SOURCE_BITS: u32 = 24;
-/// Hashes that one step of sealing writes.
 const HASHES_PER_STEP: usize = 4_096;
-/// Rows that one step deletes of what is sealed.
+/// Sealed rows deleted per step.
 const ROWS_PER_STEP: i64 = 256;
 
-/// The stages of a run, in column `stage`.
+/// Values of column `stage`.
 const MAKING: i64 = 0;
 const SEALED: i64 = 1;
 const GOING: i64 = 2;
 
-/// The hash of an event's key.
 pub(super) fn key_hash(seed: u64, key: DedupKey<'_>) -> u64 {
     let id = hash::stable_64(key.event_id.as_bytes(), seed);
     let both = hash::stable_64(key.source.as_bytes(), id);
     id_hash(seed, key.event_id) | both >> (u64::BITS - SOURCE_BITS)
 }
 
-/// The first of all hashes that an id may have, whatever its source. The highest bit stays free, so that
-/// SQLite, whose numbers have a sign, sorts them alike.
+/// Smallest hash of an id, whatever the source. The top bit stays 0, because SQLite's integers are signed.
 pub(super) fn id_hash(seed: u64, id: &str) -> u64 {
     let id = hash::stable_64(id.as_bytes(), seed);
     id >> (SOURCE_BITS + 1) << SOURCE_BITS
 }
 
-/// The last of all hashes that begin like this one.
+/// Largest hash of the same id.
 pub(super) const fn last_of_id(hash: u64) -> u64 {
     hash | ((1 << SOURCE_BITS) - 1)
 }
 
-/// What is asked of filters: the part of a hash that depends on the id alone.
+/// Filters see only the part that depends on the id.
 const fn filter_key(hash: u64) -> u64 {
     hash >> SOURCE_BITS
 }
 
-/// All that is known of earlier events.
 #[derive(Debug)]
 pub(super) struct Dedup {
     seed: u64,
-    /// How many hashes make a run.
     run_length: usize,
     recent: RecentHashes,
-    /// Those of the transaction under way, which are in `recent` too.
+    /// Added by the current transaction; also in `recent`.
     fresh: Vec<(u64, Seq)>,
     making: Option<UnsealedRun>,
     runs: Vec<HashRun>,
-    /// The last number given to a run.
     last_run: i64,
-    /// Up to here, rows of table `recent` have been sealed.
+    /// Rows of table `recent` up to here are sealed.
     sealed_upto: Seq,
-    /// Whether table `recent` may have rows that a run has sealed.
+    /// Whether table `recent` may still have sealed rows.
     sweep: bool,
     going: Vec<i64>,
 }
 
-/// Hashes in memory.
 #[derive(Debug, Default)]
 struct RecentHashes {
-    // Strangers choose ids, but not these hashes of them, which are keyed.
+    // Keyed, so senders cannot choose colliding ones.
     firsts: hash::Map<u64, Seq>,
-    /// Those whose hash another has already, which hardly ever happens.
+    /// Hash collisions; very rare.
     others: BTreeSet<(u64, Seq)>,
 }
 
@@ -119,7 +110,6 @@ impl RecentHashes {
     }
 }
 
-/// A run in the making.
 #[derive(Debug)]
 struct UnsealedRun {
     number: i64,
@@ -128,17 +118,16 @@ struct UnsealedRun {
     written: usize,
 }
 
-/// A sealed run.
 #[derive(Debug)]
 pub(super) struct HashRun {
     number: i64,
     upto: Seq,
     filter: BloomFilter,
-    /// Whether it was seen, since the store was opened, what is left of its events.
+    /// Whether it was checked since the store opened how many of its events are left.
     weighed: bool,
 }
 
-/// A step of upkeep that was written, and what memory makes of it once it is durable.
+/// A written step of upkeep, to be applied to memory once durable.
 #[derive(Debug)]
 pub(super) enum DedupStep {
     Wrote(usize),
@@ -146,14 +135,14 @@ pub(super) enum DedupStep {
     Swept,
     Dropped(i64),
     Gone(i64),
-    /// Too much is left of that run.
+    /// Too many events are left to replace it.
     Weighed(i64),
-    /// Another takes the place of that run.
+    /// Replaced by a smaller run.
     Thinned(i64, Box<HashRun>),
 }
 
 impl Dedup {
-    pub(super) fn load(connection: &Connection, seed: u64, run_length: usize) -> Result<Self, SqliteFault> {
+    pub(super) fn load(connection: &Connection, seed: u64, run_length: usize) -> SqliteResult<Self> {
         let mut dedup = Self {
             seed,
             run_length,
@@ -177,7 +166,8 @@ impl Dedup {
                 }
                 SEALED => {
                     let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-                    let filter = BloomFilter::from_bytes(bytes).ok_or(SqliteFault::unreadable("the filter of a run"))?;
+                    let filter = BloomFilter::from_bytes(bytes)
+                        .ok_or(SqliteFault::unreadable("the filter of a run"))?;
                     dedup.runs.push(HashRun { number: run, upto, filter, weighed: false });
                 }
                 _ => dedup.going.push(run),
@@ -204,8 +194,7 @@ impl Dedup {
         key_hash(self.seed, key)
     }
 
-    /// Where an event of that hash may be.
-    pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> Result<Vec<Seq>, SqliteFault> {
+    pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> SqliteResult<Vec<Seq>> {
         let mut found: Vec<Seq> = self.recent.find(hash).collect();
         if let Some(making) = &self.making {
             let first = making.hashes.partition_point(|(other, _)| *other < hash);
@@ -226,14 +215,12 @@ impl Dedup {
         Ok(found)
     }
 
-    /// Remembers an event of the transaction under way.
     pub(super) fn add(&mut self, hash: u64, seq: Seq) {
         self.recent.add(hash, seq);
         self.fresh.push((hash, seq));
     }
 
-    /// Writes what was added, as one row.
-    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), SqliteFault> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqliteResult<()> {
         if let Some((_, first)) = self.fresh.first() {
             let hashes = encode::hashes(&self.fresh);
             connection.run("INSERT INTO recent VALUES (?1, ?2)", (place(*first), hashes))?;
@@ -241,24 +228,21 @@ impl Dedup {
         Ok(())
     }
 
-    /// The transaction is durable.
     pub(super) fn commit(&mut self) {
         self.fresh.clear();
     }
 
-    /// The transaction is gone.
     pub(super) fn roll_back(&mut self) {
         for (hash, seq) in self.fresh.drain(..) {
             self.recent.remove(hash, seq);
         }
     }
 
-    /// Whether memory holds twice what it should, because nobody has done the chores.
+    /// Whether memory holds twice its share, because housekeeping did not run.
     pub(super) fn is_overdue(&self) -> bool {
         self.recent.len() >= 2 * self.run_length
     }
 
-    /// Whether there is a step to do at once.
     pub(super) fn has_work(&self, ids_checked: Seq) -> bool {
         self.making.is_some()
             || self.recent.len() >= self.run_length
@@ -267,11 +251,15 @@ impl Dedup {
             || self.runs.iter().any(|run| run.upto <= ids_checked && !run.weighed)
     }
 
-    /// Does a step of sealing and of dropping, within a transaction. What it returns is for
-    /// [`Dedup::apply`], once that is durable.
-    pub(super) fn step(&mut self, connection: &Connection, ids_checked: Seq) -> Result<Option<DedupStep>, SqliteFault> {
+    /// Does one step of sealing or dropping within a transaction. Pass the result to [`Dedup::apply`] once
+    /// durable.
+    pub(super) fn step(
+        &mut self,
+        connection: &Connection,
+        ids_checked: Seq,
+    ) -> SqliteResult<Option<DedupStep>> {
         if self.making.is_none() && self.recent.len() >= self.run_length {
-            // Nothing is on disk of this yet, so nothing is lost if the transaction is.
+            // Nothing of this run is on disk yet, so a rollback loses nothing.
             let hashes = std::mem::take(&mut self.recent).into_sorted();
             let upto = hashes.iter().map(|(_, seq)| *seq).max().unwrap_or(self.sealed_upto);
             self.making = Some(UnsealedRun { number: self.last_run + 1, upto, hashes, written: 0 });
@@ -291,8 +279,7 @@ impl Dedup {
         }
     }
 
-    /// Deletes rows of hashes that a run has sealed.
-    fn sweep(&self, connection: &Connection) -> Result<DedupStep, SqliteFault> {
+    fn sweep(&self, connection: &Connection) -> SqliteResult<DedupStep> {
         let delete = "DELETE FROM recent WHERE first IN
             (SELECT first FROM recent WHERE first <= ?1 ORDER BY first LIMIT ?2)";
         let deleted = connection.change(delete, (place(self.sealed_upto), ROWS_PER_STEP))?;
@@ -300,8 +287,8 @@ impl Dedup {
         Ok(if all { DedupStep::Swept } else { DedupStep::Wrote(0) })
     }
 
-    /// A run of which nothing is left that it leads to.
-    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<i64>, SqliteFault> {
+    /// A run with no events left.
+    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> SqliteResult<Option<i64>> {
         let mut after = Seq::NONE;
         for run in self.runs.iter().take_while(|run| run.upto <= ids_checked) {
             let exists = "SELECT 1 FROM events WHERE seq > ?1 AND seq <= ?2 LIMIT 1";
@@ -313,14 +300,14 @@ impl Dedup {
         Ok(None)
     }
 
-    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<DedupStep>, SqliteFault> {
+    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> SqliteResult<Option<DedupStep>> {
         let Some(run) = self.droppable(connection, ids_checked)? else { return Ok(None) };
         connection.run("UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1", (run, GOING))?;
         Ok(Some(DedupStep::Dropped(run)))
     }
 
-    /// Looks at what is left of a run that has grown old, and puts a small one in its place if it is little.
-    fn weigh_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<DedupStep>, SqliteFault> {
+    /// Replaces an old run with a small one if few of its events are left.
+    fn weigh_one(&self, connection: &Connection, ids_checked: Seq) -> SqliteResult<Option<DedupStep>> {
         let index = self.runs.iter().position(|run| run.upto <= ids_checked && !run.weighed);
         let Some(index) = index else { return Ok(None) };
         let run = &self.runs[index];
@@ -343,14 +330,13 @@ impl Dedup {
         Ok(Some(DedupStep::Thinned(run.number, Box::new(thin))))
     }
 
-    /// The hashes of events that are still there, in one stretch of places; of many, one more than fit in a
-    /// step.
+    /// Hashes of events still stored in a range; at most one more than fit in a step.
     fn hashes_between(
         &self,
         connection: &Connection,
         after: Seq,
         upto: Seq,
-    ) -> Result<Vec<(u64, Seq)>, SqliteFault> {
+    ) -> SqliteResult<Vec<(u64, Seq)>> {
         let select = "SELECT seq, source, id FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
         let limit = i64::try_from(HASHES_PER_STEP + 1).expect("a small number");
         connection.all(select, (place(after), place(upto), limit), |row| {
@@ -359,7 +345,6 @@ impl Dedup {
         })
     }
 
-    /// Takes note of a step that is durable.
     pub(super) fn apply(&mut self, step: DedupStep) {
         match step {
             DedupStep::Wrote(count) => {
@@ -398,7 +383,7 @@ impl Dedup {
 }
 
 impl UnsealedRun {
-    fn step(&self, connection: &Connection) -> Result<DedupStep, SqliteFault> {
+    fn step(&self, connection: &Connection) -> SqliteResult<DedupStep> {
         if self.written == 0 {
             let insert = "INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, NULL)";
             connection.run(insert, (self.number, place(self.upto), MAKING))?;
@@ -424,7 +409,7 @@ fn filter_of(hashes: &[(u64, Seq)]) -> BloomFilter {
     filter
 }
 
-fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> Result<(), SqliteFault> {
+fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> SqliteResult<()> {
     let mut statement = connection.prepare_cached("INSERT INTO dedup VALUES (?1, ?2, ?3)")?;
     for (hash, seq) in hashes {
         statement.execute((run, hash.cast_signed(), place(*seq)))?;
@@ -432,8 +417,7 @@ fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> Re
     Ok(())
 }
 
-/// Deletes a part of a run that is going.
-fn drop_step(connection: &Connection, run: i64) -> Result<DedupStep, SqliteFault> {
+fn drop_step(connection: &Connection, run: i64) -> SqliteResult<DedupStep> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash, seq LIMIT 1 OFFSET ?2";
     let offset = i64::try_from(HASHES_PER_STEP).expect("a small number");
     let bound: Option<(i64, i64)> = connection.first(select, (run, offset), |row| Ok(row.try_into()?))?;
@@ -446,14 +430,13 @@ fn drop_step(connection: &Connection, run: i64) -> Result<DedupStep, SqliteFault
     Ok(DedupStep::Gone(run))
 }
 
-/// The last hash of a run in the making that is durable.
-fn last_written(connection: &Connection, run: i64) -> Result<Option<(u64, Seq)>, SqliteFault> {
+fn last_written(connection: &Connection, run: i64) -> SqliteResult<Option<(u64, Seq)>> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash DESC, seq DESC LIMIT 1";
     connection.first(select, [run], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), seq(row.get(1)?))))
 }
 
-/// The hashes that no run has sealed, in the order of their places.
-fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> Result<Vec<(u64, Seq)>, SqliteFault> {
+/// Unsealed hashes, by sequence number.
+fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> SqliteResult<Vec<(u64, Seq)>> {
     let mut hashes = Vec::new();
     let select = "SELECT hashes FROM recent WHERE first > ?1 ORDER BY first";
     connection.each(select, [place(sealed_upto)], |row| {
@@ -463,8 +446,8 @@ fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> Result<Vec<(u64, 
     Ok(hashes)
 }
 
-/// Where events of that id may be, for a reader who has none of this in memory.
-pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> Result<Vec<Seq>, SqliteFault> {
+/// For readers, which have no hashes in memory.
+pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> SqliteResult<Vec<Seq>> {
     let first = id_hash(seed, id);
     let last = last_of_id(first);
     let sealed_upto = "SELECT coalesce(max(upto), 0) FROM runs WHERE stage > 0";

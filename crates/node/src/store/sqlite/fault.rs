@@ -1,4 +1,4 @@
-//! What may go wrong with SQLite, and what of it a store's owner has to know.
+//! Errors of SQLite, and their mapping to store errors.
 
 use std::path::Path;
 
@@ -7,24 +7,21 @@ use rusqlite::{ErrorCode, ffi};
 use super::encode::UnreadableValue;
 use crate::store::StoreError;
 
-/// Something went wrong within a verb.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SqliteFault {
-    /// SQLite says so.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// What it gave is not what it should be, or not there.
     #[error(transparent)]
     Unreadable(#[from] UnreadableValue),
 }
 
+pub(super) type SqliteResult<T> = Result<T, SqliteFault>;
+
 impl SqliteFault {
-    /// Something stored is not what it should be, or not there.
     pub(super) const fn unreadable(what: &'static str) -> Self {
         Self::Unreadable(UnreadableValue::new(what))
     }
 
-    /// As the owner hears it, when the store could not be opened.
     pub(super) fn not_opened(&self, path: &Path) -> StoreError {
         let reason = self.to_string();
         if self.is_damage() {
@@ -43,20 +40,19 @@ impl SqliteFault {
         }
     }
 
-    /// Whether waiting cannot help.
     fn is_damage(&self) -> bool {
         match self {
             Self::Unreadable(_) => true,
             Self::Sqlite(error) => match error.sqlite_error_code() {
                 Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase),
-                // Not SQLite itself: a column held what it never should.
+                // Not an SQLite error: a column held an unexpected value.
                 None => true,
             },
         }
     }
 }
 
-/// As the owner of an open store hears it, when nothing was changed.
+/// For an open store, when nothing was changed.
 impl From<SqliteFault> for StoreError {
     fn from(fault: SqliteFault) -> Self {
         if fault.is_damage() {

@@ -1,10 +1,9 @@
-//! Whether the files that are open are still the ones at their path.
+//! Checks that the open files are still the ones at their path.
 //!
-//! A folder that is deleted, moved or replaced leaves its files open, and a commit into them succeeds: what it
-//! wrote is gone with the next start. So the files are compared after every commit, before its answer. A removal
-//! that comes after the comparison is one that comes after the answer.
+//! If a folder is deleted, moved or replaced, commits into its open files still succeed but are lost on the next
+//! start. So the files are compared after every commit, before it is acknowledged.
 //!
-//! Invariant: both files are held open for as long as they are compared, so their numbers are not given to others.
+//! Invariant: both files stay open while they are compared, so their inode numbers are not reused.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::store::StoreError;
 
-/// What tells a file from all others that exist.
+/// Device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
@@ -23,14 +22,13 @@ impl FileId {
         Self(found.dev(), found.ino())
     }
 
-    /// Where files have no number, they cannot be told apart.
+    /// Without inode numbers, all files look the same.
     #[cfg(not(unix))]
     pub(super) fn of(_found: &Metadata) -> Self {
         Self(0, 0)
     }
 }
 
-/// A file and where it was opened.
 #[derive(Debug)]
 pub(super) struct PinnedFile {
     path: PathBuf,
@@ -38,13 +36,11 @@ pub(super) struct PinnedFile {
 }
 
 impl PinnedFile {
-    /// That open file, which was found at that path. The path is made absolute: what is found by it must not
-    /// depend on where a folder above it was moved to.
+    /// The path is made absolute, so that it does not depend on the working directory.
     pub(super) fn new(path: &Path, file: &File) -> io::Result<Self> {
         Ok(Self { path: std::path::absolute(path)?, id: FileId::of(&file.metadata()?) })
     }
 
-    /// Says what is at the path instead, if it is not the file.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         let reason = match fs::metadata(&self.path) {
             Ok(found) if FileId::of(&found) == self.id => return Ok(()),
@@ -56,40 +52,41 @@ impl PinnedFile {
     }
 }
 
-/// Which file is no longer at its path.
 #[derive(Debug)]
 pub(super) enum DisplacedFile {
-    /// The database, and perhaps all of the folder.
+    /// Perhaps with its folder.
     Database(StoreError),
-    /// The log; the database is in its place.
+    /// The database is still in place.
     LogAlone(StoreError),
 }
 
-/// The files of a store that is open: the database, whose owner holds it open, and its write-ahead log.
+/// Database and write-ahead log of an open store.
 #[derive(Debug)]
 pub(super) struct Anchor {
     database: PinnedFile,
     log: PinnedFile,
-    /// SQLite puts no lock on its log, so closing this one frees none.
+    /// SQLite holds no lock on its log, so closing this drops none.
     _log: File,
 }
 
 impl Anchor {
-    /// The files of a database that SQLite has just opened; its owner has that file of it.
+    /// `database` is the owner's open file.
     pub(super) fn new(path: &Path, database: &File) -> io::Result<Self> {
         let log_path = log_of(path);
         let log = File::open(&log_path)?;
-        Ok(Self { database: PinnedFile::new(path, database)?, log: PinnedFile::new(&log_path, &log)?, _log: log })
+        Ok(Self {
+            database: PinnedFile::new(path, database)?,
+            log: PinnedFile::new(&log_path, &log)?,
+            _log: log,
+        })
     }
 
-    /// Says what is wrong if one of them is no longer at its path.
     pub(super) fn check(&self) -> Result<(), DisplacedFile> {
         self.database.check().map_err(DisplacedFile::Database)?;
         self.log.check().map_err(DisplacedFile::LogAlone)
     }
 }
 
-/// The write-ahead log of a database.
 pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

@@ -1,12 +1,11 @@
-//! One process owns a data folder: it holds a lock on a file there, and says in it who it is. It holds one on the
-//! database too, so that a lock file which was deleted lets nobody else in.
+//! One process owns a data folder: it locks the file `lock` and writes its process id into it. It also locks the
+//! database, so that deleting the lock file admits no second owner.
 //!
-//! The system frees the locks when the process ends, however it ends, so a crash leaves nothing to clean up. Whoever
-//! gives a folder back frees it by name: a child that was just forked and has not begun its program holds every
-//! file of ours open, and a file that is only closed on our side would stay locked until it does.
+//! The system frees locks when the process ends, so a crash leaves nothing to clean up. Locks are released
+//! explicitly, not only by closing: a child that was just forked still holds all our files open.
 //!
-//! Invariant: the database stays open here until SQLite has closed it. SQLite's own locks are of another kind, which
-//! does not meet ours, but a process loses all of those on a file as soon as it closes that file once.
+//! Invariant: the database stays open here until SQLite has closed it. SQLite uses POSIX locks, which do not
+//! conflict with ours, but a process loses all of those on a file as soon as it closes that file once.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -17,14 +16,13 @@ use super::{FILE as DATABASE, backup};
 use crate::store::StoreError;
 use redrive::private;
 
-/// The file that is locked.
 const FILE: &str = "lock";
-/// More of another's note than this nobody needs to read.
+/// Of another process's lock file.
 const OWNER_BYTES_MAX: u64 = 100;
-/// How often a lock file is looked for that its owner removes at the same time.
+/// Retries when the owner removes the lock file at the same time.
 const TRIES_MAX: u32 = 10;
 
-/// Holds the folder until it is dropped.
+/// Releases the folder when dropped.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     path: PathBuf,
@@ -35,26 +33,26 @@ pub(super) struct FolderLock {
 impl Drop for FolderLock {
     fn drop(&mut self) {
         remove(&self.path, &self.file);
-        // Closing them is the second best, and comes anyway.
+        // Closing would release them too, but later if a child has them.
         let _ = self.database.unlock();
         let _ = self.file.unlock();
     }
 }
 
 impl FolderLock {
-    /// Takes the folder, or says who has it. Makes an empty database if there is none.
+    /// Creates an empty database if there is none.
     pub(super) fn take(folder: &Path) -> Result<Self, StoreError> {
         backup::refuse_partial(folder)?;
         let path = folder.join(FILE);
         let in_use = |owner| StoreError::InUse { path: folder.to_owned(), owner };
         let mut file = lock_file(&path, in_use)?;
         let database = lock_database(folder, in_use).inspect_err(|_| remove(&path, &file))?;
-        // Who has it is a help to people and no more: a note that cannot be written stops nobody.
+        // Informational: ignore a failed write.
         let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         Ok(Self { path, file, database })
     }
 
-    /// The database, which stays open for as long as the lock is held.
+    /// Open while the lock is held.
     pub(super) fn database(&self) -> &File {
         &self.database
     }
@@ -67,7 +65,7 @@ fn lock_file(path: &Path, in_use: impl Fn(String) -> StoreError) -> Result<File,
         options.read(true).write(true).create(true).truncate(false);
         let mut file = private::for_owner(&mut options).open(path).map_err(fail)?;
         match file.try_lock() {
-            // Whoever had it may have removed it between our opening and our locking.
+            // The previous owner may have removed the file before we locked it.
             Ok(()) if is_at(path, &file) => return Ok(file),
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(in_use(owner(&mut file))),
@@ -89,14 +87,13 @@ fn lock_database(folder: &Path, in_use: impl Fn(String) -> StoreError) -> Result
     }
 }
 
-/// Removes a lock file while it is locked, so that no other process has it; another file in its place stays.
+/// Must be locked; a different file at the path stays.
 fn remove(path: &Path, file: &File) {
     if is_at(path, file) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Whether that open file is the one at the path.
 fn is_at(path: &Path, file: &File) -> bool {
     match (fs::metadata(path), file.metadata()) {
         (Ok(found), Ok(open)) => FileId::of(&found) == FileId::of(&open),
@@ -111,7 +108,7 @@ fn owner(file: &mut File) -> String {
     if read.is_err() || owner.is_empty() { "unknown".to_owned() } else { owner.to_owned() }
 }
 
-/// A folder or file that the system does not let us use, in words that say what to look at.
+/// Explains an IO error of writing.
 pub(super) fn not_opened(path: &Path, source: &io::Error) -> StoreError {
     let reason = match source.kind() {
         io::ErrorKind::PermissionDenied => format!("this user may not write there ({source})"),
@@ -124,7 +121,7 @@ pub(super) fn not_opened(path: &Path, source: &io::Error) -> StoreError {
     StoreError::NotOpened { path: PathBuf::from(path), reason }
 }
 
-/// A store that cannot be read, in words that say what to look at.
+/// Explains an IO error of reading.
 pub(super) fn not_read(folder: &Path, source: &io::Error) -> StoreError {
     let reason = match source.kind() {
         io::ErrorKind::NotFound if folder.exists() => "there is no store in it".to_owned(),

@@ -1,6 +1,6 @@
-//! Names that repeat in every row stand there as small numbers; each queue's counters stand with its name.
+//! Interned names, and the counters of queues.
 //!
-//! Invariant: within a transaction memory runs ahead of the file. Who rolls one back loads this anew.
+//! Invariant: within a transaction memory runs ahead of the file; after a rollback this is loaded again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::encode::nanos;
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 use super::rows::text;
 use super::schema::state;
 use super::sql::Sql;
 use crate::store::QueueCounts;
 use crate::store::admit::Backlog;
 
-/// What no rule wants waits for a time that never comes.
+/// Deliveries without a rule are due at [`Timestamp::NEVER`].
 pub(super) const PARKED: &str =
     "SELECT count(*) FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at = ?2";
 pub(super) const BEHIND_PARKED: &str = "SELECT count(*) FROM
@@ -27,11 +27,10 @@ pub(super) const BEHIND_PARKED: &str = "SELECT count(*) FROM
     CROSS JOIN deliveries d ON d.lane = head.lane AND d.state < 3 AND d.state = 2";
 const PARKED_SESSIONS_MAX: i64 = 10_000;
 
-/// Which queue, within [`NameTable`].
+/// Index within [`NameTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueIndex(usize);
 
-/// Queues and subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     queues: Vec<QueueEntry>,
@@ -41,18 +40,16 @@ pub(super) struct NameTable {
     subscriptions: Map<Arc<str>, i64>,
 }
 
-/// A queue and what there is of it.
 #[derive(Debug)]
 pub(super) struct QueueEntry {
     pub(super) id: i64,
     pub(super) name: Arc<QueueName>,
     counts: QueueCounts,
-    /// Whether the counters differ from those in the file.
     changed: bool,
 }
 
 impl NameTable {
-    pub(super) fn load(connection: &Connection) -> Result<Self, SqliteFault> {
+    pub(super) fn load(connection: &Connection) -> SqliteResult<Self> {
         let mut names = Self::default();
         for (id, name, counts) in queues(connection)? {
             names.add(QueueEntry { id, name: Arc::new(name), counts, changed: false });
@@ -73,13 +70,13 @@ impl NameTable {
         index
     }
 
-    /// The queue of that name, if anything was ever there.
+    /// `None` if nothing was ever in that queue.
     pub(super) fn find(&self, name: &QueueName) -> Option<&QueueEntry> {
         self.by_name.get(name).map(|index| &self.queues[index.0])
     }
 
-    /// The queue that stands in rows as that number.
-    pub(super) fn index_of(&self, id: i64) -> Result<QueueIndex, SqliteFault> {
+    /// By its id in rows.
+    pub(super) fn index_of(&self, id: i64) -> SqliteResult<QueueIndex> {
         self.by_id.get(&id).copied().ok_or(SqliteFault::unreadable("the name of a queue"))
     }
 
@@ -87,12 +84,12 @@ impl NameTable {
         &self.queues[index.0]
     }
 
-    /// The queue of that name, new if need be.
+    /// Creates the queue if new.
     pub(super) fn queue_for(
         &mut self,
         connection: &Connection,
         name: &Arc<QueueName>,
-    ) -> Result<QueueIndex, SqliteFault> {
+    ) -> SqliteResult<QueueIndex> {
         if let Some(index) = self.by_name.get(name) {
             return Ok(*index);
         }
@@ -103,8 +100,8 @@ impl NameTable {
         Ok(self.add(QueueEntry { id, name, counts: QueueCounts::default(), changed: false }))
     }
 
-    /// The number of a subscription, new if need be.
-    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> Result<i64, SqliteFault> {
+    /// Creates the subscription if new.
+    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> SqliteResult<i64> {
         if let Some(id) = self.subscriptions.get(name) {
             return Ok(*id);
         }
@@ -113,14 +110,12 @@ impl NameTable {
         Ok(id)
     }
 
-    /// The counters of a queue, to be changed.
     pub(super) fn counts(&mut self, index: QueueIndex) -> &mut QueueCounts {
         let queue = &mut self.queues[index.0];
         queue.changed = true;
         &mut queue.counts
     }
 
-    /// Counts a delivery that waits from now on, in that state.
     pub(super) fn count_waiting(&mut self, index: QueueIndex, bytes: u64, code: i64) {
         let counts = self.counts(index);
         counts.waiting += 1;
@@ -128,15 +123,14 @@ impl NameTable {
         counts.behind += u64::from(code == state::BEHIND);
     }
 
-    /// A delivery of a queue waits no more; gives the queue's counters, to count what became of it.
-    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> Result<&mut QueueCounts, SqliteFault> {
+    /// Returns the queue's counters, to count the result.
+    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> SqliteResult<&mut QueueCounts> {
         let counts = self.counts(self.index_of(queue)?);
         counts.waiting -= 1;
         counts.waiting_bytes -= bytes;
         Ok(counts)
     }
 
-    /// What waits for a service, over all its channels.
     pub(super) fn waiting(&self, service: &ServiceName) -> Backlog {
         let mut backlog = Backlog::default();
         for index in self.by_service.get(service).into_iter().flatten() {
@@ -147,7 +141,7 @@ impl NameTable {
         backlog
     }
 
-    /// Queues with something that has not ended, in the order of their names.
+    /// Sorted by name.
     pub(super) fn with_waiting(&self) -> Vec<QueueName> {
         let waiting = self.queues.iter().filter(|queue| queue.counts.waiting > 0);
         let mut names: Vec<QueueName> = waiting.map(|queue| (*queue.name).clone()).collect();
@@ -155,8 +149,7 @@ impl NameTable {
         names
     }
 
-    /// Writes the counters that have changed.
-    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), SqliteFault> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqliteResult<()> {
         let update =
             "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6, closed = ?7
             WHERE id = ?1";
@@ -172,8 +165,8 @@ impl NameTable {
     }
 }
 
-/// Every queue with its number and its counters, as the file has them.
-pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, QueueCounts)>, SqliteFault> {
+/// As stored.
+pub(super) fn queues(connection: &Connection) -> SqliteResult<Vec<(i64, QueueName, QueueCounts)>> {
     let select =
         "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead, closed FROM queues";
     connection.all(select, [], |row| {
@@ -193,9 +186,8 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
     })
 }
 
-/// How many deliveries of a queue no row takes, with those behind them. Those behind are counted for so many
-/// sessions at most, so that the look stays short.
-pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> Result<u64, SqliteFault> {
+/// Counts those behind for at most [`PARKED_SESSIONS_MAX`] sessions, to stay fast.
+pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> SqliteResult<u64> {
     let never = nanos(Timestamp::NEVER);
     let parked: u32 = connection.get(PARKED, (queue, never))?;
     if parked == 0 || counts.behind == 0 {
@@ -205,7 +197,7 @@ pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCo
     Ok(u64::from(parked) + u64::from(behind))
 }
 
-fn queue_name(service: &str, channel: &str) -> Result<QueueName, SqliteFault> {
+fn queue_name(service: &str, channel: &str) -> SqliteResult<QueueName> {
     let missing = |_| SqliteFault::unreadable("the name of a queue");
     let channel = (!channel.is_empty()).then(|| ChannelName::new(channel).map_err(missing));
     Ok(QueueName { service: ServiceName::new(service).map_err(missing)?, channel: channel.transpose()? })

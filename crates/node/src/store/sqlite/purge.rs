@@ -1,9 +1,9 @@
-//! Deletes letters: what they were is gone, and only that they were there is known until their time has come.
+//! Purges letters: content is deleted, and the fact is kept until retention ends.
 
 use redrive_core::engine::Waiting;
 
 use super::audit::AuditAct;
-use super::fault::SqliteFault;
+use super::fault::SqliteResult;
 use super::reader::look;
 use super::replay;
 use super::rows;
@@ -13,15 +13,17 @@ use super::sql::Sql;
 use super::write::BatchWriter;
 use crate::store::letter::{LetterNumber, PurgeCommand, PurgeCursor, PurgeStep, STEP_BYTES_MAX};
 
-/// Whether every delivery of an event is purged.
 pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e CROSS JOIN deliveries d
         ON d.seq >= coalesce(e.first_delivery, e.seq + 1)
         AND d.seq < coalesce(e.first_delivery, e.seq + 1) + e.deliveries
     WHERE e.seq = ?1 AND d.state <> 7)";
 
 impl BatchWriter<'_> {
-    /// Does a step of a purge.
-    pub(super) fn purge(&mut self, purge: &PurgeCommand, waiting: &mut Vec<Waiting>) -> Result<PurgeStep, SqliteFault> {
+    pub(super) fn purge(
+        &mut self,
+        purge: &PurgeCommand,
+        waiting: &mut Vec<Waiting>,
+    ) -> SqliteResult<PurgeStep> {
         let PurgeCommand { selection, what, rows_max, after, note } = purge;
         let beyond = after.map_or(i64::MIN, |after| after.number.0.cast_signed());
         let looked = look(self.connection, selection, beyond, *rows_max)?;
@@ -45,7 +47,8 @@ impl BatchWriter<'_> {
         }
         let mut audit = after.map_or(0, |after| after.audit.cast_signed());
         if deleted > 0 && !self.add_to_record(audit, deleted)? {
-            audit = self.record(&AuditAct { verb: "purge", what, letters: deleted, note: note.as_deref() })?;
+            audit =
+                self.record(&AuditAct { verb: "purge", what, letters: deleted, note: note.as_deref() })?;
         }
         let next = upto.map(|number| PurgeCursor {
             number: LetterNumber(number.cast_unsigned()),
@@ -54,8 +57,8 @@ impl BatchWriter<'_> {
         Ok(PurgeStep { deleted, claimed, next })
     }
 
-    /// Deletes a letter and its stories; those that it held go on.
-    pub(super) fn purge_letter(&mut self, letter: &LetterRef) -> Result<Option<Waiting>, SqliteFault> {
+    /// Releases the session that it held.
+    pub(super) fn purge_letter(&mut self, letter: &LetterRef) -> SqliteResult<Option<Waiting>> {
         self.forget_attempts(letter.delivery)?;
         let promoted = self.close(letter, state::PURGED)?;
         let event = "SELECT event FROM deliveries WHERE seq = ?1";
@@ -66,12 +69,12 @@ impl BatchWriter<'_> {
         Ok(promoted)
     }
 
-    fn forget_attempts(&mut self, delivery: i64) -> Result<(), SqliteFault> {
+    fn forget_attempts(&mut self, delivery: i64) -> SqliteResult<()> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         let delete = "DELETE FROM attempts WHERE delivery = ?1 RETURNING story";
         for sql in [last, delete] {
             self.connection.each(sql, [delivery], |row| {
-                *self.told.entry(rows::story(row, 0)?.book).or_default() -= 1;
+                *self.book_uses.entry(rows::story(row, 0)?.book).or_default() -= 1;
                 Ok(())
             })?;
         }

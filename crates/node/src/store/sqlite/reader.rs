@@ -1,8 +1,8 @@
-//! Answers questions from a connection of its own, which can only read. Each answer but a long list is of one
-//! moment; no look at the file lasts for long, since the log cannot start anew meanwhile.
+//! Answers queries from a read-only connection. Each answer is one snapshot, except long lists; snapshots are
+//! short, because the write-ahead log cannot restart meanwhile.
 
-mod delivery;
 mod access_store;
+mod delivery;
 mod find;
 mod groups;
 mod kinds;
@@ -27,7 +27,7 @@ use rusqlite::Connection;
 use self::delivery::Depth;
 pub(super) use self::find::look;
 use super::encode::{place, seq, time};
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 use super::schema;
 use super::sql::Sql;
 use super::state::Meta;
@@ -37,14 +37,16 @@ use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey,
 };
-use crate::store::{StoreCounts, DeliveryView, EventKey, EventView, DeliveryFilter, DeliveryPage, Oldest, StoreReader, StoreError};
+use crate::store::{
+    DeliveryFilter, DeliveryPage, DeliveryView, EventKey, EventView, Oldest, StoreCounts, StoreError,
+    StoreReader,
+};
 
-/// Places looked at for one short prefix; what is older is found by one digit more.
+/// Sequence numbers examined for a short prefix; older ones need one more digit.
 const PLACES_MAX: usize = 100_000;
-/// Rows looked at in one go.
+/// Rows examined per snapshot.
 const ROWS_PER_LOOK: i64 = 10_000;
 
-/// A pair of eyes.
 pub(super) struct SqliteReader {
     connection: Connection,
     path: PathBuf,
@@ -58,12 +60,11 @@ impl SqliteReader {
         Ok(Self { connection: schema::open_to_read(path)?, path: path.to_owned() })
     }
 
-    /// Deliveries, with so much of each.
     fn listed(&self, filter: &DeliveryFilter, depth: Depth) -> Result<DeliveryPage, StoreError> {
         let mut listed = DeliveryPage::default();
         let mut part = filter.clone();
         let looked_at_max = list::looked_at_max(filter);
-        // A list that takes several looks goes backwards, so nothing is in it twice.
+        // Goes backwards, so several snapshots list nothing twice.
         loop {
             let mut found = self.ask(|look| look.list(&part, looked_at_max - listed.looked_at, depth))?;
             listed.deliveries.append(&mut found.deliveries);
@@ -78,8 +79,8 @@ impl SqliteReader {
         }
     }
 
-    /// Asks within one look at the file.
-    fn ask<T>(&self, question: impl FnOnce(&ReadSnapshot<'_>) -> Result<T, SqliteFault>) -> Result<T, StoreError> {
+    /// Runs a query in one snapshot.
+    fn ask<T>(&self, question: impl FnOnce(&ReadSnapshot<'_>) -> SqliteResult<T>) -> Result<T, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
         Ok(question(&ReadSnapshot::new(&transaction)?)?)
     }
@@ -211,7 +212,12 @@ impl StoreReader for SqliteReader {
         self.ask(|look| Ok(Meta::load(look.connection)?.last))
     }
 
-    fn events_after(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
+    fn events_after(
+        &self,
+        after: Seq,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<EventView>, StoreError> {
         access_store::events_after(self, after, rows_max, bytes_max)
     }
 
@@ -220,17 +226,15 @@ impl StoreReader for SqliteReader {
     }
 }
 
-/// One look at the file.
+/// One read transaction.
 struct ReadSnapshot<'a> {
     connection: &'a Connection,
-    /// The names of queues, by their number.
     queues: BTreeMap<i64, QueueName>,
-    /// How many dead letters there are.
     letters: u64,
 }
 
 impl<'a> ReadSnapshot<'a> {
-    fn new(connection: &'a Connection) -> Result<Self, SqliteFault> {
+    fn new(connection: &'a Connection) -> SqliteResult<Self> {
         let mut look = Self { connection, queues: BTreeMap::new(), letters: 0 };
         for (id, name, counts) in names::queues(connection)? {
             look.queues.insert(id, name);
@@ -239,11 +243,11 @@ impl<'a> ReadSnapshot<'a> {
         Ok(look)
     }
 
-    fn queue(&self, id: i64) -> Result<&QueueName, SqliteFault> {
+    fn queue(&self, id: i64) -> SqliteResult<&QueueName> {
         self.queues.get(&id).ok_or(SqliteFault::unreadable("the name of a queue"))
     }
 
-    fn events(&self, key: &EventKey) -> Result<Vec<EventView>, SqliteFault> {
+    fn events(&self, key: &EventKey) -> SqliteResult<Vec<EventView>> {
         match key {
             EventKey::Receipt(receipt) => Ok(self.event(receipt.seq())?.into_iter().collect()),
             EventKey::Id(id) => {
@@ -257,7 +261,7 @@ impl<'a> ReadSnapshot<'a> {
         }
     }
 
-    fn event(&self, at: Seq) -> Result<Option<EventView>, SqliteFault> {
+    fn event(&self, at: Seq) -> SqliteResult<Option<EventView>> {
         if i64::try_from(at.get()).is_err() {
             return Ok(None);
         }
@@ -277,7 +281,7 @@ impl<'a> ReadSnapshot<'a> {
         })
     }
 
-    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, SqliteFault> {
+    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> SqliteResult<Vec<DeliveryView>> {
         let last = Meta::load(self.connection)?.last;
         let first = seq(self.connection.get("SELECT coalesce(min(seq), 0) FROM deliveries", [])?);
         let mut found = Vec::new();
@@ -290,7 +294,7 @@ impl<'a> ReadSnapshot<'a> {
         Ok(found)
     }
 
-    fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, SqliteFault> {
+    fn unrouted(&self, after: Seq, rows_max: usize) -> SqliteResult<Vec<EventView>> {
         let found =
             self.connection.all(UNROUTED, (place(after), limit(rows_max)), |row| Ok(seq(row.get(0)?)))?;
         let (mut views, mut bytes) = (Vec::new(), 0);
@@ -306,17 +310,16 @@ impl<'a> ReadSnapshot<'a> {
     }
 }
 
-/// A number of rows as SQLite counts.
 fn limit(rows_max: usize) -> i64 {
     i64::try_from(rows_max).unwrap_or(i64::MAX)
 }
 
-/// A number before which a list begins as SQLite counts; none begins with the latest.
+/// `None` starts with the latest.
 fn before(number: Option<u64>) -> i64 {
     number.map_or(i64::MAX, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// Beyond so many bytes of data, a page of unrouted events ends.
+/// Data bytes after which a page ends.
 const UNROUTED_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) const UNROUTED: &str =

@@ -1,8 +1,7 @@
-//! Takes what waits out of a queue that the rule book has no more, or what no row of it takes: into dead letters,
-//! or to another queue.
+//! Empties a queue that the rule book no longer has, or takes out what no row takes: into dead letters, or to
+//! another queue.
 //!
-//! Invariants: only the first of a session is taken, and then the next of it, so that each session keeps its order
-//! wherever it goes; what is running or replayed stays.
+//! Invariants: deliveries leave a session head first, so order is kept; running and replayed ones stay.
 
 use redrive_core::engine::Waiting;
 use redrive_core::event::Event;
@@ -12,7 +11,7 @@ use redrive_core::time::Timestamp;
 
 use super::audit::AuditAct;
 use super::encode::{nanos, place, seq, time};
-use super::fault::SqliteFault;
+use super::fault::SqliteResult;
 use super::letters::DeadDelivery;
 use super::rows::DeliveryRow;
 use super::schema::state;
@@ -21,38 +20,37 @@ use super::sql::Sql;
 use super::write::BatchWriter;
 use crate::store::derive;
 use crate::store::letter::{
-    ReassignCommand, ReassignCursor, ReassignScope, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX, ScanCoverage,
+    ReassignCommand, ReassignCursor, ReassignScope, ReassignStep, Reassignment, Redirect, STEP_BYTES_MAX,
+    ScanCoverage,
 };
 
 pub(super) const READY_HEADS: &str =
     "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 AND seq > ?2 ORDER BY seq LIMIT ?3";
 pub(super) const DUE_HEADS: &str = "SELECT due_at, seq FROM deliveries WHERE queue = ?1 AND state = 1
     AND due_at >= ?2 AND (due_at > ?2 OR seq > ?3) ORDER BY due_at, seq LIMIT ?4";
-const DEAD_LETTER: &str = "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
+const DEAD_LETTER: &str =
+    "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
     replay = NULL WHERE seq = ?1";
 const MOVE: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, history = NULL, replay = NULL WHERE seq = ?1";
 
 const PARK: &str = "UPDATE deliveries SET state = 1, due_at = ?2 WHERE seq = ?1";
 
-/// What became of one.
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum ReassignOutcome {
-    /// It is gone from the queue, and this one of its session is next.
+    /// Left the queue; the next of its session is its head now.
     Gone(Option<Waiting>),
     Unwanted,
     Busy,
-    /// A row takes it.
     Wanted,
 }
 
 impl BatchWriter<'_> {
-    /// Does a step of it.
     pub(super) fn reassign(
         &mut self,
         order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<ReassignStep, SqliteFault> {
+    ) -> SqliteResult<ReassignStep> {
         let Some(queue) = self.state.names.find(&order.queue).map(|queue| queue.id) else {
             let next = order.next(None, ScanCoverage::Yes);
             return Ok(ReassignStep { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
@@ -99,13 +97,13 @@ impl BatchWriter<'_> {
         Ok(ReassignStep { done, unwanted, busy, next: order.next(last, whole), audit })
     }
 
-    /// The engine has not heard yet that it is the first of its session; without a rule it need not.
+    /// Hands the new head to the engine, or parks it if it has no rule.
     fn announce_head(
         &self,
         first: Option<Waiting>,
         order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<(), SqliteFault> {
+    ) -> SqliteResult<()> {
         match first {
             Some(row) if order.scope.parks(&row) => {
                 let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
@@ -116,7 +114,7 @@ impl BatchWriter<'_> {
         Ok(())
     }
 
-    fn record_reassigned(&self, order: &ReassignCommand, done: u64) -> Result<Option<u64>, SqliteFault> {
+    fn record_reassigned(&self, order: &ReassignCommand, done: u64) -> SqliteResult<Option<u64>> {
         if done == 0 {
             return Ok(order.audit);
         }
@@ -130,8 +128,8 @@ impl BatchWriter<'_> {
         Ok(Some(self.record(&act)?.cast_unsigned()))
     }
 
-    /// The first of sessions, and those without one, from where the step before ended.
-    fn heads(&self, queue: i64, order: &ReassignCommand) -> Result<Vec<ReassignCursor>, SqliteFault> {
+    /// Heads of sessions, and deliveries without one.
+    fn heads(&self, queue: i64, order: &ReassignCommand) -> SqliteResult<Vec<ReassignCursor>> {
         let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
         let from = order.from();
         if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = from {
@@ -151,7 +149,7 @@ impl BatchWriter<'_> {
         delivery: i64,
         order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<ReassignOutcome, SqliteFault> {
+    ) -> SqliteResult<ReassignOutcome> {
         let found = self.delivery(delivery)?;
         if order.running.contains(&seq(delivery)) || self.is_replayed(&found)? {
             return Ok(ReassignOutcome::Busy);
@@ -172,7 +170,7 @@ impl BatchWriter<'_> {
                 }
                 let moved = self.move_to(to, delivery, &found, &event)?;
                 self.leave_replay(delivery, &found)?;
-                // Its session goes on first, so that it is not the next of it.
+                // Advance the old session first, so that this delivery is not its next.
                 let next = self.promote_after_end(found.lane, found.replay.or(found.linked))?;
                 waiting.extend(moved);
                 return Ok(ReassignOutcome::Gone(next));
@@ -181,14 +179,14 @@ impl BatchWriter<'_> {
         Ok(ReassignOutcome::Gone(self.promote_after_end(found.lane, found.replay.or(found.linked))?))
     }
 
-    fn is_replayed(&self, found: &DeliveryRow) -> Result<bool, SqliteFault> {
+    fn is_replayed(&self, found: &DeliveryRow) -> SqliteResult<bool> {
         let Some(replay) = found.replay else { return Ok(false) };
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
         Ok(stored.is_some_and(|stored| stored.view.state.is_open()))
     }
 
-    /// A replay that has ended does not wait for it any more.
-    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> Result<(), SqliteFault> {
+    /// An ended replay no longer waits for it.
+    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> SqliteResult<()> {
         match found.replay {
             Some(replay) => self.count_replayed(replay, delivery, found.lane, ReplayedOutcome::Failed),
             None => Ok(()),
@@ -201,7 +199,7 @@ impl BatchWriter<'_> {
         bytes: u64,
         event: &Event,
         scope: &ReassignScope,
-    ) -> Result<(), SqliteFault> {
+    ) -> SqliteResult<()> {
         let queue = self.state.names.index_of(body.queue)?;
         let death = derive::removed(&self.state.names.queue(queue).name, scope);
         let values = (body.delivery, state::DEAD, nanos(self.now));
@@ -210,14 +208,13 @@ impl BatchWriter<'_> {
         self.add_letter(body, event, &death, self.now)
     }
 
-    /// Puts it into the other queue; gives it if it may start there.
     fn move_to(
         &mut self,
         to: &Redirect,
         delivery: i64,
         found: &DeliveryRow,
         event: &Event,
-    ) -> Result<Option<Waiting>, SqliteFault> {
+    ) -> SqliteResult<Option<Waiting>> {
         let lane = derive::lane_in(self.state.meta.seed, &to.queue, to.order, event).map(u64::cast_signed);
         self.state.names.uncount_waiting(found.queue, found.bytes)?;
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;

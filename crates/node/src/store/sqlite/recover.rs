@@ -1,4 +1,4 @@
-//! The beginning and the end of a run: what there is to go on with, and whether the last one ended well.
+//! Start and end of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::encode::time;
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 use super::replay;
 use super::sql::Sql;
 use super::state::StoreState;
 use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, RecoveredState};
 
-/// Names of lists in table `memos`.
 const ABSENCES: &str = "absences";
 const CRASHES: &str = "crashes";
 const OWED: &str = "owed";
 
-/// Begins a run, within a transaction.
 pub(super) fn recover(
     connection: &Connection,
     state: &mut StoreState,
     now: Timestamp,
-) -> Result<RecoveredState, SqliteFault> {
+) -> SqliteResult<RecoveredState> {
     let now = state.meta.alive_at.map_or(now, |last| last.max(now));
     let mut crashes: Vec<(Timestamp, u64)> = memo(connection, CRASHES)?.unwrap_or_default();
     if state.meta.running {
@@ -57,46 +55,43 @@ pub(super) fn recover(
     })
 }
 
-/// Ends a run, within a transaction.
-pub(super) fn close(connection: &Connection, state: &mut StoreState, now: Timestamp) -> Result<(), SqliteFault> {
+pub(super) fn close(connection: &Connection, state: &mut StoreState, now: Timestamp) -> SqliteResult<()> {
     state.meta.running = false;
     state.meta.alive_at = state.meta.alive_at.max(Some(now));
     state.save(connection)
 }
 
-/// When Redrive was away.
-pub(super) fn absences(connection: &Connection) -> Result<Absences, SqliteFault> {
+pub(super) fn absences(connection: &Connection) -> SqliteResult<Absences> {
     Ok(memo(connection, ABSENCES)?.unwrap_or_else(Absences::new))
 }
 
-/// Stores when Redrive was away.
-pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> Result<(), SqliteFault> {
+pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> SqliteResult<()> {
     set_memo(connection, ABSENCES, absences)
 }
 
-/// Dependencies whose letters are to be brought back.
-pub(super) fn owed(connection: &Connection) -> Result<BTreeSet<DependencyName>, SqliteFault> {
+pub(super) fn owed(connection: &Connection) -> SqliteResult<BTreeSet<DependencyName>> {
     let names: Vec<String> = memo(connection, OWED)?.unwrap_or_default();
     let unreadable = |_| SqliteFault::unreadable("the list of letters to bring back");
     names.iter().map(|name| DependencyName::new(name).map_err(unreadable)).collect()
 }
 
-pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> Result<(), SqliteFault> {
+pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> SqliteResult<()> {
     set_memo(connection, OWED, owed)
 }
 
-fn memo<T: DeserializeOwned>(connection: &Connection, name: &str) -> Result<Option<T>, SqliteFault> {
+fn memo<T: DeserializeOwned>(connection: &Connection, name: &str) -> SqliteResult<Option<T>> {
     let text: Option<String> = connection.find("SELECT value FROM memos WHERE name = ?1", [name])?;
-    let parse = |text: String| serde_json::from_str(&text).map_err(|_| SqliteFault::unreadable("a stored list"));
+    let parse =
+        |text: String| serde_json::from_str(&text).map_err(|_| SqliteFault::unreadable("a stored list"));
     text.map(parse).transpose()
 }
 
-fn set_memo(connection: &Connection, name: &str, value: &impl Serialize) -> Result<(), SqliteFault> {
+fn set_memo(connection: &Connection, name: &str, value: &impl Serialize) -> SqliteResult<()> {
     let text = serde_json::to_string(value).expect("lists of names, numbers and times are JSON");
     connection.run("INSERT OR REPLACE INTO memos VALUES (?1, ?2)", [name, &text])
 }
 
-fn paused(connection: &Connection) -> Result<BTreeMap<ServiceName, Timestamp>, SqliteFault> {
+fn paused(connection: &Connection) -> SqliteResult<BTreeMap<ServiceName, Timestamp>> {
     let paused = connection.all("SELECT service, since FROM pauses", [], |row| {
         let name = ServiceName::new(super::rows::text(row, 0)?);
         Ok((name.map_err(|_| SqliteFault::unreadable("the name of a paused service"))?, time(row.get(1)?)))
@@ -104,8 +99,8 @@ fn paused(connection: &Connection) -> Result<BTreeMap<ServiceName, Timestamp>, S
     Ok(paused.into_iter().collect())
 }
 
-/// What breakers were; a record that has expired, or that nobody can read, is dropped.
-fn breakers(connection: &Connection, now: Timestamp) -> Result<Vec<Record>, SqliteFault> {
+/// Drops records that are expired or unreadable.
+fn breakers(connection: &Connection, now: Timestamp) -> SqliteResult<Vec<Record>> {
     let (mut breakers, mut dropped): (Vec<Record>, Vec<String>) = (Vec::new(), Vec::new());
     connection.each("SELECT dependency, record FROM breakers", [], |row| {
         let record: Option<Record> = serde_json::from_str(super::rows::text(row, 1)?).ok();
@@ -121,7 +116,7 @@ fn breakers(connection: &Connection, now: Timestamp) -> Result<Vec<Record>, Sqli
     Ok(breakers)
 }
 
-fn books(connection: &Connection) -> Result<Vec<String>, SqliteFault> {
+fn books(connection: &Connection) -> SqliteResult<Vec<String>> {
     let select = "SELECT text FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1";
     let limit = i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number");
     let mut books = connection.all(select, [limit], |row| Ok(row.get(0)?))?;

@@ -1,8 +1,7 @@
-//! Replays as rows: which letters they claim, where they stand, what became of their letters, and what people
-//! do to them.
+//! Replays: the letters they claim, their state, progress and commands.
 //!
-//! Invariants: what a replay counts is written in the transaction that claims, sends or settles the letter;
-//! a letter belongs to one open replay at most.
+//! Invariants: progress is written in the transaction that claims, sends or settles the letter; a letter belongs
+//! to at most one open replay.
 
 mod codec;
 pub(super) mod send;
@@ -16,18 +15,18 @@ use rusqlite::{Connection, Row};
 
 use super::audit::AuditAct;
 use super::encode::{Integrity, nanos, seq, time};
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 use super::reader::look;
 use super::rows::{self, text};
+use super::select;
 use super::select::LetterRef;
 use super::settle::ReplayedOutcome;
 use super::sql::Sql;
 use super::write::BatchWriter;
-use super::select;
-use crate::store::letter::{NewReplay, CommandRefusal, Redirect, ReplayAct, ReplayView, Selection};
+use crate::store::letter::{CommandRefusal, NewReplay, Redirect, ReplayAct, ReplayView, Selection};
 use crate::store::{REPLAY_GATHER_MAX, derive};
 
-/// The columns that [`view`] and [`BatchWriter::stored`] read.
+/// Columns that [`view`] and [`BatchWriter::stored`] read.
 pub(super) const VIEW: &str =
     "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
     left_alone, claimed_by_others, created_at, changed_at, stop,
@@ -36,7 +35,6 @@ pub(super) const OPEN: &str = "SELECT id FROM replays WHERE state < 4";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, ?14)";
 const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, ?5)";
-/// The first letter of a session that has not been sent.
 pub(super) const FIRST_OF_LANE: &str = "SELECT delivery, turn FROM replay_letters INDEXED BY replay_sessions
     WHERE replay = ?1 AND lane = ?2 AND lane IS NOT NULL AND state IN (0, 5) ORDER BY turn LIMIT 1";
 const GATHERED: &str =
@@ -47,38 +45,32 @@ const CHANGE: &str = "UPDATE replays SET state = ?2, changed_at = ?3, wave = ?4,
 const STOP: &str = "UPDATE replays SET state = ?4, stop = ?2, changed_at = ?3 WHERE id = ?1 AND state = 1";
 const COUNT_DELIVERED: &str = "UPDATE replays SET delivered = delivered + 1, changed_at = ?2 WHERE id = ?1";
 const COUNT_FAILED: &str = "UPDATE replays SET failed = failed + 1, changed_at = ?2 WHERE id = ?1";
-/// Every letter is answered for.
+/// Every letter has a result.
 const END: &str = "UPDATE replays SET state = 5
     WHERE id = ?1 AND state = 1 AND total = sent + left_alone AND sent = delivered + failed";
-/// All letters of the selection have been looked at.
 const ALL_GATHERED: i64 = i64::MAX;
 
-/// What became of a letter of a replay, in column `state`.
+/// Values of column `state` in `replay_letters`.
 pub(super) mod letter_state {
-    /// It may be sent.
     pub(in super::super) const NEXT: i64 = 0;
     pub(in super::super) const SENT: i64 = 1;
     pub(in super::super) const DELIVERED: i64 = 2;
     pub(in super::super) const FAILED: i64 = 3;
     pub(in super::super) const LEFT_ALONE: i64 = 4;
-    /// Others of its session come first.
+    /// Earlier letters of its session come first.
     pub(in super::super) const WAITS: i64 = 5;
 }
 
-/// What a step of listing has found.
 #[derive(Debug, Default)]
 struct GatherStep {
     letters: u64,
-    /// Letters that belong to other replays.
     claimed: BTreeMap<ReplayId, u64>,
     poison: u64,
-    /// One of the letters that are left out since their events are damaged.
+    /// A letter left out because its event is damaged.
     damaged: Option<DeliveryId>,
-    /// In column `gathered`.
     upto: i64,
 }
 
-/// A replay as the next step needs it, beside what is shown.
 pub(super) struct StoredReplay {
     pub(super) view: ReplayView,
     pub(super) target: Option<Redirect>,
@@ -87,19 +79,19 @@ pub(super) struct StoredReplay {
     audit: i64,
 }
 
-/// Replays that are open, or whose letters are on their way.
-pub(super) fn unfinished(connection: &Connection) -> Result<Vec<ReplayJob>, SqliteFault> {
+/// Open, or with letters in flight.
+pub(super) fn unfinished(connection: &Connection) -> SqliteResult<Vec<ReplayJob>> {
     let select = format!("{VIEW} WHERE state < 4 OR sent > delivered + failed ORDER BY id");
     connection.all(&select, [], |row| Ok(view(row)?.job()))
 }
 
-/// Replays that claim the letters that they have not sent.
-pub(super) fn open(connection: &Connection) -> Result<BTreeSet<i64>, SqliteFault> {
+/// Their claims are in force.
+pub(super) fn open(connection: &Connection) -> SqliteResult<BTreeSet<i64>> {
     Ok(connection.all(OPEN, [], |row| Ok(row.get(0)?))?.into_iter().collect())
 }
 
-/// A replay as it is shown, from a row of [`VIEW`].
-pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, SqliteFault> {
+/// From a row of [`VIEW`].
+pub(super) fn view(row: &Row<'_>) -> SqliteResult<ReplayView> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let target = row.get::<_, Option<String>>(5)?;
     let stop = row.get::<_, Option<String>>(16)?;
@@ -128,7 +120,7 @@ pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, SqliteFault> {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn stored(&self, replay: ReplayId) -> Result<Option<StoredReplay>, SqliteFault> {
+    pub(super) fn stored(&self, replay: ReplayId) -> SqliteResult<Option<StoredReplay>> {
         let Ok(id) = i64::try_from(replay.0) else { return Ok(None) };
         self.connection.first(&format!("{VIEW} WHERE id = ?1"), [id], |row| {
             let target: Option<String> = row.get(5)?;
@@ -142,16 +134,15 @@ impl BatchWriter<'_> {
         })
     }
 
-    fn shown(&self, replay: i64) -> Result<ReplayView, SqliteFault> {
+    fn shown(&self, replay: i64) -> SqliteResult<ReplayView> {
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
         Ok(stored.ok_or(SqliteFault::unreadable("a replay"))?.view)
     }
 
-    /// Begins a replay: claims the first letters of it.
     pub(super) fn begin_replay(
         &mut self,
         new: &NewReplay,
-    ) -> Result<Result<ReplayView, CommandRefusal>, SqliteFault> {
+    ) -> SqliteResult<Result<ReplayView, CommandRefusal>> {
         let NewReplay { selection, what, pace, origin, to, note } = new;
         for letter in selection.letters.iter().flatten() {
             let refusal = match self.free_letter(*letter)? {
@@ -198,8 +189,7 @@ impl BatchWriter<'_> {
         self.shown(id).map(Ok)
     }
 
-    /// Claims some more letters of a replay.
-    pub(super) fn gather_more(&mut self, stored: &StoredReplay) -> Result<(), SqliteFault> {
+    pub(super) fn gather_more(&mut self, stored: &StoredReplay) -> SqliteResult<()> {
         let id = stored.view.id.0.cast_signed();
         let selection = codec::read_selection(&stored.selection)?;
         let gathered = self.gather(id, &selection, stored.target.as_ref(), stored.gathered)?;
@@ -211,14 +201,14 @@ impl BatchWriter<'_> {
         Ok(())
     }
 
-    /// Looks at some letters beyond a number, and claims those that are meant and free.
+    /// Examines letters after a number and claims the free ones.
     fn gather(
         &self,
         replay: i64,
         selection: &Selection,
         to: Option<&Redirect>,
         after: i64,
-    ) -> Result<GatherStep, SqliteFault> {
+    ) -> SqliteResult<GatherStep> {
         let looked = look(self.connection, selection, after, REPLAY_GATHER_MAX)?;
         let open = open(self.connection)?;
         let upto = looked.upto.unwrap_or(ALL_GATHERED);
@@ -243,8 +233,8 @@ impl BatchWriter<'_> {
         Ok(gathered)
     }
 
-    /// What a letter is that is listed in that turn: of a session the first one goes, whenever it was found.
-    fn state_in_replay(&self, replay: i64, lane: Option<i64>, turn: i64) -> Result<i64, SqliteFault> {
+    /// Only the first unsent letter of a session may be sent.
+    fn state_in_replay(&self, replay: i64, lane: Option<i64>, turn: i64) -> SqliteResult<i64> {
         let Some(lane) = lane else { return Ok(letter_state::NEXT) };
         match self.first_of_lane(replay, lane)? {
             Some((_, first)) if first < turn => Ok(letter_state::WAITS),
@@ -256,19 +246,17 @@ impl BatchWriter<'_> {
         }
     }
 
-    /// The first letter of a session that has not been sent, and its turn.
-    fn first_of_lane(&self, replay: i64, lane: i64) -> Result<Option<(i64, i64)>, SqliteFault> {
+    fn first_of_lane(&self, replay: i64, lane: i64) -> SqliteResult<Option<(i64, i64)>> {
         self.connection.first(FIRST_OF_LANE, [replay, lane], |row| Ok(row.try_into()?))
     }
 
-    /// Says what became of a letter.
-    pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> Result<(), SqliteFault> {
+    pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> SqliteResult<()> {
         let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
         self.connection.run(update, [replay, delivery, letter])
     }
 
-    /// The next letter of a session comes to its turn, to be sent or left alone.
-    pub(super) fn next_of_lane(&self, replay: i64, lane: Option<i64>) -> Result<(), SqliteFault> {
+    /// Lets the next letter of a session be sent or skipped.
+    pub(super) fn next_of_lane(&self, replay: i64, lane: Option<i64>) -> SqliteResult<()> {
         let Some(lane) = lane else { return Ok(()) };
         match self.first_of_lane(replay, lane)? {
             Some((delivery, _)) => self.mark(replay, delivery, letter_state::NEXT),
@@ -276,8 +264,8 @@ impl BatchWriter<'_> {
         }
     }
 
-    /// The session that a letter goes in, perhaps elsewhere, and its turn there.
-    fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> Result<(Option<i64>, i64), SqliteFault> {
+    /// Its lane and turn, in the queue it goes to.
+    fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> SqliteResult<(Option<i64>, i64)> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, x'', d.lane, coalesce(d.turn, d.seq)
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
         let found = self.connection.first(select, [delivery], |row| {
@@ -293,27 +281,29 @@ impl BatchWriter<'_> {
         found.ok_or(SqliteFault::unreadable("the delivery of a letter"))
     }
 
-    /// The letter of that id, if no open replay has claimed it.
-    pub(super) fn free_letter(&self, id: DeliveryId) -> Result<Result<LetterRef, CommandRefusal>, SqliteFault> {
+    /// Refuses a letter that an open replay has claimed.
+    pub(super) fn free_letter(&self, id: DeliveryId) -> SqliteResult<Result<LetterRef, CommandRefusal>> {
         let Some(letter) = select::find(self.connection, id)? else {
             return Ok(Err(CommandRefusal::NoSuchLetter(id)));
         };
         let open = open(self.connection)?;
         Ok(match letter.claim.filter(|claim| open.contains(claim)) {
-            Some(claim) => Err(CommandRefusal::Claimed { letter: id, replay: ReplayId(claim.cast_unsigned()) }),
+            Some(claim) => {
+                Err(CommandRefusal::Claimed { letter: id, replay: ReplayId(claim.cast_unsigned()) })
+            }
             None => Ok(letter),
         })
     }
 
-    /// The id of a letter that died of a damaged event, if that still does not read as it was stored.
-    fn still_damaged(&self, letter: &LetterRef) -> Result<Option<DeliveryId>, SqliteFault> {
+    /// For a letter that died of damage: its id if the event is still damaged.
+    fn still_damaged(&self, letter: &LetterRef) -> SqliteResult<Option<DeliveryId>> {
         let select = "SELECT 1 FROM kinds WHERE id = ?1 AND code = ?2";
         let is_suspect = self.connection.has(select, (letter.kind, codes::DAMAGED))?;
         if is_suspect { self.damaged(letter.delivery) } else { Ok(None) }
     }
 
-    /// The id of a delivery whose event does not read as it was stored.
-    pub(super) fn damaged(&self, delivery: i64) -> Result<Option<DeliveryId>, SqliteFault> {
+    /// Its id if the event differs from what was stored.
+    pub(super) fn damaged(&self, delivery: i64) -> SqliteResult<Option<DeliveryId>> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, e.data, e.content, d.content
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
         let found = self.connection.first(select, [delivery], |row| {
@@ -327,7 +317,7 @@ impl BatchWriter<'_> {
         &self,
         replay: ReplayId,
         act: ReplayAct,
-    ) -> Result<Result<ReplayView, CommandRefusal>, SqliteFault> {
+    ) -> SqliteResult<Result<ReplayView, CommandRefusal>> {
         let Some(StoredReplay { view, gathered, .. }) = self.stored(replay)? else {
             return Ok(Err(CommandRefusal::NoSuchReplay(replay)));
         };
@@ -347,8 +337,7 @@ impl BatchWriter<'_> {
         self.shown(id).map(Ok)
     }
 
-    /// A replay has halted itself.
-    pub(super) fn stop(&self, stop: &Stop) -> Result<(), SqliteFault> {
+    pub(super) fn stop(&self, stop: &Stop) -> SqliteResult<()> {
         let id = stop.replay.0.cast_signed();
         let select = "SELECT origin FROM replays WHERE id = ?1";
         let origin: String = self.connection.get(select, [id])?;
@@ -357,14 +346,13 @@ impl BatchWriter<'_> {
         self.connection.run(STOP, values)
     }
 
-    /// A letter of a replay has arrived, or has failed again.
     pub(super) fn count_replayed(
         &self,
         replay: i64,
         delivery: i64,
         lane: Option<i64>,
         came: ReplayedOutcome,
-    ) -> Result<(), SqliteFault> {
+    ) -> SqliteResult<()> {
         let (count, letter) = match came {
             ReplayedOutcome::Delivered => (COUNT_DELIVERED, letter_state::DELIVERED),
             ReplayedOutcome::Failed => {
@@ -379,7 +367,7 @@ impl BatchWriter<'_> {
         self.end_if_complete(replay)
     }
 
-    pub(super) fn end_if_complete(&self, replay: i64) -> Result<(), SqliteFault> {
+    pub(super) fn end_if_complete(&self, replay: i64) -> SqliteResult<()> {
         self.connection.run(END, [replay])
     }
 }

@@ -1,8 +1,7 @@
-//! Forgets letters that are too old, and what is known of kinds, trends and replays that are long over.
+//! Expires letters, and removes kinds, trends and replays that are over.
 //!
-//! Kinds are looked at one after the other, a few at a time, and of each its oldest letters; a round goes on
-//! where the last step ended. What is to go is found before a transaction is begun, so that a store with
-//! nothing to forget does not write.
+//! Kinds are visited in turn, a few per step, oldest letters first. What expires is found before a transaction
+//! begins, so that an idle store does not write.
 
 use std::time::Duration;
 
@@ -11,31 +10,28 @@ use rusqlite::Connection;
 
 use super::audit::AuditAct;
 use super::encode::{nanos, time};
-use super::fault::SqliteFault;
+use super::fault::SqliteResult;
 use super::letters;
 use super::select::{LetterRef, read_letter};
 use super::sql::Sql;
 use super::state::StoreState;
 use super::write::BatchWriter;
 use crate::store::letter::TREND_POINTS;
-use crate::store::{RetentionRules, REPLAYS_KEPT_MAX};
+use crate::store::{REPLAYS_KEPT_MAX, RetentionRules};
 
-/// How many kinds one step looks at.
 const KINDS_PER_STEP: usize = 256;
-/// How many letters one step deletes.
 const LETTERS_PER_STEP: usize = 512;
-/// How many letters one step looks at, those that stay included.
+/// Letters examined per step, kept ones included.
 const LETTERS_LOOKED_AT_MAX: usize = 2_048;
-/// What became of each letter of a replay is remembered for this long after its end.
+/// How long the letters of an ended replay are remembered.
 const LETTERS_OF_REPLAYS_KEPT: Duration = Duration::from_hours(1);
-/// How many of these one step deletes.
 const REPLAY_ROWS_PER_STEP: i64 = 2_048;
-/// How often replays are looked at, unless there is more to do.
+/// Interval of checks of replays.
 const REPLAYS_EVERY: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 pub(super) const KINDS: &str = "SELECT id, queue, event_type FROM kinds WHERE id >= ?1 ORDER BY id LIMIT ?2";
-/// A letter from elsewhere has been here only since its event came.
+/// An imported letter ages from its import.
 pub(super) const OLDEST: &str = "SELECT l.number, l.delivery, l.kind, l.claim, l.died_at, d.state = -1,
         EXISTS (SELECT 1 FROM replays r WHERE r.id = l.claim AND r.state < 4),
         (SELECT received_at FROM events e WHERE e.seq = d.event)
@@ -55,24 +51,22 @@ const OLDEST_REPLAYS: &str = "SELECT id FROM replays WHERE state >= 4 AND sent =
 pub(super) const SAME_HOUR: &str = "SELECT number FROM audit
     WHERE act = 'retention' AND what = ?1 AND at >= ?2 AND at < ?3 ORDER BY at DESC LIMIT 1";
 
-/// Where the round through all kinds stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RetentionCursor {
     kind: i64,
-    /// Letters of that kind up to here have been looked at.
+    /// Last letter of that kind examined.
     after: i64,
     replays_at: Option<Timestamp>,
 }
 
-/// What is to be forgotten in one step.
+/// Found in one step.
 #[derive(Debug, Default)]
 pub(super) struct ExpiredItems {
     letters: Vec<LetterRef>,
-    /// Kinds with old points of their trend, or of which nothing is left.
+    /// With old trend points, or empty.
     kinds: Vec<i64>,
-    /// A replay whose letters are of no interest any more.
+    /// Ended long ago.
     ended_replay: Option<i64>,
-    /// Replays beyond those that are kept.
     replays: Vec<i64>,
 }
 
@@ -82,19 +76,17 @@ impl ExpiredItems {
         letters.is_empty() && kinds.is_empty() && ended_replay.is_none() && replays.is_empty()
     }
 
-    /// Whether the next step may find as much again.
     pub(super) fn may_be_more(&self) -> bool {
         !self.letters.is_empty() || self.ended_replay.is_some()
     }
 }
 
-/// Finds what is to be forgotten next.
 pub(super) fn look(
     connection: &Connection,
     state: &mut StoreState,
     keep: &RetentionRules,
     now: Timestamp,
-) -> Result<ExpiredItems, SqliteFault> {
+) -> SqliteResult<ExpiredItems> {
     let mut old = ExpiredItems::default();
     look_at_kinds(connection, state, keep, now, &mut old)?;
     let is_time = state.round.replays_at.is_none_or(|at| now.since(at) >= REPLAYS_EVERY || now < at);
@@ -114,7 +106,7 @@ fn look_at_kinds(
     keep: &RetentionRules,
     now: Timestamp,
     old: &mut ExpiredItems,
-) -> Result<(), SqliteFault> {
+) -> SqliteResult<()> {
     let limit = i64::try_from(KINDS_PER_STEP).expect("a small number");
     let first_shown = first_shown(now);
     let mut kinds = connection.prepare_cached(KINDS)?;
@@ -143,7 +135,7 @@ fn look_at_kinds(
     Ok(())
 }
 
-/// Finds old letters of a kind; says where it stopped because a step does no more.
+/// Returns where it stopped when the step is full.
 fn look_at_letters(
     connection: &Connection,
     (kind, after): (i64, i64),
@@ -151,7 +143,7 @@ fn look_at_letters(
     kept: Duration,
     looked_at: &mut usize,
     old: &mut ExpiredItems,
-) -> Result<Option<i64>, SqliteFault> {
+) -> SqliteResult<Option<i64>> {
     let limit = i64::try_from(LETTERS_LOOKED_AT_MAX).expect("a small number");
     let mut statement = connection.prepare_cached(OLDEST)?;
     let mut rows = statement.query((kind, after, limit))?;
@@ -173,18 +165,17 @@ fn look_at_letters(
     Ok(None)
 }
 
-/// The oldest span of a trend that is shown.
 fn first_shown(now: Timestamp) -> i64 {
     letters::span(now) + 1 - i64::try_from(TREND_POINTS).expect("a small number")
 }
 
-/// Forgets it, within a transaction; says how many letters went.
+/// Deletes the expired items; returns the number of letters.
 pub(super) fn forget(
     connection: &Connection,
     state: &mut StoreState,
     old: &ExpiredItems,
     now: Timestamp,
-) -> Result<u64, SqliteFault> {
+) -> SqliteResult<u64> {
     if !old.letters.is_empty() {
         forget_letters(connection, state, old, now)?;
     }
@@ -215,7 +206,7 @@ fn forget_letters(
     state: &mut StoreState,
     old: &ExpiredItems,
     now: Timestamp,
-) -> Result<(), SqliteFault> {
+) -> SqliteResult<()> {
     let mut letters = old.letters.clone();
     letters.sort_unstable_by_key(|letter| letter.number);
     let mut work = BatchWriter::new(connection, state, now)?;
@@ -238,8 +229,8 @@ fn forget_letters(
 }
 
 impl BatchWriter<'_> {
-    /// Puts on record how many letters of a queue went for their age: one record an hour.
-    fn record_retention(&self, queue: &str, letters: u64) -> Result<(), SqliteFault> {
+    /// One audit record per queue and hour.
+    fn record_retention(&self, queue: &str, letters: u64) -> SqliteResult<()> {
         let hour = i64::try_from(HOUR.as_nanos()).expect("a short time");
         let begun = nanos(self.now) / hour * hour;
         match self.connection.find(SAME_HOUR, (queue, begun, begun + hour))? {

@@ -1,4 +1,4 @@
-//! Reads rows: deliveries that wait, with their events, page by page.
+//! Reads deliveries and events from rows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use super::encode::{self, EventColumns, Integrity, nanos, place, seq, time};
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 use super::names::NameTable;
 use super::schema::state;
 use super::sql::Sql;
@@ -38,25 +38,23 @@ pub(super) const DELIVERY: &str =
     "SELECT event, queue, subscription, lane, coalesce(turn, seq), state, bytes, replay, linked
     FROM deliveries WHERE seq = ?1";
 
-/// A delivery as commands see it.
 #[derive(Clone, Copy)]
 pub(super) struct DeliveryRow {
     pub(super) event: i64,
     pub(super) queue: i64,
     pub(super) subscription: i64,
     pub(super) lane: Option<i64>,
-    /// Its place in the order of its session.
+    /// Its place in the session.
     pub(super) turn: i64,
     pub(super) state: i64,
     pub(super) bytes: u64,
     pub(super) replay: Option<i64>,
-    /// It is there in the place of another, or another in its.
+    /// Replaces another delivery, or was replaced.
     pub(super) linked: Option<i64>,
 }
 
 impl BatchWriter<'_> {
-    /// The delivery at that place.
-    pub(super) fn delivery(&self, at: i64) -> Result<DeliveryRow, SqliteFault> {
+    pub(super) fn delivery(&self, at: i64) -> SqliteResult<DeliveryRow> {
         let found = self.connection.first(DELIVERY, [at], |row| {
             Ok(DeliveryRow {
                 event: row.get(0)?,
@@ -74,8 +72,7 @@ impl BatchWriter<'_> {
     }
 }
 
-/// What a [`Load`] finds.
-pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> Result<Page, SqliteFault> {
+pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> SqliteResult<Page> {
     let Load { queue, wanted, rows_max, bytes_max } = load;
     let mut page =
         Page { queue: Arc::clone(queue), wanted: *wanted, rows: Vec::new(), more: false, next_due_at: None };
@@ -85,7 +82,7 @@ pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> R
         Wanted::Due { until } => (DUE_PAGE, nanos(until)),
     };
     let mut statement = connection.prepare_cached(select)?;
-    // One more than asked for, to see whether there is more.
+    // One more row shows whether the page continues.
     let mut found = statement.query((known.id, from, i64::from(*rows_max) + 1))?;
     let mut last_event = None;
     let mut bytes = 0_usize;
@@ -104,13 +101,13 @@ pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> R
     Ok(page)
 }
 
-/// The delivery at that place; `last_event` spares reading an event twice in a row.
+/// `last_event` avoids reading the same event twice in a row.
 pub(super) fn waiting(
     connection: &Connection,
     queue: &Arc<QueueName>,
     at: Seq,
     last_event: &mut Option<(Seq, Arc<Event>, Integrity)>,
-) -> Result<Waiting, SqliteFault> {
+) -> SqliteResult<Waiting> {
     let mut statement = connection.prepare_cached(WAITING)?;
     let mut rows = statement.query([place(at)])?;
     let row = rows.next()?.ok_or(SqliteFault::unreadable("a delivery or its event"))?;
@@ -140,26 +137,24 @@ pub(super) fn waiting(
     })
 }
 
-/// What is known of the replay that sends a delivery again, if one does.
 fn replaying(replay: Option<i64>, replays: Option<u32>) -> Option<Replaying> {
     replay.map(|id| Replaying { replay: ReplayId(id.cast_unsigned()), times: replays.unwrap_or_default() })
 }
 
-/// The event in the first five columns, to be shown: of one that is damaged, what can be read.
-pub(super) fn event(row: &Row<'_>) -> Result<Event, SqliteFault> {
+/// From the first five columns; what can be read of a damaged one.
+pub(super) fn event(row: &Row<'_>) -> SqliteResult<Event> {
     Ok(read_event(row)?.0)
 }
 
-/// The event in the first five columns, to be delivered: whether it is as it was stored, by its own check and by the
-/// hash of its content in that column.
-pub(super) fn checked_event(row: &Row<'_>, content: usize) -> Result<(Event, Integrity), SqliteFault> {
+/// Like [`event`], checked against its own hash and the content hash in that column.
+pub(super) fn checked_event(row: &Row<'_>, content: usize) -> SqliteResult<(Event, Integrity)> {
     let (event, integrity) = read_event(row)?;
     let stored = row.get_ref(content)?.as_i64().ok();
     let is_same = stored == Some(derive::content_hash(&event).cast_signed());
     Ok((event, if is_same { integrity } else { Integrity::Damaged }))
 }
 
-fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), SqliteFault> {
+fn read_event(row: &Row<'_>) -> SqliteResult<(Event, Integrity)> {
     let columns = EventColumns {
         id: bytes(row, 0)?,
         source: bytes(row, 1)?,
@@ -170,25 +165,23 @@ fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), SqliteFault> {
     Ok(encode::event(&columns))
 }
 
-/// The bytes of a column; one that has none by now is empty.
-fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], SqliteFault> {
+/// Null is empty.
+fn bytes<'a>(row: &'a Row<'_>, column: usize) -> SqliteResult<&'a [u8]> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => &[],
     })
 }
 
-/// A text without a copy of it.
-pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, SqliteFault> {
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> SqliteResult<&'a str> {
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-/// A stored story.
-pub(super) fn story(row: &Row<'_>, column: usize) -> Result<Story, SqliteFault> {
+pub(super) fn story(row: &Row<'_>, column: usize) -> SqliteResult<Story> {
     Ok(encode::read_story(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)?)
 }
 
-fn history(value: ValueRef<'_>) -> Result<History, SqliteFault> {
+fn history(value: ValueRef<'_>) -> SqliteResult<History> {
     match value {
         ValueRef::Null => Ok(History::new()),
         value => {
@@ -198,19 +191,17 @@ fn history(value: ValueRef<'_>) -> Result<History, SqliteFault> {
     }
 }
 
-/// The category of that name.
-pub(super) fn category(name: &str) -> Result<Category, SqliteFault> {
+pub(super) fn category(name: &str) -> SqliteResult<Category> {
     Category::from_word(name).ok_or(SqliteFault::unreadable("the category of a letter"))
 }
 
-/// The tier of that name.
-pub(super) fn tier(name: &str) -> Result<Tier, SqliteFault> {
+pub(super) fn tier(name: &str) -> SqliteResult<Tier> {
     let known = [Tier::Dead, Tier::Poison].into_iter().find(|known| known.as_str() == name);
     known.ok_or(SqliteFault::unreadable("the tier of a letter"))
 }
 
-/// Why a delivery is dead, from six columns beginning with that one.
-pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, SqliteFault> {
+/// From six columns starting with `first`.
+pub(super) fn death(row: &Row<'_>, first: usize) -> SqliteResult<Death> {
     Ok(Death {
         category: category(text(row, first)?)?,
         code: Code::reported(text(row, first + 1)?),

@@ -1,4 +1,4 @@
-//! Settles deliveries: what an attempt came to, what becomes of those behind it, and what its replay counts.
+//! Settles deliveries: stores results, promotes the next of the session, updates the replay.
 
 use redrive_core::engine::{Death, Followers, Next, Settlement, Waiting};
 use redrive_core::event::Event;
@@ -7,7 +7,7 @@ use redrive_core::policy::decide::History;
 use rusqlite::OptionalExtension;
 
 use super::encode::{self, nanos, place};
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 use super::letters::DeadDelivery;
 use super::rows;
 use super::schema::state;
@@ -15,8 +15,8 @@ use super::sql::Sql;
 use super::write::BatchWriter;
 use crate::store::SettleResult;
 
-/// Only what is at the head, and has had just so many attempts, is settled. (An update that returns these
-/// itself would keep them in a table of its own meanwhile, which costs more than looking first.)
+/// Matches only a head with that attempt count. (UPDATE … RETURNING would buffer rows in a temporary table, which
+/// costs more than a lookup.)
 pub(super) const FIND_HEAD: &str = "SELECT queue, lane, bytes, replay, linked FROM deliveries
     WHERE seq = ?1 AND content = ?2 AND attempts = ?3 AND state >= 0 AND state < 2";
 pub(super) const SETTLE_DELIVERED: &str = "UPDATE deliveries SET state = 3, attempts = ?2, due_at = NULL,
@@ -30,7 +30,6 @@ const INSERT_STORY: &str = "INSERT INTO attempts VALUES
 pub(super) const DYING: &str = "SELECT e.id, e.source, e.type, e.attributes, x'', d.subscription
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-/// A delivery that is settled.
 struct HeadRow {
     queue: i64,
     lane: Option<i64>,
@@ -39,7 +38,6 @@ struct HeadRow {
     linked: Option<i64>,
 }
 
-/// What a replay's letter came to.
 #[derive(Clone, Copy)]
 pub(super) enum ReplayedOutcome {
     Delivered,
@@ -47,7 +45,7 @@ pub(super) enum ReplayedOutcome {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<SettleResult, SqliteFault> {
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> SqliteResult<SettleResult> {
         let Settlement { delivery, attempts_before, .. } = settlement;
         let seq = delivery.seq();
         let wanted = (place(seq), delivery.content().cast_signed(), attempts_before);
@@ -59,7 +57,7 @@ impl BatchWriter<'_> {
             return Ok(SettleResult::Stale);
         };
         if let Some(story) = &settlement.story {
-            *self.told.entry(story.book).or_default() += 1;
+            *self.book_uses.entry(story.book).or_default() += 1;
         }
         if let Some(service) = &settlement.pause {
             self.pause(service, settlement.at)?;
@@ -74,13 +72,12 @@ impl BatchWriter<'_> {
         Ok(SettleResult::Written { promoted: promoted.map(Box::new) })
     }
 
-    /// It stays in its place.
     fn stays(
         &self,
         settlement: &Settlement,
         (code, due_at): (i64, Option<i64>),
         starts: u32,
-    ) -> Result<Option<Waiting>, SqliteFault> {
+    ) -> SqliteResult<Option<Waiting>> {
         let Settlement { delivery, attempts, history, book, at, .. } = settlement;
         let place = place(delivery.seq());
         let (history, book) = (stored_history(history), book.cast_signed());
@@ -92,12 +89,11 @@ impl BatchWriter<'_> {
         Ok(None)
     }
 
-    /// Adds to what is told of a delivery.
-    pub(super) fn append_attempt(&self, delivery: Seq, story: &[u8]) -> Result<(), SqliteFault> {
+    pub(super) fn append_attempt(&self, delivery: Seq, story: &[u8]) -> SqliteResult<()> {
         self.connection.run(INSERT_STORY, (place(delivery), story))
     }
 
-    fn delivered(&mut self, settlement: &Settlement, found: &HeadRow) -> Result<Option<Waiting>, SqliteFault> {
+    fn delivered(&mut self, settlement: &Settlement, found: &HeadRow) -> SqliteResult<Option<Waiting>> {
         let Settlement { delivery, attempts, at, .. } = settlement;
         let place = place(delivery.seq());
         let story = settlement.story.as_deref().map(encode::story);
@@ -115,7 +111,7 @@ impl BatchWriter<'_> {
         settlement: &Settlement,
         death: &Death,
         found: &HeadRow,
-    ) -> Result<Option<Waiting>, SqliteFault> {
+    ) -> SqliteResult<Option<Waiting>> {
         let Settlement { delivery, attempts, history, book, at, stop, .. } = settlement;
         let place = place(delivery.seq());
         let story = settlement.story.as_deref().map(encode::story);
@@ -128,7 +124,12 @@ impl BatchWriter<'_> {
         self.connection.run(SETTLE_DEAD, values)?;
         self.state.names.uncount_waiting(found.queue, found.bytes.cast_unsigned())?.dead += 1;
         let (event, subscription) = self.event_of(place)?;
-        self.add_letter(DeadDelivery { delivery: place, queue: found.queue, subscription }, &event, death, *at)?;
+        self.add_letter(
+            DeadDelivery { delivery: place, queue: found.queue, subscription },
+            &event,
+            death,
+            *at,
+        )?;
         if let Some(replay) = found.replay {
             if let Some(stop) = stop.filter(|stop| stop.replay.0.cast_signed() == replay) {
                 self.stop(&stop)?;
@@ -138,21 +139,20 @@ impl BatchWriter<'_> {
         self.promote_after_end(found.lane, found.replay.or(found.linked))
     }
 
-    /// The event of a delivery without its data, and the subscription.
-    pub(super) fn event_of(&self, delivery: i64) -> Result<(Event, i64), SqliteFault> {
+    /// Without its data.
+    pub(super) fn event_of(&self, delivery: i64) -> SqliteResult<(Event, i64)> {
         let found = self.connection.first(DYING, [delivery], |row| Ok((rows::event(row)?, row.get(5)?)))?;
         found.ok_or(SqliteFault::unreadable("the event of a delivery"))
     }
 
-    /// The next of the session, now that this one has ended, or holds it; `returned` is its replay, or the event
-    /// that it is linked with.
+    /// Promotes the next of the session; `returned` is the replay or linked event of the ended delivery.
     pub(super) fn promote_after_end(
         &mut self,
         lane: Option<i64>,
         returned: Option<i64>,
-    ) -> Result<Option<Waiting>, SqliteFault> {
+    ) -> SqliteResult<Option<Waiting>> {
         match lane {
-            // It was never dead, nor is it there in place of a dead letter, so nothing holds its session.
+            // Neither dead before nor replacing a letter: nothing can hold its session.
             Some(lane) if returned.is_none() => self.promote(lane),
             Some(lane) => self.advance_lane(lane),
             None => Ok(None),
@@ -160,7 +160,6 @@ impl BatchWriter<'_> {
     }
 }
 
-/// None for a delivery that has been through nothing.
 fn stored_history(history: &History) -> Option<String> {
     let text = || serde_json::to_string(history).expect("a history has nothing that JSON has not");
     (*history != History::new()).then(text)

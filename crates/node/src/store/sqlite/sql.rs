@@ -1,54 +1,47 @@
-//! Statements in one line: each is prepared once for a connection, and found again by its text.
+//! One-line helpers for prepared statements, cached by their text.
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 
-/// Runs statements.
 pub(super) trait Sql {
-    /// Runs a statement; gives the number of rows that it changed.
-    fn change(&self, sql: &str, values: impl Params) -> Result<usize, SqliteFault>;
+    fn change(&self, sql: &str, values: impl Params) -> SqliteResult<usize>;
 
-    /// Reads each row.
     fn each(
         &self,
         sql: &str,
         values: impl Params,
-        read: impl FnMut(&Row<'_>) -> Result<(), SqliteFault>,
-    ) -> Result<(), SqliteFault>;
+        read: impl FnMut(&Row<'_>) -> SqliteResult<()>,
+    ) -> SqliteResult<()>;
 
-    /// Reads the first row, if there is one.
     fn first<T>(
         &self,
         sql: &str,
         values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T, SqliteFault>,
-    ) -> Result<Option<T>, SqliteFault>;
+        read: impl FnOnce(&Row<'_>) -> SqliteResult<T>,
+    ) -> SqliteResult<Option<T>>;
 
-    /// The first column of the first row, if there is one.
-    fn find<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<Option<T>, SqliteFault>;
+    /// First column of the first row.
+    fn find<T: FromSql>(&self, sql: &str, values: impl Params) -> SqliteResult<Option<T>>;
 
-    /// Whether there is a row.
-    fn has(&self, sql: &str, values: impl Params) -> Result<bool, SqliteFault>;
+    fn has(&self, sql: &str, values: impl Params) -> SqliteResult<bool>;
 
-    /// Runs a statement.
-    fn run(&self, sql: &str, values: impl Params) -> Result<(), SqliteFault> {
+    fn run(&self, sql: &str, values: impl Params) -> SqliteResult<()> {
         self.change(sql, values).map(drop)
     }
 
-    /// The first column of a row that is there.
-    fn get<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<T, SqliteFault> {
+    /// First column of a row that must exist.
+    fn get<T: FromSql>(&self, sql: &str, values: impl Params) -> SqliteResult<T> {
         self.find(sql, values)?.ok_or(SqliteFault::Sqlite(rusqlite::Error::QueryReturnedNoRows))
     }
 
-    /// All rows.
     fn all<T>(
         &self,
         sql: &str,
         values: impl Params,
-        mut read: impl FnMut(&Row<'_>) -> Result<T, SqliteFault>,
-    ) -> Result<Vec<T>, SqliteFault> {
+        mut read: impl FnMut(&Row<'_>) -> SqliteResult<T>,
+    ) -> SqliteResult<Vec<T>> {
         let mut all = Vec::new();
         self.each(sql, values, |row| {
             all.push(read(row)?);
@@ -59,7 +52,7 @@ pub(super) trait Sql {
 }
 
 impl Sql for Connection {
-    fn change(&self, sql: &str, values: impl Params) -> Result<usize, SqliteFault> {
+    fn change(&self, sql: &str, values: impl Params) -> SqliteResult<usize> {
         Ok(self.prepare_cached(sql)?.execute(values)?)
     }
 
@@ -67,8 +60,8 @@ impl Sql for Connection {
         &self,
         sql: &str,
         values: impl Params,
-        mut read: impl FnMut(&Row<'_>) -> Result<(), SqliteFault>,
-    ) -> Result<(), SqliteFault> {
+        mut read: impl FnMut(&Row<'_>) -> SqliteResult<()>,
+    ) -> SqliteResult<()> {
         let mut statement = self.prepare_cached(sql)?;
         let mut rows = statement.query(values)?;
         while let Some(row) = rows.next()? {
@@ -81,18 +74,18 @@ impl Sql for Connection {
         &self,
         sql: &str,
         values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T, SqliteFault>,
-    ) -> Result<Option<T>, SqliteFault> {
+        read: impl FnOnce(&Row<'_>) -> SqliteResult<T>,
+    ) -> SqliteResult<Option<T>> {
         let mut statement = self.prepare_cached(sql)?;
         let mut rows = statement.query(values)?;
         rows.next()?.map(read).transpose()
     }
 
-    fn find<T: FromSql>(&self, sql: &str, values: impl Params) -> Result<Option<T>, SqliteFault> {
+    fn find<T: FromSql>(&self, sql: &str, values: impl Params) -> SqliteResult<Option<T>> {
         Ok(self.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?)
     }
 
-    fn has(&self, sql: &str, values: impl Params) -> Result<bool, SqliteFault> {
+    fn has(&self, sql: &str, values: impl Params) -> SqliteResult<bool> {
         Ok(self.prepare_cached(sql)?.exists(values)?)
     }
 }

@@ -6,7 +6,7 @@ mod select;
 
 use rusqlite::Connection;
 
-use super::{session_order, names, changes, reader, rows, schema};
+use super::{changes, names, reader, rows, schema, session_order};
 
 /// How SQLite answers a query: one line a table.
 fn plan(connection: &Connection, sql: &str) -> String {

@@ -1,4 +1,4 @@
-//! The verbs of the store, each a transaction: what is begun is durable as a whole, or nothing has changed.
+//! Store operations as transactions: each is durable as a whole, or nothing has changed.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
+use super::fault::{SqliteFault, SqliteResult};
 use super::file_identity::{Anchor, DisplacedFile};
-use super::fault::SqliteFault;
 use super::sql::Sql;
 use super::state::StoreState;
 use super::wal::{Checkpointer, DurableFrames, LogCopy};
 use super::{Options, housekeeping, lock, recover, retention, rows, schema, write};
-use crate::store::{WriteBatch, HousekeepingStep, RetentionRules, RecoveredState, StoreError, BatchResult};
+use crate::store::{BatchResult, HousekeepingStep, RecoveredState, RetentionRules, StoreError, WriteBatch};
 
-/// All that belongs to the writing connection but itself: while a copy is made, somebody else looks at that.
+/// Everything of the writer but its connection, which a backup may share.
 #[derive(Debug)]
 pub(super) struct StoreWriter {
     path: PathBuf,
@@ -26,13 +26,13 @@ pub(super) struct StoreWriter {
     log: LogPlace,
 }
 
-/// Where the commits of the log are, so that each change is logged once.
+/// State of a displaced log, so that each change is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogPlace {
     InPlace,
-    /// The log is gone, and the database has all of it.
+    /// Deleted; the database has all its commits.
     Saved,
-    /// The log is gone, and the database has not all of it yet.
+    /// Deleted; the database lacks some of its commits.
     NotSaved,
 }
 
@@ -40,13 +40,13 @@ enum LogPlace {
 #[derive(Debug)]
 enum MemoryHealth {
     Good,
-    /// A transaction was rolled back, and what it had changed in memory could not be read anew.
+    /// Rolled back, but memory could not be reloaded.
     Behind,
-    /// Nobody knows whether a transaction is durable, for that reason; only opening the file anew shows.
+    /// A commit may or may not be durable; resolved by reopening.
     Unknown(String),
 }
 
-/// What tells a store from all others: it was drawn when the store was made.
+/// The seed, drawn when the store was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreIdentity(u64);
 
@@ -55,21 +55,18 @@ impl StoreWriter {
         StoreIdentity(self.state.meta.seed)
     }
 
-    /// How many frames of the log hold all that was committed.
     pub(super) const fn durable(&self) -> DurableFrames {
         self.checkpointer.durable()
     }
 
-    /// What is free within the file.
     pub(super) fn free_bytes(on: &Connection) -> Result<u64, StoreError> {
         let read = |name| on.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         Ok(read("freelist_count")?.cast_unsigned() * read("page_size")?.cast_unsigned())
     }
 
-    /// Says what is wrong if the files are no longer at their path.
+    /// Fails if the files are no longer at their path.
     ///
-    /// A log that was deleted is open still, and holds commits that no restart would find: they are copied into the
-    /// database, which is in its place.
+    /// A deleted log is still open and holds commits that a restart would miss: they are copied into the database.
     pub(super) fn check_place(&mut self, on: &Connection) -> Result<(), StoreError> {
         match self.anchor.check() {
             Ok(()) => {
@@ -105,7 +102,7 @@ impl StoreWriter {
         }
     }
 
-    /// Opens the database at that path, which its owner holds open as that file.
+    /// `database` is the owner's open file.
     pub(super) fn open(
         path: &Path,
         database: &File,
@@ -119,7 +116,7 @@ impl StoreWriter {
         let anchor = Anchor::new(path, database).map_err(|source| lock::not_opened(path, &source))?;
         let (health, log) = (MemoryHealth::Good, LogPlace::InPlace);
         let mut core = Self { path: path.to_owned(), state, checkpointer, anchor, health, log };
-        // The files may have been replaced while they were opened.
+        // The files may have been replaced meanwhile.
         core.check_place(&connection)?;
         Ok((core, connection))
     }
@@ -160,14 +157,18 @@ impl StoreWriter {
         if old.is_empty() && !housekeeping::is_due(on, &self.state, keep, now)? {
             return Ok(HousekeepingStep::default());
         }
-        let (chores, step) = self.transact(on, |state| housekeeping::housekeep(on, state, keep, &old, now))?;
+        let (chores, step) =
+            self.transact(on, |state| housekeeping::housekeep(on, state, keep, &old, now))?;
         if let Some(step) = step {
             self.state.dedup.apply(step);
         }
-        Ok(HousekeepingStep { more: chores.more || self.state.dedup.has_work(self.state.meta.ids_checked), ..chores })
+        Ok(HousekeepingStep {
+            more: chores.more || self.state.dedup.has_work(self.state.meta.ids_checked),
+            ..chores
+        })
     }
 
-    /// Does a step of sealing, for want of anybody who does the chores.
+    /// Seals a step in case housekeeping does not run.
     fn seal(&mut self, on: &Connection) -> Result<(), StoreError> {
         let step = self.transact(on, |state| state.dedup.step(on, state.meta.ids_checked))?;
         if let Some(step) = step {
@@ -176,7 +177,7 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Refuses to go on while memory does not agree with the file.
+    /// Fails while memory does not agree with the file.
     fn check(&mut self, on: &Connection) -> Result<(), StoreError> {
         match &self.health {
             MemoryHealth::Good => Ok(()),
@@ -192,7 +193,7 @@ impl StoreWriter {
     fn transact<T>(
         &mut self,
         on: &Connection,
-        work: impl FnOnce(&mut StoreState) -> Result<T, SqliteFault>,
+        work: impl FnOnce(&mut StoreState) -> SqliteResult<T>,
     ) -> Result<T, StoreError> {
         self.check(on)?;
         on.run("BEGIN IMMEDIATE", [])?;
@@ -208,20 +209,20 @@ impl StoreWriter {
             self.health = MemoryHealth::Unknown(fault.to_string());
             return Err(StoreError::Unknown(fault.into()));
         }
-        // A commit into files that are not at their path any more is one that no restart would find.
+        // A restart would not find this commit.
         if let Err(displaced) = self.check_place(on) {
             self.health = MemoryHealth::Unknown(displaced.to_string());
             return Err(displaced);
         }
         self.state.dedup.commit();
-        // What was written is safe; a log that cannot be copied now is tried again after the next.
+        // Durable already; a failed checkpoint is retried after the next commit.
         let _ = self.checkpointer.after_commit(on);
         Ok(done)
     }
 
     fn roll_back(&mut self, on: &Connection) {
         self.health = MemoryHealth::Behind;
-        // Some errors have ended the transaction already.
+        // Some errors end the transaction.
         if !on.is_autocommit()
             && let Err(fault) = on.run("ROLLBACK", [])
         {

@@ -1,10 +1,9 @@
-//! Walks a write-ahead log before SQLite does, and finds commits that it would lose in silence.
+//! Scans a write-ahead log before SQLite opens it, and finds commits that SQLite would drop silently.
 //!
-//! SQLite reads a log up to the first frame whose checksum is wrong, and takes everything from there on for
-//! something that was never finished. That is right for the end of a log. But each commit is synced before the
-//! next one is written: a bad frame whose transaction is followed by more frames of the same log is damage, and
-//! every commit from there on was acknowledged. A bad frame in the very last transaction cannot be told from a
-//! write that was cut off.
+//! SQLite reads up to the first frame with a wrong checksum and ignores the rest as unfinished. That is right at
+//! the end of a log. But each commit is synced before the next is written: if more frames of the same log follow
+//! the bad frame's transaction, it is damage, and commits from there on were acknowledged. In the very last
+//! transaction, damage cannot be distinguished from a torn write.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -12,24 +11,24 @@ use std::path::Path;
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
-/// The last bit of the first number says in which order checksums read bytes.
+/// The lowest bit is the byte order of checksums.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
-/// Page sizes that SQLite has.
 const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
 
-/// What a walk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WalScan {
-    /// All of it can be read.
     Whole,
-    /// The last transaction cannot be read; whether it was ever finished cannot be told.
+    /// The last transaction is damaged or was never finished.
     Unfinished,
-    /// Frames from this one on cannot be read, counted from 1, and so many commits are behind it.
-    Lost { frame: u64, commits: u64 },
+    /// First unreadable frame, from 1, and the number of commits from there on.
+    Lost {
+        frame: u64,
+        commits: u64,
+    },
 }
 
-/// Walks the log at that path, if there is one; `page_bytes` is the size of pages if the log does not say it.
+/// `page_bytes` is used if the log's header is unreadable.
 pub(super) fn walk(path: &Path, page_bytes: u32) -> io::Result<WalScan> {
     match File::open(path) {
         Ok(file) => walk_log(BufReader::with_capacity(1 << 18, file), page_bytes),
@@ -52,7 +51,7 @@ fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<WalScan> {
     let (mut frame, mut first_bad, mut commits, mut followed) = (0, None, 0_u64, false);
     while fill(&mut log, &mut head)? && fill(&mut log, &mut page)? {
         frame += 1;
-        // Without a header, the first frame says which log this is.
+        // Without a header, the first frame identifies the log.
         let is_ours = *salts.get_or_insert(word_pair(&head, 8)) == word_pair(&head, 8) && word(&head, 0) > 0;
         if first_bad.is_none() {
             chain = chain.filter(|_| is_ours).and_then(|chain| chain.follow(&head, &page));
@@ -73,7 +72,6 @@ fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<WalScan> {
     })
 }
 
-/// What a log says of itself.
 #[derive(Clone, Copy)]
 struct WalHeader {
     page_bytes: u32,
@@ -82,7 +80,7 @@ struct WalHeader {
 }
 
 impl WalHeader {
-    /// None if it is not what was written.
+    /// `None` if it is damaged.
     fn read(header: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (magic, page_bytes) = (word(header, 0), word(header, 8));
         if magic & !1 != MAGIC || word(header, 4) != VERSION {
@@ -101,7 +99,7 @@ impl WalHeader {
     }
 }
 
-/// The checksum up to some frame, on which that of the next one builds.
+/// Running checksum up to a frame.
 #[derive(Clone, Copy)]
 struct WalChecksum {
     sums: (u32, u32),
@@ -120,7 +118,7 @@ impl WalChecksum {
         self
     }
 
-    /// The checksum up to this frame, if it is the one that stands in it.
+    /// `None` if the frame's checksum is wrong.
     fn follow(self, head: &[u8; FRAME_HEADER_BYTES], page: &[u8]) -> Option<Self> {
         let next = self.over(&head[..8]).over(page);
         (next.sums == word_pair(head, 16)).then_some(next)
@@ -135,7 +133,7 @@ fn word_pair(bytes: &[u8], at: usize) -> (u32, u32) {
     (word(bytes, at), word(bytes, at + 4))
 }
 
-/// Whether there was enough left to fill it.
+/// False at the end of the file.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(bytes) {
         Ok(()) => Ok(true),

@@ -1,8 +1,7 @@
-//! Writes a batch, within a transaction: settlements, then submissions, then notes, commands and steps of
-//! replays.
+//! Writes a batch within a transaction.
 //!
-//! An event that goes well costs two rows and one change of a row: itself, its delivery, and that it was
-//! delivered, story and all. What a batch has in common is written once, at its end.
+//! A delivered event costs two inserts and one update: event, delivery, and its result with the attempt record.
+//! What the batch has in common is written once at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +16,19 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::encode::{self, Integrity, nanos, place, seq, time};
-use super::fault::SqliteFault;
+use super::fault::{SqliteFault, SqliteResult};
 use super::letters::DeadDelivery;
 use super::names::QueueIndex;
 use super::schema::{state, whole};
 use super::sql::Sql;
 use super::state::StoreState;
 use super::{rows, settle};
-use crate::store::admit::{self, EventAdmission, Backlog, EarlierEvent, BacklogFit, AdmissionLedger, NewKey};
 use crate::store::access_store::AuditActor;
+use crate::store::admit::{self, AdmissionLedger, Backlog, BacklogFit, EarlierEvent, EventAdmission, NewKey};
 use crate::store::letter::CommandRequest;
-use crate::store::{Addressee, WriteBatch, SubmissionRefusal, Submission, SubmittedEvent, AcceptedEvent, BatchResult, derive};
+use crate::store::{
+    AcceptedEvent, Addressee, BatchResult, Submission, SubmissionRefusal, SubmittedEvent, WriteBatch, derive,
+};
 
 const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at, whole FROM events
     WHERE seq = ?1";
@@ -35,13 +36,12 @@ const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, ?10
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, 0, NULL, NULL, ?11, NULL, ?12, ?13, ?14)";
 
-/// Writes it.
 pub(super) fn write(
     connection: &Connection,
     state: &mut StoreState,
     batch: &WriteBatch,
     now: Timestamp,
-) -> Result<BatchResult, SqliteFault> {
+) -> SqliteResult<BatchResult> {
     let mut work = BatchWriter::new(connection, state, now)?;
     let mut written = BatchResult::default();
     for settlement in &batch.settlements {
@@ -61,13 +61,12 @@ pub(super) fn write(
     for advance in &batch.advances {
         written.advanced.push(work.advance(advance, &mut written.waiting)?);
     }
-    // Every batch is a sign of life; chores are none.
+    // Every batch is a heartbeat; housekeeping is not.
     work.state.meta.alive_at = work.state.meta.alive_at.max(Some(now));
     work.finish()?;
     Ok(written)
 }
 
-/// A delivery that is being written.
 pub(super) struct NewDelivery {
     pub(super) event: Seq,
     pub(super) queue: QueueIndex,
@@ -77,17 +76,16 @@ pub(super) struct NewDelivery {
     pub(super) state: i64,
     pub(super) written_at: Timestamp,
     pub(super) attempts: u32,
-    /// Of the attempt that ended it.
+    /// Of the last attempt.
     pub(super) story: Option<Vec<u8>>,
     pub(super) replays: Option<u32>,
-    /// Its place in the order of its session, if that is not its own.
+    /// Its place in the session, if not its own number.
     pub(super) turn: Option<i64>,
-    /// The event of the letter that it takes the place of.
+    /// The event whose letter it replaces.
     pub(super) linked: Option<i64>,
 }
 
 impl NewDelivery {
-    /// One that nothing has happened to.
     pub(super) const fn new(
         event: Seq,
         queue: QueueIndex,
@@ -101,37 +99,35 @@ impl NewDelivery {
     }
 }
 
-/// A batch under way.
 pub(super) struct BatchWriter<'a> {
     pub(super) connection: &'a Connection,
     pub(super) state: &'a mut StoreState,
     pub(super) now: Timestamp,
-    /// Who gave the command that is being carried out.
     pub(super) actor: AuditActor,
-    // Kept at hand, since finding a statement by its text costs as much as running some.
+    // Prepared up front: finding a statement by its text costs as much as running it.
     find_event: CachedStatement<'a>,
     insert_event: CachedStatement<'a>,
     insert_delivery: CachedStatement<'a>,
     pub(super) find_head: CachedStatement<'a>,
     pub(super) settle_delivered: CachedStatement<'a>,
-    /// What has ended and may be deleted some day.
+    /// To be deleted after retention.
     pub(super) ended: Vec<Seq>,
-    /// Stories told, by the book that they name.
-    pub(super) told: BTreeMap<u64, i64>,
+    /// How many more or fewer attempt records name each rule book.
+    pub(super) book_uses: BTreeMap<u64, i64>,
 }
 
 impl AdmissionLedger for BatchWriter<'_> {
     type Error = SqliteFault;
 
-    fn find(&mut self, event: &Event, content: u64) -> Result<Option<EarlierEvent>, SqliteFault> {
+    fn find(&mut self, event: &Event, content: u64) -> SqliteResult<Option<EarlierEvent>> {
         let key = event.dedup_key();
         let hash = self.state.dedup.hash(key);
         let mut found: Option<EarlierEvent> = None;
         for at in self.state.dedup.candidates(self.connection, hash)? {
             let mut rows = self.find_event.query([place(at)])?;
-            // A run remembers events until all of them are gone.
+            // A run outlives some of its events.
             let Some(row) = rows.next()? else { continue };
-            // An event that a letter from elsewhere brought was not sent, and keeps nothing out that is.
+            // Imported events do not make sent ones duplicates.
             let was_sent = row.get::<_, i64>(5)? != whole::IMPORTED;
             if was_sent && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
                 let earlier = earlier(at, row)?;
@@ -141,7 +137,7 @@ impl AdmissionLedger for BatchWriter<'_> {
         Ok(found)
     }
 
-    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<EarlierEvent>, SqliteFault> {
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> SqliteResult<Option<EarlierEvent>> {
         let select = "SELECT event, until FROM delivery_keys WHERE key = ?1";
         let found = self.connection.first(select, [key], |row| Ok((seq(row.get(0)?), time(row.get(1)?))))?;
         let Some((at, until)) = found else { return Ok(None) };
@@ -151,7 +147,7 @@ impl AdmissionLedger for BatchWriter<'_> {
         if !is_kept && until <= now {
             return Ok(None);
         }
-        // The key may be all that is left of it.
+        // Only the key may be left.
         let remembered = Remembered { last_at: now, kept: false };
         let gone = EarlierEvent { seq: at, content: 0, deliveries: 1, accepted_at: now, remembered };
         Ok(Some(found.unwrap_or(gone)))
@@ -167,7 +163,7 @@ impl<'a> BatchWriter<'a> {
         connection: &'a Connection,
         state: &'a mut StoreState,
         now: Timestamp,
-    ) -> Result<Self, SqliteFault> {
+    ) -> SqliteResult<Self> {
         Ok(Self {
             connection,
             state,
@@ -179,7 +175,7 @@ impl<'a> BatchWriter<'a> {
             find_head: connection.prepare_cached(settle::FIND_HEAD)?,
             settle_delivered: connection.prepare_cached(settle::SETTLE_DELIVERED)?,
             ended: Vec::new(),
-            told: BTreeMap::new(),
+            book_uses: BTreeMap::new(),
         })
     }
 
@@ -187,7 +183,7 @@ impl<'a> BatchWriter<'a> {
         &mut self,
         submission: &Submission,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<Vec<AcceptedEvent>, SubmissionRefusal>, SqliteFault> {
+    ) -> SqliteResult<Result<Vec<AcceptedEvent>, SubmissionRefusal>> {
         let last = self.state.meta.last;
         let admitted = match admit::admit(self, submission, last, self.now)? {
             Ok(admitted) => admitted,
@@ -218,14 +214,14 @@ impl<'a> BatchWriter<'a> {
         Ok(Ok(taken))
     }
 
-    /// Writes an event at the next place, which is given; `whole` is one of [`whole`].
+    /// Assigns the next sequence number; `whole` is one of [`whole`].
     pub(super) fn write_event(
         &mut self,
         event: &Event,
         content: u64,
         deliveries: u32,
         whole: i64,
-    ) -> Result<Seq, SqliteFault> {
+    ) -> SqliteResult<Seq> {
         let seq = self.state.meta.last.next();
         let hash = self.state.dedup.hash(event.dedup_key());
         self.state.dedup.add(hash, seq);
@@ -246,8 +242,7 @@ impl<'a> BatchWriter<'a> {
         Ok(seq)
     }
 
-    /// Writes a delivery at the next place.
-    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> Result<DeliveryId, SqliteFault> {
+    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> SqliteResult<DeliveryId> {
         let seq = self.state.meta.last.next();
         self.state.meta.last = seq;
         let queue = self.state.names.queue(new.queue);
@@ -272,8 +267,7 @@ impl<'a> BatchWriter<'a> {
         Ok(id)
     }
 
-    /// Writes what the deliveries of an event are known by from now on.
-    pub(super) fn write_keys(&mut self, event: Seq, keys: &[NewKey]) -> Result<(), SqliteFault> {
+    pub(super) fn write_keys(&mut self, event: Seq, keys: &[NewKey]) -> SqliteResult<()> {
         for NewKey { key, until } in keys {
             let insert = "INSERT OR REPLACE INTO delivery_keys VALUES (?1, ?2, ?3)";
             self.connection.run(insert, (key, place(event), nanos(*until)))?;
@@ -281,14 +275,14 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    /// Adds a delivery at the next place; says what may start now.
+    /// Returns the delivery if it may start now.
     pub(super) fn add_delivery(
         &mut self,
         event_seq: Seq,
         (event, integrity): (&Arc<Event>, Integrity),
         to: &Addressee,
         fit: BacklogFit,
-    ) -> Result<Option<Waiting>, SqliteFault> {
+    ) -> SqliteResult<Option<Waiting>> {
         let lane = derive::lane(self.state.meta.seed, to, event).map(u64::cast_signed);
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;
         let subscription = self.state.names.subscription(self.connection, &to.subscription)?;
@@ -297,8 +291,11 @@ impl<'a> BatchWriter<'a> {
         let id = self.insert_delivery(event, &new)?;
         if let Some(death) = &death {
             self.state.names.counts(queue).dead += 1;
-            let body =
-                DeadDelivery { delivery: place(id.seq()), queue: self.state.names.queue(queue).id, subscription };
+            let body = DeadDelivery {
+                delivery: place(id.seq()),
+                queue: self.state.names.queue(queue).id,
+                subscription,
+            };
             self.add_letter(body, event, death, self.now)?;
         } else {
             self.state.names.count_waiting(queue, event.data.len() as u64, code);
@@ -320,11 +317,18 @@ impl<'a> BatchWriter<'a> {
         Ok((code == state::READY).then_some(waiting))
     }
 
-    /// What the delivery at the next place is in its session, and why it is dead if it is at once.
-    fn place(&mut self, lane: Option<i64>, to: &Addressee, fit: BacklogFit) -> Result<(i64, Option<Death>), SqliteFault> {
+    /// State of a new delivery in its session, and why it is dead if it is.
+    fn place(
+        &mut self,
+        lane: Option<i64>,
+        to: &Addressee,
+        fit: BacklogFit,
+    ) -> SqliteResult<(i64, Option<Death>)> {
         let head = lane.map(|lane| self.head_of_lane(lane)).transpose()?.flatten();
         let death = match (fit, lane, head) {
-            (BacklogFit::Waits, None, _) | (BacklogFit::Waits, Some(_), None) => return Ok((state::READY, None)),
+            (BacklogFit::Waits, None, _) | (BacklogFit::Waits, Some(_), None) => {
+                return Ok((state::READY, None));
+            }
             (BacklogFit::Waits, Some(lane), Some(head)) => {
                 let holder = if head.may_be_held { self.held(lane)? } else { None };
                 if holder.is_none_or(|held| held.behind < to.bound.per_session_max) {
@@ -340,7 +344,7 @@ impl<'a> BatchWriter<'a> {
         match (death.followers, lane) {
             (Followers::GoOn, _) | (Followers::Wait, None) => Ok((state::DEAD, Some(death))),
             (Followers::Wait, Some(lane)) => {
-                // Behind others it holds nobody yet: its turn comes.
+                // Behind others it holds nothing yet.
                 if head.is_none() {
                     self.hold(lane, place(self.state.meta.last.next()))?;
                 }
@@ -349,20 +353,19 @@ impl<'a> BatchWriter<'a> {
         }
     }
 
-    /// Writes what the batch has in common.
-    pub(super) fn finish(self) -> Result<(), SqliteFault> {
-        let Self { connection, state, now, ended, told, .. } = self;
+    pub(super) fn finish(self) -> SqliteResult<()> {
+        let Self { connection, state, now, ended, book_uses, .. } = self;
         if !ended.is_empty() {
             connection
                 .run("INSERT INTO ending VALUES (NULL, ?1, ?2)", (nanos(now), encode::places(ended)))?;
         }
-        count_book_uses(connection, &told)?;
+        count_book_uses(connection, &book_uses)?;
         state.save(connection)
     }
 }
 
-/// What a row of [`FIND_EVENT`] says of the event at that place.
-fn earlier(at: Seq, row: &Row<'_>) -> Result<EarlierEvent, SqliteFault> {
+/// From a row of [`FIND_EVENT`].
+fn earlier(at: Seq, row: &Row<'_>) -> SqliteResult<EarlierEvent> {
     let accepted_at = time(row.get(4)?);
     Ok(EarlierEvent {
         seq: at,
@@ -373,11 +376,11 @@ fn earlier(at: Seq, row: &Row<'_>) -> Result<EarlierEvent, SqliteFault> {
     })
 }
 
-/// Adds to how many stories name which book.
-pub(super) fn count_book_uses(connection: &Connection, told: &BTreeMap<u64, i64>) -> Result<(), SqliteFault> {
+/// Updates how many attempt records name each rule book.
+pub(super) fn count_book_uses(connection: &Connection, book_uses: &BTreeMap<u64, i64>) -> SqliteResult<()> {
     let upsert = "INSERT INTO books VALUES (?1, 0, ?2, NULL)
         ON CONFLICT (hash) DO UPDATE SET stories = stories + excluded.stories";
-    for (book, count) in told {
+    for (book, count) in book_uses {
         connection.run(upsert, (book.cast_signed(), count))?;
     }
     Ok(())

@@ -12,11 +12,14 @@ use super::bench::{Bench, at, event, keep, to};
 use super::desk::{everything, fails, foreign, named, straight};
 use super::{Scenario, folder};
 use crate::store::access_store::{
-    AuditActor, AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody,
+    AuditActor, AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_MAX,
+    RefusedBody,
 };
-use crate::store::letter::{CommandAnswer, EditCommand, CommandRequest, LetterCommand, PurgeCommand, ReplayAct};
+use crate::store::letter::{
+    CommandAnswer, CommandRequest, EditCommand, LetterCommand, PurgeCommand, ReplayAct,
+};
 use crate::store::sqlite::{Sqlite, write_once};
-use crate::store::{WriteBatch, StateChange, StoreError};
+use crate::store::{StateChange, StoreError, WriteBatch};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a key replaces the one with its id and keeps its place", keys_replace),
@@ -119,7 +122,8 @@ fn keys_remembered(bench: &mut Bench) {
 }
 
 fn keys_bounded(bench: &mut Bench) {
-    let notes = (0..=KEYS_MAX).map(|number| StateChange::Key(Box::new(key(&number.to_string(), "one", at(0)))));
+    let notes =
+        (0..=KEYS_MAX).map(|number| StateChange::Key(Box::new(key(&number.to_string(), "one", at(0)))));
     bench.write(&WriteBatch { changes: notes.collect(), ..WriteBatch::default() });
     let keys = keys_of(bench);
     assert_eq!((keys.len(), keys[KEYS_MAX - 1].0.as_str()), (KEYS_MAX, "9999"));
@@ -218,7 +222,7 @@ fn doers(bench: &Bench) -> Vec<(String, Option<String>)> {
     records.into_iter().map(|record| (record.act, record.by)).collect()
 }
 
-fn deliveries_with_attempts(expected: &[(&str, Option<&str>)]) -> Vec<(String, Option<String>)> {
+fn expected_doers(expected: &[(&str, Option<&str>)]) -> Vec<(String, Option<String>)> {
     expected.iter().map(|(act, by)| ((*act).to_owned(), by.map(str::to_owned))).collect()
 }
 
@@ -226,7 +230,7 @@ fn deeds(bench: &mut Bench) {
     bench.note(deed("pause", "svc", AuditActor::named("alice"), Some("too slow")));
     bench.wait(1);
     bench.note(deed("resume", "svc", AuditActor::unknown(), None));
-    assert_eq!(doers(bench), told(&[("pause", Some("alice")), ("resume", None)]));
+    assert_eq!(doers(bench), expected_doers(&[("pause", Some("alice")), ("resume", None)]));
     let record = bench.reader().audit(Some(2), 1).expect("it answers").remove(0);
     assert_eq!((record.number, record.at, record.what.as_str(), record.letters), (1, at(0), "svc", 0));
     assert_eq!(record.note.as_deref(), Some("too slow"));
@@ -262,7 +266,7 @@ fn orders_by(bench: &mut Bench) {
         ("skip", Some("ann")), ("purge", Some("ben")), ("edit", Some("cem")), ("import", None),
         ("replay", Some("eve")), ("replay-cancel", Some("flo")),
     ];
-    assert_eq!(doers(bench), told(&expected));
+    assert_eq!(doers(bench), expected_doers(&expected));
 }
 
 fn automatic(bench: &mut Bench) {
@@ -277,7 +281,10 @@ fn automatic(bench: &mut Bench) {
         ..keep(Duration::from_hours(9), Duration::from_hours(9))
     };
     bench.letters_deleted(&keep);
-    assert_eq!(doers(bench), told(&[("skip", Some("ann")), ("pause", Some("ben")), ("retention", None)]));
+    assert_eq!(
+        doers(bench),
+        expected_doers(&[("skip", Some("ann")), ("pause", Some("ben")), ("retention", None)])
+    );
 }
 
 /// The ids of all accepted events, page by page.
@@ -293,14 +300,17 @@ fn events_after(bench: &Bench, rows_max: usize, bytes_max: usize) -> Vec<Vec<Str
 }
 
 fn accepted_pages(bench: &mut Bench) {
-    assert!(accepted(bench, 9, 9).is_empty());
+    assert!(events_after(bench, 9, 9).is_empty());
     for id in 1..=5 {
         bench.wait(1);
         bench.take(&[to(if id == 3 { "" } else { "svc other" }, event(&id.to_string()))]);
     }
     let last = bench.reader().last_place().expect("it answers");
-    assert!(bench.reader().events_after(last, 9, 99).expect("it answers").is_empty(), "nothing lies beyond it");
-    assert_eq!(accepted(bench, 2, usize::MAX), [vec!["1", "2"], vec!["3", "4"], vec!["5"]]);
+    assert!(
+        bench.reader().events_after(last, 9, 99).expect("it answers").is_empty(),
+        "nothing lies beyond it"
+    );
+    assert_eq!(events_after(bench, 2, usize::MAX), [vec!["1", "2"], vec!["3", "4"], vec!["5"]]);
     let all = bench.reader().events_after(Seq::NONE, 9, usize::MAX).expect("it answers");
     assert_eq!((all[2].unrouted, all[3].unrouted, all[3].received_at), (true, false, at(4)));
     assert_eq!((&all[4].event.data[..], all[4].event.content_type.is_some()), (&b"5"[..], true));
@@ -311,8 +321,8 @@ fn accepted_bytes(bench: &mut Bench) {
     for id in ["1", "22", "333", "4444", "5"] {
         bench.take(&[to("svc", event(id))]);
     }
-    assert_eq!(accepted(bench, 9, 5), [vec!["1", "22"], vec!["333"], vec!["4444", "5"]]);
-    assert_eq!(accepted(bench, 9, 0).len(), 5, "one is always given");
+    assert_eq!(events_after(bench, 9, 5), [vec!["1", "22"], vec!["333"], vec!["4444", "5"]]);
+    assert_eq!(events_after(bench, 9, 0).len(), 5, "one is always given");
 }
 
 fn accepted_deleted(bench: &mut Bench) {
@@ -327,12 +337,12 @@ fn accepted_deleted(bench: &mut Bench) {
     bench.take(&[to("", event("late"))]);
     let left = [vec!["empty", "dead", "late"]];
     bench.housekeep(&keep(Duration::from_secs(20), Duration::from_hours(1)));
-    assert_eq!(accepted(bench, 9, 99), left, "though ids are remembered");
+    assert_eq!(events_after(bench, 9, 99), left, "though ids are remembered");
     bench.wait(30);
     bench.housekeep(&keep(Duration::from_secs(50), Duration::from_secs(50)));
-    assert_eq!(accepted(bench, 9, 99), left);
+    assert_eq!(events_after(bench, 9, 99), left);
     bench.purge(&everything(), 9);
-    assert_eq!(accepted(bench, 1, 99), [vec!["empty"], vec!["late"]]);
+    assert_eq!(events_after(bench, 1, 99), [vec!["empty"], vec!["late"]]);
 }
 
 fn accepted_stable(bench: &mut Bench) {
@@ -349,7 +359,7 @@ fn accepted_all(bench: &mut Bench) {
     let theirs = vec![foreign("svc", event("theirs"), at(0))];
     bench.order(|answer| LetterCommand::Import(theirs, answer)).expect("it is done");
     bench.order(|answer| LetterCommand::Edit(Box::new(edit), answer)).expect("it is done");
-    assert_eq!(accepted(bench, 9, 99), [vec!["0", "theirs", "edited"]]);
+    assert_eq!(events_after(bench, 9, 99), [vec!["0", "theirs", "edited"]]);
 }
 
 #[test]
@@ -357,8 +367,10 @@ fn a_folder_that_nobody_serves_takes_one_batch() {
     let folder = folder();
     let path = folder.path().join("new");
     let add = |id: &str, now| {
-        let notes =
-            vec![StateChange::Key(Box::new(key(id, "deploy", now))), deed("key-create", id, AuditActor::unknown(), None)];
+        let notes = vec![
+            StateChange::Key(Box::new(key(id, "deploy", now))),
+            deed("key-create", id, AuditActor::unknown(), None),
+        ];
         write_once(&path, &WriteBatch { changes: notes, ..WriteBatch::default() }, now)
     };
     add("a", at(0)).expect("it makes the store");

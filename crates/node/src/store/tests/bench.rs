@@ -20,8 +20,9 @@ use redrive_core::time::Timestamp;
 
 use super::checks;
 use crate::store::{
-    Addressee, WriteBatch, StoreCounts, DeliveryState, DeliveryView, EventKey, DeliveryFilter, RetentionRules, StateChange, QueueCounts, StoreReader,
-    RecoveredState, SubmissionRefusal, SettleResult, Store, Submission, SubmittedEvent, AcceptedEvent, WaitingBound, OverflowPolicy, BatchResult,
+    AcceptedEvent, Addressee, BatchResult, DeliveryFilter, DeliveryState, DeliveryView, EventKey,
+    OverflowPolicy, QueueCounts, RecoveredState, RetentionRules, SettleResult, StateChange, Store,
+    StoreCounts, StoreReader, Submission, SubmissionRefusal, SubmittedEvent, WaitingBound, WriteBatch,
 };
 
 /// Services whose names begin so keep the order of sessions.
@@ -257,7 +258,10 @@ impl Bench {
     }
 
     /// Submits events together.
-    pub(super) fn submit(&mut self, events: &[SubmittedEvent]) -> Result<Vec<AcceptedEvent>, SubmissionRefusal> {
+    pub(super) fn submit(
+        &mut self,
+        events: &[SubmittedEvent],
+    ) -> Result<Vec<AcceptedEvent>, SubmissionRefusal> {
         let submissions = vec![Submission { events: events.to_vec() }];
         let mut written = self.write(&WriteBatch { submissions, ..WriteBatch::default() });
         written.submitted.pop().expect("one answer for one submission")

@@ -12,10 +12,13 @@ use super::Scenario;
 use super::bench::{BOOK, Bench, at, event, ids, in_session, keep, queue, story, to};
 use super::desk::{death_of, events_of, everything, fails, foreign, holds, named, poison, straight};
 use crate::store::letter::{
-    CommandAnswer, EditCommand, ImportCounts, ImportedLetter, LetterCommand, LetterFilter, LetterKey, LetterNumber,
-    CommandRefusal, Poison, ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
+    CommandAnswer, CommandRefusal, EditCommand, ImportCounts, ImportedLetter, LetterCommand, LetterFilter,
+    LetterKey, LetterNumber, Poison, ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
 };
-use crate::store::{WriteBatch, LetterClosure, DeliveryState, EventKey, RetentionRules, StateChange, SubmissionRefusal, Occurrence, DeliveryStateName, AcceptedEvent};
+use crate::store::{
+    AcceptedEvent, DeliveryState, DeliveryStateName, EventKey, LetterClosure, Occurrence, RetentionRules,
+    StateChange, SubmissionRefusal, WriteBatch,
+};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a skipped letter is done with", skip),
@@ -68,7 +71,10 @@ fn skip(bench: &mut Bench) {
     let answer = bench.order_and_see(skip_command(letters[0]));
     assert!(matches!(answer, (Ok(0), ref waiting) if waiting.is_empty()));
     assert_eq!(events_of(&bench.letters(&LetterFilter::default())), ["1"]);
-    assert_eq!(bench.now_at(letters[0]).state, DeliveryState::Closed { at: bench.now, how: LetterClosure::Skipped });
+    assert_eq!(
+        bench.now_at(letters[0]).state,
+        DeliveryState::Closed { at: bench.now, how: LetterClosure::Skipped }
+    );
     let counts = bench.counts().queues[&*queue("svc")];
     assert_eq!((counts.dead, counts.closed, counts.waiting), (1, 1, 0));
     let late = super::bench::settlement(letters[0], 1, Next::Delivered, bench.now);
@@ -129,7 +135,10 @@ fn purge_leaves(bench: &mut Bench) {
     assert_eq!(bench.purge(&everything(), 9), (1, 0));
     assert!(shown(bench).event.data.is_empty(), "now nobody has");
     assert_eq!(shown(bench).deliveries.len(), 2);
-    assert_eq!(bench.submit(&[to("a", event("both"))]), Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }]));
+    assert_eq!(
+        bench.submit(&[to("a", event("both"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     let other = Event { data: "x".into(), ..event("both") };
     let conflict = SubmissionRefusal::Conflict { index: 0, first: Some(taken.receipt) };
     assert_eq!(bench.submit(&[to("a", other)]), Err(conflict), "the id is remembered with its content");
@@ -400,13 +409,19 @@ fn import_known_event(bench: &mut Bench) {
     assert_eq!(events[0].event, letter.event, "it is found by its receipt");
     let events = bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers");
     assert_eq!(events.iter().map(|view| view.event.data.len()).collect::<Vec<_>>(), [1, 5], "and by its id");
-    assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }]));
+    assert_eq!(
+        bench.submit(&[to("a", event("1"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     bench.audit();
     // The first one keeps its id when the imported one has gone.
     bench.purge(&everything(), 9);
     bench.wait(3_600);
     bench.housekeep(&keep(HOUR, HOUR));
-    assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }]));
+    assert_eq!(
+        bench.submit(&[to("a", event("1"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     assert_eq!(bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers").len(), 1);
     assert_eq!(bench.ready("a")[0].event.id.as_str(), "1");
 }
@@ -429,7 +444,10 @@ fn import_keeps_none_out(bench: &mut Bench) {
     );
     let taken = bench.take(&[to("a", event("1"))])[0];
     assert_eq!((taken.seen, taken.deliveries), (Occurrence::First, 1));
-    assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }]));
+    assert_eq!(
+        bench.submit(&[to("a", event("1"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     bench.audit();
     // Nor does its id when nothing else is left of it.
     bench.purge(&everything(), 9);
@@ -542,8 +560,15 @@ fn closed_go(bench: &mut Bench) {
     bench.audit();
     assert_eq!(bench.all().len(), 1);
     let view = bench.now_at(new);
-    assert_eq!((view.state.name(), view.supersedes.map(Receipt::seq)), (DeliveryStateName::Ready, Some(Seq::new(5))));
-    assert_eq!(bench.take(&[to("svc", event("0"))])[0].seen, Occurrence::Duplicate, "its id stays for longer");
+    assert_eq!(
+        (view.state.name(), view.supersedes.map(Receipt::seq)),
+        (DeliveryStateName::Ready, Some(Seq::new(5)))
+    );
+    assert_eq!(
+        bench.take(&[to("svc", event("0"))])[0].seen,
+        Occurrence::Duplicate,
+        "its id stays for longer"
+    );
     bench.end(new, Next::Delivered);
     bench.wait(3_600);
     assert_eq!(bench.housekeep(&an_hour), 1);

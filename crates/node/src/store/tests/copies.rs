@@ -10,7 +10,7 @@ use redrive_core::event::copies::{Copies, CopyKey, IdempotencyBy};
 use super::Scenario;
 use super::bench::{Bench, event, ids, keep, settlement, to};
 use super::desk::{everything, fails, straight};
-use crate::store::{Addressee, StateChange, SubmissionRefusal, Occurrence, SubmittedEvent, AcceptedEvent};
+use crate::store::{AcceptedEvent, Addressee, Occurrence, StateChange, SubmissionRefusal, SubmittedEvent};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("where nothing is remembered each copy is delivered", nothing_remembered),
@@ -114,9 +114,16 @@ fn one_key(bench: &mut Bench) {
     bench.crash();
     let known = bench.submit(&[alone(order("3", 7))]).expect("it is known");
     assert_eq!(known, [AcceptedEvent { seen: Occurrence::Duplicate, ..first }], "the first one of that key");
-    assert_eq!(bench.take(&[alone(order("3", 8))])[0].seen, Occurrence::First, "nothing was remembered of it");
+    assert_eq!(
+        bench.take(&[alone(order("3", 8))])[0].seen,
+        Occurrence::First,
+        "nothing was remembered of it"
+    );
     let refusal = bench.submit(&[alone(order("3", 9))]);
-    assert!(matches!(refusal, Err(SubmissionRefusal::Conflict { .. })), "an id is one event still: {refusal:?}");
+    assert!(
+        matches!(refusal, Err(SubmissionRefusal::Conflict { .. })),
+        "an id is one event still: {refusal:?}"
+    );
     let delivery = bench.ready("a")[0].id;
     bench.end(delivery, Next::Delivered);
     assert_eq!(bench.submit(&[alone(order("4", 7))]), Ok(known), "after it was delivered too");
@@ -167,12 +174,20 @@ fn keys_forgotten(bench: &mut Bench) {
     let keep = keep(5 * HOUR, 9 * HOUR);
     bench.wait(3 * 3_600);
     bench.housekeep(&keep);
-    assert_eq!(bench.take(&[alone(order("2", 7))]), [AcceptedEvent { seen: Occurrence::Duplicate, ..first }], "it still waits");
+    assert_eq!(
+        bench.take(&[alone(order("2", 7))]),
+        [AcceptedEvent { seen: Occurrence::Duplicate, ..first }],
+        "it still waits"
+    );
     let delivery = bench.ready("a")[0].id;
     bench.end(delivery, Next::Delivered);
     bench.wait(4 * 3_600);
     bench.housekeep(&keep);
-    assert_eq!(bench.take(&[alone(order("2", 7))]), [AcceptedEvent { seen: Occurrence::Duplicate, ..first }], "it is kept");
+    assert_eq!(
+        bench.take(&[alone(order("2", 7))]),
+        [AcceptedEvent { seen: Occurrence::Duplicate, ..first }],
+        "it is kept"
+    );
     bench.wait(2 * 3_600);
     bench.housekeep(&keep);
     bench.housekeep(&keep);
@@ -190,7 +205,11 @@ fn key_goes_with_its_event(bench: &mut Bench) {
     bench.wait(3 * 3_600 - 60);
     bench.housekeep(&keep);
     bench.crash();
-    assert_eq!(bench.take(&[alone(order("2", 7))]), [AcceptedEvent { seen: Occurrence::Duplicate, ..first }], "it is kept");
+    assert_eq!(
+        bench.take(&[alone(order("2", 7))]),
+        [AcceptedEvent { seen: Occurrence::Duplicate, ..first }],
+        "it is kept"
+    );
     bench.wait(60);
     assert_eq!(bench.housekeep(&keep), 1);
     let later = bench.take(&[alone(order("2", 7))])[0];

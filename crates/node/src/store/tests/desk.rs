@@ -13,10 +13,10 @@ use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, at, service, to};
 use crate::store::letter::{
-    CommandAnswer, ImportedLetter, LetterCommand, LetterFilter, LetterQuery, LetterView, NewReplay,
-    CommandRefusal, Poison, PurgeCommand, PurgeStep, ReplayAct, ReplayView, Selection,
+    CommandAnswer, CommandRefusal, ImportedLetter, LetterCommand, LetterFilter, LetterQuery, LetterView,
+    NewReplay, Poison, PurgeCommand, PurgeStep, ReplayAct, ReplayView, Selection,
 };
-use crate::store::{WriteBatch, DeliveryView, RetentionRules};
+use crate::store::{DeliveryView, RetentionRules, WriteBatch};
 
 /// Letters on a page: few, so that cursors are used.
 const PAGE: usize = 7;

@@ -12,7 +12,10 @@ use tempfile::TempDir;
 use super::bench::{Bench, at, event, ids, in_session, keep, queue, settlement, to};
 use super::{file, folder};
 use crate::store::sqlite::{CompactionResult, Options, Sqlite, WalBounds, compact};
-use crate::store::{Backup, WriteBatch, EventKey, DiskRoom, Occurrence, Store, StoreError, Submission, SubmittedEvent, BatchResult};
+use crate::store::{
+    Backup, BatchResult, DiskRoom, EventKey, Occurrence, Store, StoreError, Submission, SubmittedEvent,
+    WriteBatch,
+};
 
 fn open(folder: &Path) -> Sqlite {
     open_with(folder, Options { seed: Some(7), ..Options::default() })
@@ -194,7 +197,11 @@ fn a_store_that_went_away_gets_no_other_in_its_place() {
     store.reopen().expect("it is the same again");
     let again = write(&mut store, &[to("svc", event("1")), to("svc", event("2"))]);
     for taken in again.submitted {
-        assert_eq!(taken.expect("taken")[0].seen, Occurrence::Duplicate, "both are in the files that came back");
+        assert_eq!(
+            taken.expect("taken")[0].seen,
+            Occurrence::Duplicate,
+            "both are in the files that came back"
+        );
     }
     // A log alone is as much of the store as the rest of it.
     fs::remove_file(home.path().join("redrive.db-wal")).expect("it was there");
@@ -507,8 +514,9 @@ fn sealing_survives_a_crash_at_every_step_and_runs_go_when_their_events_have() {
         bench.store().housekeep(&keep, now).expect("it can");
         bench.crash();
     }
-    let known =
-        |bench: &mut Bench| bench.take(&events).iter().filter(|taken| taken.seen == Occurrence::Duplicate).count();
+    let known = |bench: &mut Bench| {
+        bench.take(&events).iter().filter(|taken| taken.seen == Occurrence::Duplicate).count()
+    };
     assert_eq!(known(&mut bench), 3_000);
     bench.housekeep(&keep);
     assert_eq!(known(&mut bench), 3_000);

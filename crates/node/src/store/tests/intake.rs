@@ -13,7 +13,8 @@ use redrive_core::policy::category::{Category, codes};
 use super::Scenario;
 use super::bench::{Bench, ROOMY, addressee, at, bounded, event, ids, in_session, service, to};
 use crate::store::{
-    WriteBatch, DeliveryState, EventKey, StateChange, SubmissionRefusal, Occurrence, Submission, SubmittedEvent, AcceptedEvent, WaitingBound, OverflowPolicy,
+    AcceptedEvent, DeliveryState, EventKey, Occurrence, OverflowPolicy, StateChange, Submission,
+    SubmissionRefusal, SubmittedEvent, WaitingBound, WriteBatch,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -133,10 +134,17 @@ fn duplicates_at_once(bench: &mut Bench) {
     let written = bench.write(&WriteBatch { submissions, ..WriteBatch::default() });
     let first = written.submitted[0].as_ref().expect("it is taken")[0];
     assert_eq!(written.submitted[1], Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..first }]));
-    assert_eq!(written.submitted[2], Err(SubmissionRefusal::Conflict { index: 0, first: Some(first.receipt) }));
+    assert_eq!(
+        written.submitted[2],
+        Err(SubmissionRefusal::Conflict { index: 0, first: Some(first.receipt) })
+    );
     let other = to("a", Event { data: "x".into(), ..event("4") });
     let refused = bench.submit(&[to("a", event("4")), other]);
-    assert_eq!(refused, Err(SubmissionRefusal::Conflict { index: 1, first: None }), "what is refused has no receipt");
+    assert_eq!(
+        refused,
+        Err(SubmissionRefusal::Conflict { index: 1, first: None }),
+        "what is refused has no receipt"
+    );
     assert_eq!(bench.take(&[to("a", event("4"))])[0].seen, Occurrence::First, "nothing of it was taken");
     assert_eq!(bench.counts().events, 4);
 }
@@ -223,7 +231,10 @@ fn room_in_the_same_batch(bench: &mut Bench) {
     };
     let written = bench.write(&batch);
     assert!(written.submitted[0].is_ok());
-    assert!(matches!(written.submitted[1], Err(SubmissionRefusal::Full { .. })), "each counts what came before");
+    assert!(
+        matches!(written.submitted[1], Err(SubmissionRefusal::Full { .. })),
+        "each counts what came before"
+    );
     assert_eq!(ids(&written.waiting), ["2"]);
 }
 

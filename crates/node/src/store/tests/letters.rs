@@ -14,7 +14,7 @@ use super::desk::{death_of, events_of, everything, fails, found_by, named, poiso
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterQuery, Poison, Selection, TREND_POINTS, TREND_SPAN,
 };
-use crate::store::{DeliveryState, DeliveryFilter, DeliveryStateName};
+use crate::store::{DeliveryFilter, DeliveryState, DeliveryStateName};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a letter is numbered by its death, and anew when it dies again", numbers),
@@ -331,12 +331,14 @@ fn listed_deliveries(bench: &mut Bench) {
     bench.settled("svc", event("1"), fails("boom"));
     bench.settled("strict", in_session("2", "s"), super::desk::holds("boom"));
     bench.settled("svc", event("3"), Next::Delivered);
-    let filter = DeliveryFilter { state: Some(DeliveryStateName::Dead), rows_max: 10, ..DeliveryFilter::default() };
+    let filter =
+        DeliveryFilter { state: Some(DeliveryStateName::Dead), rows_max: 10, ..DeliveryFilter::default() };
     let listed = bench.reader().list(&filter).expect("it answers").deliveries;
     assert_eq!(listed.iter().map(|view| view.event_id.as_str()).collect::<Vec<_>>(), ["2", "1"]);
     let filter = DeliveryFilter { service: Some("strict".to_owned()), ..filter };
     assert_eq!(bench.reader().list(&filter).expect("it answers").deliveries.len(), 1);
-    let closed = DeliveryFilter { state: Some(DeliveryStateName::Closed), rows_max: 10, ..DeliveryFilter::default() };
+    let closed =
+        DeliveryFilter { state: Some(DeliveryStateName::Closed), rows_max: 10, ..DeliveryFilter::default() };
     assert!(bench.reader().list(&closed).expect("it answers").deliveries.is_empty());
     bench.purge(&everything(), 10);
     let listed = bench.reader().list(&closed).expect("it answers").deliveries;

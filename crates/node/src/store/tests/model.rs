@@ -13,16 +13,16 @@ use redrive_core::letters::replay::Stop;
 use redrive_core::policy::breaker::{Breaker, Generation, Record};
 use redrive_core::time::Timestamp;
 
+use super::access_store::{self, key, refused};
 use super::bench::{Bench, addressee, at, event, keep, queue, service, settlement, to};
 use super::desk::death_of;
-use super::access_store::{self, key, refused};
 use super::wishes::{self, Step, Wish, any_step, any_wish};
 use super::{file, twin};
 use crate::store::access_store::{AuditActor, AuditEntry};
 use crate::store::letter::CommandRequest;
 use crate::store::{
-    WriteBatch, DeliveryState, EventKey, DeliveryFilter, RetentionRules, StateChange, DeliveryStateName, Submission, SubmittedEvent, WaitingBound,
-    OverflowPolicy,
+    DeliveryFilter, DeliveryState, DeliveryStateName, EventKey, OverflowPolicy, RetentionRules, StateChange,
+    Submission, SubmittedEvent, WaitingBound, WriteBatch,
 };
 
 /// Queues of a small world, so that they meet often; all but two keep the order of sessions.
@@ -255,14 +255,21 @@ impl Noted {
                 let routes = to.iter().map(|index| addressee(QUEUES[*index])).collect();
                 StateChange::Route { event: Seq::new(*event), routes }
             }
-            Self::Key { id, name } => StateChange::Key(Box::new(key(&id.to_string(), &name.to_string(), now))),
+            Self::Key { id, name } => {
+                StateChange::Key(Box::new(key(&id.to_string(), &name.to_string(), now)))
+            }
             Self::Refused { source, bytes } => refused(&source.to_string(), *bytes),
             Self::Memo { name, value } => {
                 StateChange::Memo { name: name.to_string(), value: value.map(|value| value.to_string()) }
             }
             Self::Deed { by } => {
                 let by = by.map_or(AuditActor::unknown(), |by| AuditActor::named(&by.to_string()));
-                StateChange::Audit(Box::new(AuditEntry { act: "pause", what: "svc".to_owned(), by, note: None }))
+                StateChange::Audit(Box::new(AuditEntry {
+                    act: "pause",
+                    what: "svc".to_owned(),
+                    by,
+                    note: None,
+                }))
             }
         }
     }
@@ -320,10 +327,19 @@ fn seen(bench: &Bench) -> Vec<String> {
     for id in ["3", "17"] {
         seen.push(format!("{:?}", reader.events(&EventKey::Id(id.to_owned())).expect("it answers")));
     }
-    let states = [DeliveryStateName::Ready, DeliveryStateName::Due, DeliveryStateName::Behind, DeliveryStateName::Delivered];
+    let states = [
+        DeliveryStateName::Ready,
+        DeliveryStateName::Due,
+        DeliveryStateName::Behind,
+        DeliveryStateName::Delivered,
+    ];
     for state in states.into_iter().chain([DeliveryStateName::Dead, DeliveryStateName::Closed]) {
-        let filter =
-            DeliveryFilter { state: Some(state), service: Some("ord".to_owned()), rows_max: 5, ..DeliveryFilter::default() };
+        let filter = DeliveryFilter {
+            state: Some(state),
+            service: Some("ord".to_owned()),
+            rows_max: 5,
+            ..DeliveryFilter::default()
+        };
         seen.push(format!("{:?}", reader.list(&filter).expect("it answers").deliveries));
     }
     seen.push(format!("{:?}", bench.all()));

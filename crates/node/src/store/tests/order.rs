@@ -5,7 +5,7 @@ use redrive_core::ids::{DeliveryId, Seq};
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, death, event, ids, in_session, service, settlement, to};
-use crate::store::{DeliveryState, SettleResult, DeliveryStateName};
+use crate::store::{DeliveryState, DeliveryStateName, SettleResult};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("the next of a session starts when the one before has ended", promotion_chain),

@@ -8,7 +8,7 @@ use redrive_core::time::Timestamp;
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, ids, in_session, queue, to};
-use crate::store::{DeliveryView, DeliveryFilter, StateChange, Oldest, DeliveryStateName};
+use crate::store::{DeliveryFilter, DeliveryStateName, DeliveryView, Oldest, StateChange};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what may start is paged in the order of the store", ready_pages),
@@ -63,7 +63,8 @@ fn tells(bench: &mut Bench) {
     bench.take(&[to("svc", event("2"))]);
     bench.take(&[to("other", event("3"))]);
     let told = |before, rows_max| {
-        let filter = DeliveryFilter { service: Some("svc".to_owned()), before, rows_max, ..DeliveryFilter::default() };
+        let filter =
+            DeliveryFilter { service: Some("svc".to_owned()), before, rows_max, ..DeliveryFilter::default() };
         let (told, listed) = (bench.reader().deliveries_with_attempts(&filter), bench.reader().list(&filter));
         let (told, listed) = (told.expect("it answers").deliveries, listed.expect("it answers").deliveries);
         let ids = |views: &[DeliveryView]| views.iter().map(|view| view.id).collect::<Vec<_>>();

@@ -36,7 +36,16 @@ fn reassign(from: &str, to: Option<&str>, rows_max: usize) -> ReassignCommand {
         },
     };
     let (running, after, audit, note) = (BTreeSet::new(), None, None, None);
-    ReassignCommand { queue: queue(from), scope: ReassignScope::All, to, rows_max, running, after, audit, note }
+    ReassignCommand {
+        queue: queue(from),
+        scope: ReassignScope::All,
+        to,
+        rows_max,
+        running,
+        after,
+        audit,
+        note,
+    }
 }
 
 /// One step: how many were taken, left as unwanted and as busy, where the next begins, and what may start.

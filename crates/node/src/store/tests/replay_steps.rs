@@ -11,7 +11,7 @@ use super::bench::{Bench, at, event, ids, in_session, queue, settlement, to};
 use super::desk::{canary, events_of, everything, fails, foreign, found_by, named, poison, straight};
 use super::replays::tally;
 use crate::store::letter::{LetterCommand, LetterFilter, PurgeCommand, PurgeStep, ReplayAct};
-use crate::store::{WriteBatch, REPLAY_GATHER_MAX, REPLAY_WALK_MAX, DeliveryStateName, Submission};
+use crate::store::{DeliveryStateName, REPLAY_GATHER_MAX, REPLAY_WALK_MAX, Submission, WriteBatch};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("many letters are listed in several steps", gathering),

@@ -12,8 +12,8 @@ use redrive_core::text::Rate;
 use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, queue, settlement, to};
 use super::desk::{canary, death_of, events_of, everything, fails, found_by, named, poison, straight};
-use crate::store::letter::{LetterFilter, NewReplay, CommandRefusal, Poison, Redirect, ReplayAct, Selection};
-use crate::store::{SettleResult, DeliveryStateName};
+use crate::store::letter::{CommandRefusal, LetterFilter, NewReplay, Poison, Redirect, ReplayAct, Selection};
+use crate::store::{DeliveryStateName, SettleResult};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a replay begins with all that is known of it", begins),
@@ -197,7 +197,10 @@ fn fresh(bench: &mut Bench) {
     assert_eq!(again.replaying, Some(Replaying { replay, times: 2 }));
     bench.end(waiting.id, Next::Delivered);
     let view = bench.now_at(waiting.id);
-    assert_eq!((view.state.name(), view.replaying, view.stories.len()), (DeliveryStateName::Delivered, None, 4));
+    assert_eq!(
+        (view.state.name(), view.replaying, view.stories.len()),
+        (DeliveryStateName::Delivered, None, 4)
+    );
     bench.audit();
 }
 

@@ -7,7 +7,7 @@ use redrive_core::ids::Seq;
 
 use super::Scenario;
 use super::bench::{BOOK, Bench, addressee, at, dead, event, in_session, keep, to};
-use crate::store::{EventKey, RetentionRules, StateChange, SubmissionRefusal, Occurrence, AcceptedEvent};
+use crate::store::{AcceptedEvent, EventKey, Occurrence, RetentionRules, StateChange, SubmissionRefusal};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what was delivered goes, its id stays for longer", delivered),
@@ -91,7 +91,11 @@ fn longer_ids(bench: &mut Bench) {
     let longer = RetentionRules { ids: 1_000 * HOUR, ..a_day() };
     assert_eq!(bench.housekeep(&longer), 1);
     assert!(bench.reader().events(&EventKey::Receipt(taken[0].receipt)).expect("it answers").is_empty());
-    assert_eq!(bench.take(&[to("svc", event("2"))])[0].seen, Occurrence::Duplicate, "what is kept keeps its id");
+    assert_eq!(
+        bench.take(&[to("svc", event("2"))])[0].seen,
+        Occurrence::Duplicate,
+        "what is kept keeps its id"
+    );
 }
 
 fn kept(bench: &mut Bench) {

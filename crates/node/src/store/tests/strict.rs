@@ -13,10 +13,13 @@ use super::Scenario;
 use super::bench::{Bench, ROOMY, at, bounded, event, ids, in_session, queue, to};
 use super::desk::{events_of, everything, fails, holds, named, straight};
 use crate::store::letter::{
-    CommandAnswer, EditCommand, HeldSession, RELEASED_LETTERS_MAX, LetterCommand, LetterFilter, LetterKey, NewReplay,
-    CommandRefusal, PurgeCommand, PurgeStep, Redirect, Selection,
+    CommandAnswer, CommandRefusal, EditCommand, HeldSession, LetterCommand, LetterFilter, LetterKey,
+    NewReplay, PurgeCommand, PurgeStep, RELEASED_LETTERS_MAX, Redirect, Selection,
 };
-use crate::store::{LetterClosure, DeliveryState, EventKey, StateChange, DeliveryStateName, SubmittedEvent, WaitingBound, OverflowPolicy};
+use crate::store::{
+    DeliveryState, DeliveryStateName, EventKey, LetterClosure, OverflowPolicy, StateChange, SubmittedEvent,
+    WaitingBound,
+};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a dead letter holds its session, and those behind it wait", holder),

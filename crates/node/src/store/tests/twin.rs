@@ -1,12 +1,12 @@
 //! The model of core as a [`Store`]: with duplicates, retention, kinds of letters and records around it, each in
 //! the plainest way, so that a store that ships can be compared with it.
 
-mod housekeeping;
-mod deliveries;
 mod access_store;
+mod commands;
+mod deliveries;
+mod housekeeping;
 mod letter_questions;
 mod letters;
-mod commands;
 mod questions;
 mod reassign;
 mod replays;
@@ -28,8 +28,9 @@ use crate::store::letter::{
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey,
 };
 use crate::store::{
-    Backup, BackupProgress, WriteBatch, HousekeepingStep, StoreCounts, DeliveryView, EventKey, EventView, DeliveryFilter, RetentionRules, DeliveryPage,
-    Oldest, StoreReader, RecoveredState, DiskRoom, Store, StoreError, BatchResult,
+    Backup, BackupProgress, BatchResult, DeliveryFilter, DeliveryPage, DeliveryView, DiskRoom, EventKey,
+    EventView, HousekeepingStep, Oldest, RecoveredState, RetentionRules, Store, StoreCounts, StoreError,
+    StoreReader, WriteBatch,
 };
 
 /// A store in memory.
@@ -220,8 +221,13 @@ impl StoreReader for TwinReader {
         Ok(locked(&self.world).model.last())
     }
 
-    fn events_after(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
-        Ok(locked(&self.world).accepted(after, rows_max, bytes_max))
+    fn events_after(
+        &self,
+        after: Seq,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<EventView>, StoreError> {
+        Ok(locked(&self.world).events_after(after, rows_max, bytes_max))
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -20,8 +20,9 @@ use super::bench::{Bench, event, order_of, queue, story};
 use super::desk::{canary, death_of, everything, foreign, straight};
 use super::model::QUEUES;
 use crate::store::letter::{
-    CommandAnswer, EditCommand, ImportedLetter, KindId, LetterCommand, LetterFilter, LetterKey, NewReplay, Poison,
-    PurgeCommand, ReassignCommand, ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct, Selection,
+    CommandAnswer, EditCommand, ImportedLetter, KindId, LetterCommand, LetterFilter, LetterKey, NewReplay,
+    Poison, PurgeCommand, ReassignCommand, ReassignCursor, ReassignScope, Reassignment, Redirect, ReplayAct,
+    Selection,
 };
 use crate::store::{DeliveryState, DeliveryView};
 
@@ -214,9 +215,10 @@ impl Wish {
                 let letter = one_of(bench, *which)?.id;
                 LetterCommand::Skip { letter, note: None, answer: CommandAnswer::default() }
             }
-            Self::ReleaseSession(which) => {
-                LetterCommand::ReleaseSession { letter: one_of(bench, *which)?.id, answer: CommandAnswer::default() }
-            }
+            Self::ReleaseSession(which) => LetterCommand::ReleaseSession {
+                letter: one_of(bench, *which)?.id,
+                answer: CommandAnswer::default(),
+            },
             Self::Purge(choice) => {
                 let (selection, what) = (choice.selection(bench), "some".to_owned());
                 let step = PurgeCommand { selection, what, rows_max: 1_000, after: None, note: None };

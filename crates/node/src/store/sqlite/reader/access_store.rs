@@ -1,4 +1,4 @@
-//! Shows what is kept for the doors: keys, refused bodies, memos, and accepted events one after the other.
+//! Reads API keys, refused bodies, memos and accepted events.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use redrive_core::ids::{Receipt, Seq};
 use rusqlite::{Connection, Row};
 
-use super::{ReadSnapshot, ROWS_PER_LOOK, SqliteReader, limit};
+use super::{ROWS_PER_LOOK, ReadSnapshot, SqliteReader, limit};
 use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::sqlite::encode::{place, seq, time};
-use crate::store::sqlite::fault::SqliteFault;
+use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
 use crate::store::sqlite::sql::Sql;
 use crate::store::sqlite::{access_store, purge, rows};
 use crate::store::{EventView, StoreError};
@@ -21,14 +21,14 @@ pub(super) const REFUSED_BODY: &str =
 pub(super) const ACCEPTED: &str = "SELECT id, source, type, attributes, data, received_at, seq, deliveries,
     whole, length(data) FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
 
-/// A part of the accepted events, and beyond which place to go on if there may be more.
+/// Accepted events so far.
 struct EventsPart {
     views: Vec<EventView>,
     bytes: usize,
     next: Option<Seq>,
 }
 
-/// Accepted events beyond a place; looks as often as it takes, since long stretches may have been deleted.
+/// Uses as many snapshots as needed, because long ranges may be deleted.
 pub(super) fn events_after(
     reader: &SqliteReader,
     after: Seq,
@@ -36,30 +36,29 @@ pub(super) fn events_after(
     bytes_max: usize,
 ) -> Result<Vec<EventView>, StoreError> {
     let mut part = EventsPart { views: Vec::new(), bytes: 0, next: Some(after) };
-    // Places only grow, so what comes in between two looks is beyond all that was seen.
+    // Sequence numbers only grow, so nothing is missed between snapshots.
     while let Some(beyond) = part.next.filter(|_| part.views.len() < rows_max) {
         part = reader.ask(|look| look.events_after(part, beyond, rows_max, bytes_max))?;
     }
     Ok(part.views)
 }
 
-/// Every key, the oldest first.
-pub(super) fn keys(connection: &Connection) -> Result<Vec<KeyRecord>, SqliteFault> {
+pub(super) fn keys(connection: &Connection) -> SqliteResult<Vec<KeyRecord>> {
     connection.all("SELECT record FROM keys ORDER BY number", [], |row| {
         serde_json::from_str(rows::text(row, 0)?).map_err(|_| SqliteFault::unreadable("a key"))
     })
 }
 
 impl ReadSnapshot<'_> {
-    pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, SqliteFault> {
+    pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> SqliteResult<Vec<RefusedBody>> {
         self.connection.all(REFUSED, (super::before(before), limit(rows_max)), refused)
     }
 
-    pub(super) fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, SqliteFault> {
+    pub(super) fn refused_body(&self, number: u64) -> SqliteResult<Option<RefusedBody>> {
         self.connection.first(REFUSED_BODY, [super::before(Some(number))], refused)
     }
 
-    pub(super) fn memo(&self, name: &str) -> Result<Option<String>, SqliteFault> {
+    pub(super) fn memo(&self, name: &str) -> SqliteResult<Option<String>> {
         self.connection.find("SELECT value FROM memos WHERE name = ?1", [access_store::memo_name(name)])
     }
 
@@ -69,7 +68,7 @@ impl ReadSnapshot<'_> {
         beyond: Seq,
         rows_max: usize,
         bytes_max: usize,
-    ) -> Result<EventsPart, SqliteFault> {
+    ) -> SqliteResult<EventsPart> {
         let mut statement = self.connection.prepare_cached(ACCEPTED)?;
         let mut rows = statement.query((place(beyond), ROWS_PER_LOOK))?;
         let mut seen = 0;
@@ -104,13 +103,12 @@ impl ReadSnapshot<'_> {
         Ok(part)
     }
 
-    /// Whether all deliveries of an event are purged, and its data with them.
-    fn is_purged(&self, event: Seq) -> Result<bool, SqliteFault> {
+    fn is_purged(&self, event: Seq) -> SqliteResult<bool> {
         self.connection.get(purge::ALL_PURGED, [place(event)])
     }
 }
 
-fn refused(row: &Row<'_>) -> Result<RefusedBody, SqliteFault> {
+fn refused(row: &Row<'_>) -> SqliteResult<RefusedBody> {
     let headers = serde_json::from_str(rows::text(row, 4)?);
     Ok(RefusedBody {
         number: row.get::<_, i64>(0)?.cast_unsigned(),

@@ -1,9 +1,8 @@
-//! Shows letters by their cause.
+//! Groups letters by cause.
 //!
-//! As far as a filter names what kinds differ in, their counters answer; within a time, the letters of those
-//! kinds are counted that lie on its borders. Only a filter that asks for more goes through letters, in several
-//! looks. A trend is always that of whole kinds, letters that have
-//! left since included.
+//! Counters of kinds answer filters on kinds. With a time range, only kinds that cross its borders are counted
+//! letter by letter. Other filters scan letters, in several snapshots. A trend covers whole kinds, including
+//! letters that have left.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,39 +20,34 @@ use super::{ReadSnapshot, SqliteReader};
 use crate::store::StoreError;
 use crate::store::letter::{GroupView, KindId, LetterFilter, LetterView, TREND_POINTS};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::SqliteFault;
+use crate::store::sqlite::fault::SqliteResult;
 use crate::store::sqlite::letters;
 use crate::store::sqlite::sql::Sql;
 
-/// With more kinds on the borders of a time, going through its letters takes less time.
+/// With more kinds on the border, a scan is faster.
 const KINDS_COUNTED_MAX: usize = 4_096;
-/// Letters that are counted in one look.
 const COUNTED_PER_LOOK: u64 = 500_000;
-/// Kinds of one cause that are looked at for its latest letter.
+/// Kinds searched for the latest letter of a cause.
 const SAMPLED_MAX: usize = 64;
-/// A number is at most so many nanoseconds after the death that it stands for, however many died at once.
+/// A letter's number exceeds its time of death by at most so many nanoseconds.
 const NUMBERS_LATE: i64 = 1_000_000;
 
-/// How many letters of a kind there are within a time, and the first and the last of them.
 pub(super) const COUNT: &str = "SELECT count(*), min(number), max(number) FROM letters
     WHERE kind = ?1 AND number >= ?2 AND number < ?3";
-/// The latest letter of a kind.
 pub(super) const LATEST: &str = "SELECT max(number) FROM letters WHERE kind = ?1";
-/// The deaths of a kind.
 pub(super) const TREND: &str = "SELECT span, deaths FROM trend WHERE kind = ?1 AND span > ?2 AND span <= ?3";
 
-/// What a filter finds of a kind.
 #[derive(Clone, Copy, Debug)]
 struct KindShare {
     letters: u64,
     first_at: i64,
     last_at: i64,
-    /// The number of the latest; none if only the kind's counters were asked.
+    /// `None` if only counters were read.
     latest: Option<i64>,
 }
 
 impl KindShare {
-    fn whole(kind: KindRow<'_, '_>) -> Result<Self, SqliteFault> {
+    fn whole(kind: KindRow<'_, '_>) -> SqliteResult<Self> {
         let (first_at, last_at) = (kind.first_at()?, kind.last_at()?);
         Ok(Self { letters: kind.count()?, first_at, last_at, latest: None })
     }
@@ -68,16 +62,15 @@ impl KindShare {
     }
 }
 
-/// What a filter finds, by kind.
+/// Matching letters by kind.
 enum KindShares {
-    /// All letters of each kind.
     Whole,
-    /// So many of each; none of those that are not there.
+    /// Kinds that are absent have none.
     Part(Map<i64, KindShare>),
 }
 
 impl KindShares {
-    fn of(&self, kind: KindRow<'_, '_>) -> Result<Option<KindShare>, SqliteFault> {
+    fn of(&self, kind: KindRow<'_, '_>) -> SqliteResult<Option<KindShare>> {
         let share = match self {
             Self::Whole => Some(KindShare::whole(kind)?),
             Self::Part(shares) => shares.get(&kind.id()?).copied(),
@@ -105,9 +98,9 @@ pub(super) fn groups(
     reader.ask(|look| look.groups(filter, &shares, now, rows_max))
 }
 
-/// Goes through letters.
 fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
-    let search = reader.ask(|look| Search::new(look, filter, SearchDirection::Forth, find::numbers(filter)))?;
+    let search =
+        reader.ask(|look| Search::new(look, filter, SearchDirection::Forth, find::numbers(filter)))?;
     let mut shares: Map<i64, KindShare> = Map::default();
     let mut after = None;
     loop {
@@ -125,8 +118,7 @@ fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, Stor
     }
 }
 
-/// Counts the letters of each kind within the filter's time; kinds that lie within it altogether are counted
-/// already.
+/// Counts letters within the filter's time; kinds entirely within it use their counters.
 fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
     let numbers = find::numbers(filter);
     let mut shares = Map::default();
@@ -165,7 +157,7 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, Sto
 }
 
 impl ReadSnapshot<'_> {
-    fn share(&self, kind: i64, numbers: &Range<i64>) -> Result<Option<KindShare>, SqliteFault> {
+    fn share(&self, kind: i64, numbers: &Range<i64>) -> SqliteResult<Option<KindShare>> {
         let values = (kind, numbers.start, numbers.end);
         let counted: Option<(i64, Option<i64>, Option<i64>)> =
             self.connection.first(COUNT, values, |row| Ok(row.try_into()?))?;
@@ -185,7 +177,7 @@ impl ReadSnapshot<'_> {
         shares: &KindShares,
         now: Timestamp,
         rows_max: usize,
-    ) -> Result<Vec<GroupView>, SqliteFault> {
+    ) -> SqliteResult<Vec<GroupView>> {
         let mut causes: Vec<(Fingerprint, u64)> =
             self.letters_by_cause(filter, shares)?.into_iter().collect();
         let rank = |(cause, letters): &(Fingerprint, u64)| (Reverse(*letters), *cause);
@@ -206,7 +198,7 @@ impl ReadSnapshot<'_> {
         &self,
         filter: &LetterFilter,
         shares: &KindShares,
-    ) -> Result<Map<Fingerprint, u64>, SqliteFault> {
+    ) -> SqliteResult<Map<Fingerprint, u64>> {
         let mut by_cause: Map<Fingerprint, u64> = Map::default();
         match shares {
             KindShares::Whole => self.each_kind(filter, KindDetail::Cause, |kind| {
@@ -214,7 +206,7 @@ impl ReadSnapshot<'_> {
                 Ok(())
             })?,
             KindShares::Part(parts) => {
-                // What was found is known to fit; so few are quicker asked one by one.
+                // These kinds match; a few are faster to read one by one.
                 let kinds = || parts.keys().map(|id| KindId(id.cast_unsigned())).collect();
                 let found = LetterFilter { kinds: Some(kinds()), ..LetterFilter::default() };
                 let filter = if parts.len() <= KINDS_COUNTED_MAX { &found } else { filter };
@@ -229,14 +221,14 @@ impl ReadSnapshot<'_> {
         Ok(by_cause)
     }
 
-    /// All about a cause; none if the latest of its letters cannot be found.
+    /// `None` if its latest letter cannot be found.
     fn group(
         &self,
         filter: &LetterFilter,
         fingerprint: Fingerprint,
         shares: &KindShares,
         now: Timestamp,
-    ) -> Result<Option<GroupView>, SqliteFault> {
+    ) -> SqliteResult<Option<GroupView>> {
         let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
         let (mut poison, mut trend) = (0, TrendPoints::until(now));
         let mut kinds: Vec<(i64, KindShare)> = Vec::new();
@@ -270,8 +262,7 @@ impl ReadSnapshot<'_> {
         }))
     }
 
-    /// The latest letter of these kinds, each with what was found of it.
-    fn latest(&self, mut kinds: Vec<(i64, KindShare)>) -> Result<Option<i64>, SqliteFault> {
+    fn latest(&self, mut kinds: Vec<(i64, KindShare)>) -> SqliteResult<Option<i64>> {
         kinds.sort_unstable_by_key(|(id, share)| Reverse((share.last_at, *id)));
         let mut latest: Option<i64> = None;
         for (id, share) in kinds.into_iter().take(SAMPLED_MAX) {
@@ -287,12 +278,12 @@ impl ReadSnapshot<'_> {
         Ok(latest)
     }
 
-    fn letter_of(&self, number: i64) -> Result<Option<LetterView>, SqliteFault> {
+    fn letter_of(&self, number: i64) -> SqliteResult<Option<LetterView>> {
         let delivery = self.connection.find("SELECT delivery FROM letters WHERE number = ?1", [number])?;
         delivery.map_or(Ok(None), |delivery| self.letter_at(delivery, Depth::Line))
     }
 
-    fn add_trend(&self, kind: i64, trend: &mut TrendPoints) -> Result<(), SqliteFault> {
+    fn add_trend(&self, kind: i64, trend: &mut TrendPoints) -> SqliteResult<()> {
         self.connection.each(TREND, (kind, trend.before, trend.last()), |row| {
             let index = usize::try_from(row.get::<_, i64>(0)? - trend.before - 1);
             let point = index.ok().and_then(|index| trend.points.get_mut(index));
@@ -303,9 +294,7 @@ impl ReadSnapshot<'_> {
     }
 }
 
-/// Deaths by span, up to now.
 struct TrendPoints {
-    /// The span before the first.
     before: i64,
     points: Vec<u64>,
 }

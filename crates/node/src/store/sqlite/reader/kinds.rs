@@ -1,7 +1,7 @@
-//! Reads kinds: which of them a filter may find letters of.
+//! Reads the kinds that a filter may match.
 //!
-//! Kinds are few as a rule, but nothing keeps them from being many: what SQL can sift it does, and no more
-//! columns are read than are asked for.
+//! Kinds are usually few, but nothing bounds them: SQL filters as much as it can, and only needed columns are
+//! read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,37 +17,31 @@ use rusqlite::types::Value;
 use super::ReadSnapshot;
 use crate::store::letter::{KindId, KindView, LetterFilter};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::SqliteFault;
+use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
 use crate::store::sqlite::rows::{category, text, tier};
 use crate::store::sqlite::select::queue_fits;
 use crate::store::sqlite::sql::Sql;
 
-/// How much of a kind is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KindDetail {
-    /// Its cause and how many letters it has.
     Cause,
-    /// What is counted.
     Counters,
-    /// All of it.
     All,
 }
 
-/// Which kinds a filter may find letters of, as SQL says it; of all kinds, most are passed over there.
+/// The SQL part of a filter on kinds.
 pub(super) struct KindQuery<'a> {
     pub(super) sql: String,
     values: Vec<Value>,
-    /// What SQL cannot say.
     pattern: Option<&'a EventPattern>,
 }
 
 impl<'a> KindQuery<'a> {
-    /// The query; none if no kind can fit.
     pub(super) fn new(
         look: &ReadSnapshot<'_>,
         filter: &'a LetterFilter,
         detail: KindDetail,
-    ) -> Result<Option<Self>, SqliteFault> {
+    ) -> SqliteResult<Option<Self>> {
         let pattern = filter.event_type.as_ref().filter(|pattern| !pattern.is_exact());
         let columns = match (detail, pattern) {
             (KindDetail::Cause, None) => "0, fingerprint, count",
@@ -100,7 +94,6 @@ impl<'a> KindQuery<'a> {
         self.values.push(value.into());
     }
 
-    /// Only that one of them.
     pub(super) fn only(&self, id: i64) -> Self {
         let mut query = Self { sql: self.sql.clone(), values: self.values.clone(), pattern: self.pattern };
         query.and("id = ?", id);
@@ -110,8 +103,8 @@ impl<'a> KindQuery<'a> {
     fn each(
         &self,
         look: &ReadSnapshot<'_>,
-        show: &mut dyn FnMut(KindRow<'_, '_>) -> Result<(), SqliteFault>,
-    ) -> Result<(), SqliteFault> {
+        show: &mut dyn FnMut(KindRow<'_, '_>) -> SqliteResult<()>,
+    ) -> SqliteResult<()> {
         look.connection.each(&self.sql, rusqlite::params_from_iter(&self.values), |row| {
             let kind = KindRow(row);
             let fits = |pattern: &EventPattern| kind.event_type().map(|found| pattern.matches(found));
@@ -120,7 +113,6 @@ impl<'a> KindQuery<'a> {
     }
 }
 
-/// Whether letters of any kind may fit.
 pub(super) fn takes_all(filter: &LetterFilter) -> bool {
     let LetterFilter { service, channel, name, subscription, category, code, .. } = filter;
     let LetterFilter { fingerprint, event_type, tier, kinds, .. } = filter;
@@ -129,19 +121,19 @@ pub(super) fn takes_all(filter: &LetterFilter) -> bool {
         && (event_type.is_none() && tier.is_none() && kinds.is_none())
 }
 
-/// Kinds that are asked one by one whether they fit, each once.
+/// Checks kinds one by one and remembers the result.
 pub(super) struct KindCache<'a> {
     query: Option<KindQuery<'a>>,
     known: RefCell<Map<i64, bool>>,
 }
 
 impl<'a> KindCache<'a> {
-    pub(super) fn new(look: &ReadSnapshot<'_>, filter: &'a LetterFilter) -> Result<Self, SqliteFault> {
+    pub(super) fn new(look: &ReadSnapshot<'_>, filter: &'a LetterFilter) -> SqliteResult<Self> {
         let query = KindQuery::new(look, filter, KindDetail::Counters)?;
         Ok(Self { query, known: RefCell::default() })
     }
 
-    pub(super) fn contain(&self, look: &ReadSnapshot<'_>, id: i64) -> Result<bool, SqliteFault> {
+    pub(super) fn contain(&self, look: &ReadSnapshot<'_>, id: i64) -> SqliteResult<bool> {
         if let Some(known) = self.known.borrow().get(&id) {
             return Ok(*known);
         }
@@ -157,48 +149,51 @@ impl<'a> KindCache<'a> {
     }
 }
 
-/// A kind that is being looked at.
 #[derive(Clone, Copy)]
 pub(super) struct KindRow<'a, 'b>(&'a Row<'b>);
 
 impl<'a> KindRow<'a, '_> {
-    pub(super) fn event_type(self) -> Result<&'a str, SqliteFault> {
+    pub(super) fn event_type(self) -> SqliteResult<&'a str> {
         text(self.0, 5)
     }
 
-    fn number(self, column: usize) -> Result<i64, SqliteFault> {
+    fn number(self, column: usize) -> SqliteResult<i64> {
         Ok(self.0.get(column)?)
     }
 
-    pub(super) fn id(self) -> Result<i64, SqliteFault> {
+    pub(super) fn id(self) -> SqliteResult<i64> {
         self.number(0)
     }
 
-    pub(super) fn queue(self) -> Result<i64, SqliteFault> {
+    pub(super) fn queue(self) -> SqliteResult<i64> {
         self.number(6)
     }
 
-    pub(super) fn fingerprint(self) -> Result<Fingerprint, SqliteFault> {
+    pub(super) fn fingerprint(self) -> SqliteResult<Fingerprint> {
         Ok(Fingerprint(self.number(1)?.cast_unsigned()))
     }
 
-    pub(super) fn count(self) -> Result<u64, SqliteFault> {
+    pub(super) fn count(self) -> SqliteResult<u64> {
         Ok(self.number(2)?.cast_unsigned())
     }
 
-    pub(super) fn first_at(self) -> Result<i64, SqliteFault> {
+    pub(super) fn first_at(self) -> SqliteResult<i64> {
         self.number(3)
     }
 
-    pub(super) fn last_at(self) -> Result<i64, SqliteFault> {
+    pub(super) fn last_at(self) -> SqliteResult<i64> {
         self.number(4)
     }
 
-    pub(super) fn is_poison(self) -> Result<bool, SqliteFault> {
+    pub(super) fn is_poison(self) -> SqliteResult<bool> {
         Ok(text(self.0, 11)? == Tier::Poison.as_str())
     }
 
-    pub(super) fn view(self, look: &ReadSnapshot<'_>, subscriptions: &Subscriptions) -> Result<KindView, SqliteFault> {
+    pub(super) fn view(
+        self,
+        look: &ReadSnapshot<'_>,
+        subscriptions: &Subscriptions,
+    ) -> SqliteResult<KindView> {
         let subscription = subscriptions.0.get(&self.number(7)?);
         Ok(KindView {
             id: KindId(self.id()?.cast_unsigned()),
@@ -218,36 +213,34 @@ impl<'a> KindRow<'a, '_> {
     }
 }
 
-/// The names of subscriptions, by their number.
 pub(super) struct Subscriptions(BTreeMap<i64, String>);
 
 impl ReadSnapshot<'_> {
-    /// Shows each kind that has letters and that the filter may find some of.
+    /// Shows each kind with letters that the filter may match.
     pub(super) fn each_kind(
         &self,
         filter: &LetterFilter,
         detail: KindDetail,
-        mut show: impl FnMut(KindRow<'_, '_>) -> Result<(), SqliteFault>,
-    ) -> Result<(), SqliteFault> {
+        mut show: impl FnMut(KindRow<'_, '_>) -> SqliteResult<()>,
+    ) -> SqliteResult<()> {
         let Some(query) = KindQuery::new(self, filter, detail)? else { return Ok(()) };
         match (&filter.kinds, filter.fingerprint) {
             (None, _) => query.each(self, &mut show),
             (Some(kinds), None) => {
                 kinds.iter().try_for_each(|id| query.only(id.0.cast_signed()).each(self, &mut show))
             }
-            // A cause has few kinds, and a list of them may be long.
+            // A cause has few kinds; the list may be long.
             (Some(kinds), Some(_)) => query.each(self, &mut |kind| {
                 if kinds.contains(&KindId(kind.id()?.cast_unsigned())) { show(kind) } else { Ok(()) }
             }),
         }
     }
 
-    /// A kind by its number.
     pub(super) fn kind<T>(
         &self,
         id: i64,
-        read: impl FnOnce(KindRow<'_, '_>) -> Result<T, SqliteFault>,
-    ) -> Result<Option<T>, SqliteFault> {
+        read: impl FnOnce(KindRow<'_, '_>) -> SqliteResult<T>,
+    ) -> SqliteResult<Option<T>> {
         let any = LetterFilter::default();
         let query = KindQuery::new(self, &any, KindDetail::All)?;
         let Some(query) = query.map(|query| query.only(id)) else { return Ok(None) };
@@ -259,7 +252,6 @@ impl ReadSnapshot<'_> {
         Ok(found)
     }
 
-    /// The numbers of the queues that a filter means.
     fn queues_of(&self, filter: &LetterFilter) -> Vec<String> {
         self.queues
             .iter()
@@ -268,8 +260,7 @@ impl ReadSnapshot<'_> {
             .collect()
     }
 
-    /// The kinds that the filter may find.
-    pub(super) fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, SqliteFault> {
+    pub(super) fn kinds(&self, filter: &LetterFilter) -> SqliteResult<Vec<KindView>> {
         let subscriptions = self.subscriptions()?;
         let mut kinds = Vec::new();
         self.each_kind(filter, KindDetail::All, |kind| {
@@ -279,13 +270,13 @@ impl ReadSnapshot<'_> {
         Ok(kinds)
     }
 
-    pub(super) fn subscriptions(&self) -> Result<Subscriptions, SqliteFault> {
+    pub(super) fn subscriptions(&self) -> SqliteResult<Subscriptions> {
         let names =
             self.connection.all("SELECT id, name FROM subscriptions", [], |row| Ok(row.try_into()?))?;
         Ok(Subscriptions(names.into_iter().collect()))
     }
 
-    fn subscription(&self, name: &str) -> Result<Option<i64>, SqliteFault> {
+    fn subscription(&self, name: &str) -> SqliteResult<Option<i64>> {
         self.connection.find("SELECT id FROM subscriptions WHERE name = ?1", [name])
     }
 }

@@ -1,4 +1,4 @@
-//! Lists letters, shows one, and gives them out whole.
+//! Lists, shows and exports letters.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -12,29 +12,28 @@ use super::{ReadSnapshot, SqliteReader};
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, Poison, Selection,
 };
-use crate::store::sqlite::fault::SqliteFault;
+use crate::store::sqlite::fault::SqliteResult;
 use crate::store::sqlite::sql::Sql;
 use crate::store::{StoreError, derive};
 
-/// Steps of one look: about 20 ms of a slow machine.
+/// About 20 ms on a slow machine.
 pub(super) const STEPS_PER_LOOK: u32 = 10_000;
-/// Steps after which it pays to look which kinds there are.
+/// After so many steps, listing the kinds pays off.
 const STEPS_WITHOUT_KINDS: u32 = 2_000;
-/// Letters that are given out whole in one look.
+/// Exported letters per snapshot.
 const WHOLE_PER_LOOK: usize = 256;
-/// Letters that are looked up by their ids in one look.
+/// Ids looked up per snapshot.
 pub(super) const NAMED_PER_LOOK: usize = 2_000;
-/// Bytes of data after which a page of whole letters ends.
+/// Data bytes after which an export page ends.
 const WHOLE_BYTES_MAX: usize = 8 << 20;
 
-/// The lines of a page in the making.
 struct LetterLines {
     found: Vec<LetterRow>,
     rows_max: usize,
 }
 
 impl LetterLines {
-    /// One more than asked for shows that the page does not end the list.
+    /// One more than requested: the list continues.
     fn are_full(&self) -> bool {
         self.found.len() > self.rows_max
     }
@@ -44,7 +43,7 @@ impl LetterLines {
         if self.are_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn shown(mut self, look: &ReadSnapshot<'_>, end: Option<i64>) -> Result<LetterPage, SqliteFault> {
+    fn shown(mut self, look: &ReadSnapshot<'_>, end: Option<i64>) -> SqliteResult<LetterPage> {
         let is_full = self.are_full();
         self.found.truncate(self.rows_max);
         let next = if is_full { self.found.last().map(|letter| letter.number) } else { end };
@@ -57,7 +56,7 @@ impl LetterLines {
 }
 
 impl ReadSnapshot<'_> {
-    pub(super) fn letters(&self, query: &LetterQuery) -> Result<LetterPage, SqliteFault> {
+    pub(super) fn letters(&self, query: &LetterQuery) -> SqliteResult<LetterPage> {
         let LetterQuery { filter, before, rows_max } = query;
         let numbers = find::numbers(filter);
         let mut lines = LetterLines { found: Vec::new(), rows_max: *rows_max };
@@ -73,7 +72,7 @@ impl ReadSnapshot<'_> {
         lines.shown(self, end)
     }
 
-    pub(super) fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, SqliteFault> {
+    pub(super) fn letter(&self, key: &LetterKey) -> SqliteResult<Option<LetterView>> {
         match key {
             LetterKey::Delivery(id) => {
                 let Ok(at) = i64::try_from(id.seq().get()) else { return Ok(None) };
@@ -83,7 +82,7 @@ impl ReadSnapshot<'_> {
         }
     }
 
-    pub(super) fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, SqliteFault> {
+    pub(super) fn imported_letters(&self, key: &str) -> SqliteResult<Vec<LetterView>> {
         let services: BTreeSet<&ServiceName> = self.queues.values().map(|queue| &queue.service).collect();
         let of_services = services.into_iter().map(|service| derive::import_key(service, key));
         let mut letters = Vec::new();
@@ -95,12 +94,10 @@ impl ReadSnapshot<'_> {
     }
 }
 
-/// A number as SQLite counts; none is larger than the largest.
 fn number(number: LetterNumber) -> i64 {
     i64::try_from(number.0).unwrap_or(i64::MAX)
 }
 
-/// A page of whole letters in the making.
 struct ExportPage {
     page: LetterPage,
     rows_max: usize,
@@ -112,13 +109,12 @@ impl ExportPage {
         self.page.letters.len() >= self.rows_max || self.bytes >= WHOLE_BYTES_MAX
     }
 
-    /// How many may be added in one look.
     fn room(&self) -> usize {
         WHOLE_PER_LOOK.min(self.rows_max - self.page.letters.len())
     }
 
-    /// Adds letters until it is full; gives the number of the last one if it was not the last of them.
-    fn add(&mut self, look: &ReadSnapshot<'_>, found: &[LetterRow]) -> Result<Option<i64>, SqliteFault> {
+    /// Adds letters until full; returns the last number added if some are left.
+    fn add(&mut self, look: &ReadSnapshot<'_>, found: &[LetterRow]) -> SqliteResult<Option<i64>> {
         for (index, letter) in found.iter().enumerate() {
             let whole = look.letter_at(letter.delivery, Depth::All)?;
             self.bytes += whole.as_ref().map_or(0, |letter| letter.event.data.len());
@@ -131,7 +127,7 @@ impl ExportPage {
     }
 }
 
-/// Gives letters out whole, in several looks; a letter that leaves between two of them is left out.
+/// Uses several snapshots; a letter that leaves between them is left out.
 pub(super) fn export(
     reader: &SqliteReader,
     selection: &Selection,
@@ -151,7 +147,7 @@ pub(super) fn export(
             let (mut found, room) = (Vec::new(), whole.room());
             let end = search.part(look, after, STEPS_PER_LOOK, &mut |letter| {
                 found.push(letter);
-                // One more than there is room for shows that this is not the end.
+                // One more than fits: this is not the end.
                 Ok(if found.len() > room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
             let is_more = found.len() > room;
@@ -167,7 +163,6 @@ pub(super) fn export(
     Ok(whole.page)
 }
 
-/// Gives those of the named letters out that fit.
 fn export_named(
     reader: &SqliteReader,
     search: &Search<'_>,
@@ -200,7 +195,7 @@ fn export_named(
     Ok(whole.page)
 }
 
-/// The filter that leaves poison out where it is not meant; none if nothing is left.
+/// `None` if nothing can match.
 fn without_poison(selection: &Selection) -> Option<LetterFilter> {
     let filter = selection.filter.clone();
     match (selection.poison, filter.tier) {

@@ -1,10 +1,9 @@
-//! Lists deliveries, the latest first, a bounded part at a time.
+//! Lists deliveries, latest first, a bounded part at a time.
 //!
-//! What waits or is dead has an index by its place, queue by queue, and the queues are merged; of what is
-//! delivered there is so much that going through all deliveries meets it. What is asked of events is looked up
-//! one by one.
+//! Waiting and dead deliveries have an index per queue, and the queues are merged. Delivered ones are so many that
+//! a scan meets them. Events are looked up one by one.
 //!
-//! Invariant: a part is bounded by what it looks at, not by what it finds.
+//! Invariant: a part is bounded by what it examines, not by what it finds.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
@@ -12,40 +11,35 @@ use std::ops::ControlFlow;
 use rusqlite::Row;
 
 use super::delivery::Depth;
-use super::{ReadSnapshot, ROWS_PER_LOOK};
+use super::{ROWS_PER_LOOK, ReadSnapshot};
 use crate::store::sqlite::encode::seq;
-use crate::store::sqlite::fault::SqliteFault;
+use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
 use crate::store::sqlite::sql::Sql;
-use crate::store::{DeliveryFilter, SCANNED_MAX, DeliveryPage, DeliveryStateName};
+use crate::store::{DeliveryFilter, DeliveryPage, DeliveryStateName, SCANNED_MAX};
 
-/// What it costs to look an event up, in deliveries that are met on the way.
+/// Cost of an event lookup, in scanned deliveries.
 const EVENT_COST: u64 = 5;
-/// Places of one queue that are read ahead.
 const READ_AHEAD: i64 = 64;
 
 pub(in super::super) const READY: &str =
     "SELECT seq, 0 FROM deliveries WHERE queue = ?1 AND state = 0 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-/// Those that wait for their time or for another.
+/// Due, or behind another delivery.
 pub(in super::super) const PATIENT: &str = "SELECT seq, state FROM deliveries INDEXED BY patient
     WHERE queue = ?1 AND state IN (1, 2) AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
 pub(in super::super) const DEAD: &str =
     "SELECT seq, 4 FROM deliveries WHERE queue = ?1 AND state = 4 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
 pub(in super::super) const HOLDING: &str =
     "SELECT seq, -1 FROM deliveries WHERE queue = ?1 AND state = -1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-/// All of them.
 const ALL: &str = "SELECT seq, state, queue FROM deliveries WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2";
-/// All of them with what their events say.
 pub(in super::super) const ALL_WITH_EVENTS: &str =
     "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.state, d.queue
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq < ?1 ORDER BY d.seq DESC LIMIT ?2";
-/// What the event of one says.
 pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attributes, x''
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-/// How many a list may look at. Events that are looked up one by one, all over the file, cost several times
-/// as much as those that are met on the way.
+/// Event lookups all over the file cost several times as much as a scan.
 pub(super) const fn looked_at_max(filter: &DeliveryFilter) -> u64 {
     if filter.asks_for_events() && selects(filter.state).is_some() {
         SCANNED_MAX / EVENT_COST
@@ -54,7 +48,7 @@ pub(super) const fn looked_at_max(filter: &DeliveryFilter) -> u64 {
     }
 }
 
-/// What leads to deliveries of that state, if anything does.
+/// Indexed queries for that state, if there are any.
 const fn selects(state: Option<DeliveryStateName>) -> Option<&'static [&'static str]> {
     match state {
         Some(DeliveryStateName::Ready) => Some(&[READY]),
@@ -65,14 +59,18 @@ const fn selects(state: Option<DeliveryStateName>) -> Option<&'static [&'static 
 }
 
 impl ReadSnapshot<'_> {
-    /// A part of a list, which looks at no more than so many.
-    pub(super) fn list(&self, filter: &DeliveryFilter, looked_at_max: u64, depth: Depth) -> Result<DeliveryPage, SqliteFault> {
+    pub(super) fn list(
+        &self,
+        filter: &DeliveryFilter,
+        looked_at_max: u64,
+        depth: Depth,
+    ) -> SqliteResult<DeliveryPage> {
         let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
         let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
         if queues.is_empty() {
             return Ok(DeliveryPage::default());
         }
-        // Anybody may ask for what comes before any id.
+        // Callers may pass any number.
         let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
         let looks_max = i64::try_from(looked_at_max).unwrap_or(i64::MAX).min(ROWS_PER_LOOK);
         let mut found = ListProgress { filter, looks_max, looks: 0, places: Vec::new(), next: None };
@@ -88,8 +86,7 @@ impl ReadSnapshot<'_> {
         Ok(DeliveryPage { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
     }
 
-    /// Goes through all deliveries backwards.
-    fn scan(&self, queues: &[i64], before: i64, found: &mut ListProgress<'_>) -> Result<(), SqliteFault> {
+    fn scan(&self, queues: &[i64], before: i64, found: &mut ListProgress<'_>) -> SqliteResult<()> {
         let asks_for_events = found.filter.asks_for_events();
         let (select, first) = if asks_for_events { (ALL_WITH_EVENTS, 5) } else { (ALL, 0) };
         let mut statement = self.connection.prepare_cached(select)?;
@@ -107,14 +104,13 @@ impl ReadSnapshot<'_> {
         Ok(())
     }
 
-    /// Goes through those of some queues backwards, as one row of places.
     fn merge(
         &self,
         queues: &[i64],
         selects: &[&'static str],
         before: i64,
         found: &mut ListProgress<'_>,
-    ) -> Result<(), SqliteFault> {
+    ) -> SqliteResult<()> {
         let pairs = queues.iter().flat_map(|queue| selects.iter().map(move |select| (*queue, *select)));
         let mut sources: Vec<QueueCursor> =
             pairs.map(|(queue, select)| QueueCursor { queue, select, ahead: VecDeque::new() }).collect();
@@ -138,13 +134,11 @@ impl ReadSnapshot<'_> {
     }
 }
 
-/// What was found so far.
 struct ListProgress<'a> {
     filter: &'a DeliveryFilter,
     looks_max: i64,
     looks: i64,
     places: Vec<i64>,
-    /// Before which place to go on.
     next: Option<i64>,
 }
 
@@ -153,7 +147,7 @@ impl ListProgress<'_> {
         self.filter.state.is_none_or(|wanted| codes(wanted).contains(&state))
     }
 
-    /// Counts a delivery that was looked at; breaks when it is time to stop.
+    /// Breaks when the part is complete.
     fn looked_at(&mut self, place: i64) -> ControlFlow<()> {
         self.looks += 1;
         if self.places.len() >= self.filter.rows_max || self.looks >= self.looks_max {
@@ -164,7 +158,6 @@ impl ListProgress<'_> {
     }
 }
 
-/// The deliveries of one queue in one state.
 struct QueueCursor {
     queue: i64,
     select: &'static str,
@@ -172,8 +165,7 @@ struct QueueCursor {
 }
 
 impl QueueCursor {
-    /// The next place and its state, the last one being that.
-    fn next(&mut self, look: &ReadSnapshot<'_>, last: i64) -> Result<Option<(i64, i64)>, SqliteFault> {
+    fn next(&mut self, look: &ReadSnapshot<'_>, last: i64) -> SqliteResult<Option<(i64, i64)>> {
         if self.ahead.is_empty() {
             let values = (self.queue, last, READ_AHEAD);
             self.ahead = look.connection.all(self.select, values, |row| Ok(row.try_into()?))?.into();
@@ -182,9 +174,8 @@ impl QueueCursor {
     }
 }
 
-/// Whether an event is one that is asked for, the cheapest questions first: most are not, and need not be read
-/// whole.
-fn takes_event(filter: &DeliveryFilter, row: &Row<'_>) -> Result<bool, SqliteFault> {
+/// Cheapest conditions first: most events do not match and need not be decoded.
+fn takes_event(filter: &DeliveryFilter, row: &Row<'_>) -> SqliteResult<bool> {
     let event_type = rows::text(row, 2)?;
     if filter.event_type.as_ref().is_some_and(|pattern| !pattern.matches(event_type)) {
         return Ok(false);
@@ -202,7 +193,6 @@ fn has(bytes: &[u8], wanted: &[u8]) -> bool {
     !wanted.is_empty() && bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// The numbers that stand for a state.
 const fn codes(state: DeliveryStateName) -> &'static [i64] {
     match state {
         DeliveryStateName::Ready => &[state::READY],

@@ -1,6 +1,6 @@
-//! Counts what a selection comes to, in several looks.
+//! Counts a selection in several snapshots.
 //!
-//! Letters that die meanwhile are beyond the selection; one that leaves meanwhile may be counted or not.
+//! Letters that die meanwhile are outside of the selection; one that leaves may be counted or not.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,31 +17,27 @@ use super::letters::NAMED_PER_LOOK;
 use super::{ReadSnapshot, SqliteReader, replays};
 use crate::store::StoreError;
 use crate::store::letter::{Poison, Selection, SelectionSurvey};
-use crate::store::sqlite::fault::SqliteFault;
+use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
 use crate::store::sqlite::replay;
 use crate::store::sqlite::sql::Sql;
 
-/// Steps of one look: more than a list takes, since nobody waits for a part of a survey.
+/// More than for a list, because a survey is not paged.
 pub(super) const STEPS_PER_LOOK: u32 = 50_000;
-/// Sessions that are told apart; more are not counted.
+/// Distinct sessions counted, at most.
 const SESSIONS_MAX: usize = 2_000_000;
 
-/// Whether a delivery keeps its place in a session.
 const IN_ORDER: &str = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane IS NOT NULL";
 
-/// What is counted, before it has names.
 struct SurveyTally<'a> {
     selection: &'a Selection,
-    /// The kinds that were met.
     kinds: Map<i64, KindTally>,
     open: BTreeSet<i64>,
     holding: Set<i64>,
-    /// By the number of the queue and the hash of the session.
+    /// Queue id and session hash.
     sessions: Set<(i64, i64)>,
     survey: SelectionSurvey,
 }
 
-/// The letters of a kind.
 struct KindTally {
     fingerprint: Fingerprint,
     queue: i64,
@@ -51,7 +47,7 @@ struct KindTally {
 }
 
 impl KindTally {
-    fn none(kind: KindRow<'_, '_>) -> Result<Self, SqliteFault> {
+    fn none(kind: KindRow<'_, '_>) -> SqliteResult<Self> {
         Ok(Self {
             fingerprint: kind.fingerprint()?,
             queue: kind.queue()?,
@@ -64,7 +60,7 @@ impl KindTally {
 
 pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<SelectionSurvey, StoreError> {
     let filter = &selection.filter;
-    // Giving names may take a while, and needs no look at the file.
+    // Names are resolved outside of a snapshot.
     let queues = |look: &ReadSnapshot<'_>| Ok(look.queues.clone());
     let numbers = find::numbers_until(filter, selection.died_until);
     let (search, mut count) = reader.ask(|look| {
@@ -104,7 +100,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sel
 }
 
 impl<'a> SurveyTally<'a> {
-    fn new(look: &ReadSnapshot<'_>, selection: &'a Selection) -> Result<Self, SqliteFault> {
+    fn new(look: &ReadSnapshot<'_>, selection: &'a Selection) -> SqliteResult<Self> {
         let open = replay::open(look.connection)?;
         Ok(Self {
             selection,
@@ -116,7 +112,7 @@ impl<'a> SurveyTally<'a> {
         })
     }
 
-    fn add(&mut self, look: &ReadSnapshot<'_>, letter: &LetterRow) -> Result<(), SqliteFault> {
+    fn add(&mut self, look: &ReadSnapshot<'_>, letter: &LetterRow) -> SqliteResult<()> {
         let kind = match self.kinds.entry(letter.kind) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -135,7 +131,7 @@ impl<'a> SurveyTally<'a> {
         self.survey.letters += 1;
         kind.letters += 1;
         self.survey.holding += u64::from(self.holding.contains(&letter.delivery));
-        // A delivery is asked only where no other of its session was found to keep the order.
+        // Check the delivery only if its session is not counted yet.
         if let Some(session) = letter.session.map(|session| (kind.queue, session))
             && self.sessions.len() < SESSIONS_MAX
             && !self.sessions.contains(&session)
@@ -146,7 +142,7 @@ impl<'a> SurveyTally<'a> {
         Ok(())
     }
 
-    /// Gives names to what was counted.
+    /// Resolves names.
     fn finish(self, queues: &BTreeMap<i64, QueueName>) -> SelectionSurvey {
         let Self { kinds, sessions, mut survey, .. } = self;
         for KindTally { fingerprint, queue, event_type, letters, .. } in kinds.into_values() {

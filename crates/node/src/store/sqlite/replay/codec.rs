@@ -1,7 +1,7 @@
-//! How a replay stands in its row: what is counted as numbers, and the rest as JSON.
+//! Stored form of replays: counters as numbers, the rest as JSON.
 //!
-//! Invariants: what was written reads back as the same; a form once written is read for ever, so the structs
-//! here are apart from the types that they stand for, and a new member of one must have a default.
+//! Invariants: values round-trip. A format once written is readable forever, so these structs are separate from
+//! the types they store, and new fields need a default.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use redrive_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::store::sqlite::fault::SqliteFault;
 use crate::store::letter::{KindId, LetterFilter, Poison, Redirect, Selection};
+use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
 
-/// Where a replay stands, by its number in column `state`; those below 4 are open.
+/// By number in column `state`; below 4 is open.
 const STATES: [ReplayState; 6] = [
     ReplayState::Gathering,
     ReplayState::Running,
@@ -30,14 +30,14 @@ const STATES: [ReplayState; 6] = [
     ReplayState::Cancelled,
     ReplayState::Done,
 ];
-/// How far a canary has come, by its number in column `wave`.
+/// By number in column `wave`.
 const WAVES: [Wave; 4] = [Wave::None, Wave::First, Wave::Second, Wave::Rest];
 
 pub(super) fn state(state: ReplayState) -> i64 {
     number_in(&STATES, &state)
 }
 
-pub(super) fn read_state(number: i64) -> Result<ReplayState, SqliteFault> {
+pub(super) fn read_state(number: i64) -> SqliteResult<ReplayState> {
     at_number(&STATES, number).ok_or(SqliteFault::unreadable("where a replay stands"))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn wave(wave: Wave) -> i64 {
     number_in(&WAVES, &wave)
 }
 
-pub(super) fn read_wave(number: i64) -> Result<Wave, SqliteFault> {
+pub(super) fn read_wave(number: i64) -> SqliteResult<Wave> {
     at_number(&WAVES, number).ok_or(SqliteFault::unreadable("the wave of a replay"))
 }
 
@@ -70,7 +70,7 @@ pub(super) fn pace(pace: &Pace) -> String {
     json(&StoredPace { rate: rate.map(Rate::as_per_second), concurrency, manner })
 }
 
-pub(super) fn read_pace(text: &str) -> Result<Pace, SqliteFault> {
+pub(super) fn read_pace(text: &str) -> SqliteResult<Pace> {
     let unreadable = || SqliteFault::unreadable("the pace of a replay");
     let StoredPace { rate, concurrency, manner } = read(text).ok_or_else(unreadable)?;
     let rate = rate.map(|rate| Rate::per_second(rate).ok_or_else(unreadable)).transpose()?;
@@ -81,7 +81,7 @@ pub(super) fn origin(origin: Origin) -> String {
     json(&origin)
 }
 
-pub(super) fn read_origin(text: &str) -> Result<Origin, SqliteFault> {
+pub(super) fn read_origin(text: &str) -> SqliteResult<Origin> {
     read(text).ok_or(SqliteFault::unreadable("who began a replay"))
 }
 
@@ -113,7 +113,7 @@ pub(super) fn target(target: &Redirect) -> String {
     })
 }
 
-pub(super) fn read_target(text: &str) -> Result<Redirect, SqliteFault> {
+pub(super) fn read_target(text: &str) -> SqliteResult<Redirect> {
     let unreadable = || SqliteFault::unreadable("where the letters of a replay go");
     let StoredTarget { service, channel, order } = read(text).ok_or_else(unreadable)?;
     let service = ServiceName::new(&service).map_err(|_| unreadable())?;
@@ -138,8 +138,7 @@ pub(super) fn stop(stop: &Stop) -> String {
     json(&StoredStop { replay, fingerprint, delivery: delivery.to_string() })
 }
 
-/// Why it stopped; an empty column says that it has not.
-pub(super) fn read_stop(text: Option<&str>) -> Result<Option<Stop>, SqliteFault> {
+pub(super) fn read_stop(text: Option<&str>) -> SqliteResult<Option<Stop>> {
     let unreadable = || SqliteFault::unreadable("why a replay stopped");
     let Some(text) = text else { return Ok(None) };
     let StoredStop { replay, fingerprint, delivery } = read(text).ok_or_else(unreadable)?;
@@ -147,7 +146,7 @@ pub(super) fn read_stop(text: Option<&str>) -> Result<Option<Stop>, SqliteFault>
     Ok(Some(Stop { replay, fingerprint, delivery }))
 }
 
-/// A selection; times are in nanoseconds, so that none is rounded.
+/// Times are in nanoseconds, without rounding.
 #[derive(Serialize, Deserialize)]
 struct StoredSelection {
     filter: StoredFilter,
@@ -208,7 +207,7 @@ fn stored_filter(filter: &LetterFilter) -> StoredFilter {
     }
 }
 
-pub(super) fn read_selection(text: &str) -> Result<Selection, SqliteFault> {
+pub(super) fn read_selection(text: &str) -> SqliteResult<Selection> {
     let unreadable = || SqliteFault::unreadable("which letters a replay sends");
     let StoredSelection { filter, letters, poison, died_until } = read(text).ok_or_else(unreadable)?;
     let parse = |letter: String| DeliveryId::parse(&letter).ok_or_else(unreadable);

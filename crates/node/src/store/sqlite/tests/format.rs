@@ -20,8 +20,8 @@ use crate::store::letter::{
 };
 use crate::store::sqlite::{Options, Sqlite, letters};
 use crate::store::{
-    WriteBatch, DeliveryState, DeliveryFilter, StateChange, QueueCounts, StoreReader, SubmissionRefusal, Occurrence, DeliveryStateName, Store, Submission,
-    SubmittedEvent,
+    DeliveryFilter, DeliveryState, DeliveryStateName, Occurrence, QueueCounts, StateChange, Store,
+    StoreReader, Submission, SubmissionRefusal, SubmittedEvent, WriteBatch,
 };
 
 const FORMAT_1: &str = include_str!("../../tests/fixtures/format-1.sql");

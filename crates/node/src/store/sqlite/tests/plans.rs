@@ -2,7 +2,7 @@
 
 use super::plan;
 use crate::store::sqlite::{
-    access_store, session_order, imports, letters, purge, replay, retention, rows, schema, select, settle,
+    access_store, imports, letters, purge, replay, retention, rows, schema, select, session_order, settle,
 };
 use rusqlite::StatementStatus;
 
@@ -62,7 +62,12 @@ fn a_long_session_is_asked_as_quickly_as_a_short_one() {
         let (short, long) = (20 + state, 30 + state);
         fill(short, 20, state);
         fill(long, 5_000, state);
-        for sql in [session_order::HEAD_OF_LANE, session_order::HAS_HEAD, session_order::HAS_EARLIER, session_order::FROM_TURN] {
+        for sql in [
+            session_order::HEAD_OF_LANE,
+            session_order::HAS_HEAD,
+            session_order::HAS_EARLIER,
+            session_order::FROM_TURN,
+        ] {
             assert_eq!(steps(sql, short), steps(sql, long), "state {state}: {sql}");
         }
     }
@@ -75,7 +80,13 @@ fn no_statement_is_planned_anew_for_each_use() {
     let path = folder.path().join("uses.db");
     let writes = schema::open(&path, 1).expect("it opens");
     let reads = schema::open_to_read(&path).expect("it opens");
-    let statements = [rows::WAITING, rows::READY_PAGE, rows::DUE_PAGE, session_order::HEAD_OF_LANE, session_order::HAS_HEAD];
+    let statements = [
+        rows::WAITING,
+        rows::READY_PAGE,
+        rows::DUE_PAGE,
+        session_order::HEAD_OF_LANE,
+        session_order::HAS_HEAD,
+    ];
     let more =
         [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay::send::CLAIMED, select::OF_DELIVERY];
     for (connection, statement) in [&writes, &reads].into_iter().flat_map(|connection| {

@@ -9,7 +9,9 @@ use redrive_core::time::Timestamp;
 
 use super::world::{Kept, World};
 use crate::store::EventView;
-use crate::store::access_store::{AuditActor, AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
+use crate::store::access_store::{
+    AuditActor, AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody,
+};
 
 /// All of it.
 #[derive(Clone, Debug, Default)]

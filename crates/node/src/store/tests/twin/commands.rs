@@ -10,11 +10,11 @@ use redrive_core::time::Timestamp;
 
 use super::letters::Choice;
 use super::world::{Extra, Kept, World};
-use crate::store::admit::AdmissionLedger;
 use crate::store::access_store::AuditActor;
+use crate::store::admit::AdmissionLedger;
 use crate::store::letter::{
-    AuditRecord, EditCommand, CommandRequest, ImportCounts, ImportedLetter, LetterCommand, LetterNumber, CommandRefusal,
-    PurgeCommand, PurgeStep,
+    AuditRecord, CommandRefusal, CommandRequest, EditCommand, ImportCounts, ImportedLetter, LetterCommand,
+    LetterNumber, PurgeCommand, PurgeStep,
 };
 use crate::store::{LetterClosure, derive};
 
@@ -32,7 +32,9 @@ impl World {
             LetterCommand::Skip { letter, note, answer } => {
                 answer.set(self.skip(*letter, note.clone(), now, waiting));
             }
-            LetterCommand::ReleaseSession { letter, answer } => answer.set(self.release_session(*letter, now, waiting)),
+            LetterCommand::ReleaseSession { letter, answer } => {
+                answer.set(self.release_session(*letter, now, waiting))
+            }
             LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, now, waiting))),
             LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, now, waiting)),
             LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters, now))),
@@ -89,8 +91,8 @@ impl World {
         row.ok_or(CommandRefusal::NoSuchLetter(letter))?;
         let held = self.model.held_by(seq).map(|lane| (lane, self.model.behind(lane)));
         let (lane, behind) = held.ok_or(CommandRefusal::HoldsNothing(letter))?;
-        let release_session = self.model.release_session(seq, now);
-        let (letters, promoted) = release_session.ok_or(CommandRefusal::HoldsNothing(letter))?;
+        let let_go = self.model.let_go(seq, now);
+        let (letters, promoted) = let_go.ok_or(CommandRefusal::HoldsNothing(letter))?;
         waiting.extend(promoted);
         self.record("let-go", letter.to_string(), letters.len() as u64, None, now);
         Ok(self.released(lane, behind))

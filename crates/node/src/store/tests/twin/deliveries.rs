@@ -9,8 +9,10 @@ use redrive_core::store_model::{Lane, NewRow};
 use redrive_core::time::Timestamp;
 
 use super::world::{Extra, Kept, World};
-use crate::store::admit::{self, EventAdmission, BacklogFit, NewEvent, NewKey};
-use crate::store::{Addressee, SubmissionRefusal, SettleResult, Submission, SubmittedEvent, AcceptedEvent, derive};
+use crate::store::admit::{self, BacklogFit, EventAdmission, NewEvent, NewKey};
+use crate::store::{
+    AcceptedEvent, Addressee, SettleResult, Submission, SubmissionRefusal, SubmittedEvent, derive,
+};
 
 impl World {
     pub(super) fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> SettleResult {
@@ -51,7 +53,13 @@ impl World {
         Ok(taken)
     }
 
-    fn add_event(&mut self, submitted: &SubmittedEvent, new: &NewEvent, now: Timestamp, waiting: &mut Vec<Waiting>) {
+    fn add_event(
+        &mut self,
+        submitted: &SubmittedEvent,
+        new: &NewEvent,
+        now: Timestamp,
+        waiting: &mut Vec<Waiting>,
+    ) {
         let SubmittedEvent { event, routes } = submitted;
         let kept = Kept {
             event: Arc::clone(event),

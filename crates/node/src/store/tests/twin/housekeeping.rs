@@ -15,7 +15,9 @@ use redrive_core::store_model::{Replay, State};
 use super::letters::span_of;
 use super::world::World;
 use crate::store::letter::{AuditRecord, LetterNumber, TREND_POINTS};
-use crate::store::{AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, HousekeepingStep, RetentionRules, REPLAYS_KEPT_MAX};
+use crate::store::{
+    AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, HousekeepingStep, REPLAYS_KEPT_MAX, RetentionRules,
+};
 
 /// How many places one step looks at.
 const PLACES_PER_STEP: usize = 256;

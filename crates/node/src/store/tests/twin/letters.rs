@@ -16,7 +16,9 @@ use redrive_core::time::Timestamp;
 
 use super::world::{Extra, World};
 use crate::store::LetterClosure;
-use crate::store::letter::{KindId, LetterFilter, LetterNumber, CommandRefusal, Poison, Selection, TREND_SPAN};
+use crate::store::letter::{
+    CommandRefusal, KindId, LetterFilter, LetterNumber, Poison, Selection, TREND_SPAN,
+};
 
 /// Letters that agree in all that is counted.
 #[derive(Clone, Debug)]

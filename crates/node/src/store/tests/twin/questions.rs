@@ -11,7 +11,8 @@ use redrive_core::time::Timestamp;
 
 use super::world::{Extra, Kept, World};
 use crate::store::{
-    LetterClosure, StoreCounts, DeliveryView, EventKey, EventView, DeliveryFilter, SCANNED_MAX, DeliveryPage, Oldest, QueueCounts,
+    DeliveryFilter, DeliveryPage, DeliveryView, EventKey, EventView, LetterClosure, Oldest, QueueCounts,
+    SCANNED_MAX, StoreCounts,
 };
 
 /// Whether attempts are told.

@@ -9,7 +9,9 @@ use redrive_core::time::Timestamp;
 
 use super::world::World;
 use crate::store::derive;
-use crate::store::letter::{ReassignCommand, ReassignCursor, ReassignStep, Reassignment, STEP_BYTES_MAX, ScanCoverage};
+use crate::store::letter::{
+    ReassignCommand, ReassignCursor, ReassignStep, Reassignment, STEP_BYTES_MAX, ScanCoverage,
+};
 
 /// What became of one.
 #[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
@@ -102,7 +104,13 @@ impl World {
         heads.filter(|head| Some(*head) > after).take(*rows_max).collect()
     }
 
-    fn reassign_one(&mut self, seq: Seq, order: &ReassignCommand, now: Timestamp, waiting: &mut Vec<Waiting>) -> Taken {
+    fn reassign_one(
+        &mut self,
+        seq: Seq,
+        order: &ReassignCommand,
+        now: Timestamp,
+        waiting: &mut Vec<Waiting>,
+    ) -> Taken {
         let row = self.row(seq);
         let replay = row.waiting.replaying.and_then(|sent| self.model.replays().get(&sent.replay));
         if order.running.contains(&seq) || replay.is_some_and(|replay| replay.job.state.is_open()) {
@@ -115,7 +123,7 @@ impl World {
         match &order.to {
             Reassignment::DeadLetters => {
                 let death = derive::removed(&order.queue, &order.scope);
-                let next = self.model.abandon(seq, &death, now);
+                let next = self.model.give_up(seq, &death, now);
                 self.count_kinds();
                 Taken::Gone(next)
             }

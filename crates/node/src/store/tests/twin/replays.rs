@@ -12,7 +12,7 @@ use redrive_core::time::Timestamp;
 use super::letters::Choice;
 use super::world::World;
 use crate::store::derive;
-use crate::store::letter::{NewReplay, CommandRefusal, Redirect, ReplayAct, ReplayView};
+use crate::store::letter::{CommandRefusal, NewReplay, Redirect, ReplayAct, ReplayView};
 
 /// What is known of a replay beside what the model knows.
 #[derive(Clone, Debug)]

@@ -17,10 +17,13 @@ use redrive_core::time::Timestamp;
 use super::access_store::Door;
 use super::letters::Kind;
 use super::replays::ReplayRecord;
-use crate::store::admit::{self, Backlog, EarlierEvent, BacklogFit, AdmissionLedger, RoutePlan};
 use crate::store::access_store::AuditActor;
+use crate::store::admit::{self, AdmissionLedger, Backlog, BacklogFit, EarlierEvent, RoutePlan};
 use crate::store::letter::{AuditRecord, KindId, LetterNumber};
-use crate::store::{Addressee, WriteBatch, CRASHES_MAX, LetterClosure, DeliveryState, StateChange, RecoveredState, BatchResult};
+use crate::store::{
+    Addressee, BatchResult, CRASHES_MAX, DeliveryState, LetterClosure, RecoveredState, StateChange,
+    WriteBatch,
+};
 
 #[derive(Clone, Debug)]
 pub(super) struct World {

@@ -11,7 +11,7 @@ use super::{KINDS, LETTERS, Table, of};
 use crate::store::letter::{
     KindId, LetterFilter, LetterKey, LetterNumber, LetterQuery, Poison, Selection, TREND_POINTS,
 };
-use crate::store::{LetterClosure, DeliveryState, DeliveryFilter, StoreReader, DeliveryStateName};
+use crate::store::{DeliveryFilter, DeliveryState, DeliveryStateName, LetterClosure, StoreReader};
 
 type Case = (&'static str, LetterFilter, fn(u64) -> bool);
 
@@ -302,7 +302,8 @@ fn deliveries_show_what_became_of_their_letters() {
     assert_eq!(dead, expected, "those that hold are dead too");
     let closed: Vec<_> = list(DeliveryStateName::Closed).into_iter().map(|view| view.state).collect();
     let by = redrive_core::ids::Receipt::of(redrive_core::ids::Seq::new(77));
-    let expected = [(3, LetterClosure::Purged), (2, LetterClosure::Superseded { by }), (1, LetterClosure::Skipped)];
+    let expected =
+        [(3, LetterClosure::Purged), (2, LetterClosure::Superseded { by }), (1, LetterClosure::Skipped)];
     let expected = expected.map(|(n, how)| DeliveryState::Closed { at: of::died_at(n), how });
     assert_eq!(closed, expected);
     let ready = list(DeliveryStateName::Ready);

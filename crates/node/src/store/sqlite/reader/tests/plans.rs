@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::super::find::{self, SearchDirection};
 use super::super::kinds::{KindDetail, KindQuery};
-use super::super::{ReadSnapshot, delivery, access_store, groups, list, replays};
+use super::super::{ReadSnapshot, access_store, delivery, groups, list, replays};
 use super::of;
 use crate::store::letter::LetterFilter;
 use crate::store::sqlite::{replay, schema};
