@@ -286,7 +286,7 @@ pub enum Occurrence {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmissionRefusal {
     /// Same source and id as an earlier event, with other content.
-    #[error("another event with this source and id came before")]
+    #[error("an event with this source and id and other content was accepted before")]
     Conflict {
         /// Within the submission, from 0.
         index: usize,
@@ -294,7 +294,7 @@ pub enum SubmissionRefusal {
         first: Option<Receipt>,
     },
     /// The backlog of a service is full.
-    #[error("too much waits for the service {service}")]
+    #[error("backlog of service {service} is full")]
     Full {
         /// Within the submission, from 0.
         index: usize,

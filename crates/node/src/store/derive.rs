@@ -85,11 +85,11 @@ pub(super) fn text_hash(seed: u64, text: &str) -> i64 {
 
 pub(super) fn overflow(to: &Addressee) -> Death {
     let service = &to.queue.service;
-    undelivered(to, Code::of(codes::BACKLOG_FULL), format!("too much is waiting for {service} already"))
+    undelivered(to, Code::of(codes::BACKLOG_FULL), format!("backlog of {service} is full"))
 }
 
 pub(super) fn session_overflow(to: &Addressee) -> Death {
-    let message = "too many wait behind a dead letter that holds their session".to_owned();
+    let message = "too many deliveries wait behind a dead letter of the session".to_owned();
     undelivered(to, Code::of(codes::SESSION_FULL), message)
 }
 
@@ -97,44 +97,37 @@ pub(super) fn session_overflow(to: &Addressee) -> Death {
 pub(super) fn removed(queue: &QueueName, scope: &ReassignScope) -> Death {
     let QueueName { service, channel } = queue;
     let (code, message) = match scope {
-        ReassignScope::All => (codes::SERVICE_REMOVED, "the rule book has no such service any more"),
+        ReassignScope::All => (codes::SERVICE_REMOVED, "service was removed from the rule book"),
         ReassignScope::WithoutRule { .. } => {
-            (codes::RULE_REMOVED, "no row of the service takes this event any more")
+            (codes::RULE_REMOVED, "no row of the service matches this event any longer")
         }
     };
-    let (category, code, message) = (Category::Fatal, Code::of(code), message.to_owned());
-    let fingerprint = Fingerprint::of(service, category, &code, &message);
-    Death {
-        category,
-        failure_code: code.clone(),
-        code,
-        tier: Tier::Dead,
-        message,
-        fingerprint,
-        name: name_template::default_name(service, channel.as_ref()),
-        consumer_group: service.to_string(),
-        followers: Followers::GoOn,
-    }
+    let name = name_template::default_name(service, channel.as_ref());
+    let to = (service, name, service.to_string());
+    dead_at_once(to, Category::Fatal, Code::of(code), message.to_owned(), Followers::GoOn)
 }
 
 /// In a strict session it holds the deliveries behind it.
 fn undelivered(to: &Addressee, code: Code, message: String) -> Death {
-    let category = Category::Transient;
-    let fingerprint = Fingerprint::of(&to.queue.service, category, &code, &message);
-    Death {
-        category,
-        failure_code: code.clone(),
-        code,
-        tier: Tier::Dead,
-        message,
-        fingerprint,
-        name: to.letter_name.to_string(),
-        consumer_group: to.consumer_group.to_string(),
-        followers: match to.order {
-            Order::SessionStrict => Followers::Wait,
-            Order::None | Order::Session => Followers::GoOn,
-        },
-    }
+    let followers = match to.order {
+        Order::SessionStrict => Followers::Wait,
+        Order::None | Order::Session => Followers::GoOn,
+    };
+    let to = (&to.queue.service, to.letter_name.to_string(), to.consumer_group.to_string());
+    dead_at_once(to, Category::Transient, code, message, followers)
+}
+
+/// The dead letter of a delivery that was never attempted.
+fn dead_at_once(
+    (service, name, consumer_group): (&ServiceName, String, String),
+    category: Category,
+    code: Code,
+    message: String,
+    followers: Followers,
+) -> Death {
+    let fingerprint = Fingerprint::of(service, category, &code, &message);
+    let (failure_code, tier) = (code.clone(), Tier::Dead);
+    Death { category, code, failure_code, tier, message, fingerprint, name, consumer_group, followers }
 }
 
 /// Not part of any name.

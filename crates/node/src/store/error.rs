@@ -19,7 +19,7 @@ pub enum StoreError {
     OutOfMemory,
     /// The open files are no longer at their path. The last writes may exist only in them; [`Store::reopen`] works
     /// once they are back.
-    #[error("{} was deleted, moved or replaced while it was open: {reason}; put it back, or restart on the folder that is to be used", path.display())]
+    #[error("{} was deleted, moved or replaced while it was open: {reason}; put it back, or restart with the right folder", path.display())]
     Displaced { path: PathBuf, reason: String },
     /// The write-ahead log is damaged in the middle; later commits cannot be read.
     #[error("{} is damaged at frame {frame}: {commits} committed transactions behind it cannot be read and would be lost; nothing was changed. Restore a backup, or accept the loss with `redrive serve --accept-loss`", path.display())]
@@ -41,7 +41,7 @@ pub enum StoreError {
         /// Process id, or `unknown`.
         owner: String,
     },
-    #[error("{} has format {found}, and this release knows formats up to {known}; use a newer redrive", path.display())]
+    #[error("{} has format {found}, but this release supports formats up to {known}; use a newer redrive", path.display())]
     TooNew {
         path: PathBuf,
         found: u32,

@@ -369,7 +369,7 @@ pub struct ImportCounts {
 pub enum CommandRefusal {
     #[error("there is no dead letter {0}")]
     NoSuchLetter(DeliveryId),
-    #[error("letter {letter} belongs to replay {replay}")]
+    #[error("dead letter {letter} belongs to replay {replay}")]
     Claimed { letter: DeliveryId, replay: ReplayId },
     #[error("no dead letter matches")]
     NothingMatches {
@@ -382,13 +382,13 @@ pub enum CommandRefusal {
     /// The replay is over or already in that state.
     #[error("replay {replay} is {state}")]
     NotPossible { replay: ReplayId, state: ReplayState },
-    #[error("letter {0} holds no session")]
+    #[error("dead letter {0} holds no session")]
     HoldsNothing(DeliveryId),
-    #[error("an event with that id and source is there already")]
+    #[error("an event with this source and id already exists")]
     EventExists(Receipt),
     /// The event differs from what was stored, so it must not be sent.
     #[error(
-        "the stored event of letter {0} is damaged: restore a backup, or ask the sender to send it again"
+        "stored event of dead letter {0} is damaged; restore a backup, or ask the sender to send it again"
     )]
     Damaged(DeliveryId),
 }

@@ -215,7 +215,7 @@ impl Sqlite {
 }
 
 fn gone() -> StoreError {
-    StoreError::Unknown("the file could not be opened anew".into())
+    StoreError::Unknown("the database could not be reopened".into())
 }
 
 #[cfg(unix)]
@@ -242,10 +242,10 @@ fn check_log(folder: &Path, loss: LossPolicy, durable: DurableFrames) -> Result<
     match (walk, loss) {
         (WalScan::Whole, _) => {}
         (WalScan::Unfinished, _) => {
-            tracing::warn!(path = %shown, "the last transaction of the write-ahead log cannot be read: left out");
+            tracing::warn!(path = %shown, "last transaction of the write-ahead log is unreadable, ignored");
         }
         (WalScan::Lost { frame, commits }, LossPolicy::Accepted) => {
-            tracing::error!(path = %shown, frame, commits, "the write-ahead log is damaged: commits are lost, as accepted");
+            tracing::error!(path = %shown, frame, commits, "write-ahead log damaged, loss of commits accepted");
         }
         (WalScan::Lost { frame, commits }, LossPolicy::Refused) => {
             return Err(StoreError::LostCommits { path, frame, commits });
@@ -259,8 +259,8 @@ fn empty_log(connection: &Connection) -> Option<LogCopy> {
     let emptied = Checkpointer::empty(connection);
     match &emptied {
         Ok(LogCopy::Whole) => {}
-        Ok(LogCopy::Partly) => tracing::warn!("the write-ahead log was not emptied: it is being read"),
-        Err(fault) => tracing::warn!(%fault, "the write-ahead log could not be emptied"),
+        Ok(LogCopy::Partly) => tracing::warn!("write-ahead log not truncated, a reader is active"),
+        Err(fault) => tracing::warn!(%fault, "write-ahead log could not be truncated"),
     }
     emptied.ok()
 }
@@ -305,7 +305,7 @@ impl Store for Sqlite {
             WriterSlot::Copying(_) | WriterSlot::Here(..) | WriterSlot::Gone => None,
         };
         let Some(copying) = copying else {
-            return Err(StoreError::NotWritten("the copy was given up, or is there already".into()));
+            return Err(StoreError::NotWritten("the backup was abandoned or is already complete".into()));
         };
         let progress = copying.step(step.pages_per_step)?;
         if progress.remaining > 0 {
@@ -353,7 +353,7 @@ impl Store for Sqlite {
         if let (WriterSlot::Here(core, _), Some(was)) = (&writer, &self.was)
             && core.identity() != *was
         {
-            let reason = "it is another store than the one that was there before".to_owned();
+            let reason = "it is a different store than before".to_owned();
             return Err(StoreError::Damaged { what: path.display().to_string(), reason });
         }
         self.writer = writer;

@@ -2,7 +2,7 @@
 
 use super::audit::AuditAct;
 use super::encode::nanos;
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::sql::Sql;
 use super::write::BatchWriter;
 use crate::store::access_store::{
@@ -27,7 +27,7 @@ pub(super) fn memo_name(name: &str) -> String {
 
 impl BatchWriter<'_> {
     /// Replaces the key with the same id; ignores a new one beyond the limit.
-    pub(super) fn save_key(&self, key: &KeyRecord) -> SqliteResult<()> {
+    pub(super) fn save_key(&self, key: &KeyRecord) -> SqlResult<()> {
         let record = serde_json::to_string(key).expect("a key has nothing that JSON has not");
         let is_known = self.connection.change(UPDATE_KEY, (&key.id, &record))? > 0;
         if is_known || self.connection.get::<u32>(COUNT_KEYS, [])? as usize >= KEYS_MAX {
@@ -37,7 +37,7 @@ impl BatchWriter<'_> {
     }
 
     /// Deletes the oldest bodies beyond the limits.
-    pub(super) fn save_refused(&self, refused: &RefusedBody) -> SqliteResult<()> {
+    pub(super) fn save_refused(&self, refused: &RefusedBody) -> SqlResult<()> {
         let number = self.connection.find(LAST_REFUSED, [])?.unwrap_or(0_i64) + 1;
         let refused = refused.as_kept(number.cast_unsigned(), self.now);
         let headers = serde_json::to_string(&refused.headers).expect("pairs of texts are JSON");
@@ -50,7 +50,7 @@ impl BatchWriter<'_> {
     }
 
     /// The newest refused body that must be deleted.
-    fn refused_too_many(&self) -> SqliteResult<Option<i64>> {
+    fn refused_too_many(&self) -> SqlResult<Option<i64>> {
         let mut statement = self.connection.prepare_cached(REFUSED_SIZES)?;
         let mut rows = statement.query([])?;
         let (mut count, mut bytes) = (0, 0);
@@ -64,7 +64,7 @@ impl BatchWriter<'_> {
         Ok(None)
     }
 
-    pub(super) fn save_memo(&self, name: &str, value: Option<&str>) -> SqliteResult<()> {
+    pub(super) fn save_memo(&self, name: &str, value: Option<&str>) -> SqlResult<()> {
         let name = memo_name(name);
         match value {
             Some(value) => {
@@ -74,7 +74,7 @@ impl BatchWriter<'_> {
         }
     }
 
-    pub(super) fn save_audit_entry(&self, deed: &AuditEntry) -> SqliteResult<()> {
+    pub(super) fn save_audit_entry(&self, deed: &AuditEntry) -> SqlResult<()> {
         let AuditEntry { act, what, by, note } = deed;
         self.record_by(&AuditAct { verb: act, what, letters: 0, note: note.as_deref() }, by)?;
         Ok(())

@@ -1,7 +1,7 @@
 //! The audit log of commands and access changes.
 
 use super::encode::nanos;
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::sql::Sql;
 use super::write::BatchWriter;
 use crate::store::AUDIT_RECORDS_MAX;
@@ -18,12 +18,12 @@ pub(super) struct AuditAct<'a> {
 
 impl BatchWriter<'_> {
     /// Records an act of the current actor; returns the record's number.
-    pub(super) fn record(&self, act: &AuditAct<'_>) -> SqliteResult<i64> {
+    pub(super) fn record(&self, act: &AuditAct<'_>) -> SqlResult<i64> {
         self.record_by(act, &self.actor)
     }
 
     /// Also deletes the oldest record beyond the limit.
-    pub(super) fn record_by(&self, act: &AuditAct<'_>, by: &AuditActor) -> SqliteResult<i64> {
+    pub(super) fn record_by(&self, act: &AuditAct<'_>, by: &AuditActor) -> SqlResult<i64> {
         let last = "SELECT number FROM audit ORDER BY number DESC LIMIT 1";
         let number = self.connection.find(last, [])?.unwrap_or(0) + 1;
         let AuditAct { verb, what, letters, note } = act;
@@ -35,7 +35,7 @@ impl BatchWriter<'_> {
     }
 
     /// Returns false if the record is gone.
-    pub(super) fn add_to_record(&self, number: i64, letters: u64) -> SqliteResult<bool> {
+    pub(super) fn add_to_record(&self, number: i64, letters: u64) -> SqlResult<bool> {
         let update = "UPDATE audit SET letters = letters + ?2 WHERE number = ?1";
         Ok(self.connection.change(update, (number, letters.cast_signed()))? == 1)
     }

@@ -12,9 +12,9 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use rusqlite::backup::{Backup, Progress};
+use rusqlite::backup::Backup as Copier;
 
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::transactions::StoreWriter;
 use super::{FILE, lock};
 use crate::store::{BackupProgress, StoreError};
@@ -27,18 +27,14 @@ const PARTIAL: &str = "redrive.db.partial";
 #[derive(Debug)]
 pub(super) struct LiveBackup {
     folder: PathBuf,
-    orders: SyncSender<BackupRequest>,
+    tasks: SyncSender<WriterTask>,
     thread: JoinHandle<(StoreWriter, Connection, Connection)>,
     /// Alive while the caller keeps its [`Backup`](crate::store::Backup).
     begun: Weak<()>,
 }
 
-type WriterTask = Box<dyn FnOnce(&mut StoreWriter, &Connection) + Send>;
-
-enum BackupRequest {
-    Do(WriterTask),
-    Copy { pages: i32, answer: SyncSender<SqliteResult<Progress>> },
-}
+/// Runs on the backup's thread.
+type WriterTask = Box<dyn FnOnce(&mut StoreWriter, &Connection, &SqlResult<Copier<'_, '_>>) + Send>;
 
 impl LiveBackup {
     pub(super) fn start(
@@ -48,9 +44,9 @@ impl LiveBackup {
         source: Connection,
         begun: &Arc<()>,
     ) -> Self {
-        let (orders, receiver) = mpsc::sync_channel(1);
+        let (tasks, receiver) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || run(core, source, target, &receiver));
-        Self { folder: folder.to_owned(), orders, thread, begun: Arc::downgrade(begun) }
+        Self { folder: folder.to_owned(), tasks, thread, begun: Arc::downgrade(begun) }
     }
 
     /// Whether the caller dropped its backup.
@@ -66,23 +62,30 @@ impl LiveBackup {
         &self,
         task: impl FnOnce(&mut StoreWriter, &Connection) -> T + Send + 'static,
     ) -> T {
+        self.send(move |core, connection, _| task(core, connection))
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut StoreWriter, &Connection, &SqlResult<Copier<'_, '_>>) -> T + Send + 'static,
+    ) -> T {
         let (sender, answer) = mpsc::sync_channel(1);
-        let task: WriterTask = Box::new(move |core, connection| {
+        let task: WriterTask = Box::new(move |core, connection, copier| {
             // The caller waits for it.
-            let _ = sender.send(task(core, connection));
+            let _ = sender.send(task(core, connection, copier));
         });
-        self.orders.send(BackupRequest::Do(task)).expect("the thread takes orders until it has none");
-        answer.recv().expect("the thread answers every order")
+        self.tasks.send(task).expect("the thread takes tasks until the sender is dropped");
+        answer.recv().expect("the thread answers every task")
     }
 
     /// When no pages remain, call [`Self::finish`].
     pub(super) fn step(&self, pages: u32) -> Result<BackupProgress, StoreError> {
-        let (answer, answered) = mpsc::sync_channel(1);
         let pages = i32::try_from(pages.max(1)).unwrap_or(i32::MAX);
-        self.orders
-            .send(BackupRequest::Copy { pages, answer })
-            .expect("the thread takes orders until it has none");
-        let progress = answered.recv().expect("the thread answers every order")?;
+        let progress = self.send(move |_, _, copier| match copier {
+            // Pages locked by others are copied in a later step.
+            Ok(copier) => copier.step(pages).map(|_| copier.progress()).map_err(SqlFault::from),
+            Err(_) => Err(SqlFault::unreadable("the file to copy to")),
+        })?;
         let count = |pages: i32| u64::try_from(pages).unwrap_or_default();
         let (pages, remaining) = (count(progress.pagecount), count(progress.remaining));
         // The page count is unknown before the first step.
@@ -108,17 +111,8 @@ impl LiveBackup {
     }
 
     fn end(self) -> (StoreWriter, Connection, Connection) {
-        drop(self.orders);
+        drop(self.tasks);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
-impl std::fmt::Debug for BackupRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Do(_) => "Do",
-            Self::Copy { .. } => "Copy",
-        })
     }
 }
 
@@ -126,26 +120,13 @@ fn run(
     mut core: StoreWriter,
     source: Connection,
     mut target: Connection,
-    orders: &Receiver<BackupRequest>,
+    tasks: &Receiver<WriterTask>,
 ) -> (StoreWriter, Connection, Connection) {
-    {
-        let copier = Backup::new(&source, &mut target);
-        while let Ok(order) = orders.recv() {
-            match order {
-                BackupRequest::Do(task) => task(&mut core, &source),
-                BackupRequest::Copy { pages, answer } => {
-                    let progress = match &copier {
-                        // Pages locked by others are copied in a later step.
-                        Ok(copier) => {
-                            copier.step(pages).map(|_| copier.progress()).map_err(SqliteFault::from)
-                        }
-                        Err(_) => Err(SqliteFault::unreadable("the file to copy to")),
-                    };
-                    let _ = answer.send(progress);
-                }
-            }
-        }
+    let copier = Copier::new(&source, &mut target).map_err(SqlFault::from);
+    while let Ok(task) = tasks.recv() {
+        task(&mut core, &source, &copier);
     }
+    drop(copier);
     (core, source, target)
 }
 
@@ -155,7 +136,7 @@ pub(super) fn refuse_partial(folder: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     let reason =
-        format!("it has a backup that was not finished ({PARTIAL}): make a new backup, or delete that file");
+        format!("it contains an unfinished backup ({PARTIAL}); make a new backup or delete that file");
     Err(StoreError::NotOpened { path: folder.to_owned(), reason })
 }
 
@@ -164,12 +145,12 @@ pub(super) fn prepare(folder: &Path) -> Result<Connection, StoreError> {
     let fail = |source: io::Error| lock::not_opened(folder, &source);
     private::make_folder(folder).map_err(fail)?;
     if fs::read_dir(folder).map_err(fail)?.next().is_some() {
-        let reason = "the folder for a copy must be empty".to_owned();
+        let reason = "the backup folder must be empty".to_owned();
         return Err(StoreError::NotOpened { path: folder.to_owned(), reason });
     }
     let path = folder.join(PARTIAL);
     private::make_file(&path).map_err(fail)?;
-    Connection::open(&path).map_err(|fault| SqliteFault::from(fault).not_opened(&path))
+    Connection::open(&path).map_err(|fault| SqlFault::from(fault).not_opened(&path))
 }
 
 fn finish(folder: &Path, target: Connection) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 
 use super::encode::{Integrity, nanos, place};
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::sql::Sql;
 use super::write::BatchWriter;
 use super::{recover, rows};
@@ -19,7 +19,7 @@ pub(super) const RELEASE: &str =
     "UPDATE deliveries SET state = 0, due_at = NULL WHERE queue = ?1 AND state = 1 AND due_at = ?2";
 
 impl BatchWriter<'_> {
-    pub(super) fn note(&mut self, note: &StateChange, waiting: &mut Vec<Waiting>) -> SqliteResult<()> {
+    pub(super) fn note(&mut self, note: &StateChange, waiting: &mut Vec<Waiting>) -> SqlResult<()> {
         match note {
             StateChange::Pause(service) => self.pause(service, self.now),
             StateChange::Resume(service) => {
@@ -63,11 +63,11 @@ impl BatchWriter<'_> {
     }
 
     /// Keeps the start of an existing pause.
-    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> SqliteResult<()> {
+    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> SqlResult<()> {
         self.connection.run("INSERT OR IGNORE INTO pauses VALUES (?1, ?2)", (service.as_str(), nanos(since)))
     }
 
-    fn save_breaker(&self, record: &Record) -> SqliteResult<()> {
+    fn save_breaker(&self, record: &Record) -> SqlResult<()> {
         let name = record.service_name.as_str();
         let select = "SELECT record FROM breakers WHERE dependency = ?1";
         let stored: Option<String> = self.connection.find(select, [name])?;
@@ -80,7 +80,7 @@ impl BatchWriter<'_> {
         self.connection.run("INSERT OR REPLACE INTO breakers VALUES (?1, ?2)", (name, text))
     }
 
-    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> SqliteResult<()> {
+    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> SqlResult<()> {
         let select = "SELECT id, source, type, attributes, data, content FROM events
             WHERE seq = ?1 AND deliveries = 0 AND whole = 1";
         let found = self.connection.first(select, [place(at)], |row| rows::checked_event(row, 5))?;

@@ -5,7 +5,7 @@ use redrive_core::ids::{DeliveryId, Receipt};
 
 use super::audit::AuditAct;
 use super::encode::{nanos, place, seq};
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::rows::DeliveryRow;
 use super::schema::{state, whole};
 use super::select::{self, LetterRef};
@@ -20,11 +20,7 @@ const CLOSE: &str =
     "UPDATE deliveries SET state = ?2, written_at = ?3, linked = coalesce(?4, linked) WHERE seq = ?1";
 
 impl BatchWriter<'_> {
-    pub(super) fn command(
-        &mut self,
-        command: &LetterCommand,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<()> {
+    pub(super) fn command(&mut self, command: &LetterCommand, waiting: &mut Vec<Waiting>) -> SqlResult<()> {
         match command {
             LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new)?),
             LetterCommand::Change { replay, act, answer } => answer.set(self.change_replay(*replay, *act)?),
@@ -47,7 +43,7 @@ impl BatchWriter<'_> {
         id: DeliveryId,
         note: Option<&str>,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<Result<u64, CommandRefusal>> {
+    ) -> SqlResult<Result<u64, CommandRefusal>> {
         let letter = match self.free_letter(id)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
@@ -60,7 +56,7 @@ impl BatchWriter<'_> {
     }
 
     /// Closes a letter and releases the session that it held.
-    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> SqliteResult<Option<Waiting>> {
+    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> SqlResult<Option<Waiting>> {
         let before = self.delivery(letter.delivery)?;
         self.close_in_place(letter, before, code, None)?;
         match before.lane.filter(|_| before.state == state::HOLDING) {
@@ -75,7 +71,7 @@ impl BatchWriter<'_> {
         before: DeliveryRow,
         code: i64,
         linked: Option<i64>,
-    ) -> SqliteResult<()> {
+    ) -> SqlResult<()> {
         self.remove_letter(letter.number)?;
         self.connection.run(CLOSE, (letter.delivery, code, nanos(self.now), linked))?;
         let queue = self.state.names.index_of(before.queue)?;
@@ -90,7 +86,7 @@ impl BatchWriter<'_> {
         &mut self,
         id: DeliveryId,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<Result<u64, CommandRefusal>> {
+    ) -> SqlResult<Result<u64, CommandRefusal>> {
         let Some(letter) = select::find(self.connection, id)? else {
             let is_known = select::is_delivery(self.connection, id)?;
             let refusal =
@@ -112,7 +108,7 @@ impl BatchWriter<'_> {
     }
 
     /// Deliveries released; 0 if the next letter of the session holds it too.
-    fn released(&self, lane: i64, before: HeldLane) -> SqliteResult<u64> {
+    fn released(&self, lane: i64, before: HeldLane) -> SqlResult<u64> {
         Ok(if self.held(lane)?.is_some() { 0 } else { before.behind })
     }
 
@@ -120,7 +116,7 @@ impl BatchWriter<'_> {
         &mut self,
         edit: &EditCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<Result<(Receipt, DeliveryId), CommandRefusal>> {
+    ) -> SqlResult<Result<(Receipt, DeliveryId), CommandRefusal>> {
         let letter = match self.free_letter(edit.letter)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),

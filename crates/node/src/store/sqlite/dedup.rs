@@ -19,7 +19,7 @@ use rusqlite::Connection;
 
 use super::bloom::{BloomFilter, BloomKey};
 use super::encode::{self, place, seq};
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::rows::text;
 use super::sql::Sql;
 
@@ -142,7 +142,7 @@ pub(super) enum DedupStep {
 }
 
 impl Dedup {
-    pub(super) fn load(connection: &Connection, seed: u64, run_length: usize) -> SqliteResult<Self> {
+    pub(super) fn load(connection: &Connection, seed: u64, run_length: usize) -> SqlResult<Self> {
         let mut dedup = Self {
             seed,
             run_length,
@@ -166,8 +166,8 @@ impl Dedup {
                 }
                 SEALED => {
                     let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-                    let filter = BloomFilter::from_bytes(bytes)
-                        .ok_or(SqliteFault::unreadable("the filter of a run"))?;
+                    let filter =
+                        BloomFilter::from_bytes(bytes).ok_or(SqlFault::unreadable("the filter of a run"))?;
                     dedup.runs.push(HashRun { number: run, upto, filter, weighed: false });
                 }
                 _ => dedup.going.push(run),
@@ -194,7 +194,7 @@ impl Dedup {
         key_hash(self.seed, key)
     }
 
-    pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> SqliteResult<Vec<Seq>> {
+    pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> SqlResult<Vec<Seq>> {
         let mut found: Vec<Seq> = self.recent.find(hash).collect();
         if let Some(making) = &self.making {
             let first = making.hashes.partition_point(|(other, _)| *other < hash);
@@ -220,7 +220,7 @@ impl Dedup {
         self.fresh.push((hash, seq));
     }
 
-    pub(super) fn save(&mut self, connection: &Connection) -> SqliteResult<()> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqlResult<()> {
         if let Some((_, first)) = self.fresh.first() {
             let hashes = encode::hashes(&self.fresh);
             connection.run("INSERT INTO recent VALUES (?1, ?2)", (place(*first), hashes))?;
@@ -253,11 +253,7 @@ impl Dedup {
 
     /// Does one step of sealing or dropping within a transaction. Pass the result to [`Dedup::apply`] once
     /// durable.
-    pub(super) fn step(
-        &mut self,
-        connection: &Connection,
-        ids_checked: Seq,
-    ) -> SqliteResult<Option<DedupStep>> {
+    pub(super) fn step(&mut self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<DedupStep>> {
         if self.making.is_none() && self.recent.len() >= self.run_length {
             // Nothing of this run is on disk yet, so a rollback loses nothing.
             let hashes = std::mem::take(&mut self.recent).into_sorted();
@@ -279,7 +275,7 @@ impl Dedup {
         }
     }
 
-    fn sweep(&self, connection: &Connection) -> SqliteResult<DedupStep> {
+    fn sweep(&self, connection: &Connection) -> SqlResult<DedupStep> {
         let delete = "DELETE FROM recent WHERE first IN
             (SELECT first FROM recent WHERE first <= ?1 ORDER BY first LIMIT ?2)";
         let deleted = connection.change(delete, (place(self.sealed_upto), ROWS_PER_STEP))?;
@@ -288,7 +284,7 @@ impl Dedup {
     }
 
     /// A run with no events left.
-    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> SqliteResult<Option<i64>> {
+    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<i64>> {
         let mut after = Seq::NONE;
         for run in self.runs.iter().take_while(|run| run.upto <= ids_checked) {
             let exists = "SELECT 1 FROM events WHERE seq > ?1 AND seq <= ?2 LIMIT 1";
@@ -300,14 +296,14 @@ impl Dedup {
         Ok(None)
     }
 
-    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> SqliteResult<Option<DedupStep>> {
+    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<DedupStep>> {
         let Some(run) = self.droppable(connection, ids_checked)? else { return Ok(None) };
         connection.run("UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1", (run, GOING))?;
         Ok(Some(DedupStep::Dropped(run)))
     }
 
     /// Replaces an old run with a small one if few of its events are left.
-    fn weigh_one(&self, connection: &Connection, ids_checked: Seq) -> SqliteResult<Option<DedupStep>> {
+    fn weigh_one(&self, connection: &Connection, ids_checked: Seq) -> SqlResult<Option<DedupStep>> {
         let index = self.runs.iter().position(|run| run.upto <= ids_checked && !run.weighed);
         let Some(index) = index else { return Ok(None) };
         let run = &self.runs[index];
@@ -331,12 +327,7 @@ impl Dedup {
     }
 
     /// Hashes of events still stored in a range; at most one more than fit in a step.
-    fn hashes_between(
-        &self,
-        connection: &Connection,
-        after: Seq,
-        upto: Seq,
-    ) -> SqliteResult<Vec<(u64, Seq)>> {
+    fn hashes_between(&self, connection: &Connection, after: Seq, upto: Seq) -> SqlResult<Vec<(u64, Seq)>> {
         let select = "SELECT seq, source, id FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
         let limit = i64::try_from(HASHES_PER_STEP + 1).expect("a small number");
         connection.all(select, (place(after), place(upto), limit), |row| {
@@ -383,7 +374,7 @@ impl Dedup {
 }
 
 impl UnsealedRun {
-    fn step(&self, connection: &Connection) -> SqliteResult<DedupStep> {
+    fn step(&self, connection: &Connection) -> SqlResult<DedupStep> {
         if self.written == 0 {
             let insert = "INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, NULL)";
             connection.run(insert, (self.number, place(self.upto), MAKING))?;
@@ -409,7 +400,7 @@ fn filter_of(hashes: &[(u64, Seq)]) -> BloomFilter {
     filter
 }
 
-fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> SqliteResult<()> {
+fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> SqlResult<()> {
     let mut statement = connection.prepare_cached("INSERT INTO dedup VALUES (?1, ?2, ?3)")?;
     for (hash, seq) in hashes {
         statement.execute((run, hash.cast_signed(), place(*seq)))?;
@@ -417,7 +408,7 @@ fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> Sq
     Ok(())
 }
 
-fn drop_step(connection: &Connection, run: i64) -> SqliteResult<DedupStep> {
+fn drop_step(connection: &Connection, run: i64) -> SqlResult<DedupStep> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash, seq LIMIT 1 OFFSET ?2";
     let offset = i64::try_from(HASHES_PER_STEP).expect("a small number");
     let bound: Option<(i64, i64)> = connection.first(select, (run, offset), |row| Ok(row.try_into()?))?;
@@ -430,13 +421,13 @@ fn drop_step(connection: &Connection, run: i64) -> SqliteResult<DedupStep> {
     Ok(DedupStep::Gone(run))
 }
 
-fn last_written(connection: &Connection, run: i64) -> SqliteResult<Option<(u64, Seq)>> {
+fn last_written(connection: &Connection, run: i64) -> SqlResult<Option<(u64, Seq)>> {
     let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash DESC, seq DESC LIMIT 1";
     connection.first(select, [run], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), seq(row.get(1)?))))
 }
 
 /// Unsealed hashes, by sequence number.
-fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> SqliteResult<Vec<(u64, Seq)>> {
+fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> SqlResult<Vec<(u64, Seq)>> {
     let mut hashes = Vec::new();
     let select = "SELECT hashes FROM recent WHERE first > ?1 ORDER BY first";
     connection.each(select, [place(sealed_upto)], |row| {
@@ -447,7 +438,7 @@ fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> SqliteResult<Vec<
 }
 
 /// For readers, which have no hashes in memory.
-pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> SqliteResult<Vec<Seq>> {
+pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> SqlResult<Vec<Seq>> {
     let first = id_hash(seed, id);
     let last = last_of_id(first);
     let sealed_upto = "SELECT coalesce(max(upto), 0) FROM runs WHERE stage > 0";

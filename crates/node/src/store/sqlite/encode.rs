@@ -267,7 +267,7 @@ pub(super) fn read_story(bytes: &[u8]) -> Result<Story, UnreadableValue> {
         Some((&JSON, rest)) => serde_json::from_slice(rest).ok(),
         Some(_) | None => None,
     };
-    read.ok_or(UnreadableValue::new("the story of an attempt"))
+    read.ok_or(UnreadableValue::new("an attempt record"))
 }
 
 fn read_plain(bytes: &[u8]) -> Option<Story> {
@@ -305,8 +305,8 @@ pub(super) fn places(mut places: Vec<Seq>) -> Vec<u8> {
 pub(super) fn read_places(bytes: &[u8]) -> Result<Vec<Seq>, UnreadableValue> {
     let (mut rest, mut places, mut before) = (ByteReader(bytes), Vec::new(), 0_u64);
     while !rest.0.is_empty() {
-        let step = rest.number().ok_or(UnreadableValue::new("a list of places"))?;
-        before = before.checked_add(step).ok_or(UnreadableValue::new("a list of places"))?;
+        let step = rest.number().ok_or(UnreadableValue::new("a list of sequence numbers"))?;
+        before = before.checked_add(step).ok_or(UnreadableValue::new("a list of sequence numbers"))?;
         places.push(Seq::new(before));
     }
     Ok(places)

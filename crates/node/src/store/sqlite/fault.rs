@@ -8,16 +8,16 @@ use super::encode::UnreadableValue;
 use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SqliteFault {
+pub(super) enum SqlFault {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     #[error(transparent)]
     Unreadable(#[from] UnreadableValue),
 }
 
-pub(super) type SqliteResult<T> = Result<T, SqliteFault>;
+pub(super) type SqlResult<T> = Result<T, SqlFault>;
 
-impl SqliteFault {
+impl SqlFault {
     pub(super) const fn unreadable(what: &'static str) -> Self {
         Self::Unreadable(UnreadableValue::new(what))
     }
@@ -53,8 +53,8 @@ impl SqliteFault {
 }
 
 /// For an open store, when nothing was changed.
-impl From<SqliteFault> for StoreError {
-    fn from(fault: SqliteFault) -> Self {
+impl From<SqlFault> for StoreError {
+    fn from(fault: SqlFault) -> Self {
         if fault.is_damage() {
             Self::Damaged { what: "the store".to_owned(), reason: fault.to_string() }
         } else if fault.is_out_of_memory() {
@@ -67,7 +67,7 @@ impl From<SqliteFault> for StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        SqliteFault::from(error).into()
+        SqlFault::from(error).into()
     }
 }
 

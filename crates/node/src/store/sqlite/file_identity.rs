@@ -45,7 +45,7 @@ impl PinnedFile {
         let reason = match fs::metadata(&self.path) {
             Ok(found) if FileId::of(&found) == self.id => return Ok(()),
             Ok(_) => "another file is in its place".to_owned(),
-            Err(error) if error.kind() == ErrorKind::NotFound => "it is not there any more".to_owned(),
+            Err(error) if error.kind() == ErrorKind::NotFound => "it no longer exists".to_owned(),
             Err(error) => error.to_string(),
         };
         Err(StoreError::Displaced { path: self.path.clone(), reason })

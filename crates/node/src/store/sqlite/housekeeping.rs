@@ -14,7 +14,7 @@ use rusqlite::types::ValueRef;
 
 use super::dedup::DedupStep;
 use super::encode::{self, nanos, place, seq, time};
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::retention::{self, ExpiredItems};
 use super::schema::{state, whole};
 use super::sql::Sql;
@@ -34,7 +34,7 @@ pub(super) fn is_due(
     state: &StoreState,
     keep: &RetentionRules,
     now: Timestamp,
-) -> SqliteResult<bool> {
+) -> SqlResult<bool> {
     let ended = "SELECT at FROM ending ORDER BY id LIMIT 1";
     let ended: Option<i64> = connection.find(ended, [])?;
     let received = "SELECT received_at FROM events WHERE seq > ?1 ORDER BY seq LIMIT 1";
@@ -55,7 +55,7 @@ pub(super) fn housekeep(
     keep: &RetentionRules,
     old: &ExpiredItems,
     now: Timestamp,
-) -> SqliteResult<(HousekeepingStep, Option<DedupStep>)> {
+) -> SqlResult<(HousekeepingStep, Option<DedupStep>)> {
     let mut chores = HousekeepingStep::default();
     let (deleted, more_ended) = delete_ended(connection, state, keep, now)?;
     chores.events_deleted = deleted;
@@ -75,7 +75,7 @@ fn delete_ended(
     state: &mut StoreState,
     keep: &RetentionRules,
     now: Timestamp,
-) -> SqliteResult<(u64, bool)> {
+) -> SqlResult<(u64, bool)> {
     let next = "SELECT id, at, places FROM ending ORDER BY id LIMIT 1";
     let mut book_uses = BTreeMap::new();
     let (mut deleted, mut seen) = (0, 0);
@@ -106,7 +106,7 @@ struct EventCleaner<'a> {
 
 impl EventCleaner<'_> {
     /// Deletes the event of a sequence number, its own or a delivery's, if all its deliveries are past retention.
-    fn delete(&mut self, at: Seq) -> SqliteResult<bool> {
+    fn delete(&mut self, at: Seq) -> SqlResult<bool> {
         let event_of = "SELECT event FROM deliveries WHERE seq = ?1";
         let event = self.connection.find(event_of, [place(at)])?.unwrap_or(place(at));
         let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries, whole FROM events
@@ -133,7 +133,7 @@ impl EventCleaner<'_> {
         Ok(true)
     }
 
-    fn all_over(&self, places: &std::ops::Range<i64>) -> SqliteResult<bool> {
+    fn all_over(&self, places: &std::ops::Range<i64>) -> SqlResult<bool> {
         let select = "SELECT state, written_at FROM deliveries WHERE seq >= ?1 AND seq < ?2";
         let over = self.connection.all(select, (places.start, places.end), |row| {
             let has_ended =
@@ -143,7 +143,7 @@ impl EventCleaner<'_> {
         Ok(over.into_iter().all(|is_over| is_over))
     }
 
-    fn delete_deliveries(&mut self, places: &std::ops::Range<i64>) -> SqliteResult<()> {
+    fn delete_deliveries(&mut self, places: &std::ops::Range<i64>) -> SqlResult<()> {
         let bounds = (places.start, places.end);
         let delete = "DELETE FROM deliveries WHERE seq >= ?1 AND seq < ?2 RETURNING queue, story, state,
             replays IS NOT NULL";
@@ -179,7 +179,7 @@ fn forget_ids(
     state: &mut StoreState,
     keep: &RetentionRules,
     now: Timestamp,
-) -> SqliteResult<bool> {
+) -> SqlResult<bool> {
     let select = "SELECT seq, received_at, whole FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
     let limit = i64::try_from(PLACES_PER_STEP).expect("a small number");
     let mut old: Vec<(i64, bool)> = Vec::with_capacity(PLACES_PER_STEP);
@@ -206,7 +206,7 @@ fn forget_ids(
 const KEYS_ENDING: &str =
     "SELECT key, event FROM delivery_keys WHERE until BETWEEN -?1 AND ?1 ORDER BY until LIMIT ?2";
 
-fn forget_keys(connection: &Connection, now: Timestamp) -> SqliteResult<bool> {
+fn forget_keys(connection: &Connection, now: Timestamp) -> SqlResult<bool> {
     let over: Vec<(Vec<u8>, i64)> =
         connection.all(KEYS_ENDING, (nanos(now), KEYS_PER_STEP), |row| Ok(row.try_into()?))?;
     for (key, event) in &over {
@@ -225,7 +225,7 @@ fn forget_keys(connection: &Connection, now: Timestamp) -> SqliteResult<bool> {
 const UNNAMED_BOOKS: &str = "SELECT hash FROM books WHERE stories = 0 AND hash NOT IN
     (SELECT hash FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1)";
 
-fn forget_books(connection: &Connection) -> SqliteResult<()> {
+fn forget_books(connection: &Connection) -> SqlResult<()> {
     let delete = format!("DELETE FROM books WHERE hash IN ({UNNAMED_BOOKS})");
     connection.run(&delete, [books_kept()])
 }

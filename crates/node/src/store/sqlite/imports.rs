@@ -5,8 +5,8 @@ use redrive_core::ids::{DeliveryId, ServiceName};
 
 use super::audit::AuditAct;
 use super::encode::{self, place};
-use super::fault::SqliteResult;
-use super::letters::DeadDelivery;
+use super::fault::SqlResult;
+use super::letters::NewLetter;
 use super::schema::{state, whole};
 use super::sql::Sql;
 use super::write::{BatchWriter, NewDelivery};
@@ -20,7 +20,7 @@ pub(super) const KNOWN: &str = "SELECT 1 FROM imported i CROSS JOIN deliveries d
     WHERE i.key IN (?1, ?2) AND d.state <> 7 AND (i.key = ?1 OR q.service = ?3 OR d.replays IS NOT NULL)";
 
 impl BatchWriter<'_> {
-    pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> SqliteResult<ImportCounts> {
+    pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> SqlResult<ImportCounts> {
         let (mut new, mut known) = (0, 0);
         for letter in letters {
             if self.is_known(&letter.queue.service, &letter.key)? {
@@ -31,14 +31,14 @@ impl BatchWriter<'_> {
             self.import_one(letter)?;
         }
         if new > 0 {
-            let what = "letters from elsewhere";
+            let what = "imported letters";
             self.record(&AuditAct { verb: "import", what, letters: new, note: None })?;
         }
         Ok(ImportCounts { new, known })
     }
 
     /// Imported before, or exported from this store; purged letters do not count.
-    fn is_known(&self, service: &ServiceName, key: &str) -> SqliteResult<bool> {
+    fn is_known(&self, service: &ServiceName, key: &str) -> SqlResult<bool> {
         let values = (derive::import_key(service, key), key, service.as_str());
         if self.connection.has(KNOWN, values)? {
             return Ok(true);
@@ -49,7 +49,7 @@ impl BatchWriter<'_> {
         self.connection.has(own, own_key)
     }
 
-    fn import_one(&mut self, letter: &ImportedLetter) -> SqliteResult<()> {
+    fn import_one(&mut self, letter: &ImportedLetter) -> SqlResult<()> {
         let ImportedLetter { key, queue: name, subscription, order, event, died_at, .. } = letter;
         // Can be found by its id, but does not make a sent event a duplicate.
         let event_seq = self.write_event(event, derive::content_hash(event), 1, whole::IMPORTED)?;
@@ -75,9 +75,14 @@ impl BatchWriter<'_> {
             self.append_attempt(delivery, &encode::story(story))?;
         }
         let death = Death { followers: Followers::GoOn, ..letter.death.clone() };
-        let body =
-            DeadDelivery { delivery: place(delivery), queue: self.state.names.queue(queue).id, subscription };
-        self.add_imported_letter(body, event, &death, *died_at)?;
+        self.add_imported_letter(&NewLetter {
+            delivery: place(delivery),
+            queue: self.state.names.queue(queue).id,
+            subscription,
+            event,
+            death: &death,
+            died_at: *died_at,
+        })?;
         let key = derive::import_key(&name.service, key);
         self.connection.run("INSERT OR REPLACE INTO imported VALUES (?1, ?2)", (key, place(delivery)))
     }

@@ -6,13 +6,12 @@
 use redrive_core::engine::{Death, QueueName};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
-use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::letters::name_template;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::encode::{nanos, time};
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::sql::Sql;
 use super::write::BatchWriter;
 use super::{names, rows};
@@ -44,11 +43,15 @@ pub(super) const OLD_LETTER: &str =
     FROM deliveries d CROSS JOIN deaths c ON c.delivery = d.seq CROSS JOIN events e ON e.seq = d.event
     WHERE d.seq = ?1";
 
+/// A delivery that becomes a dead letter.
 #[derive(Clone, Copy)]
-pub(super) struct DeadDelivery {
+pub(super) struct NewLetter<'a> {
     pub(super) delivery: i64,
     pub(super) queue: i64,
     pub(super) subscription: i64,
+    pub(super) event: &'a Event,
+    pub(super) death: &'a Death,
+    pub(super) died_at: Timestamp,
 }
 
 /// Time of death in nanoseconds, or the next free number.
@@ -57,20 +60,13 @@ fn next_number(last: &mut i64, died_at: Timestamp) -> i64 {
     *last
 }
 
-pub(super) fn last_number(connection: &Connection) -> SqliteResult<i64> {
+pub(super) fn last_number(connection: &Connection) -> SqlResult<i64> {
     connection.get("SELECT coalesce(max(number), 0) FROM letters", [])
 }
 
 /// `seed` keys the hashes of session and correlation id.
-fn insert(
-    connection: &Connection,
-    seed: u64,
-    number: i64,
-    DeadDelivery { delivery, queue, subscription }: DeadDelivery,
-    event: &Event,
-    death: &Death,
-    died_at: Timestamp,
-) -> SqliteResult<()> {
+fn insert(connection: &Connection, seed: u64, number: i64, new: &NewLetter<'_>) -> SqlResult<()> {
+    let NewLetter { delivery, queue, subscription, event, death, died_at } = *new;
     let counted = (
         death.fingerprint.0.cast_signed(),
         queue,
@@ -99,26 +95,14 @@ pub(super) fn span(at: Timestamp) -> i64 {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn add_letter(
-        &mut self,
-        body: DeadDelivery,
-        event: &Event,
-        death: &Death,
-        died_at: Timestamp,
-    ) -> SqliteResult<()> {
-        let number = next_number(&mut self.state.last_letter, died_at);
-        insert(self.connection, self.state.meta.seed, number, body, event, death, died_at)
+    pub(super) fn add_letter(&mut self, new: &NewLetter<'_>) -> SqlResult<()> {
+        let number = next_number(&mut self.state.last_letter, new.died_at);
+        insert(self.connection, self.state.meta.seed, number, new)
     }
 
     /// Inserts an imported letter at its place in time.
-    pub(super) fn add_imported_letter(
-        &mut self,
-        body: DeadDelivery,
-        event: &Event,
-        death: &Death,
-        died_at: Timestamp,
-    ) -> SqliteResult<()> {
-        let at = nanos(died_at);
+    pub(super) fn add_imported_letter(&mut self, new: &NewLetter<'_>) -> SqlResult<()> {
+        let at = nanos(new.died_at);
         let millisecond = at - at % 1_000_000;
         let latest: Option<i64> =
             self.connection.get(LATEST_BETWEEN, [millisecond, millisecond + 1_000_000])?;
@@ -128,18 +112,18 @@ impl BatchWriter<'_> {
             number += 1;
         }
         self.state.last_letter = self.state.last_letter.max(number);
-        insert(self.connection, self.state.meta.seed, number, body, event, death, died_at)
+        insert(self.connection, self.state.meta.seed, number, new)
     }
 
     /// For a letter that is replayed or closed.
-    pub(super) fn remove_letter(&self, number: i64) -> SqliteResult<()> {
+    pub(super) fn remove_letter(&self, number: i64) -> SqlResult<()> {
         let kind: i64 = self.connection.get(DELETE_LETTER, [number])?;
         self.connection.run(UNCOUNT_KIND, [kind])
     }
 }
 
 /// Migrates letters of the first format, which had no names and kinds.
-pub(super) fn migrate_letters(connection: &Connection) -> SqliteResult<()> {
+pub(super) fn migrate_letters(connection: &Connection) -> SqlResult<()> {
     let seed: Option<i64> = connection.find("SELECT seed FROM meta", [])?;
     let seed = seed.unwrap_or_default().cast_unsigned();
     let queues = names::queues(connection)?;
@@ -149,28 +133,21 @@ pub(super) fn migrate_letters(connection: &Connection) -> SqliteResult<()> {
     while let Some(letter) = letters.next()? {
         let mut statement = connection.prepare_cached(OLD_LETTER)?;
         let mut rows = statement.query([letter.get::<_, i64>(1)?])?;
-        let row = rows.next()?.ok_or(SqliteFault::unreadable("a dead letter of the first format"))?;
-        let body = DeadDelivery { delivery: row.get(5)?, queue: row.get(6)?, subscription: row.get(7)? };
-        let queue = queues.iter().find(|(id, _, _)| *id == body.queue);
-        let (_, QueueName { service, channel }, _) =
-            queue.ok_or(SqliteFault::unreadable("the name of a queue"))?;
-        let death = old_death(row, service, channel.as_ref())?;
+        let row = rows.next()?.ok_or(SqlFault::unreadable("a dead letter of the first format"))?;
+        let queue: i64 = row.get(6)?;
+        let name = queues.iter().find(|(id, _, _)| *id == queue).map(|(_, name, _)| name);
+        let QueueName { service, channel } = name.ok_or(SqlFault::unreadable("the name of a queue"))?;
+        let death = Death {
+            name: name_template::default_name(service, channel.as_ref()),
+            consumer_group: service.to_string(),
+            ..rows::death(row, 9)?
+        };
         let (event, died_at) = (rows::event(row)?, time(row.get(8)?));
-        let number = next_number(&mut last, died_at);
-        insert(connection, seed, number, body, &event, &death, died_at)?;
+        let (delivery, subscription) = (row.get(5)?, row.get(7)?);
+        let new = NewLetter { delivery, queue, subscription, event: &event, death: &death, died_at };
+        insert(connection, seed, next_number(&mut last, died_at), &new)?;
     }
     drop(letters);
     drop(in_order);
     Ok(connection.execute_batch("DROP TABLE deaths")?)
-}
-
-fn old_death(
-    row: &rusqlite::Row<'_>,
-    service: &ServiceName,
-    channel: Option<&ChannelName>,
-) -> SqliteResult<Death> {
-    let mut death = rows::death(row, 9)?;
-    death.name = name_template::default_name(service, channel);
-    death.consumer_group = service.to_string();
-    Ok(death)
 }

@@ -111,10 +111,10 @@ fn owner(file: &mut File) -> String {
 /// Explains an IO error of writing.
 pub(super) fn not_opened(path: &Path, source: &io::Error) -> StoreError {
     let reason = match source.kind() {
-        io::ErrorKind::PermissionDenied => format!("this user may not write there ({source})"),
-        io::ErrorKind::ReadOnlyFilesystem => format!("it is on a disk that can only be read ({source})"),
+        io::ErrorKind::PermissionDenied => format!("permission denied for writing ({source})"),
+        io::ErrorKind::ReadOnlyFilesystem => format!("the file system is read-only ({source})"),
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            "there is a file where a folder should be".to_owned()
+            "a file is in the place of the folder".to_owned()
         }
         _ => source.to_string(),
     };
@@ -124,10 +124,10 @@ pub(super) fn not_opened(path: &Path, source: &io::Error) -> StoreError {
 /// Explains an IO error of reading.
 pub(super) fn not_read(folder: &Path, source: &io::Error) -> StoreError {
     let reason = match source.kind() {
-        io::ErrorKind::NotFound if folder.exists() => "there is no store in it".to_owned(),
-        io::ErrorKind::NotFound => "there is no such folder".to_owned(),
-        io::ErrorKind::NotADirectory => "it is a file, and a store is in a folder".to_owned(),
-        io::ErrorKind::PermissionDenied => format!("this user may not read it ({source})"),
+        io::ErrorKind::NotFound if folder.exists() => "it contains no store".to_owned(),
+        io::ErrorKind::NotFound => "folder not found".to_owned(),
+        io::ErrorKind::NotADirectory => "it is a file, not a data folder".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("permission denied for reading ({source})"),
         _ => source.to_string(),
     };
     StoreError::NotOpened { path: PathBuf::from(folder), reason }

@@ -12,7 +12,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use super::encode::nanos;
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::rows::text;
 use super::schema::state;
 use super::sql::Sql;
@@ -49,7 +49,7 @@ pub(super) struct QueueEntry {
 }
 
 impl NameTable {
-    pub(super) fn load(connection: &Connection) -> SqliteResult<Self> {
+    pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
         let mut names = Self::default();
         for (id, name, counts) in queues(connection)? {
             names.add(QueueEntry { id, name: Arc::new(name), counts, changed: false });
@@ -76,8 +76,8 @@ impl NameTable {
     }
 
     /// By its id in rows.
-    pub(super) fn index_of(&self, id: i64) -> SqliteResult<QueueIndex> {
-        self.by_id.get(&id).copied().ok_or(SqliteFault::unreadable("the name of a queue"))
+    pub(super) fn index_of(&self, id: i64) -> SqlResult<QueueIndex> {
+        self.by_id.get(&id).copied().ok_or(SqlFault::unreadable("the name of a queue"))
     }
 
     pub(super) fn queue(&self, index: QueueIndex) -> &QueueEntry {
@@ -89,7 +89,7 @@ impl NameTable {
         &mut self,
         connection: &Connection,
         name: &Arc<QueueName>,
-    ) -> SqliteResult<QueueIndex> {
+    ) -> SqlResult<QueueIndex> {
         if let Some(index) = self.by_name.get(name) {
             return Ok(*index);
         }
@@ -101,7 +101,7 @@ impl NameTable {
     }
 
     /// Creates the subscription if new.
-    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> SqliteResult<i64> {
+    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> SqlResult<i64> {
         if let Some(id) = self.subscriptions.get(name) {
             return Ok(*id);
         }
@@ -124,7 +124,7 @@ impl NameTable {
     }
 
     /// Returns the queue's counters, to count the result.
-    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> SqliteResult<&mut QueueCounts> {
+    pub(super) fn uncount_waiting(&mut self, queue: i64, bytes: u64) -> SqlResult<&mut QueueCounts> {
         let counts = self.counts(self.index_of(queue)?);
         counts.waiting -= 1;
         counts.waiting_bytes -= bytes;
@@ -149,7 +149,7 @@ impl NameTable {
         names
     }
 
-    pub(super) fn save(&mut self, connection: &Connection) -> SqliteResult<()> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqlResult<()> {
         let update =
             "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6, closed = ?7
             WHERE id = ?1";
@@ -166,7 +166,7 @@ impl NameTable {
 }
 
 /// As stored.
-pub(super) fn queues(connection: &Connection) -> SqliteResult<Vec<(i64, QueueName, QueueCounts)>> {
+pub(super) fn queues(connection: &Connection) -> SqlResult<Vec<(i64, QueueName, QueueCounts)>> {
     let select =
         "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead, closed FROM queues";
     connection.all(select, [], |row| {
@@ -187,7 +187,7 @@ pub(super) fn queues(connection: &Connection) -> SqliteResult<Vec<(i64, QueueNam
 }
 
 /// Counts those behind for at most [`PARKED_SESSIONS_MAX`] sessions, to stay fast.
-pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> SqliteResult<u64> {
+pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCounts) -> SqlResult<u64> {
     let never = nanos(Timestamp::NEVER);
     let parked: u32 = connection.get(PARKED, (queue, never))?;
     if parked == 0 || counts.behind == 0 {
@@ -197,8 +197,8 @@ pub(super) fn without_rule(connection: &Connection, queue: i64, counts: &QueueCo
     Ok(u64::from(parked) + u64::from(behind))
 }
 
-fn queue_name(service: &str, channel: &str) -> SqliteResult<QueueName> {
-    let missing = |_| SqliteFault::unreadable("the name of a queue");
+fn queue_name(service: &str, channel: &str) -> SqlResult<QueueName> {
+    let missing = |_| SqlFault::unreadable("the name of a queue");
     let channel = (!channel.is_empty()).then(|| ChannelName::new(channel).map_err(missing));
     Ok(QueueName { service: ServiceName::new(service).map_err(missing)?, channel: channel.transpose()? })
 }

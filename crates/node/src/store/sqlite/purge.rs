@@ -3,7 +3,7 @@
 use redrive_core::engine::Waiting;
 
 use super::audit::AuditAct;
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::reader::look;
 use super::replay;
 use super::rows;
@@ -19,11 +19,7 @@ pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e C
     WHERE e.seq = ?1 AND d.state <> 7)";
 
 impl BatchWriter<'_> {
-    pub(super) fn purge(
-        &mut self,
-        purge: &PurgeCommand,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<PurgeStep> {
+    pub(super) fn purge(&mut self, purge: &PurgeCommand, waiting: &mut Vec<Waiting>) -> SqlResult<PurgeStep> {
         let PurgeCommand { selection, what, rows_max, after, note } = purge;
         let beyond = after.map_or(i64::MIN, |after| after.number.0.cast_signed());
         let looked = look(self.connection, selection, beyond, *rows_max)?;
@@ -58,7 +54,7 @@ impl BatchWriter<'_> {
     }
 
     /// Releases the session that it held.
-    pub(super) fn purge_letter(&mut self, letter: &LetterRef) -> SqliteResult<Option<Waiting>> {
+    pub(super) fn purge_letter(&mut self, letter: &LetterRef) -> SqlResult<Option<Waiting>> {
         self.forget_attempts(letter.delivery)?;
         let promoted = self.close(letter, state::PURGED)?;
         let event = "SELECT event FROM deliveries WHERE seq = ?1";
@@ -69,7 +65,7 @@ impl BatchWriter<'_> {
         Ok(promoted)
     }
 
-    fn forget_attempts(&mut self, delivery: i64) -> SqliteResult<()> {
+    fn forget_attempts(&mut self, delivery: i64) -> SqlResult<()> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         let delete = "DELETE FROM attempts WHERE delivery = ?1 RETURNING story";
         for sql in [last, delete] {

@@ -27,7 +27,7 @@ use rusqlite::Connection;
 use self::delivery::Depth;
 pub(super) use self::find::look;
 use super::encode::{place, seq, time};
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::schema;
 use super::sql::Sql;
 use super::state::Meta;
@@ -80,9 +80,9 @@ impl SqliteReader {
     }
 
     /// Runs a query in one snapshot.
-    fn ask<T>(&self, question: impl FnOnce(&ReadSnapshot<'_>) -> SqliteResult<T>) -> Result<T, StoreError> {
+    fn ask<T>(&self, question: impl FnOnce(&ReadView<'_>) -> SqlResult<T>) -> Result<T, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
-        Ok(question(&ReadSnapshot::new(&transaction)?)?)
+        Ok(question(&ReadView::new(&transaction)?)?)
     }
 }
 
@@ -227,14 +227,14 @@ impl StoreReader for SqliteReader {
 }
 
 /// One read transaction.
-struct ReadSnapshot<'a> {
+struct ReadView<'a> {
     connection: &'a Connection,
     queues: BTreeMap<i64, QueueName>,
     letters: u64,
 }
 
-impl<'a> ReadSnapshot<'a> {
-    fn new(connection: &'a Connection) -> SqliteResult<Self> {
+impl<'a> ReadView<'a> {
+    fn new(connection: &'a Connection) -> SqlResult<Self> {
         let mut look = Self { connection, queues: BTreeMap::new(), letters: 0 };
         for (id, name, counts) in names::queues(connection)? {
             look.queues.insert(id, name);
@@ -243,11 +243,11 @@ impl<'a> ReadSnapshot<'a> {
         Ok(look)
     }
 
-    fn queue(&self, id: i64) -> SqliteResult<&QueueName> {
-        self.queues.get(&id).ok_or(SqliteFault::unreadable("the name of a queue"))
+    fn queue(&self, id: i64) -> SqlResult<&QueueName> {
+        self.queues.get(&id).ok_or(SqlFault::unreadable("the name of a queue"))
     }
 
-    fn events(&self, key: &EventKey) -> SqliteResult<Vec<EventView>> {
+    fn events(&self, key: &EventKey) -> SqlResult<Vec<EventView>> {
         match key {
             EventKey::Receipt(receipt) => Ok(self.event(receipt.seq())?.into_iter().collect()),
             EventKey::Id(id) => {
@@ -261,7 +261,7 @@ impl<'a> ReadSnapshot<'a> {
         }
     }
 
-    fn event(&self, at: Seq) -> SqliteResult<Option<EventView>> {
+    fn event(&self, at: Seq) -> SqlResult<Option<EventView>> {
         if i64::try_from(at.get()).is_err() {
             return Ok(None);
         }
@@ -281,7 +281,7 @@ impl<'a> ReadSnapshot<'a> {
         })
     }
 
-    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> SqliteResult<Vec<DeliveryView>> {
+    fn by_prefix(&self, prefix: IdPrefix, rows_max: usize) -> SqlResult<Vec<DeliveryView>> {
         let last = Meta::load(self.connection)?.last;
         let first = seq(self.connection.get("SELECT coalesce(min(seq), 0) FROM deliveries", [])?);
         let mut found = Vec::new();
@@ -294,7 +294,7 @@ impl<'a> ReadSnapshot<'a> {
         Ok(found)
     }
 
-    fn unrouted(&self, after: Seq, rows_max: usize) -> SqliteResult<Vec<EventView>> {
+    fn unrouted(&self, after: Seq, rows_max: usize) -> SqlResult<Vec<EventView>> {
         let found =
             self.connection.all(UNROUTED, (place(after), limit(rows_max)), |row| Ok(seq(row.get(0)?)))?;
         let (mut views, mut bytes) = (Vec::new(), 0);

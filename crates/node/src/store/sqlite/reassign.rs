@@ -11,8 +11,8 @@ use redrive_core::time::Timestamp;
 
 use super::audit::AuditAct;
 use super::encode::{nanos, place, seq, time};
-use super::fault::SqliteResult;
-use super::letters::DeadDelivery;
+use super::fault::SqlResult;
+use super::letters::NewLetter;
 use super::rows::DeliveryRow;
 use super::schema::state;
 use super::settle::ReplayedOutcome;
@@ -50,7 +50,7 @@ impl BatchWriter<'_> {
         &mut self,
         order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<ReassignStep> {
+    ) -> SqlResult<ReassignStep> {
         let Some(queue) = self.state.names.find(&order.queue).map(|queue| queue.id) else {
             let next = order.next(None, ScanCoverage::Yes);
             return Ok(ReassignStep { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
@@ -103,7 +103,7 @@ impl BatchWriter<'_> {
         first: Option<Waiting>,
         order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<()> {
+    ) -> SqlResult<()> {
         match first {
             Some(row) if order.scope.parks(&row) => {
                 let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
@@ -114,7 +114,7 @@ impl BatchWriter<'_> {
         Ok(())
     }
 
-    fn record_reassigned(&self, order: &ReassignCommand, done: u64) -> SqliteResult<Option<u64>> {
+    fn record_reassigned(&self, order: &ReassignCommand, done: u64) -> SqlResult<Option<u64>> {
         if done == 0 {
             return Ok(order.audit);
         }
@@ -129,7 +129,7 @@ impl BatchWriter<'_> {
     }
 
     /// Heads of sessions, and deliveries without one.
-    fn heads(&self, queue: i64, order: &ReassignCommand) -> SqliteResult<Vec<ReassignCursor>> {
+    fn heads(&self, queue: i64, order: &ReassignCommand) -> SqlResult<Vec<ReassignCursor>> {
         let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
         let from = order.from();
         if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = from {
@@ -149,7 +149,7 @@ impl BatchWriter<'_> {
         delivery: i64,
         order: &ReassignCommand,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<ReassignOutcome> {
+    ) -> SqlResult<ReassignOutcome> {
         let found = self.delivery(delivery)?;
         if order.running.contains(&seq(delivery)) || self.is_replayed(&found)? {
             return Ok(ReassignOutcome::Busy);
@@ -160,8 +160,7 @@ impl BatchWriter<'_> {
         }
         match &order.to {
             Reassignment::DeadLetters => {
-                let body = DeadDelivery { delivery, queue: found.queue, subscription };
-                self.dead_letter_removed(body, found.bytes, &event, &order.scope)?;
+                self.dead_letter_removed(delivery, subscription, &found, &event, &order.scope)?;
                 self.leave_replay(delivery, &found)?;
             }
             Reassignment::Queue { to, takes } => {
@@ -179,14 +178,14 @@ impl BatchWriter<'_> {
         Ok(ReassignOutcome::Gone(self.promote_after_end(found.lane, found.replay.or(found.linked))?))
     }
 
-    fn is_replayed(&self, found: &DeliveryRow) -> SqliteResult<bool> {
+    fn is_replayed(&self, found: &DeliveryRow) -> SqlResult<bool> {
         let Some(replay) = found.replay else { return Ok(false) };
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
         Ok(stored.is_some_and(|stored| stored.view.state.is_open()))
     }
 
     /// An ended replay no longer waits for it.
-    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> SqliteResult<()> {
+    fn leave_replay(&self, delivery: i64, found: &DeliveryRow) -> SqlResult<()> {
         match found.replay {
             Some(replay) => self.count_replayed(replay, delivery, found.lane, ReplayedOutcome::Failed),
             None => Ok(()),
@@ -195,17 +194,18 @@ impl BatchWriter<'_> {
 
     fn dead_letter_removed(
         &mut self,
-        body: DeadDelivery,
-        bytes: u64,
+        delivery: i64,
+        subscription: i64,
+        found: &DeliveryRow,
         event: &Event,
         scope: &ReassignScope,
-    ) -> SqliteResult<()> {
-        let queue = self.state.names.index_of(body.queue)?;
-        let death = derive::removed(&self.state.names.queue(queue).name, scope);
-        let values = (body.delivery, state::DEAD, nanos(self.now));
-        self.connection.run(DEAD_LETTER, values)?;
-        self.state.names.uncount_waiting(body.queue, bytes)?.dead += 1;
-        self.add_letter(body, event, &death, self.now)
+    ) -> SqlResult<()> {
+        let (queue, died_at) = (found.queue, self.now);
+        let index = self.state.names.index_of(queue)?;
+        let death = &derive::removed(&self.state.names.queue(index).name, scope);
+        self.connection.run(DEAD_LETTER, (delivery, state::DEAD, nanos(died_at)))?;
+        self.state.names.uncount_waiting(queue, found.bytes)?.dead += 1;
+        self.add_letter(&NewLetter { delivery, queue, subscription, event, death, died_at })
     }
 
     fn move_to(
@@ -214,7 +214,7 @@ impl BatchWriter<'_> {
         delivery: i64,
         found: &DeliveryRow,
         event: &Event,
-    ) -> SqliteResult<Option<Waiting>> {
+    ) -> SqlResult<Option<Waiting>> {
         let lane = derive::lane_in(self.state.meta.seed, &to.queue, to.order, event).map(u64::cast_signed);
         self.state.names.uncount_waiting(found.queue, found.bytes)?;
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::encode::time;
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::replay;
 use super::sql::Sql;
 use super::state::StoreState;
@@ -25,7 +25,7 @@ pub(super) fn recover(
     connection: &Connection,
     state: &mut StoreState,
     now: Timestamp,
-) -> SqliteResult<RecoveredState> {
+) -> SqlResult<RecoveredState> {
     let now = state.meta.alive_at.map_or(now, |last| last.max(now));
     let mut crashes: Vec<(Timestamp, u64)> = memo(connection, CRASHES)?.unwrap_or_default();
     if state.meta.running {
@@ -55,52 +55,51 @@ pub(super) fn recover(
     })
 }
 
-pub(super) fn close(connection: &Connection, state: &mut StoreState, now: Timestamp) -> SqliteResult<()> {
+pub(super) fn close(connection: &Connection, state: &mut StoreState, now: Timestamp) -> SqlResult<()> {
     state.meta.running = false;
     state.meta.alive_at = state.meta.alive_at.max(Some(now));
     state.save(connection)
 }
 
-pub(super) fn absences(connection: &Connection) -> SqliteResult<Absences> {
+pub(super) fn absences(connection: &Connection) -> SqlResult<Absences> {
     Ok(memo(connection, ABSENCES)?.unwrap_or_else(Absences::new))
 }
 
-pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> SqliteResult<()> {
+pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> SqlResult<()> {
     set_memo(connection, ABSENCES, absences)
 }
 
-pub(super) fn owed(connection: &Connection) -> SqliteResult<BTreeSet<DependencyName>> {
+pub(super) fn owed(connection: &Connection) -> SqlResult<BTreeSet<DependencyName>> {
     let names: Vec<String> = memo(connection, OWED)?.unwrap_or_default();
-    let unreadable = |_| SqliteFault::unreadable("the list of letters to bring back");
+    let unreadable = |_| SqlFault::unreadable("the list of pending automatic replays");
     names.iter().map(|name| DependencyName::new(name).map_err(unreadable)).collect()
 }
 
-pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> SqliteResult<()> {
+pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> SqlResult<()> {
     set_memo(connection, OWED, owed)
 }
 
-fn memo<T: DeserializeOwned>(connection: &Connection, name: &str) -> SqliteResult<Option<T>> {
+fn memo<T: DeserializeOwned>(connection: &Connection, name: &str) -> SqlResult<Option<T>> {
     let text: Option<String> = connection.find("SELECT value FROM memos WHERE name = ?1", [name])?;
-    let parse =
-        |text: String| serde_json::from_str(&text).map_err(|_| SqliteFault::unreadable("a stored list"));
+    let parse = |text: String| serde_json::from_str(&text).map_err(|_| SqlFault::unreadable("a stored list"));
     text.map(parse).transpose()
 }
 
-fn set_memo(connection: &Connection, name: &str, value: &impl Serialize) -> SqliteResult<()> {
+fn set_memo(connection: &Connection, name: &str, value: &impl Serialize) -> SqlResult<()> {
     let text = serde_json::to_string(value).expect("lists of names, numbers and times are JSON");
     connection.run("INSERT OR REPLACE INTO memos VALUES (?1, ?2)", [name, &text])
 }
 
-fn paused(connection: &Connection) -> SqliteResult<BTreeMap<ServiceName, Timestamp>> {
+fn paused(connection: &Connection) -> SqlResult<BTreeMap<ServiceName, Timestamp>> {
     let paused = connection.all("SELECT service, since FROM pauses", [], |row| {
         let name = ServiceName::new(super::rows::text(row, 0)?);
-        Ok((name.map_err(|_| SqliteFault::unreadable("the name of a paused service"))?, time(row.get(1)?)))
+        Ok((name.map_err(|_| SqlFault::unreadable("the name of a paused service"))?, time(row.get(1)?)))
     })?;
     Ok(paused.into_iter().collect())
 }
 
 /// Drops records that are expired or unreadable.
-fn breakers(connection: &Connection, now: Timestamp) -> SqliteResult<Vec<Record>> {
+fn breakers(connection: &Connection, now: Timestamp) -> SqlResult<Vec<Record>> {
     let (mut breakers, mut dropped): (Vec<Record>, Vec<String>) = (Vec::new(), Vec::new());
     connection.each("SELECT dependency, record FROM breakers", [], |row| {
         let record: Option<Record> = serde_json::from_str(super::rows::text(row, 1)?).ok();
@@ -116,7 +115,7 @@ fn breakers(connection: &Connection, now: Timestamp) -> SqliteResult<Vec<Record>
     Ok(breakers)
 }
 
-fn books(connection: &Connection) -> SqliteResult<Vec<String>> {
+fn books(connection: &Connection) -> SqlResult<Vec<String>> {
     let select = "SELECT text FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1";
     let limit = i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number");
     let mut books = connection.all(select, [limit], |row| Ok(row.get(0)?))?;

@@ -15,7 +15,7 @@ use rusqlite::{Connection, Row};
 
 use super::audit::AuditAct;
 use super::encode::{Integrity, nanos, seq, time};
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::reader::look;
 use super::rows::{self, text};
 use super::select;
@@ -80,18 +80,18 @@ pub(super) struct StoredReplay {
 }
 
 /// Open, or with letters in flight.
-pub(super) fn unfinished(connection: &Connection) -> SqliteResult<Vec<ReplayJob>> {
+pub(super) fn unfinished(connection: &Connection) -> SqlResult<Vec<ReplayJob>> {
     let select = format!("{VIEW} WHERE state < 4 OR sent > delivered + failed ORDER BY id");
     connection.all(&select, [], |row| Ok(view(row)?.job()))
 }
 
 /// Their claims are in force.
-pub(super) fn open(connection: &Connection) -> SqliteResult<BTreeSet<i64>> {
+pub(super) fn open(connection: &Connection) -> SqlResult<BTreeSet<i64>> {
     Ok(connection.all(OPEN, [], |row| Ok(row.get(0)?))?.into_iter().collect())
 }
 
 /// From a row of [`VIEW`].
-pub(super) fn view(row: &Row<'_>) -> SqliteResult<ReplayView> {
+pub(super) fn view(row: &Row<'_>) -> SqlResult<ReplayView> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let target = row.get::<_, Option<String>>(5)?;
     let stop = row.get::<_, Option<String>>(16)?;
@@ -120,7 +120,7 @@ pub(super) fn view(row: &Row<'_>) -> SqliteResult<ReplayView> {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn stored(&self, replay: ReplayId) -> SqliteResult<Option<StoredReplay>> {
+    pub(super) fn stored(&self, replay: ReplayId) -> SqlResult<Option<StoredReplay>> {
         let Ok(id) = i64::try_from(replay.0) else { return Ok(None) };
         self.connection.first(&format!("{VIEW} WHERE id = ?1"), [id], |row| {
             let target: Option<String> = row.get(5)?;
@@ -134,15 +134,12 @@ impl BatchWriter<'_> {
         })
     }
 
-    fn shown(&self, replay: i64) -> SqliteResult<ReplayView> {
+    fn shown(&self, replay: i64) -> SqlResult<ReplayView> {
         let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
-        Ok(stored.ok_or(SqliteFault::unreadable("a replay"))?.view)
+        Ok(stored.ok_or(SqlFault::unreadable("a replay"))?.view)
     }
 
-    pub(super) fn begin_replay(
-        &mut self,
-        new: &NewReplay,
-    ) -> SqliteResult<Result<ReplayView, CommandRefusal>> {
+    pub(super) fn begin_replay(&mut self, new: &NewReplay) -> SqlResult<Result<ReplayView, CommandRefusal>> {
         let NewReplay { selection, what, pace, origin, to, note } = new;
         for letter in selection.letters.iter().flatten() {
             let refusal = match self.free_letter(*letter)? {
@@ -189,7 +186,7 @@ impl BatchWriter<'_> {
         self.shown(id).map(Ok)
     }
 
-    pub(super) fn gather_more(&mut self, stored: &StoredReplay) -> SqliteResult<()> {
+    pub(super) fn gather_more(&mut self, stored: &StoredReplay) -> SqlResult<()> {
         let id = stored.view.id.0.cast_signed();
         let selection = codec::read_selection(&stored.selection)?;
         let gathered = self.gather(id, &selection, stored.target.as_ref(), stored.gathered)?;
@@ -208,7 +205,7 @@ impl BatchWriter<'_> {
         selection: &Selection,
         to: Option<&Redirect>,
         after: i64,
-    ) -> SqliteResult<GatherStep> {
+    ) -> SqlResult<GatherStep> {
         let looked = look(self.connection, selection, after, REPLAY_GATHER_MAX)?;
         let open = open(self.connection)?;
         let upto = looked.upto.unwrap_or(ALL_GATHERED);
@@ -234,7 +231,7 @@ impl BatchWriter<'_> {
     }
 
     /// Only the first unsent letter of a session may be sent.
-    fn state_in_replay(&self, replay: i64, lane: Option<i64>, turn: i64) -> SqliteResult<i64> {
+    fn state_in_replay(&self, replay: i64, lane: Option<i64>, turn: i64) -> SqlResult<i64> {
         let Some(lane) = lane else { return Ok(letter_state::NEXT) };
         match self.first_of_lane(replay, lane)? {
             Some((_, first)) if first < turn => Ok(letter_state::WAITS),
@@ -246,17 +243,17 @@ impl BatchWriter<'_> {
         }
     }
 
-    fn first_of_lane(&self, replay: i64, lane: i64) -> SqliteResult<Option<(i64, i64)>> {
+    fn first_of_lane(&self, replay: i64, lane: i64) -> SqlResult<Option<(i64, i64)>> {
         self.connection.first(FIRST_OF_LANE, [replay, lane], |row| Ok(row.try_into()?))
     }
 
-    pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> SqliteResult<()> {
+    pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> SqlResult<()> {
         let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
         self.connection.run(update, [replay, delivery, letter])
     }
 
     /// Lets the next letter of a session be sent or skipped.
-    pub(super) fn next_of_lane(&self, replay: i64, lane: Option<i64>) -> SqliteResult<()> {
+    pub(super) fn next_of_lane(&self, replay: i64, lane: Option<i64>) -> SqlResult<()> {
         let Some(lane) = lane else { return Ok(()) };
         match self.first_of_lane(replay, lane)? {
             Some((delivery, _)) => self.mark(replay, delivery, letter_state::NEXT),
@@ -265,7 +262,7 @@ impl BatchWriter<'_> {
     }
 
     /// Its lane and turn, in the queue it goes to.
-    fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> SqliteResult<(Option<i64>, i64)> {
+    fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> SqlResult<(Option<i64>, i64)> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, x'', d.lane, coalesce(d.turn, d.seq)
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
         let found = self.connection.first(select, [delivery], |row| {
@@ -278,11 +275,11 @@ impl BatchWriter<'_> {
             };
             Ok((lane, row.get(6)?))
         })?;
-        found.ok_or(SqliteFault::unreadable("the delivery of a letter"))
+        found.ok_or(SqlFault::unreadable("the delivery of a letter"))
     }
 
     /// Refuses a letter that an open replay has claimed.
-    pub(super) fn free_letter(&self, id: DeliveryId) -> SqliteResult<Result<LetterRef, CommandRefusal>> {
+    pub(super) fn free_letter(&self, id: DeliveryId) -> SqlResult<Result<LetterRef, CommandRefusal>> {
         let Some(letter) = select::find(self.connection, id)? else {
             return Ok(Err(CommandRefusal::NoSuchLetter(id)));
         };
@@ -296,20 +293,20 @@ impl BatchWriter<'_> {
     }
 
     /// For a letter that died of damage: its id if the event is still damaged.
-    fn still_damaged(&self, letter: &LetterRef) -> SqliteResult<Option<DeliveryId>> {
+    fn still_damaged(&self, letter: &LetterRef) -> SqlResult<Option<DeliveryId>> {
         let select = "SELECT 1 FROM kinds WHERE id = ?1 AND code = ?2";
         let is_suspect = self.connection.has(select, (letter.kind, codes::DAMAGED))?;
         if is_suspect { self.damaged(letter.delivery) } else { Ok(None) }
     }
 
     /// Its id if the event differs from what was stored.
-    pub(super) fn damaged(&self, delivery: i64) -> SqliteResult<Option<DeliveryId>> {
+    pub(super) fn damaged(&self, delivery: i64) -> SqlResult<Option<DeliveryId>> {
         let select = "SELECT e.id, e.source, e.type, e.attributes, e.data, e.content, d.content
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
         let found = self.connection.first(select, [delivery], |row| {
             Ok((rows::checked_event(row, 5)?.1, row.get::<_, i64>(6)?.cast_unsigned()))
         })?;
-        let (integrity, content) = found.ok_or(SqliteFault::unreadable("the event of a letter"))?;
+        let (integrity, content) = found.ok_or(SqlFault::unreadable("the event of a letter"))?;
         Ok((integrity == Integrity::Damaged).then_some(DeliveryId::new(seq(delivery), content)))
     }
 
@@ -317,7 +314,7 @@ impl BatchWriter<'_> {
         &self,
         replay: ReplayId,
         act: ReplayAct,
-    ) -> SqliteResult<Result<ReplayView, CommandRefusal>> {
+    ) -> SqlResult<Result<ReplayView, CommandRefusal>> {
         let Some(StoredReplay { view, gathered, .. }) = self.stored(replay)? else {
             return Ok(Err(CommandRefusal::NoSuchReplay(replay)));
         };
@@ -337,7 +334,7 @@ impl BatchWriter<'_> {
         self.shown(id).map(Ok)
     }
 
-    pub(super) fn stop(&self, stop: &Stop) -> SqliteResult<()> {
+    pub(super) fn stop(&self, stop: &Stop) -> SqlResult<()> {
         let id = stop.replay.0.cast_signed();
         let select = "SELECT origin FROM replays WHERE id = ?1";
         let origin: String = self.connection.get(select, [id])?;
@@ -352,7 +349,7 @@ impl BatchWriter<'_> {
         delivery: i64,
         lane: Option<i64>,
         came: ReplayedOutcome,
-    ) -> SqliteResult<()> {
+    ) -> SqlResult<()> {
         let (count, letter) = match came {
             ReplayedOutcome::Delivered => (COUNT_DELIVERED, letter_state::DELIVERED),
             ReplayedOutcome::Failed => {
@@ -367,7 +364,7 @@ impl BatchWriter<'_> {
         self.end_if_complete(replay)
     }
 
-    pub(super) fn end_if_complete(&self, replay: i64) -> SqliteResult<()> {
+    pub(super) fn end_if_complete(&self, replay: i64) -> SqlResult<()> {
         self.connection.run(END, [replay])
     }
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use super::audit::AuditAct;
 use super::encode::{nanos, time};
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::letters;
 use super::select::{LetterRef, read_letter};
 use super::sql::Sql;
@@ -86,7 +86,7 @@ pub(super) fn look(
     state: &mut StoreState,
     keep: &RetentionRules,
     now: Timestamp,
-) -> SqliteResult<ExpiredItems> {
+) -> SqlResult<ExpiredItems> {
     let mut old = ExpiredItems::default();
     look_at_kinds(connection, state, keep, now, &mut old)?;
     let is_time = state.round.replays_at.is_none_or(|at| now.since(at) >= REPLAYS_EVERY || now < at);
@@ -106,7 +106,7 @@ fn look_at_kinds(
     keep: &RetentionRules,
     now: Timestamp,
     old: &mut ExpiredItems,
-) -> SqliteResult<()> {
+) -> SqlResult<()> {
     let limit = i64::try_from(KINDS_PER_STEP).expect("a small number");
     let first_shown = first_shown(now);
     let mut kinds = connection.prepare_cached(KINDS)?;
@@ -143,7 +143,7 @@ fn look_at_letters(
     kept: Duration,
     looked_at: &mut usize,
     old: &mut ExpiredItems,
-) -> SqliteResult<Option<i64>> {
+) -> SqlResult<Option<i64>> {
     let limit = i64::try_from(LETTERS_LOOKED_AT_MAX).expect("a small number");
     let mut statement = connection.prepare_cached(OLDEST)?;
     let mut rows = statement.query((kind, after, limit))?;
@@ -175,7 +175,7 @@ pub(super) fn forget(
     state: &mut StoreState,
     old: &ExpiredItems,
     now: Timestamp,
-) -> SqliteResult<u64> {
+) -> SqlResult<u64> {
     if !old.letters.is_empty() {
         forget_letters(connection, state, old, now)?;
     }
@@ -206,7 +206,7 @@ fn forget_letters(
     state: &mut StoreState,
     old: &ExpiredItems,
     now: Timestamp,
-) -> SqliteResult<()> {
+) -> SqlResult<()> {
     let mut letters = old.letters.clone();
     letters.sort_unstable_by_key(|letter| letter.number);
     let mut work = BatchWriter::new(connection, state, now)?;
@@ -230,7 +230,7 @@ fn forget_letters(
 
 impl BatchWriter<'_> {
     /// One audit record per queue and hour.
-    fn record_retention(&self, queue: &str, letters: u64) -> SqliteResult<()> {
+    fn record_retention(&self, queue: &str, letters: u64) -> SqlResult<()> {
         let hour = i64::try_from(HOUR.as_nanos()).expect("a short time");
         let begun = nanos(self.now) / hour * hour;
         match self.connection.find(SAME_HOUR, (queue, begun, begun + hour))? {

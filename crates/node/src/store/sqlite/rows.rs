@@ -16,7 +16,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use super::encode::{self, EventColumns, Integrity, nanos, place, seq, time};
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::names::NameTable;
 use super::schema::state;
 use super::sql::Sql;
@@ -54,7 +54,7 @@ pub(super) struct DeliveryRow {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn delivery(&self, at: i64) -> SqliteResult<DeliveryRow> {
+    pub(super) fn delivery(&self, at: i64) -> SqlResult<DeliveryRow> {
         let found = self.connection.first(DELIVERY, [at], |row| {
             Ok(DeliveryRow {
                 event: row.get(0)?,
@@ -68,11 +68,11 @@ impl BatchWriter<'_> {
                 linked: row.get(8)?,
             })
         })?;
-        found.ok_or(SqliteFault::unreadable("a delivery"))
+        found.ok_or(SqlFault::unreadable("a delivery"))
     }
 }
 
-pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> SqliteResult<Page> {
+pub(super) fn load(connection: &Connection, names: &NameTable, load: &Load) -> SqlResult<Page> {
     let Load { queue, wanted, rows_max, bytes_max } = load;
     let mut page =
         Page { queue: Arc::clone(queue), wanted: *wanted, rows: Vec::new(), more: false, next_due_at: None };
@@ -107,10 +107,10 @@ pub(super) fn waiting(
     queue: &Arc<QueueName>,
     at: Seq,
     last_event: &mut Option<(Seq, Arc<Event>, Integrity)>,
-) -> SqliteResult<Waiting> {
+) -> SqlResult<Waiting> {
     let mut statement = connection.prepare_cached(WAITING)?;
     let mut rows = statement.query([place(at)])?;
-    let row = rows.next()?.ok_or(SqliteFault::unreadable("a delivery or its event"))?;
+    let row = rows.next()?.ok_or(SqlFault::unreadable("a delivery or its event"))?;
     let event_seq = seq(row.get(15)?);
     let (event, integrity) = match last_event {
         Some((seq, event, integrity)) if *seq == event_seq => (Arc::clone(event), *integrity),
@@ -142,19 +142,19 @@ fn replaying(replay: Option<i64>, replays: Option<u32>) -> Option<Replaying> {
 }
 
 /// From the first five columns; what can be read of a damaged one.
-pub(super) fn event(row: &Row<'_>) -> SqliteResult<Event> {
+pub(super) fn event(row: &Row<'_>) -> SqlResult<Event> {
     Ok(read_event(row)?.0)
 }
 
 /// Like [`event`], checked against its own hash and the content hash in that column.
-pub(super) fn checked_event(row: &Row<'_>, content: usize) -> SqliteResult<(Event, Integrity)> {
+pub(super) fn checked_event(row: &Row<'_>, content: usize) -> SqlResult<(Event, Integrity)> {
     let (event, integrity) = read_event(row)?;
     let stored = row.get_ref(content)?.as_i64().ok();
     let is_same = stored == Some(derive::content_hash(&event).cast_signed());
     Ok((event, if is_same { integrity } else { Integrity::Damaged }))
 }
 
-fn read_event(row: &Row<'_>) -> SqliteResult<(Event, Integrity)> {
+fn read_event(row: &Row<'_>) -> SqlResult<(Event, Integrity)> {
     let columns = EventColumns {
         id: bytes(row, 0)?,
         source: bytes(row, 1)?,
@@ -166,42 +166,42 @@ fn read_event(row: &Row<'_>) -> SqliteResult<(Event, Integrity)> {
 }
 
 /// Null is empty.
-fn bytes<'a>(row: &'a Row<'_>, column: usize) -> SqliteResult<&'a [u8]> {
+fn bytes<'a>(row: &'a Row<'_>, column: usize) -> SqlResult<&'a [u8]> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
         ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => &[],
     })
 }
 
-pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> SqliteResult<&'a str> {
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> SqlResult<&'a str> {
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-pub(super) fn story(row: &Row<'_>, column: usize) -> SqliteResult<Story> {
+pub(super) fn story(row: &Row<'_>, column: usize) -> SqlResult<Story> {
     Ok(encode::read_story(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?)?)
 }
 
-fn history(value: ValueRef<'_>) -> SqliteResult<History> {
+fn history(value: ValueRef<'_>) -> SqlResult<History> {
     match value {
         ValueRef::Null => Ok(History::new()),
         value => {
             let text = value.as_str().map_err(rusqlite::Error::from)?;
-            serde_json::from_str(text).map_err(|_| SqliteFault::unreadable("the history of a delivery"))
+            serde_json::from_str(text).map_err(|_| SqlFault::unreadable("the history of a delivery"))
         }
     }
 }
 
-pub(super) fn category(name: &str) -> SqliteResult<Category> {
-    Category::from_word(name).ok_or(SqliteFault::unreadable("the category of a letter"))
+pub(super) fn category(name: &str) -> SqlResult<Category> {
+    Category::from_word(name).ok_or(SqlFault::unreadable("the category of a letter"))
 }
 
-pub(super) fn tier(name: &str) -> SqliteResult<Tier> {
+pub(super) fn tier(name: &str) -> SqlResult<Tier> {
     let known = [Tier::Dead, Tier::Poison].into_iter().find(|known| known.as_str() == name);
-    known.ok_or(SqliteFault::unreadable("the tier of a letter"))
+    known.ok_or(SqlFault::unreadable("the tier of a letter"))
 }
 
 /// From six columns starting with `first`.
-pub(super) fn death(row: &Row<'_>, first: usize) -> SqliteResult<Death> {
+pub(super) fn death(row: &Row<'_>, first: usize) -> SqlResult<Death> {
     Ok(Death {
         category: category(text(row, first)?)?,
         code: Code::reported(text(row, first + 1)?),

@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::letters;
 use crate::store::StoreError;
 
@@ -29,7 +29,7 @@ const _: () = assert!(STEPS.len() == FORMAT as usize);
 struct MigrationStep {
     sql: &'static str,
     /// What SQL alone cannot migrate.
-    convert: fn(&Connection) -> SqliteResult<()>,
+    convert: fn(&Connection) -> SqlResult<()>,
 }
 
 impl MigrationStep {
@@ -368,7 +368,7 @@ CREATE INDEX delivery_keys_ending ON delivery_keys (until);
 
 /// Opens for writing; creates or migrates the file.
 pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
-    let fail = |fault: rusqlite::Error| SqliteFault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqlFault::from(fault).not_opened(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -384,7 +384,7 @@ pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
 
 /// Opens for reading beside the writer.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
-    let fail = |fault: rusqlite::Error| SqliteFault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqlFault::from(fault).not_opened(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
@@ -392,7 +392,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     plan_once(&connection).map_err(fail)?;
     let version = check(&connection, path, FORMAT)?;
     if version < FORMAT {
-        let reason = format!("it has format {version}; a redrive that serves it brings it up to date");
+        let reason = format!("it has format {version}; start `redrive serve` on it to migrate it");
         return Err(StoreError::NotOpened { path: path.to_owned(), reason });
     }
     Ok(connection)
@@ -400,7 +400,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
 
 /// Refuses a foreign file or a newer format; returns the format.
 fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreError> {
-    let fail = |fault: rusqlite::Error| SqliteFault::from(fault).not_opened(path);
+    let fail = |fault: rusqlite::Error| SqlFault::from(fault).not_opened(path);
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(fail)?;
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(fail)?;
@@ -408,7 +408,7 @@ fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreE
     let tables: u32 = connection.query_row(tables, [], |row| row.get(0)).map_err(fail)?;
     let is_new = application == 0 && found == 0 && tables == 0;
     if application != APPLICATION_ID && !is_new {
-        let reason = "it is a database, but not one of redrive's".to_owned();
+        let reason = "it is a database of another application, not one of redrive's".to_owned();
         return Err(StoreError::Damaged { what: path.display().to_string(), reason });
     }
     if found > known {
@@ -442,7 +442,7 @@ fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "foreign_keys", false)
 }
 
-fn migrate(connection: &Connection, steps: &[MigrationStep]) -> SqliteResult<()> {
+fn migrate(connection: &Connection, steps: &[MigrationStep]) -> SqlResult<()> {
     let seen: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (number, step) in (1_u32..).zip(steps).skip_while(|(number, _)| *number <= seen) {
         let transaction = connection.unchecked_transaction()?;
@@ -520,7 +520,7 @@ mod tests {
             (database("theirs.db", "CREATE TABLE theirs (id)"),                    "not one of redrive's"),
             (database("other.db", "PRAGMA application_id = 7"),                    "not one of redrive's"),
             (database("versioned.db", "PRAGMA user_version = 1"),                  "not one of redrive's"),
-            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 5"),
+            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, but this release supports formats up to 5"),
         ];
         for (path, expected) in cases {
             let before = fs::read(&path).expect("it is there");

@@ -7,7 +7,7 @@ use redrive_core::ids::{ChannelName, DeliveryId};
 use rusqlite::{Connection, Row};
 
 use super::encode::place;
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::sql::Sql;
 use crate::store::letter::LetterFilter;
 
@@ -23,7 +23,7 @@ pub(super) struct LetterRef {
     pub(super) claim: Option<i64>,
 }
 
-pub(super) fn find(connection: &Connection, id: DeliveryId) -> SqliteResult<Option<LetterRef>> {
+pub(super) fn find(connection: &Connection, id: DeliveryId) -> SqlResult<Option<LetterRef>> {
     // Callers may pass any id.
     if i64::try_from(id.seq().get()).is_err() {
         return Ok(None);
@@ -31,12 +31,12 @@ pub(super) fn find(connection: &Connection, id: DeliveryId) -> SqliteResult<Opti
     connection.first(OF_DELIVERY, (place(id.seq()), id.content().cast_signed()), read_letter)
 }
 
-pub(super) fn is_delivery(connection: &Connection, id: DeliveryId) -> SqliteResult<bool> {
+pub(super) fn is_delivery(connection: &Connection, id: DeliveryId) -> SqlResult<bool> {
     let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
     connection.has(select, (id.seq().get().cast_signed(), id.content().cast_signed()))
 }
 
-pub(super) fn read_letter(row: &Row<'_>) -> SqliteResult<LetterRef> {
+pub(super) fn read_letter(row: &Row<'_>) -> SqlResult<LetterRef> {
     Ok(LetterRef { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
 }
 

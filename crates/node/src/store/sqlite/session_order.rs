@@ -7,7 +7,7 @@
 use redrive_core::engine::Waiting;
 
 use super::encode::{nanos, seq};
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::names::QueueIndex;
 use super::rows;
 use super::schema::state;
@@ -48,7 +48,7 @@ pub(super) struct HeldLane {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn head_of_lane(&self, lane: i64) -> SqliteResult<Option<LaneHead>> {
+    pub(super) fn head_of_lane(&self, lane: i64) -> SqlResult<Option<LaneHead>> {
         self.connection.first(HEAD_OF_LANE, [lane], |row| {
             let (delivery, queue, state, may_be_held) = row.try_into()?;
             Ok(LaneHead { delivery, queue, state, may_be_held })
@@ -56,7 +56,7 @@ impl BatchWriter<'_> {
     }
 
     /// Waits for a delivery that may start, and for earlier ones.
-    fn state_in(&self, lane: Option<i64>, turn: i64) -> SqliteResult<i64> {
+    fn state_in(&self, lane: Option<i64>, turn: i64) -> SqlResult<i64> {
         let Some(lane) = lane else { return Ok(state::READY) };
         let waits = self.connection.has(HAS_EARLIER, [lane, turn])? || self.has_head(lane)?;
         Ok(if waits { state::BEHIND } else { state::READY })
@@ -69,7 +69,7 @@ impl BatchWriter<'_> {
         lane: Option<i64>,
         turn: i64,
         bytes: u64,
-    ) -> SqliteResult<i64> {
+    ) -> SqlResult<i64> {
         let code = self.state_in(lane, turn)?;
         self.state.names.count_waiting(queue, bytes, code);
         if let Some(lane) = lane.filter(|_| code == state::BEHIND) {
@@ -79,7 +79,7 @@ impl BatchWriter<'_> {
     }
 
     /// Consecutive letters that hold the session, from that turn on.
-    pub(super) fn holding_from(&self, lane: i64, turn: i64) -> SqliteResult<Vec<i64>> {
+    pub(super) fn holding_from(&self, lane: i64, turn: i64) -> SqlResult<Vec<i64>> {
         let limit = i64::try_from(RELEASED_LETTERS_MAX).expect("a small number");
         let from_turn: Vec<(i64, i64)> =
             self.connection.all(FROM_TURN, [lane, turn, limit], |row| Ok(row.try_into()?))?;
@@ -87,18 +87,18 @@ impl BatchWriter<'_> {
         Ok(holding.map(|(letter, _)| letter).collect())
     }
 
-    pub(super) fn held(&self, lane: i64) -> SqliteResult<Option<HeldLane>> {
+    pub(super) fn held(&self, lane: i64) -> SqlResult<Option<HeldLane>> {
         self.connection.first("SELECT letter, behind FROM held WHERE lane = ?1", [lane], |row| {
             Ok(HeldLane { letter: row.get(0)?, behind: row.get::<_, i64>(1)?.cast_unsigned() })
         })
     }
 
-    pub(super) fn held_by(&self, lane: Option<i64>, delivery: i64) -> SqliteResult<Option<(i64, HeldLane)>> {
+    pub(super) fn held_by(&self, lane: Option<i64>, delivery: i64) -> SqlResult<Option<(i64, HeldLane)>> {
         let Some(lane) = lane else { return Ok(None) };
         Ok(self.held(lane)?.filter(|held| held.letter == delivery).map(|held| (lane, held)))
     }
 
-    pub(super) fn hold(&self, lane: i64, letter: i64) -> SqliteResult<()> {
+    pub(super) fn hold(&self, lane: i64, letter: i64) -> SqlResult<()> {
         let since = nanos(self.now);
         match self.held(lane)? {
             Some(held) if held.letter == letter => {}
@@ -115,12 +115,12 @@ impl BatchWriter<'_> {
         Ok(())
     }
 
-    pub(super) fn wait_behind(&self, lane: i64) -> SqliteResult<()> {
+    pub(super) fn wait_behind(&self, lane: i64) -> SqlResult<()> {
         self.connection.run("UPDATE held SET behind = behind + 1 WHERE lane = ?1", [lane])
     }
 
     /// Promotes the first of a session that has no head and no holder; a dead letter becomes its holder.
-    pub(super) fn promote(&mut self, lane: i64) -> SqliteResult<Option<Waiting>> {
+    pub(super) fn promote(&mut self, lane: i64) -> SqlResult<Option<Waiting>> {
         let Some(head) = self.head_of_lane(lane)? else { return Ok(None) };
         if head.state == state::HOLDING {
             self.hold(lane, head.delivery)?;
@@ -131,7 +131,7 @@ impl BatchWriter<'_> {
     }
 
     /// Like [`Self::promote`], for a session in any state.
-    pub(super) fn advance_lane(&mut self, lane: i64) -> SqliteResult<Option<Waiting>> {
+    pub(super) fn advance_lane(&mut self, lane: i64) -> SqlResult<Option<Waiting>> {
         let holder = self.held(lane)?;
         let head = self.head_of_lane(lane)?;
         let has_head = head.is_some() && self.has_head(lane)?;
@@ -159,27 +159,27 @@ impl BatchWriter<'_> {
         self.make_ready(head).map(Some)
     }
 
-    fn has_head(&self, lane: i64) -> SqliteResult<bool> {
+    fn has_head(&self, lane: i64) -> SqlResult<bool> {
         Ok(self.connection.find(HAS_HEAD, [lane])?.unwrap_or(false))
     }
 
-    fn is_open(&self, lane: i64, delivery: i64) -> SqliteResult<bool> {
+    fn is_open(&self, lane: i64, delivery: i64) -> SqlResult<bool> {
         let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane = ?2 AND state < 3";
         self.connection.has(select, [delivery, lane])
     }
 
-    fn forget_held(&self, lane: i64) -> SqliteResult<()> {
+    fn forget_held(&self, lane: i64) -> SqlResult<()> {
         self.connection.run("DELETE FROM held WHERE lane = ?1", [lane])
     }
 
-    fn make_ready(&mut self, head: LaneHead) -> SqliteResult<Waiting> {
+    fn make_ready(&mut self, head: LaneHead) -> SqlResult<Waiting> {
         self.connection.run("UPDATE deliveries SET state = 0 WHERE seq = ?1", [head.delivery])?;
         let queue = self.state.names.index_of(head.queue)?;
         self.state.names.counts(queue).behind -= 1;
         self.waiting(head.queue, head.delivery)
     }
 
-    pub(super) fn waiting(&self, queue: i64, delivery: i64) -> SqliteResult<Waiting> {
+    pub(super) fn waiting(&self, queue: i64, delivery: i64) -> SqlResult<Waiting> {
         let name = &self.state.names.queue(self.state.names.index_of(queue)?).name;
         rows::waiting(self.connection, name, seq(delivery), &mut None)
     }

@@ -7,8 +7,8 @@ use redrive_core::policy::decide::History;
 use rusqlite::OptionalExtension;
 
 use super::encode::{self, nanos, place};
-use super::fault::{SqliteFault, SqliteResult};
-use super::letters::DeadDelivery;
+use super::fault::{SqlFault, SqlResult};
+use super::letters::NewLetter;
 use super::rows;
 use super::schema::state;
 use super::sql::Sql;
@@ -45,7 +45,7 @@ pub(super) enum ReplayedOutcome {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn settle(&mut self, settlement: &Settlement) -> SqliteResult<SettleResult> {
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> SqlResult<SettleResult> {
         let Settlement { delivery, attempts_before, .. } = settlement;
         let seq = delivery.seq();
         let wanted = (place(seq), delivery.content().cast_signed(), attempts_before);
@@ -63,21 +63,21 @@ impl BatchWriter<'_> {
             self.pause(service, settlement.at)?;
         }
         let promoted = match &settlement.next {
-            Next::Ready => self.stays(settlement, (state::READY, None), 0)?,
-            Next::Starting => self.stays(settlement, (state::READY, None), 1)?,
-            Next::Due { at } => self.stays(settlement, (state::DUE, Some(nanos(*at))), 0)?,
-            Next::Delivered => self.delivered(settlement, &found)?,
-            Next::Dead(death) => self.died(settlement, death, &found)?,
+            Next::Ready => self.mark_waiting(settlement, (state::READY, None), 0)?,
+            Next::Starting => self.mark_waiting(settlement, (state::READY, None), 1)?,
+            Next::Due { at } => self.mark_waiting(settlement, (state::DUE, Some(nanos(*at))), 0)?,
+            Next::Delivered => self.mark_delivered(settlement, &found)?,
+            Next::Dead(death) => self.mark_dead(settlement, death, &found)?,
         };
         Ok(SettleResult::Written { promoted: promoted.map(Box::new) })
     }
 
-    fn stays(
+    fn mark_waiting(
         &self,
         settlement: &Settlement,
         (code, due_at): (i64, Option<i64>),
         starts: u32,
-    ) -> SqliteResult<Option<Waiting>> {
+    ) -> SqlResult<Option<Waiting>> {
         let Settlement { delivery, attempts, history, book, at, .. } = settlement;
         let place = place(delivery.seq());
         let (history, book) = (stored_history(history), book.cast_signed());
@@ -89,11 +89,11 @@ impl BatchWriter<'_> {
         Ok(None)
     }
 
-    pub(super) fn append_attempt(&self, delivery: Seq, story: &[u8]) -> SqliteResult<()> {
+    pub(super) fn append_attempt(&self, delivery: Seq, story: &[u8]) -> SqlResult<()> {
         self.connection.run(INSERT_STORY, (place(delivery), story))
     }
 
-    fn delivered(&mut self, settlement: &Settlement, found: &HeadRow) -> SqliteResult<Option<Waiting>> {
+    fn mark_delivered(&mut self, settlement: &Settlement, found: &HeadRow) -> SqlResult<Option<Waiting>> {
         let Settlement { delivery, attempts, at, .. } = settlement;
         let place = place(delivery.seq());
         let story = settlement.story.as_deref().map(encode::story);
@@ -106,12 +106,12 @@ impl BatchWriter<'_> {
         self.promote_after_end(found.lane, found.replay.or(found.linked))
     }
 
-    fn died(
+    fn mark_dead(
         &mut self,
         settlement: &Settlement,
         death: &Death,
         found: &HeadRow,
-    ) -> SqliteResult<Option<Waiting>> {
+    ) -> SqlResult<Option<Waiting>> {
         let Settlement { delivery, attempts, history, book, at, stop, .. } = settlement;
         let place = place(delivery.seq());
         let story = settlement.story.as_deref().map(encode::story);
@@ -124,12 +124,8 @@ impl BatchWriter<'_> {
         self.connection.run(SETTLE_DEAD, values)?;
         self.state.names.uncount_waiting(found.queue, found.bytes.cast_unsigned())?.dead += 1;
         let (event, subscription) = self.event_of(place)?;
-        self.add_letter(
-            DeadDelivery { delivery: place, queue: found.queue, subscription },
-            &event,
-            death,
-            *at,
-        )?;
+        let (delivery, queue, event, died_at) = (place, found.queue, &event, *at);
+        self.add_letter(&NewLetter { delivery, queue, subscription, event, death, died_at })?;
         if let Some(replay) = found.replay {
             if let Some(stop) = stop.filter(|stop| stop.replay.0.cast_signed() == replay) {
                 self.stop(&stop)?;
@@ -140,9 +136,9 @@ impl BatchWriter<'_> {
     }
 
     /// Without its data.
-    pub(super) fn event_of(&self, delivery: i64) -> SqliteResult<(Event, i64)> {
+    pub(super) fn event_of(&self, delivery: i64) -> SqlResult<(Event, i64)> {
         let found = self.connection.first(DYING, [delivery], |row| Ok((rows::event(row)?, row.get(5)?)))?;
-        found.ok_or(SqliteFault::unreadable("the event of a delivery"))
+        found.ok_or(SqlFault::unreadable("the event of a delivery"))
     }
 
     /// Promotes the next of the session; `returned` is the replay or linked event of the ended delivery.
@@ -150,7 +146,7 @@ impl BatchWriter<'_> {
         &mut self,
         lane: Option<i64>,
         returned: Option<i64>,
-    ) -> SqliteResult<Option<Waiting>> {
+    ) -> SqlResult<Option<Waiting>> {
         match lane {
             // Neither dead before nor replacing a letter: nothing can hold its session.
             Some(lane) if returned.is_none() => self.promote(lane),

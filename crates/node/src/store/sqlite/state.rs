@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::dedup::Dedup;
 use super::encode::{nanos, place, seq, time};
-use super::fault::SqliteResult;
+use super::fault::SqlResult;
 use super::letters;
 use super::names::NameTable;
 use super::retention::RetentionCursor;
@@ -38,7 +38,7 @@ pub(super) struct Meta {
 }
 
 impl StoreState {
-    pub(super) fn load(connection: &Connection, run_length: usize) -> SqliteResult<Self> {
+    pub(super) fn load(connection: &Connection, run_length: usize) -> SqlResult<Self> {
         let meta = Meta::load(connection)?;
         let dedup = Dedup::load(connection, meta.seed, run_length)?;
         let last_letter = letters::last_number(connection)?;
@@ -51,13 +51,13 @@ impl StoreState {
         })
     }
 
-    pub(super) fn save(&mut self, connection: &Connection) -> SqliteResult<()> {
+    pub(super) fn save(&mut self, connection: &Connection) -> SqlResult<()> {
         self.names.save(connection)?;
         self.dedup.save(connection)?;
         self.meta.save(connection)
     }
 
-    pub(super) fn roll_back(&mut self, connection: &Connection) -> SqliteResult<()> {
+    pub(super) fn roll_back(&mut self, connection: &Connection) -> SqlResult<()> {
         self.dedup.roll_back();
         self.meta = Meta::load(connection)?;
         self.names = NameTable::load(connection)?;
@@ -67,7 +67,7 @@ impl StoreState {
 }
 
 impl Meta {
-    pub(super) fn load(connection: &Connection) -> SqliteResult<Self> {
+    pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
         let select =
             "SELECT seed, last_seq, events, unrouted, running, alive_at, ids_checked, books_turn FROM meta";
         let read = |row: &rusqlite::Row<'_>| {
@@ -85,7 +85,7 @@ impl Meta {
         Ok(connection.prepare_cached(select)?.query_row([], read)?)
     }
 
-    fn save(&self, connection: &Connection) -> SqliteResult<()> {
+    fn save(&self, connection: &Connection) -> SqlResult<()> {
         let update = "UPDATE meta SET last_seq = ?1, events = ?2, unrouted = ?3, running = ?4, alive_at = ?5,
             ids_checked = ?6, books_turn = ?7";
         connection.run(

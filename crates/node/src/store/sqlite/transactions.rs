@@ -7,7 +7,7 @@ use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::file_identity::{Anchor, DisplacedFile};
 use super::sql::Sql;
 use super::state::StoreState;
@@ -85,7 +85,7 @@ impl StoreWriter {
         let path = self.path.display();
         let (log, fault) = match Checkpointer::save(on) {
             Ok(LogCopy::Whole) => (LogPlace::Saved, None),
-            Ok(LogCopy::Partly) => (LogPlace::NotSaved, Some("it is being read".to_owned())),
+            Ok(LogCopy::Partly) => (LogPlace::NotSaved, Some("a reader is active".to_owned())),
             Err(fault) => (LogPlace::NotSaved, Some(fault.to_string())),
         };
         if self.log == log || self.log == LogPlace::Saved {
@@ -94,10 +94,10 @@ impl StoreWriter {
         self.log = log;
         match fault {
             None => {
-                tracing::error!(%path, "the write-ahead log was deleted, moved or replaced: its commits are saved in the database; restart the server");
+                tracing::error!(%path, "write-ahead log displaced, its commits are saved in the database; restart the server");
             }
             Some(fault) => {
-                tracing::error!(%path, fault, "the write-ahead log was deleted, moved or replaced: its commits are not in the database yet; keep the server running");
+                tracing::error!(%path, fault, "write-ahead log displaced, its commits are not in the database yet; keep the server running");
             }
         }
     }
@@ -110,7 +110,7 @@ impl StoreWriter {
         seed: u64,
     ) -> Result<(Self, Connection), StoreError> {
         let connection = schema::open(path, seed)?;
-        let fail = |fault: SqliteFault| fault.not_opened(path);
+        let fail = |fault: SqlFault| fault.not_opened(path);
         let state = StoreState::load(&connection, options.run_length).map_err(fail)?;
         let checkpointer = Checkpointer::start(&connection, path, options.wal).map_err(fail)?;
         let anchor = Anchor::new(path, database).map_err(|source| lock::not_opened(path, &source))?;
@@ -193,7 +193,7 @@ impl StoreWriter {
     fn transact<T>(
         &mut self,
         on: &Connection,
-        work: impl FnOnce(&mut StoreState) -> SqliteResult<T>,
+        work: impl FnOnce(&mut StoreState) -> SqlResult<T>,
     ) -> Result<T, StoreError> {
         self.check(on)?;
         on.run("BEGIN IMMEDIATE", [])?;

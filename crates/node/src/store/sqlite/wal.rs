@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::{SqliteFault, SqliteResult};
+use super::fault::{SqlFault, SqlResult};
 use super::sql::Sql;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) enum LogCopy {
 }
 
 impl Checkpointer {
-    pub(super) fn start(connection: &Connection, path: &Path, bounds: WalBounds) -> SqliteResult<Self> {
+    pub(super) fn start(connection: &Connection, path: &Path, bounds: WalBounds) -> SqlResult<Self> {
         let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let copier = Connection::open_with_flags(path, flags)?;
@@ -89,7 +89,7 @@ impl Checkpointer {
         })
     }
 
-    pub(super) fn after_commit(&mut self, connection: &Connection) -> SqliteResult<()> {
+    pub(super) fn after_commit(&mut self, connection: &Connection) -> SqlResult<()> {
         self.durable = DurableFrames::Unknown;
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)")?;
         self.durable = DurableFrames::Frames(frames.all);
@@ -108,19 +108,19 @@ impl Checkpointer {
     }
 
     /// Otherwise frames after its last good commit would count as a loss.
-    pub(super) fn empty(connection: &Connection) -> SqliteResult<LogCopy> {
+    pub(super) fn empty(connection: &Connection) -> SqlResult<LogCopy> {
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         Ok(if frames.is_blocked { LogCopy::Partly } else { LogCopy::Whole })
     }
 
     /// Readers may prevent truncation; it matters only that all is copied.
-    pub(super) fn save(connection: &Connection) -> SqliteResult<LogCopy> {
+    pub(super) fn save(connection: &Connection) -> SqlResult<LogCopy> {
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         let is_copied = !frames.is_blocked || frames.copied >= frames.all;
         Ok(if is_copied { LogCopy::Whole } else { LogCopy::Partly })
     }
 
-    fn restart(&mut self, connection: &Connection, bytes: u64) -> SqliteResult<()> {
+    fn restart(&mut self, connection: &Connection, bytes: u64) -> SqlResult<()> {
         // The thread is doing most of the work; wait for it only at twice the bound.
         if self.helper.is_busy() {
             if bytes < 2 * self.bounds.restart_at {
@@ -136,14 +136,14 @@ impl Checkpointer {
 }
 
 /// A blocked checkpoint is not an error.
-fn checkpoint(connection: &Connection, sql: &str) -> SqliteResult<WalFrames> {
+fn checkpoint(connection: &Connection, sql: &str) -> SqlResult<WalFrames> {
     let found = connection.first(sql, [], |row| {
         let (is_blocked, all, copied): (bool, i64, i64) = row.try_into()?;
         // -1 means unknown.
         let (all, copied) = (all.max(0).cast_unsigned(), copied.max(0).cast_unsigned());
         Ok(WalFrames { all, copied, is_blocked })
     })?;
-    found.ok_or(SqliteFault::unreadable("the size of the write-ahead log"))
+    found.ok_or(SqlFault::unreadable("the size of the write-ahead log"))
 }
 
 impl CopierThread {

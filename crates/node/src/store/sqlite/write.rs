@@ -16,8 +16,8 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::encode::{self, Integrity, nanos, place, seq, time};
-use super::fault::{SqliteFault, SqliteResult};
-use super::letters::DeadDelivery;
+use super::fault::{SqlFault, SqlResult};
+use super::letters::NewLetter;
 use super::names::QueueIndex;
 use super::schema::{state, whole};
 use super::sql::Sql;
@@ -41,7 +41,7 @@ pub(super) fn write(
     state: &mut StoreState,
     batch: &WriteBatch,
     now: Timestamp,
-) -> SqliteResult<BatchResult> {
+) -> SqlResult<BatchResult> {
     let mut work = BatchWriter::new(connection, state, now)?;
     let mut written = BatchResult::default();
     for settlement in &batch.settlements {
@@ -117,9 +117,9 @@ pub(super) struct BatchWriter<'a> {
 }
 
 impl AdmissionLedger for BatchWriter<'_> {
-    type Error = SqliteFault;
+    type Error = SqlFault;
 
-    fn find(&mut self, event: &Event, content: u64) -> SqliteResult<Option<EarlierEvent>> {
+    fn find(&mut self, event: &Event, content: u64) -> SqlResult<Option<EarlierEvent>> {
         let key = event.dedup_key();
         let hash = self.state.dedup.hash(key);
         let mut found: Option<EarlierEvent> = None;
@@ -137,7 +137,7 @@ impl AdmissionLedger for BatchWriter<'_> {
         Ok(found)
     }
 
-    fn find_key(&mut self, key: &[u8], now: Timestamp) -> SqliteResult<Option<EarlierEvent>> {
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> SqlResult<Option<EarlierEvent>> {
         let select = "SELECT event, until FROM delivery_keys WHERE key = ?1";
         let found = self.connection.first(select, [key], |row| Ok((seq(row.get(0)?), time(row.get(1)?))))?;
         let Some((at, until)) = found else { return Ok(None) };
@@ -163,7 +163,7 @@ impl<'a> BatchWriter<'a> {
         connection: &'a Connection,
         state: &'a mut StoreState,
         now: Timestamp,
-    ) -> SqliteResult<Self> {
+    ) -> SqlResult<Self> {
         Ok(Self {
             connection,
             state,
@@ -183,7 +183,7 @@ impl<'a> BatchWriter<'a> {
         &mut self,
         submission: &Submission,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<Result<Vec<AcceptedEvent>, SubmissionRefusal>> {
+    ) -> SqlResult<Result<Vec<AcceptedEvent>, SubmissionRefusal>> {
         let last = self.state.meta.last;
         let admitted = match admit::admit(self, submission, last, self.now)? {
             Ok(admitted) => admitted,
@@ -221,7 +221,7 @@ impl<'a> BatchWriter<'a> {
         content: u64,
         deliveries: u32,
         whole: i64,
-    ) -> SqliteResult<Seq> {
+    ) -> SqlResult<Seq> {
         let seq = self.state.meta.last.next();
         let hash = self.state.dedup.hash(event.dedup_key());
         self.state.dedup.add(hash, seq);
@@ -242,7 +242,7 @@ impl<'a> BatchWriter<'a> {
         Ok(seq)
     }
 
-    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> SqliteResult<DeliveryId> {
+    pub(super) fn insert_delivery(&mut self, event: &Event, new: &NewDelivery) -> SqlResult<DeliveryId> {
         let seq = self.state.meta.last.next();
         self.state.meta.last = seq;
         let queue = self.state.names.queue(new.queue);
@@ -267,7 +267,7 @@ impl<'a> BatchWriter<'a> {
         Ok(id)
     }
 
-    pub(super) fn write_keys(&mut self, event: Seq, keys: &[NewKey]) -> SqliteResult<()> {
+    pub(super) fn write_keys(&mut self, event: Seq, keys: &[NewKey]) -> SqlResult<()> {
         for NewKey { key, until } in keys {
             let insert = "INSERT OR REPLACE INTO delivery_keys VALUES (?1, ?2, ?3)";
             self.connection.run(insert, (key, place(event), nanos(*until)))?;
@@ -282,7 +282,7 @@ impl<'a> BatchWriter<'a> {
         (event, integrity): (&Arc<Event>, Integrity),
         to: &Addressee,
         fit: BacklogFit,
-    ) -> SqliteResult<Option<Waiting>> {
+    ) -> SqlResult<Option<Waiting>> {
         let lane = derive::lane(self.state.meta.seed, to, event).map(u64::cast_signed);
         let queue = self.state.names.queue_for(self.connection, &to.queue)?;
         let subscription = self.state.names.subscription(self.connection, &to.subscription)?;
@@ -291,12 +291,9 @@ impl<'a> BatchWriter<'a> {
         let id = self.insert_delivery(event, &new)?;
         if let Some(death) = &death {
             self.state.names.counts(queue).dead += 1;
-            let body = DeadDelivery {
-                delivery: place(id.seq()),
-                queue: self.state.names.queue(queue).id,
-                subscription,
-            };
-            self.add_letter(body, event, death, self.now)?;
+            let (delivery, died_at) = (place(id.seq()), self.now);
+            let queue = self.state.names.queue(queue).id;
+            self.add_letter(&NewLetter { delivery, queue, subscription, event, death, died_at })?;
         } else {
             self.state.names.count_waiting(queue, event.data.len() as u64, code);
         }
@@ -323,7 +320,7 @@ impl<'a> BatchWriter<'a> {
         lane: Option<i64>,
         to: &Addressee,
         fit: BacklogFit,
-    ) -> SqliteResult<(i64, Option<Death>)> {
+    ) -> SqlResult<(i64, Option<Death>)> {
         let head = lane.map(|lane| self.head_of_lane(lane)).transpose()?.flatten();
         let death = match (fit, lane, head) {
             (BacklogFit::Waits, None, _) | (BacklogFit::Waits, Some(_), None) => {
@@ -353,7 +350,7 @@ impl<'a> BatchWriter<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> SqliteResult<()> {
+    pub(super) fn finish(self) -> SqlResult<()> {
         let Self { connection, state, now, ended, book_uses, .. } = self;
         if !ended.is_empty() {
             connection
@@ -365,7 +362,7 @@ impl<'a> BatchWriter<'a> {
 }
 
 /// From a row of [`FIND_EVENT`].
-fn earlier(at: Seq, row: &Row<'_>) -> SqliteResult<EarlierEvent> {
+fn earlier(at: Seq, row: &Row<'_>) -> SqlResult<EarlierEvent> {
     let accepted_at = time(row.get(4)?);
     Ok(EarlierEvent {
         seq: at,
@@ -377,7 +374,7 @@ fn earlier(at: Seq, row: &Row<'_>) -> SqliteResult<EarlierEvent> {
 }
 
 /// Updates how many attempt records name each rule book.
-pub(super) fn count_book_uses(connection: &Connection, book_uses: &BTreeMap<u64, i64>) -> SqliteResult<()> {
+pub(super) fn count_book_uses(connection: &Connection, book_uses: &BTreeMap<u64, i64>) -> SqlResult<()> {
     let upsert = "INSERT INTO books VALUES (?1, 0, ?2, NULL)
         ON CONFLICT (hash) DO UPDATE SET stories = stories + excluded.stories";
     for (book, count) in book_uses {

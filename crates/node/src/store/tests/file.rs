@@ -336,16 +336,16 @@ fn what_cannot_be_read_says_what_is_there_instead() {
     fs::write(home.path().join("file"), "").expect("it is written");
     #[rustfmt::skip]
     let cases = [
-        ("an empty folder", home.path().to_owned(),        "there is no store in it"),
-        ("no folder",       home.path().join("none"),      "there is no such folder"),
-        ("a file",          home.path().join("file"),      "it is a file, and a store is in a folder"),
+        ("an empty folder", home.path().to_owned(),        "it contains no store"),
+        ("no folder",       home.path().join("none"),      "folder not found"),
+        ("a file",          home.path().join("file"),      "it is a file, not a data folder"),
     ];
     for (name, path, expected) in cases {
         let Err(error) = Sqlite::open_reader(&path) else { panic!("{name} is no store") };
         assert_eq!(error.to_string(), format!("could not open {}: {expected}", path.display()), "{name}");
     }
     let error = Sqlite::open(&home.path().join("file"), Options::default()).expect_err("it is a file");
-    assert!(error.to_string().ends_with(": there is a file where a folder should be"), "{error}");
+    assert!(error.to_string().ends_with(": a file is in the place of the folder"), "{error}");
 }
 
 #[test]

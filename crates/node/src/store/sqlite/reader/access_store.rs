@@ -6,10 +6,10 @@ use bytes::Bytes;
 use redrive_core::ids::{Receipt, Seq};
 use rusqlite::{Connection, Row};
 
-use super::{ROWS_PER_LOOK, ReadSnapshot, SqliteReader, limit};
+use super::{ROWS_PER_LOOK, ReadView, SqliteReader, limit};
 use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::sqlite::encode::{place, seq, time};
-use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::sql::Sql;
 use crate::store::sqlite::{access_store, purge, rows};
 use crate::store::{EventView, StoreError};
@@ -43,22 +43,22 @@ pub(super) fn events_after(
     Ok(part.views)
 }
 
-pub(super) fn keys(connection: &Connection) -> SqliteResult<Vec<KeyRecord>> {
+pub(super) fn keys(connection: &Connection) -> SqlResult<Vec<KeyRecord>> {
     connection.all("SELECT record FROM keys ORDER BY number", [], |row| {
-        serde_json::from_str(rows::text(row, 0)?).map_err(|_| SqliteFault::unreadable("a key"))
+        serde_json::from_str(rows::text(row, 0)?).map_err(|_| SqlFault::unreadable("a key"))
     })
 }
 
-impl ReadSnapshot<'_> {
-    pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> SqliteResult<Vec<RefusedBody>> {
+impl ReadView<'_> {
+    pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> SqlResult<Vec<RefusedBody>> {
         self.connection.all(REFUSED, (super::before(before), limit(rows_max)), refused)
     }
 
-    pub(super) fn refused_body(&self, number: u64) -> SqliteResult<Option<RefusedBody>> {
+    pub(super) fn refused_body(&self, number: u64) -> SqlResult<Option<RefusedBody>> {
         self.connection.first(REFUSED_BODY, [super::before(Some(number))], refused)
     }
 
-    pub(super) fn memo(&self, name: &str) -> SqliteResult<Option<String>> {
+    pub(super) fn memo(&self, name: &str) -> SqlResult<Option<String>> {
         self.connection.find("SELECT value FROM memos WHERE name = ?1", [access_store::memo_name(name)])
     }
 
@@ -68,7 +68,7 @@ impl ReadSnapshot<'_> {
         beyond: Seq,
         rows_max: usize,
         bytes_max: usize,
-    ) -> SqliteResult<EventsPart> {
+    ) -> SqlResult<EventsPart> {
         let mut statement = self.connection.prepare_cached(ACCEPTED)?;
         let mut rows = statement.query((place(beyond), ROWS_PER_LOOK))?;
         let mut seen = 0;
@@ -103,19 +103,19 @@ impl ReadSnapshot<'_> {
         Ok(part)
     }
 
-    fn is_purged(&self, event: Seq) -> SqliteResult<bool> {
+    fn is_purged(&self, event: Seq) -> SqlResult<bool> {
         self.connection.get(purge::ALL_PURGED, [place(event)])
     }
 }
 
-fn refused(row: &Row<'_>) -> SqliteResult<RefusedBody> {
+fn refused(row: &Row<'_>) -> SqlResult<RefusedBody> {
     let headers = serde_json::from_str(rows::text(row, 4)?);
     Ok(RefusedBody {
         number: row.get::<_, i64>(0)?.cast_unsigned(),
         at: time(row.get(1)?),
         source: row.get(2)?,
         reason: row.get(3)?,
-        headers: headers.map_err(|_| SqliteFault::unreadable("the headers of a refused body"))?,
+        headers: headers.map_err(|_| SqlFault::unreadable("the headers of a refused body"))?,
         body: Bytes::from(row.get::<_, Vec<u8>>(6)?),
         body_bytes: row.get::<_, i64>(5)?.cast_unsigned(),
     })

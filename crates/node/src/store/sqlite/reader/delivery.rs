@@ -11,10 +11,10 @@ use redrive_core::letters::replay::ReplayId;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use super::ReadSnapshot;
+use super::ReadView;
 use crate::store::letter::{LetterNumber, LetterView};
 use crate::store::sqlite::encode::{place, seq, time};
-use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
 use crate::store::sqlite::sql::Sql;
@@ -45,13 +45,13 @@ pub(super) const DELIVERY: &str =
     WHERE d.seq = ?1";
 const ATTEMPTS: &str = "SELECT story FROM attempts WHERE delivery = ?1 ORDER BY n";
 
-impl ReadSnapshot<'_> {
-    pub(super) fn delivery(&self, at: Seq, depth: Depth) -> SqliteResult<Option<DeliveryView>> {
+impl ReadView<'_> {
+    pub(super) fn delivery(&self, at: Seq, depth: Depth) -> SqlResult<Option<DeliveryView>> {
         let values = (place(at), depth == Depth::All);
         self.connection.first(DELIVERY, values, |row| self.view(row, &rows::event(row)?, depth))
     }
 
-    pub(super) fn letter_at(&self, at: i64, depth: Depth) -> SqliteResult<Option<LetterView>> {
+    pub(super) fn letter_at(&self, at: i64, depth: Depth) -> SqlResult<Option<LetterView>> {
         let found = self.connection.first(DELIVERY, (at, depth == Depth::All), |row| {
             let Some(number) = row.get::<_, Option<i64>>(19)? else { return Ok(None) };
             let event = rows::event(row)?;
@@ -72,7 +72,7 @@ impl ReadSnapshot<'_> {
         Ok(found.flatten())
     }
 
-    fn view(&self, row: &Row<'_>, event: &Event, depth: Depth) -> SqliteResult<DeliveryView> {
+    fn view(&self, row: &Row<'_>, event: &Event, depth: Depth) -> SqlResult<DeliveryView> {
         let is_superseded = row.get::<_, i64>(13)? == state::SUPERSEDED;
         let linked = row.get::<_, Option<i64>>(18)?.map(|event| Receipt::of(seq(event)));
         Ok(DeliveryView {
@@ -99,7 +99,7 @@ impl ReadSnapshot<'_> {
         })
     }
 
-    fn stories(&self, delivery: &Row<'_>) -> SqliteResult<Vec<Story>> {
+    fn stories(&self, delivery: &Row<'_>) -> SqlResult<Vec<Story>> {
         let at: i64 = delivery.get(5)?;
         let mut stories = self.connection.all(ATTEMPTS, [at], |row| rows::story(row, 0))?;
         if delivery.get_ref(15)? != ValueRef::Null {
@@ -110,16 +110,16 @@ impl ReadSnapshot<'_> {
 }
 
 /// 0 while an earlier letter holds the session.
-fn holds(row: &Row<'_>) -> SqliteResult<Option<u64>> {
+fn holds(row: &Row<'_>) -> SqlResult<Option<u64>> {
     let behind = row.get::<_, Option<i64>>(30)?.unwrap_or_default().cast_unsigned();
     Ok((row.get::<_, i64>(13)? == state::HOLDING).then_some(behind))
 }
 
-fn replay_id(row: &Row<'_>, column: usize) -> SqliteResult<Option<ReplayId>> {
+fn replay_id(row: &Row<'_>, column: usize) -> SqlResult<Option<ReplayId>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(|id| ReplayId(id.cast_unsigned())))
 }
 
-fn state_of(row: &Row<'_>) -> SqliteResult<DeliveryState> {
+fn state_of(row: &Row<'_>) -> SqlResult<DeliveryState> {
     let written_at = time(row.get(11)?);
     let closed = |how| DeliveryState::Closed { at: written_at, how };
     Ok(match row.get::<_, i64>(13)? {
@@ -128,22 +128,21 @@ fn state_of(row: &Row<'_>) -> SqliteResult<DeliveryState> {
         state::BEHIND => DeliveryState::Behind,
         state::DELIVERED => DeliveryState::Delivered { at: written_at },
         state::DEAD | state::HOLDING => {
-            let died_at = row.get::<_, Option<i64>>(20)?.ok_or(SqliteFault::unreadable("a dead letter"))?;
+            let died_at = row.get::<_, Option<i64>>(20)?.ok_or(SqlFault::unreadable("a dead letter"))?;
             DeliveryState::Dead { at: time(died_at), death: Box::new(death(row)?) }
         }
         state::SKIPPED => closed(LetterClosure::Skipped),
         state::PURGED => closed(LetterClosure::Purged),
         state::SUPERSEDED => {
-            let by = row
-                .get::<_, Option<i64>>(18)?
-                .ok_or(SqliteFault::unreadable("what took a letter's place"))?;
+            let by =
+                row.get::<_, Option<i64>>(18)?.ok_or(SqlFault::unreadable("the replacement of a letter"))?;
             closed(LetterClosure::Superseded { by: Receipt::of(seq(by)) })
         }
-        _ => return Err(SqliteFault::unreadable("a known state of a delivery")),
+        _ => return Err(SqlFault::unreadable("the state of a delivery")),
     })
 }
 
-fn death(row: &Row<'_>) -> SqliteResult<Death> {
+fn death(row: &Row<'_>) -> SqlResult<Death> {
     let is_holding = row.get::<_, i64>(13)? == state::HOLDING;
     Ok(Death {
         name: row.get(27)?,

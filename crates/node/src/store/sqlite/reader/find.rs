@@ -14,12 +14,12 @@ use redrive_core::ids::DeliveryId;
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Row};
 
-use super::ReadSnapshot;
+use super::ReadView;
 use super::kinds::{KindCache, KindDetail, KindRow, takes_all};
 use crate::store::derive;
 use crate::store::letter::{LetterFilter, Poison, STEP_BYTES_MAX, Selection};
 use crate::store::sqlite::encode::nanos;
-use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::select::{LetterRef, event_fits, has, is_delivery, is_in_event};
 use crate::store::sqlite::sql::Sql;
@@ -42,12 +42,12 @@ mod cost {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SearchDirection {
+pub(super) enum ScanOrder {
     Back,
     Forth,
 }
 
-impl SearchDirection {
+impl ScanOrder {
     const fn order(self) -> &'static str {
         match self {
             Self::Back => "ORDER BY number DESC",
@@ -93,23 +93,23 @@ pub(super) const OPEN: &str =
     "SELECT e.id, e.source, e.type, e.attributes, x'', CASE WHEN ?2 THEN e.data END, d.replays
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-pub(super) fn all(way: SearchDirection) -> String {
+pub(super) fn all(way: ScanOrder) -> String {
     format!("{COLUMNS} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
-pub(super) fn all_without_text(way: SearchDirection) -> String {
+pub(super) fn all_without_text(way: ScanOrder) -> String {
     format!("{COLUMNS_WITHOUT_TEXT} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
-pub(super) fn of_session(way: SearchDirection) -> String {
+pub(super) fn of_session(way: ScanOrder) -> String {
     format!("{COLUMNS} WHERE session = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
 }
 
-pub(super) fn of_correlation(way: SearchDirection) -> String {
+pub(super) fn of_correlation(way: ScanOrder) -> String {
     format!("{COLUMNS} WHERE correlation = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
 }
 
-pub(super) fn of_kind(way: SearchDirection) -> String {
+pub(super) fn of_kind(way: ScanOrder) -> String {
     let order = way.order();
     format!("SELECT number FROM letters WHERE kind = ?3 AND number >= ?1 AND number < ?2 {order} LIMIT ?4")
 }
@@ -131,10 +131,10 @@ enum KindSet<'a> {
 impl KindSet<'_> {
     /// Matching kinds; also as a list if merging is cheaper than scanning.
     fn known(
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         filter: &LetterFilter,
-        way: SearchDirection,
-    ) -> SqliteResult<(Self, Option<Vec<i64>>)> {
+        way: ScanOrder,
+    ) -> SqlResult<(Self, Option<Vec<i64>>)> {
         let (mut kinds, mut letters) = (Vec::new(), 0_u64);
         look.each_kind(filter, KindDetail::Counters, |kind| {
             letters += kind.count()?;
@@ -143,15 +143,15 @@ impl KindSet<'_> {
         })?;
         let is_rare = letters.saturating_mul(RARE) < look.letters && kinds.len() <= KINDS_MERGED_MAX;
         let merges = match way {
-            SearchDirection::Back => is_rare || kinds.len() <= KINDS_FEW,
+            ScanOrder::Back => is_rare || kinds.len() <= KINDS_FEW,
             // This direction is used to read all of them.
-            SearchDirection::Forth => is_rare,
+            ScanOrder::Forth => is_rare,
         };
         let set = kinds.iter().copied().collect();
         Ok((Self::Known(set), merges.then_some(kinds)))
     }
 
-    fn contain(&self, look: &ReadSnapshot<'_>, kind: i64) -> SqliteResult<bool> {
+    fn contain(&self, look: &ReadView<'_>, kind: i64) -> SqlResult<bool> {
         match self {
             Self::All => Ok(true),
             Self::Known(kinds) => Ok(kinds.contains(&kind)),
@@ -186,12 +186,12 @@ pub(in super::super) fn look(
     selection: &Selection,
     after: i64,
     rows_max: usize,
-) -> SqliteResult<SelectedLetters> {
-    let look = ReadSnapshot::new(connection)?;
+) -> SqlResult<SelectedLetters> {
+    let look = ReadView::new(connection)?;
     let Selection { filter, letters, poison, died_until } = selection;
     let search = Search::for_step(&look, filter, numbers_until(filter, *died_until))?;
     let (mut looked, mut poisons) = (SelectedLetters::default(), Map::default());
-    let mut add = |letter: LetterRow| -> SqliteResult<ControlFlow<()>> {
+    let mut add = |letter: LetterRow| -> SqlResult<ControlFlow<()>> {
         let of_poison = match poisons.get(&letter.kind) {
             Some(known) => *known,
             None => look.kind(letter.kind, is_poison)?.unwrap_or_default(),
@@ -230,13 +230,13 @@ pub(in super::super) fn look(
     Ok(SelectedLetters { upto, ..looked })
 }
 
-fn is_poison(kind: KindRow<'_, '_>) -> SqliteResult<bool> {
+fn is_poison(kind: KindRow<'_, '_>) -> SqlResult<bool> {
     kind.is_poison()
 }
 
 pub(super) struct Search<'a> {
     filter: &'a LetterFilter,
-    way: SearchDirection,
+    way: ScanOrder,
     numbers: Range<i64>,
     session: Option<i64>,
     correlation: Option<i64>,
@@ -248,38 +248,34 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     pub(super) fn new(
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
-        way: SearchDirection,
+        way: ScanOrder,
         numbers: Range<i64>,
-    ) -> SqliteResult<Self> {
+    ) -> SqlResult<Self> {
         let (kinds, merged) =
             if takes_all(filter) { (KindSet::All, None) } else { KindSet::known(look, filter, way)? };
         Self::of_kinds(look, filter, way, numbers, (kinds, merged))
     }
 
     /// For a single step: with many kinds, listing them costs more than it saves.
-    fn for_step(
-        look: &ReadSnapshot<'_>,
-        filter: &'a LetterFilter,
-        numbers: Range<i64>,
-    ) -> SqliteResult<Self> {
+    fn for_step(look: &ReadView<'_>, filter: &'a LetterFilter, numbers: Range<i64>) -> SqlResult<Self> {
         let many = i64::try_from(KINDS_MERGED_MAX).expect("a few thousand");
         let are_many = look.connection.has("SELECT 1 FROM kinds LIMIT 1 OFFSET ?1", [many])?;
         if !are_many || filter.kinds.is_some() || takes_all(filter) {
-            return Self::new(look, filter, SearchDirection::Forth, numbers);
+            return Self::new(look, filter, ScanOrder::Forth, numbers);
         }
         let kinds = KindSet::Asked(KindCache::new(look, filter)?);
-        Self::of_kinds(look, filter, SearchDirection::Forth, numbers, (kinds, None))
+        Self::of_kinds(look, filter, ScanOrder::Forth, numbers, (kinds, None))
     }
 
     fn of_kinds(
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
-        way: SearchDirection,
+        way: ScanOrder,
         numbers: Range<i64>,
         (kinds, merged): (KindSet<'a>, Option<Vec<i64>>),
-    ) -> SqliteResult<Self> {
+    ) -> SqlResult<Self> {
         let seed = Meta::load(look.connection)?.seed;
         let hash = |text: &String| derive::text_hash(seed, text);
         let (session, correlation) =
@@ -297,28 +293,28 @@ impl<'a> Search<'a> {
     /// Scans the latest letters without listing kinds: faster where kinds are many and matches are frequent.
     /// `None` if an index serves better.
     pub(super) fn without_kinds(
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
         numbers: Range<i64>,
-    ) -> SqliteResult<Option<Self>> {
+    ) -> SqlResult<Option<Self>> {
         let LetterFilter { session, correlation_id, fingerprint, kinds, .. } = filter;
         let is_named = session.is_some() || correlation_id.is_some();
         if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
             return Ok(None);
         }
         let kinds = KindSet::Asked(KindCache::new(look, filter)?);
-        Self::of_kinds(look, filter, SearchDirection::Back, numbers, (kinds, None)).map(Some)
+        Self::of_kinds(look, filter, ScanOrder::Back, numbers, (kinds, None)).map(Some)
     }
 
     /// Shows matching letters until `show` breaks or the steps are used up; returns the number to continue after,
     /// `None` at the end.
     pub(super) fn part(
         &self,
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         after: Option<i64>,
         steps_max: u32,
-        show: &mut dyn FnMut(LetterRow) -> SqliteResult<ControlFlow<()>>,
-    ) -> SqliteResult<Option<i64>> {
+        show: &mut dyn FnMut(LetterRow) -> SqlResult<ControlFlow<()>>,
+    ) -> SqlResult<Option<i64>> {
         let numbers = after.map_or(self.numbers.clone(), |seen| self.way.rest(&self.numbers, seen));
         if numbers.is_empty() {
             return Ok(None);
@@ -336,7 +332,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    pub(super) fn finds(&self, look: &ReadSnapshot<'_>, id: DeliveryId) -> SqliteResult<Option<LetterRow>> {
+    pub(super) fn finds(&self, look: &ReadView<'_>, id: DeliveryId) -> SqlResult<Option<LetterRow>> {
         let Ok(place) = i64::try_from(id.seq().get()) else { return Ok(None) };
         if !is_delivery(look.connection, id)? {
             return Ok(None);
@@ -352,12 +348,12 @@ impl<'a> Search<'a> {
 
     fn walk(
         &self,
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         sql: &str,
         keys: &[i64],
         steps: &mut StepBudget,
-        show: &mut dyn FnMut(LetterRow) -> SqliteResult<ControlFlow<()>>,
-    ) -> SqliteResult<Option<i64>> {
+        show: &mut dyn FnMut(LetterRow) -> SqlResult<ControlFlow<()>>,
+    ) -> SqlResult<Option<i64>> {
         let mut statement = look.connection.prepare_cached(sql)?;
         let mut rows = statement.query(rusqlite::params_from_iter(keys))?;
         while let Some(row) = rows.next()? {
@@ -372,17 +368,17 @@ impl<'a> Search<'a> {
 
     fn merge(
         &self,
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         kinds: &[i64],
         numbers: &Range<i64>,
         steps: &mut StepBudget,
-        show: &mut dyn FnMut(LetterRow) -> SqliteResult<ControlFlow<()>>,
-    ) -> SqliteResult<Option<i64>> {
+        show: &mut dyn FnMut(LetterRow) -> SqlResult<ControlFlow<()>>,
+    ) -> SqlResult<Option<i64>> {
         let mut by_number = look.connection.prepare_cached(BY_NUMBER)?;
         let mut merge = KindMerge::new(look, kinds, self.way, numbers)?;
         while let Some(number) = merge.next()? {
             let mut rows = by_number.query([number])?;
-            let row = rows.next()?.ok_or(SqliteFault::unreadable("a dead letter"))?;
+            let row = rows.next()?.ok_or(SqlFault::unreadable("a dead letter"))?;
             let found = read(row)?;
             steps.take(cost::MERGED);
             if self.fits(look, row, &found, steps)? && show(found)?.is_break() || steps.are_over() {
@@ -395,11 +391,11 @@ impl<'a> Search<'a> {
     /// Cheapest conditions first.
     fn fits(
         &self,
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         row: &Row<'_>,
         found: &LetterRow,
         steps: &mut StepBudget,
-    ) -> SqliteResult<bool> {
+    ) -> SqlResult<bool> {
         if !self.kinds.contain(look, found.kind)?
             || self.session.is_some() && found.session != self.session
             || self.correlation.is_some() && row.get::<_, Option<i64>>(6)? != self.correlation
@@ -415,7 +411,7 @@ impl<'a> Search<'a> {
         steps.take(cost::OPENED);
         let mut statement = look.connection.prepare_cached(OPEN)?;
         let mut rows = statement.query((found.delivery, text.is_some()))?;
-        let row = rows.next()?.ok_or(SqliteFault::unreadable("the delivery of a dead letter"))?;
+        let row = rows.next()?.ok_or(SqlFault::unreadable("the delivery of a dead letter"))?;
         let event = rows::event(row)?;
         let replays: u32 = row.get::<_, Option<u32>>(6)?.unwrap_or_default();
         if !event_fits(self.filter, &event, replays) {
@@ -428,7 +424,7 @@ impl<'a> Search<'a> {
     }
 }
 
-fn read(row: &Row<'_>) -> SqliteResult<LetterRow> {
+fn read(row: &Row<'_>) -> SqlResult<LetterRow> {
     Ok(LetterRow {
         number: row.get(0)?,
         delivery: row.get(1)?,
@@ -457,7 +453,7 @@ impl StepBudget {
 /// Merges the letters of several kinds by number.
 struct KindMerge<'a> {
     of_kind: CachedStatement<'a>,
-    way: SearchDirection,
+    way: ScanOrder,
     numbers: Range<i64>,
     ahead: Vec<ReadAhead>,
     /// Next number of each kind by rank, with its index in `ahead`.
@@ -470,12 +466,7 @@ struct ReadAhead {
 }
 
 impl<'a> KindMerge<'a> {
-    fn new(
-        look: &ReadSnapshot<'a>,
-        kinds: &[i64],
-        way: SearchDirection,
-        numbers: &Range<i64>,
-    ) -> SqliteResult<Self> {
+    fn new(look: &ReadView<'a>, kinds: &[i64], way: ScanOrder, numbers: &Range<i64>) -> SqlResult<Self> {
         let ahead = kinds.iter().map(|kind| ReadAhead { kind: *kind, numbers: VecDeque::new() }).collect();
         let of_kind = look.connection.prepare_cached(&of_kind(way))?;
         let mut merge = Self { of_kind, way, numbers: numbers.clone(), ahead, next: BinaryHeap::new() };
@@ -487,7 +478,7 @@ impl<'a> KindMerge<'a> {
         Ok(merge)
     }
 
-    fn next(&mut self) -> SqliteResult<Option<i64>> {
+    fn next(&mut self) -> SqlResult<Option<i64>> {
         let Some((rank, index)) = self.next.pop() else { return Ok(None) };
         let number = self.way.rank(rank);
         if self.ahead[index].numbers.is_empty() {
@@ -498,7 +489,7 @@ impl<'a> KindMerge<'a> {
         Ok(Some(number))
     }
 
-    fn read_ahead(&mut self, index: usize, numbers: &Range<i64>, count: i64) -> SqliteResult<()> {
+    fn read_ahead(&mut self, index: usize, numbers: &Range<i64>, count: i64) -> SqlResult<()> {
         let ahead = &mut self.ahead[index];
         let mut rows = self.of_kind.query((numbers.start, numbers.end, ahead.kind, count))?;
         while let Some(row) = rows.next()? {

@@ -13,14 +13,14 @@ use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::time::Timestamp;
 
 use super::delivery::Depth;
-use super::find::{self, Search, SearchDirection};
+use super::find::{self, ScanOrder, Search};
 use super::kinds::{KindDetail, KindRow};
 use super::survey::STEPS_PER_LOOK;
-use super::{ReadSnapshot, SqliteReader};
+use super::{ReadView, SqliteReader};
 use crate::store::StoreError;
 use crate::store::letter::{GroupView, KindId, LetterFilter, LetterView, TREND_POINTS};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::SqliteResult;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::letters;
 use crate::store::sqlite::sql::Sql;
 
@@ -47,7 +47,7 @@ struct KindShare {
 }
 
 impl KindShare {
-    fn whole(kind: KindRow<'_, '_>) -> SqliteResult<Self> {
+    fn whole(kind: KindRow<'_, '_>) -> SqlResult<Self> {
         let (first_at, last_at) = (kind.first_at()?, kind.last_at()?);
         Ok(Self { letters: kind.count()?, first_at, last_at, latest: None })
     }
@@ -70,7 +70,7 @@ enum KindShares {
 }
 
 impl KindShares {
-    fn of(&self, kind: KindRow<'_, '_>) -> SqliteResult<Option<KindShare>> {
+    fn of(&self, kind: KindRow<'_, '_>) -> SqlResult<Option<KindShare>> {
         let share = match self {
             Self::Whole => Some(KindShare::whole(kind)?),
             Self::Part(shares) => shares.get(&kind.id()?).copied(),
@@ -99,8 +99,7 @@ pub(super) fn groups(
 }
 
 fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
-    let search =
-        reader.ask(|look| Search::new(look, filter, SearchDirection::Forth, find::numbers(filter)))?;
+    let search = reader.ask(|look| Search::new(look, filter, ScanOrder::Forth, find::numbers(filter)))?;
     let mut shares: Map<i64, KindShare> = Map::default();
     let mut after = None;
     loop {
@@ -156,8 +155,8 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, Sto
     Ok(KindShares::Part(shares))
 }
 
-impl ReadSnapshot<'_> {
-    fn share(&self, kind: i64, numbers: &Range<i64>) -> SqliteResult<Option<KindShare>> {
+impl ReadView<'_> {
+    fn share(&self, kind: i64, numbers: &Range<i64>) -> SqlResult<Option<KindShare>> {
         let values = (kind, numbers.start, numbers.end);
         let counted: Option<(i64, Option<i64>, Option<i64>)> =
             self.connection.first(COUNT, values, |row| Ok(row.try_into()?))?;
@@ -177,7 +176,7 @@ impl ReadSnapshot<'_> {
         shares: &KindShares,
         now: Timestamp,
         rows_max: usize,
-    ) -> SqliteResult<Vec<GroupView>> {
+    ) -> SqlResult<Vec<GroupView>> {
         let mut causes: Vec<(Fingerprint, u64)> =
             self.letters_by_cause(filter, shares)?.into_iter().collect();
         let rank = |(cause, letters): &(Fingerprint, u64)| (Reverse(*letters), *cause);
@@ -198,7 +197,7 @@ impl ReadSnapshot<'_> {
         &self,
         filter: &LetterFilter,
         shares: &KindShares,
-    ) -> SqliteResult<Map<Fingerprint, u64>> {
+    ) -> SqlResult<Map<Fingerprint, u64>> {
         let mut by_cause: Map<Fingerprint, u64> = Map::default();
         match shares {
             KindShares::Whole => self.each_kind(filter, KindDetail::Cause, |kind| {
@@ -228,7 +227,7 @@ impl ReadSnapshot<'_> {
         fingerprint: Fingerprint,
         shares: &KindShares,
         now: Timestamp,
-    ) -> SqliteResult<Option<GroupView>> {
+    ) -> SqlResult<Option<GroupView>> {
         let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
         let (mut poison, mut trend) = (0, TrendPoints::until(now));
         let mut kinds: Vec<(i64, KindShare)> = Vec::new();
@@ -262,7 +261,7 @@ impl ReadSnapshot<'_> {
         }))
     }
 
-    fn latest(&self, mut kinds: Vec<(i64, KindShare)>) -> SqliteResult<Option<i64>> {
+    fn latest(&self, mut kinds: Vec<(i64, KindShare)>) -> SqlResult<Option<i64>> {
         kinds.sort_unstable_by_key(|(id, share)| Reverse((share.last_at, *id)));
         let mut latest: Option<i64> = None;
         for (id, share) in kinds.into_iter().take(SAMPLED_MAX) {
@@ -278,12 +277,12 @@ impl ReadSnapshot<'_> {
         Ok(latest)
     }
 
-    fn letter_of(&self, number: i64) -> SqliteResult<Option<LetterView>> {
+    fn letter_of(&self, number: i64) -> SqlResult<Option<LetterView>> {
         let delivery = self.connection.find("SELECT delivery FROM letters WHERE number = ?1", [number])?;
         delivery.map_or(Ok(None), |delivery| self.letter_at(delivery, Depth::Line))
     }
 
-    fn add_trend(&self, kind: i64, trend: &mut TrendPoints) -> SqliteResult<()> {
+    fn add_trend(&self, kind: i64, trend: &mut TrendPoints) -> SqlResult<()> {
         self.connection.each(TREND, (kind, trend.before, trend.last()), |row| {
             let index = usize::try_from(row.get::<_, i64>(0)? - trend.before - 1);
             let point = index.ok().and_then(|index| trend.points.get_mut(index));

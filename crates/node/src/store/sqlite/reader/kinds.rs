@@ -14,10 +14,10 @@ use redrive_core::policy::category::Code;
 use rusqlite::Row;
 use rusqlite::types::Value;
 
-use super::ReadSnapshot;
+use super::ReadView;
 use crate::store::letter::{KindId, KindView, LetterFilter};
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows::{category, text, tier};
 use crate::store::sqlite::select::queue_fits;
 use crate::store::sqlite::sql::Sql;
@@ -38,10 +38,10 @@ pub(super) struct KindQuery<'a> {
 
 impl<'a> KindQuery<'a> {
     pub(super) fn new(
-        look: &ReadSnapshot<'_>,
+        look: &ReadView<'_>,
         filter: &'a LetterFilter,
         detail: KindDetail,
-    ) -> SqliteResult<Option<Self>> {
+    ) -> SqlResult<Option<Self>> {
         let pattern = filter.event_type.as_ref().filter(|pattern| !pattern.is_exact());
         let columns = match (detail, pattern) {
             (KindDetail::Cause, None) => "0, fingerprint, count",
@@ -102,9 +102,9 @@ impl<'a> KindQuery<'a> {
 
     fn each(
         &self,
-        look: &ReadSnapshot<'_>,
-        show: &mut dyn FnMut(KindRow<'_, '_>) -> SqliteResult<()>,
-    ) -> SqliteResult<()> {
+        look: &ReadView<'_>,
+        show: &mut dyn FnMut(KindRow<'_, '_>) -> SqlResult<()>,
+    ) -> SqlResult<()> {
         look.connection.each(&self.sql, rusqlite::params_from_iter(&self.values), |row| {
             let kind = KindRow(row);
             let fits = |pattern: &EventPattern| kind.event_type().map(|found| pattern.matches(found));
@@ -128,12 +128,12 @@ pub(super) struct KindCache<'a> {
 }
 
 impl<'a> KindCache<'a> {
-    pub(super) fn new(look: &ReadSnapshot<'_>, filter: &'a LetterFilter) -> SqliteResult<Self> {
+    pub(super) fn new(look: &ReadView<'_>, filter: &'a LetterFilter) -> SqlResult<Self> {
         let query = KindQuery::new(look, filter, KindDetail::Counters)?;
         Ok(Self { query, known: RefCell::default() })
     }
 
-    pub(super) fn contain(&self, look: &ReadSnapshot<'_>, id: i64) -> SqliteResult<bool> {
+    pub(super) fn contain(&self, look: &ReadView<'_>, id: i64) -> SqlResult<bool> {
         if let Some(known) = self.known.borrow().get(&id) {
             return Ok(*known);
         }
@@ -153,52 +153,48 @@ impl<'a> KindCache<'a> {
 pub(super) struct KindRow<'a, 'b>(&'a Row<'b>);
 
 impl<'a> KindRow<'a, '_> {
-    pub(super) fn event_type(self) -> SqliteResult<&'a str> {
+    pub(super) fn event_type(self) -> SqlResult<&'a str> {
         text(self.0, 5)
     }
 
-    fn number(self, column: usize) -> SqliteResult<i64> {
+    fn number(self, column: usize) -> SqlResult<i64> {
         Ok(self.0.get(column)?)
     }
 
-    pub(super) fn id(self) -> SqliteResult<i64> {
+    pub(super) fn id(self) -> SqlResult<i64> {
         self.number(0)
     }
 
-    pub(super) fn queue(self) -> SqliteResult<i64> {
+    pub(super) fn queue(self) -> SqlResult<i64> {
         self.number(6)
     }
 
-    pub(super) fn fingerprint(self) -> SqliteResult<Fingerprint> {
+    pub(super) fn fingerprint(self) -> SqlResult<Fingerprint> {
         Ok(Fingerprint(self.number(1)?.cast_unsigned()))
     }
 
-    pub(super) fn count(self) -> SqliteResult<u64> {
+    pub(super) fn count(self) -> SqlResult<u64> {
         Ok(self.number(2)?.cast_unsigned())
     }
 
-    pub(super) fn first_at(self) -> SqliteResult<i64> {
+    pub(super) fn first_at(self) -> SqlResult<i64> {
         self.number(3)
     }
 
-    pub(super) fn last_at(self) -> SqliteResult<i64> {
+    pub(super) fn last_at(self) -> SqlResult<i64> {
         self.number(4)
     }
 
-    pub(super) fn is_poison(self) -> SqliteResult<bool> {
+    pub(super) fn is_poison(self) -> SqlResult<bool> {
         Ok(text(self.0, 11)? == Tier::Poison.as_str())
     }
 
-    pub(super) fn view(
-        self,
-        look: &ReadSnapshot<'_>,
-        subscriptions: &Subscriptions,
-    ) -> SqliteResult<KindView> {
+    pub(super) fn view(self, look: &ReadView<'_>, subscriptions: &Subscriptions) -> SqlResult<KindView> {
         let subscription = subscriptions.0.get(&self.number(7)?);
         Ok(KindView {
             id: KindId(self.id()?.cast_unsigned()),
             queue: look.queue(self.queue()?)?.clone(),
-            subscription: subscription.ok_or(SqliteFault::unreadable("the name of a subscription"))?.clone(),
+            subscription: subscription.ok_or(SqlFault::unreadable("the name of a subscription"))?.clone(),
             event_type: self.event_type()?.to_owned(),
             category: category(text(self.0, 8)?)?,
             code: Code::reported(text(self.0, 9)?),
@@ -215,14 +211,14 @@ impl<'a> KindRow<'a, '_> {
 
 pub(super) struct Subscriptions(BTreeMap<i64, String>);
 
-impl ReadSnapshot<'_> {
+impl ReadView<'_> {
     /// Shows each kind with letters that the filter may match.
     pub(super) fn each_kind(
         &self,
         filter: &LetterFilter,
         detail: KindDetail,
-        mut show: impl FnMut(KindRow<'_, '_>) -> SqliteResult<()>,
-    ) -> SqliteResult<()> {
+        mut show: impl FnMut(KindRow<'_, '_>) -> SqlResult<()>,
+    ) -> SqlResult<()> {
         let Some(query) = KindQuery::new(self, filter, detail)? else { return Ok(()) };
         match (&filter.kinds, filter.fingerprint) {
             (None, _) => query.each(self, &mut show),
@@ -239,8 +235,8 @@ impl ReadSnapshot<'_> {
     pub(super) fn kind<T>(
         &self,
         id: i64,
-        read: impl FnOnce(KindRow<'_, '_>) -> SqliteResult<T>,
-    ) -> SqliteResult<Option<T>> {
+        read: impl FnOnce(KindRow<'_, '_>) -> SqlResult<T>,
+    ) -> SqlResult<Option<T>> {
         let any = LetterFilter::default();
         let query = KindQuery::new(self, &any, KindDetail::All)?;
         let Some(query) = query.map(|query| query.only(id)) else { return Ok(None) };
@@ -260,7 +256,7 @@ impl ReadSnapshot<'_> {
             .collect()
     }
 
-    pub(super) fn kinds(&self, filter: &LetterFilter) -> SqliteResult<Vec<KindView>> {
+    pub(super) fn kinds(&self, filter: &LetterFilter) -> SqlResult<Vec<KindView>> {
         let subscriptions = self.subscriptions()?;
         let mut kinds = Vec::new();
         self.each_kind(filter, KindDetail::All, |kind| {
@@ -270,13 +266,13 @@ impl ReadSnapshot<'_> {
         Ok(kinds)
     }
 
-    pub(super) fn subscriptions(&self) -> SqliteResult<Subscriptions> {
+    pub(super) fn subscriptions(&self) -> SqlResult<Subscriptions> {
         let names =
             self.connection.all("SELECT id, name FROM subscriptions", [], |row| Ok(row.try_into()?))?;
         Ok(Subscriptions(names.into_iter().collect()))
     }
 
-    fn subscription(&self, name: &str) -> SqliteResult<Option<i64>> {
+    fn subscription(&self, name: &str) -> SqlResult<Option<i64>> {
         self.connection.find("SELECT id FROM subscriptions WHERE name = ?1", [name])
     }
 }

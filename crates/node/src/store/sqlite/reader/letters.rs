@@ -7,12 +7,12 @@ use redrive_core::ids::{DeliveryId, ServiceName};
 use redrive_core::letters::envelope::Tier;
 
 use super::delivery::Depth;
-use super::find::{self, LetterRow, Search, SearchDirection};
-use super::{ReadSnapshot, SqliteReader};
+use super::find::{self, LetterRow, ScanOrder, Search};
+use super::{ReadView, SqliteReader};
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, Poison, Selection,
 };
-use crate::store::sqlite::fault::SqliteResult;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::sql::Sql;
 use crate::store::{StoreError, derive};
 
@@ -43,7 +43,7 @@ impl LetterLines {
         if self.are_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn shown(mut self, look: &ReadSnapshot<'_>, end: Option<i64>) -> SqliteResult<LetterPage> {
+    fn shown(mut self, look: &ReadView<'_>, end: Option<i64>) -> SqlResult<LetterPage> {
         let is_full = self.are_full();
         self.found.truncate(self.rows_max);
         let next = if is_full { self.found.last().map(|letter| letter.number) } else { end };
@@ -55,8 +55,8 @@ impl LetterLines {
     }
 }
 
-impl ReadSnapshot<'_> {
-    pub(super) fn letters(&self, query: &LetterQuery) -> SqliteResult<LetterPage> {
+impl ReadView<'_> {
+    pub(super) fn letters(&self, query: &LetterQuery) -> SqlResult<LetterPage> {
         let LetterQuery { filter, before, rows_max } = query;
         let numbers = find::numbers(filter);
         let mut lines = LetterLines { found: Vec::new(), rows_max: *rows_max };
@@ -67,12 +67,12 @@ impl ReadSnapshot<'_> {
                 return lines.shown(self, end);
             }
         }
-        let search = Search::new(self, filter, SearchDirection::Back, numbers)?;
+        let search = Search::new(self, filter, ScanOrder::Back, numbers)?;
         end = search.part(self, end, STEPS_PER_LOOK, &mut |letter| Ok(lines.add(letter)))?;
         lines.shown(self, end)
     }
 
-    pub(super) fn letter(&self, key: &LetterKey) -> SqliteResult<Option<LetterView>> {
+    pub(super) fn letter(&self, key: &LetterKey) -> SqlResult<Option<LetterView>> {
         match key {
             LetterKey::Delivery(id) => {
                 let Ok(at) = i64::try_from(id.seq().get()) else { return Ok(None) };
@@ -82,7 +82,7 @@ impl ReadSnapshot<'_> {
         }
     }
 
-    pub(super) fn imported_letters(&self, key: &str) -> SqliteResult<Vec<LetterView>> {
+    pub(super) fn imported_letters(&self, key: &str) -> SqlResult<Vec<LetterView>> {
         let services: BTreeSet<&ServiceName> = self.queues.values().map(|queue| &queue.service).collect();
         let of_services = services.into_iter().map(|service| derive::import_key(service, key));
         let mut letters = Vec::new();
@@ -114,7 +114,7 @@ impl ExportPage {
     }
 
     /// Adds letters until full; returns the last number added if some are left.
-    fn add(&mut self, look: &ReadSnapshot<'_>, found: &[LetterRow]) -> SqliteResult<Option<i64>> {
+    fn add(&mut self, look: &ReadView<'_>, found: &[LetterRow]) -> SqlResult<Option<i64>> {
         for (index, letter) in found.iter().enumerate() {
             let whole = look.letter_at(letter.delivery, Depth::All)?;
             self.bytes += whole.as_ref().map_or(0, |letter| letter.event.data.len());
@@ -137,7 +137,7 @@ pub(super) fn export(
     let mut whole = ExportPage { page: LetterPage::default(), rows_max, bytes: 0 };
     let Some(filter) = without_poison(selection) else { return Ok(whole.page) };
     let numbers = find::numbers_until(&filter, selection.died_until);
-    let search = reader.ask(|look| Search::new(look, &filter, SearchDirection::Forth, numbers))?;
+    let search = reader.ask(|look| Search::new(look, &filter, ScanOrder::Forth, numbers))?;
     let mut after = after.map(number);
     if let Some(ids) = &selection.letters {
         return export_named(reader, &search, ids, after, whole);

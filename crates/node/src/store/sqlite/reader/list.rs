@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 use rusqlite::Row;
 
 use super::delivery::Depth;
-use super::{ROWS_PER_LOOK, ReadSnapshot};
+use super::{ROWS_PER_LOOK, ReadView};
 use crate::store::sqlite::encode::seq;
-use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
 use crate::store::sqlite::sql::Sql;
@@ -58,13 +58,13 @@ const fn selects(state: Option<DeliveryStateName>) -> Option<&'static [&'static 
     }
 }
 
-impl ReadSnapshot<'_> {
+impl ReadView<'_> {
     pub(super) fn list(
         &self,
         filter: &DeliveryFilter,
         looked_at_max: u64,
         depth: Depth,
-    ) -> SqliteResult<DeliveryPage> {
+    ) -> SqlResult<DeliveryPage> {
         let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
         let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
         if queues.is_empty() {
@@ -86,7 +86,7 @@ impl ReadSnapshot<'_> {
         Ok(DeliveryPage { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
     }
 
-    fn scan(&self, queues: &[i64], before: i64, found: &mut ListProgress<'_>) -> SqliteResult<()> {
+    fn scan(&self, queues: &[i64], before: i64, found: &mut ListProgress<'_>) -> SqlResult<()> {
         let asks_for_events = found.filter.asks_for_events();
         let (select, first) = if asks_for_events { (ALL_WITH_EVENTS, 5) } else { (ALL, 0) };
         let mut statement = self.connection.prepare_cached(select)?;
@@ -110,7 +110,7 @@ impl ReadSnapshot<'_> {
         selects: &[&'static str],
         before: i64,
         found: &mut ListProgress<'_>,
-    ) -> SqliteResult<()> {
+    ) -> SqlResult<()> {
         let pairs = queues.iter().flat_map(|queue| selects.iter().map(move |select| (*queue, *select)));
         let mut sources: Vec<QueueCursor> =
             pairs.map(|(queue, select)| QueueCursor { queue, select, ahead: VecDeque::new() }).collect();
@@ -122,7 +122,7 @@ impl ReadSnapshot<'_> {
             let mut fits = found.takes_state(state);
             if fits && found.filter.asks_for_events() {
                 let takes = self.connection.first(EVENT, [place], |row| takes_event(found.filter, row))?;
-                fits = takes.ok_or(SqliteFault::unreadable("the event of a delivery"))?;
+                fits = takes.ok_or(SqlFault::unreadable("the event of a delivery"))?;
             }
             found.places.extend(fits.then_some(place));
             if found.looked_at(place).is_break() {
@@ -165,7 +165,7 @@ struct QueueCursor {
 }
 
 impl QueueCursor {
-    fn next(&mut self, look: &ReadSnapshot<'_>, last: i64) -> SqliteResult<Option<(i64, i64)>> {
+    fn next(&mut self, look: &ReadView<'_>, last: i64) -> SqlResult<Option<(i64, i64)>> {
         if self.ahead.is_empty() {
             let values = (self.queue, last, READ_AHEAD);
             self.ahead = look.connection.all(self.select, values, |row| Ok(row.try_into()?))?.into();
@@ -175,7 +175,7 @@ impl QueueCursor {
 }
 
 /// Cheapest conditions first: most events do not match and need not be decoded.
-fn takes_event(filter: &DeliveryFilter, row: &Row<'_>) -> SqliteResult<bool> {
+fn takes_event(filter: &DeliveryFilter, row: &Row<'_>) -> SqlResult<bool> {
     let event_type = rows::text(row, 2)?;
     if filter.event_type.as_ref().is_some_and(|pattern| !pattern.matches(event_type)) {
         return Ok(false);

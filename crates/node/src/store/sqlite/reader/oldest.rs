@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use redrive_core::engine::QueueName;
 
-use super::ReadSnapshot;
+use super::ReadView;
 use crate::store::Oldest;
 use crate::store::sqlite::encode::time;
-use crate::store::sqlite::fault::SqliteResult;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::sql::Sql;
 
 pub(in super::super) const FIRST_READY: &str =
@@ -20,7 +20,7 @@ pub(in super::super) const ACCEPTED_AT: &str =
 /// From the counters of kinds.
 const FIRST_DEATHS: &str = "SELECT queue, min(first_at) FROM kinds WHERE count > 0 GROUP BY queue";
 
-pub(super) fn oldest(look: &ReadSnapshot<'_>) -> SqliteResult<BTreeMap<QueueName, Oldest>> {
+pub(super) fn oldest(look: &ReadView<'_>) -> SqlResult<BTreeMap<QueueName, Oldest>> {
     let mut queues: BTreeMap<QueueName, Oldest> = BTreeMap::new();
     for (id, name) in &look.queues {
         let mut first: Option<i64> = None;

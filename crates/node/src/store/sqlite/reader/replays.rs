@@ -6,11 +6,11 @@ use redrive_core::event::attribute::SessionKey;
 use redrive_core::ids::DeliveryId;
 use redrive_core::letters::replay::ReplayId;
 
-use super::{ReadSnapshot, SqliteReader, limit};
+use super::{ReadView, SqliteReader, limit};
 use crate::store::StoreError;
 use crate::store::letter::{AuditRecord, HeldCursor, HeldPage, HeldSession, ReplayView};
 use crate::store::sqlite::encode::{seq, time};
-use crate::store::sqlite::fault::SqliteResult;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::replay::{VIEW, view};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::sql::Sql;
@@ -25,18 +25,18 @@ pub(super) const HELD: &str =
 pub(super) const HOLDER: &str = "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.content, d.queue
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
-impl ReadSnapshot<'_> {
-    pub(super) fn replay(&self, id: ReplayId) -> SqliteResult<Option<ReplayView>> {
+impl ReadView<'_> {
+    pub(super) fn replay(&self, id: ReplayId) -> SqlResult<Option<ReplayView>> {
         let found = self.replays(Some(ReplayId(id.0.saturating_add(1))), 1)?;
         Ok(found.into_iter().find(|replay| replay.id == id))
     }
 
-    pub(super) fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> SqliteResult<Vec<ReplayView>> {
+    pub(super) fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> SqlResult<Vec<ReplayView>> {
         let values = (super::before(before.map(|id| id.0)), limit(rows_max));
         self.connection.all(&replays_before(), values, view)
     }
 
-    pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> SqliteResult<Vec<AuditRecord>> {
+    pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> SqlResult<Vec<AuditRecord>> {
         self.connection.all(AUDIT, (super::before(before), limit(rows_max)), |row| {
             Ok(AuditRecord {
                 number: row.get::<_, i64>(0)?.cast_unsigned(),
@@ -50,7 +50,7 @@ impl ReadSnapshot<'_> {
         })
     }
 
-    fn held_session(&self, held: &HeldRow) -> SqliteResult<Option<HeldSession>> {
+    fn held_session(&self, held: &HeldRow) -> SqlResult<Option<HeldSession>> {
         self.connection.first(HOLDER, [held.letter], |row| {
             let event = rows::event(row)?;
             Ok(HeldSession {
@@ -64,7 +64,7 @@ impl ReadSnapshot<'_> {
         })
     }
 
-    fn held_after(&self, lane: i64, rows_max: i64) -> SqliteResult<Vec<HeldRow>> {
+    fn held_after(&self, lane: i64, rows_max: i64) -> SqlResult<Vec<HeldRow>> {
         self.connection.all(HELD, (lane, rows_max), |row| {
             let (lane, letter, since, behind) = row.try_into()?;
             Ok(HeldRow { since, lane, letter, behind })

@@ -11,13 +11,13 @@ use redrive_core::hash::{Map, Set};
 use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::letters::replay::ReplayId;
 
-use super::find::{self, LetterRow, Search, SearchDirection};
+use super::find::{self, LetterRow, ScanOrder, Search};
 use super::kinds::KindRow;
 use super::letters::NAMED_PER_LOOK;
-use super::{ReadSnapshot, SqliteReader, replays};
+use super::{ReadView, SqliteReader, replays};
 use crate::store::StoreError;
 use crate::store::letter::{Poison, Selection, SelectionSurvey};
-use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::replay;
 use crate::store::sqlite::sql::Sql;
 
@@ -47,7 +47,7 @@ struct KindTally {
 }
 
 impl KindTally {
-    fn none(kind: KindRow<'_, '_>) -> SqliteResult<Self> {
+    fn none(kind: KindRow<'_, '_>) -> SqlResult<Self> {
         Ok(Self {
             fingerprint: kind.fingerprint()?,
             queue: kind.queue()?,
@@ -61,10 +61,10 @@ impl KindTally {
 pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<SelectionSurvey, StoreError> {
     let filter = &selection.filter;
     // Names are resolved outside of a snapshot.
-    let queues = |look: &ReadSnapshot<'_>| Ok(look.queues.clone());
+    let queues = |look: &ReadView<'_>| Ok(look.queues.clone());
     let numbers = find::numbers_until(filter, selection.died_until);
     let (search, mut count) = reader.ask(|look| {
-        let search = Search::new(look, filter, SearchDirection::Forth, numbers)?;
+        let search = Search::new(look, filter, ScanOrder::Forth, numbers)?;
         Ok((search, SurveyTally::new(look, selection)?))
     })?;
     replays::each_held(reader, |held| {
@@ -100,7 +100,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sel
 }
 
 impl<'a> SurveyTally<'a> {
-    fn new(look: &ReadSnapshot<'_>, selection: &'a Selection) -> SqliteResult<Self> {
+    fn new(look: &ReadView<'_>, selection: &'a Selection) -> SqlResult<Self> {
         let open = replay::open(look.connection)?;
         Ok(Self {
             selection,
@@ -112,12 +112,12 @@ impl<'a> SurveyTally<'a> {
         })
     }
 
-    fn add(&mut self, look: &ReadSnapshot<'_>, letter: &LetterRow) -> SqliteResult<()> {
+    fn add(&mut self, look: &ReadView<'_>, letter: &LetterRow) -> SqlResult<()> {
         let kind = match self.kinds.entry(letter.kind) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let kind = look.kind(letter.kind, KindTally::none)?;
-                new.insert(kind.ok_or(SqliteFault::unreadable("the kind of a dead letter"))?)
+                new.insert(kind.ok_or(SqlFault::unreadable("the kind of a dead letter"))?)
             }
         };
         if self.selection.poison == Poison::Left && kind.is_poison {

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::store::letter::{KindId, LetterFilter, Poison, Redirect, Selection};
-use crate::store::sqlite::fault::{SqliteFault, SqliteResult};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 
 /// By number in column `state`; below 4 is open.
 const STATES: [ReplayState; 6] = [
@@ -37,16 +37,16 @@ pub(super) fn state(state: ReplayState) -> i64 {
     number_in(&STATES, &state)
 }
 
-pub(super) fn read_state(number: i64) -> SqliteResult<ReplayState> {
-    at_number(&STATES, number).ok_or(SqliteFault::unreadable("where a replay stands"))
+pub(super) fn read_state(number: i64) -> SqlResult<ReplayState> {
+    at_number(&STATES, number).ok_or(SqlFault::unreadable("the state of a replay"))
 }
 
 pub(super) fn wave(wave: Wave) -> i64 {
     number_in(&WAVES, &wave)
 }
 
-pub(super) fn read_wave(number: i64) -> SqliteResult<Wave> {
-    at_number(&WAVES, number).ok_or(SqliteFault::unreadable("the wave of a replay"))
+pub(super) fn read_wave(number: i64) -> SqlResult<Wave> {
+    at_number(&WAVES, number).ok_or(SqlFault::unreadable("the wave of a replay"))
 }
 
 fn number_in<T: PartialEq>(all: &[T], one: &T) -> i64 {
@@ -70,8 +70,8 @@ pub(super) fn pace(pace: &Pace) -> String {
     json(&StoredPace { rate: rate.map(Rate::as_per_second), concurrency, manner })
 }
 
-pub(super) fn read_pace(text: &str) -> SqliteResult<Pace> {
-    let unreadable = || SqliteFault::unreadable("the pace of a replay");
+pub(super) fn read_pace(text: &str) -> SqlResult<Pace> {
+    let unreadable = || SqlFault::unreadable("the pace of a replay");
     let StoredPace { rate, concurrency, manner } = read(text).ok_or_else(unreadable)?;
     let rate = rate.map(|rate| Rate::per_second(rate).ok_or_else(unreadable)).transpose()?;
     Ok(Pace { rate, concurrency, manner })
@@ -81,8 +81,8 @@ pub(super) fn origin(origin: Origin) -> String {
     json(&origin)
 }
 
-pub(super) fn read_origin(text: &str) -> SqliteResult<Origin> {
-    read(text).ok_or(SqliteFault::unreadable("who began a replay"))
+pub(super) fn read_origin(text: &str) -> SqlResult<Origin> {
+    read(text).ok_or(SqlFault::unreadable("the origin of a replay"))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,8 +113,8 @@ pub(super) fn target(target: &Redirect) -> String {
     })
 }
 
-pub(super) fn read_target(text: &str) -> SqliteResult<Redirect> {
-    let unreadable = || SqliteFault::unreadable("where the letters of a replay go");
+pub(super) fn read_target(text: &str) -> SqlResult<Redirect> {
+    let unreadable = || SqlFault::unreadable("the target of a replay");
     let StoredTarget { service, channel, order } = read(text).ok_or_else(unreadable)?;
     let service = ServiceName::new(&service).map_err(|_| unreadable())?;
     let channel = channel.map(|name| ChannelName::new(&name).map_err(|_| unreadable())).transpose()?;
@@ -138,8 +138,8 @@ pub(super) fn stop(stop: &Stop) -> String {
     json(&StoredStop { replay, fingerprint, delivery: delivery.to_string() })
 }
 
-pub(super) fn read_stop(text: Option<&str>) -> SqliteResult<Option<Stop>> {
-    let unreadable = || SqliteFault::unreadable("why a replay stopped");
+pub(super) fn read_stop(text: Option<&str>) -> SqlResult<Option<Stop>> {
+    let unreadable = || SqlFault::unreadable("the stop reason of a replay");
     let Some(text) = text else { return Ok(None) };
     let StoredStop { replay, fingerprint, delivery } = read(text).ok_or_else(unreadable)?;
     let delivery = DeliveryId::parse(&delivery).ok_or_else(unreadable)?;
@@ -207,8 +207,8 @@ fn stored_filter(filter: &LetterFilter) -> StoredFilter {
     }
 }
 
-pub(super) fn read_selection(text: &str) -> SqliteResult<Selection> {
-    let unreadable = || SqliteFault::unreadable("which letters a replay sends");
+pub(super) fn read_selection(text: &str) -> SqlResult<Selection> {
+    let unreadable = || SqlFault::unreadable("the selection of a replay");
     let StoredSelection { filter, letters, poison, died_until } = read(text).ok_or_else(unreadable)?;
     let parse = |letter: String| DeliveryId::parse(&letter).ok_or_else(unreadable);
     let letters = letters.map(|letters| letters.into_iter().map(parse).collect()).transpose()?;

@@ -12,7 +12,7 @@ use super::{StoredReplay, letter_state};
 use crate::store::REPLAY_WALK_MAX;
 use crate::store::letter::{Redirect, STEP_BYTES_MAX};
 use crate::store::sqlite::encode::{nanos, seq};
-use crate::store::sqlite::fault::SqliteResult;
+use crate::store::sqlite::fault::SqlResult;
 use crate::store::sqlite::schema::state;
 use crate::store::sqlite::sql::Sql;
 use crate::store::sqlite::write::BatchWriter;
@@ -46,7 +46,7 @@ impl BatchWriter<'_> {
         &mut self,
         advance: &Advance,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<Option<(ReplayJob, u32)>> {
+    ) -> SqlResult<Option<(ReplayJob, u32)>> {
         let Some(stored) = self.stored(advance.replay)? else { return Ok(None) };
         let sent = match stored.view.state {
             ReplayState::Gathering => {
@@ -71,7 +71,7 @@ impl BatchWriter<'_> {
         stored: &StoredReplay,
         advance: &Advance,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<u32> {
+    ) -> SqlResult<u32> {
         let replay = advance.replay.0.cast_signed();
         let mut step = SendStep::default();
         let mut bytes = 0;
@@ -97,7 +97,7 @@ impl BatchWriter<'_> {
         step: &mut SendStep,
         (delivery, lane): (i64, Option<i64>),
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<()> {
+    ) -> SqlResult<()> {
         let replay = stored.view.id.0.cast_signed();
         let failed = "SELECT 1 FROM replay_lanes WHERE replay = ?1 AND lane = ?2";
         let letter = if self.connection.has(failed, (replay, lane))? {
@@ -116,7 +116,7 @@ impl BatchWriter<'_> {
     }
 
     /// Skips a letter and frees it for other replays.
-    fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> SqliteResult<()> {
+    fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> SqlResult<()> {
         let free = "UPDATE letters SET claim = NULL WHERE delivery = ?1 AND claim = ?2";
         self.connection.run(free, [delivery, replay])?;
         self.mark(replay, delivery, letter_state::LEFT_ALONE)?;
@@ -131,7 +131,7 @@ impl BatchWriter<'_> {
         delivery: i64,
         lane: Option<i64>,
         waiting: &mut Vec<Waiting>,
-    ) -> SqliteResult<()> {
+    ) -> SqlResult<()> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         if let Some(story) = self.connection.find::<Vec<u8>>(last, [delivery])? {
             self.append_attempt(seq(delivery), &story)?;

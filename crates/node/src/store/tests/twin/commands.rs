@@ -158,7 +158,7 @@ impl World {
             self.import_one(letter, now);
         }
         if new > 0 {
-            self.record("import", "letters from elsewhere".to_owned(), new, None, now);
+            self.record("import", "imported letters".to_owned(), new, None, now);
         }
         ImportCounts { new, known }
     }

@@ -2,9 +2,9 @@
 
 use rusqlite::Connection;
 
-use super::super::find::{self, SearchDirection};
+use super::super::find::{self, ScanOrder};
 use super::super::kinds::{KindDetail, KindQuery};
-use super::super::{ReadSnapshot, access_store, delivery, groups, list, replays};
+use super::super::{ReadView, access_store, delivery, groups, list, replays};
 use super::of;
 use crate::store::letter::LetterFilter;
 use crate::store::sqlite::{replay, schema};
@@ -36,14 +36,14 @@ fn no_question_goes_through_all_letters() {
     let cases: [(&str, String, &str); 17] = [
         ("a delivery",               delivery::DELIVERY.into(),          delivery_plan),
         ("what holds",               list::HOLDING.into(),                "SEARCH deliveries USING COVERING INDEX holding (queue=? AND rowid<?)"),
-        ("all letters, back",        find::all(SearchDirection::Back),               "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("all letters, forth",       find::all(SearchDirection::Forth),              "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("a session, back",          find::of_session(SearchDirection::Back),        "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
-        ("a session, forth",         find::of_session(SearchDirection::Forth),       "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
-        ("a correlation, back",      find::of_correlation(SearchDirection::Back),    "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
-        ("a correlation, forth",     find::of_correlation(SearchDirection::Forth),   "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
-        ("a kind, back",             find::of_kind(SearchDirection::Back),           "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
-        ("a kind, forth",            find::of_kind(SearchDirection::Forth),          "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
+        ("all letters, back",        find::all(ScanOrder::Back),               "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("all letters, forth",       find::all(ScanOrder::Forth),              "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("a session, back",          find::of_session(ScanOrder::Back),        "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
+        ("a session, forth",         find::of_session(ScanOrder::Forth),       "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),
+        ("a correlation, back",      find::of_correlation(ScanOrder::Back),    "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
+        ("a correlation, forth",     find::of_correlation(ScanOrder::Forth),   "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
+        ("a kind, back",             find::of_kind(ScanOrder::Back),           "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
+        ("a kind, forth",            find::of_kind(ScanOrder::Forth),          "SEARCH letters USING COVERING INDEX letters_of_kind (kind=? AND rowid>? AND rowid<?)"),
         ("a letter by number",       find::BY_NUMBER.into(),             "SEARCH letters USING INTEGER PRIMARY KEY (rowid=?)"),
         ("a letter by delivery",     find::BY_DELIVERY.into(),           "SEARCH letters USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
         ("what tells more",          find::OPEN.into(),                  "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -84,7 +84,7 @@ fn kinds_are_gone_through_only_where_nothing_names_them() {
         ("all of them",             any(),                                                     "SCAN kinds"),
     ];
     for (name, filter, expected) in cases {
-        let ask = |look: &ReadSnapshot<'_>| {
+        let ask = |look: &ReadView<'_>| {
             let query = KindQuery::new(look, &filter, KindDetail::Counters)?.expect("kinds may fit");
             let one = query.only(1);
             Ok((query.sql, one.sql))
