@@ -173,14 +173,14 @@ impl Sqlite {
     }
 
     /// Runs a task with the writer, on the backup's thread if one is in progress.
-    fn ask<T: Send + 'static>(
+    fn with_writer<T: Send + 'static>(
         &mut self,
         task: impl FnOnce(&mut StoreWriter, &Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.drop_abandoned_backup();
         match &mut self.writer {
             WriterSlot::Here(core, connection) => task(core, connection),
-            WriterSlot::Copying(copying) => copying.ask(task),
+            WriterSlot::Copying(copying) => copying.with_writer(task),
             WriterSlot::Gone => Err(gone()),
         }
     }
@@ -274,7 +274,7 @@ fn open_writer(folder: &Path, database: &fs::File, options: &Options) -> Result<
 
 impl Store for Sqlite {
     fn recover(&mut self, now: Timestamp) -> Result<RecoveredState, StoreError> {
-        self.ask(move |core, connection| core.recover(connection, now))
+        self.with_writer(move |core, connection| core.recover(connection, now))
     }
 
     fn write(&mut self, batch: &WriteBatch, now: Timestamp) -> Result<BatchResult, StoreError> {
@@ -282,17 +282,17 @@ impl Store for Sqlite {
             return core.write(connection, batch, now);
         }
         let batch = batch.clone();
-        self.ask(move |core, connection| core.write(connection, &batch, now))
+        self.with_writer(move |core, connection| core.write(connection, &batch, now))
     }
 
     fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
         let load = load.clone();
-        self.ask(move |core, connection| core.load(connection, &load))
+        self.with_writer(move |core, connection| core.load(connection, &load))
     }
 
     fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> Result<HousekeepingStep, StoreError> {
         let keep = keep.clone();
-        self.ask(move |core, connection| core.housekeep(connection, &keep, now))
+        self.with_writer(move |core, connection| core.housekeep(connection, &keep, now))
     }
 
     fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError> {
@@ -361,15 +361,15 @@ impl Store for Sqlite {
     }
 
     fn has_room(&mut self) -> Result<DiskRoom, StoreError> {
-        self.ask(StoreWriter::check_place)?;
+        self.with_writer(StoreWriter::check_place)?;
         // Free pages within the file are reused first.
-        let within = self.ask(|_, connection| StoreWriter::free_bytes(connection)).unwrap_or(0);
+        let within = self.with_writer(|_, connection| StoreWriter::free_bytes(connection)).unwrap_or(0);
         disk::room(&self.folder, within, self.options.free_bytes_min)
     }
 
     fn close(mut self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
         self.end_backup();
-        self.ask(move |core, connection| core.close(connection, now))
+        self.with_writer(move |core, connection| core.close(connection, now))
     }
 }
 

@@ -58,7 +58,7 @@ impl LiveBackup {
         begun.is_some_and(|begun| std::ptr::eq(Arc::as_ptr(begun), self.begun.as_ptr()))
     }
 
-    pub(super) fn ask<T: Send + 'static>(
+    pub(super) fn with_writer<T: Send + 'static>(
         &self,
         task: impl FnOnce(&mut StoreWriter, &Connection) -> T + Send + 'static,
     ) -> T {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use redrive_core::engine::Waiting;
 use redrive_core::ids::{Seq, ServiceName};
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
@@ -19,8 +18,8 @@ pub(super) const RELEASE: &str =
     "UPDATE deliveries SET state = 0, due_at = NULL WHERE queue = ?1 AND state = 1 AND due_at = ?2";
 
 impl BatchWriter<'_> {
-    pub(super) fn note(&mut self, note: &StateChange, waiting: &mut Vec<Waiting>) -> SqlResult<()> {
-        match note {
+    pub(super) fn apply_change(&mut self, change: &StateChange) -> SqlResult<()> {
+        match change {
             StateChange::Pause(service) => self.pause(service, self.now),
             StateChange::Resume(service) => {
                 self.connection.run("DELETE FROM pauses WHERE service = ?1", [service.as_str()])
@@ -58,7 +57,7 @@ impl BatchWriter<'_> {
             StateChange::Refused(refused) => self.save_refused(refused),
             StateChange::Memo { name, value } => self.save_memo(name, value.as_deref()),
             StateChange::Audit(deed) => self.save_audit_entry(deed),
-            StateChange::Route { event, routes } => self.route(*event, routes, waiting),
+            StateChange::Route { event, routes } => self.route(*event, routes),
         }
     }
 
@@ -80,7 +79,7 @@ impl BatchWriter<'_> {
         self.connection.run("INSERT OR REPLACE INTO breakers VALUES (?1, ?2)", (name, text))
     }
 
-    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> SqlResult<()> {
+    fn route(&mut self, at: Seq, routes: &[Addressee]) -> SqlResult<()> {
         let select = "SELECT id, source, type, attributes, data, content FROM events
             WHERE seq = ?1 AND deliveries = 0 AND whole = 1";
         let found = self.connection.first(select, [place(at)], |row| rows::checked_event(row, 5))?;
@@ -96,7 +95,8 @@ impl BatchWriter<'_> {
         self.connection.run(update, (place(at), first, admit::deliveries(to.len())))?;
         self.state.meta.unrouted -= 1;
         for addressee in to {
-            waiting.extend(self.add_delivery(at, (&event, integrity), addressee, BacklogFit::Waits)?);
+            let ready = self.add_delivery(at, (&event, integrity), addressee, BacklogFit::Waits)?;
+            self.ready.extend(ready);
         }
         self.write_keys(at, &keys)
     }

@@ -19,37 +19,34 @@ use crate::store::letter::{CommandRefusal, EditCommand, LetterCommand};
 const CLOSE: &str =
     "UPDATE deliveries SET state = ?2, written_at = ?3, linked = coalesce(?4, linked) WHERE seq = ?1";
 
+/// A refusal is no fault: the batch goes on.
+pub(super) type CommandResult<T> = SqlResult<Result<T, CommandRefusal>>;
+
 impl BatchWriter<'_> {
-    pub(super) fn command(&mut self, command: &LetterCommand, waiting: &mut Vec<Waiting>) -> SqlResult<()> {
+    pub(super) fn command(&mut self, command: &LetterCommand) -> SqlResult<()> {
         match command {
             LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new)?),
             LetterCommand::Change { replay, act, answer } => answer.set(self.change_replay(*replay, *act)?),
             LetterCommand::Skip { letter, note, answer } => {
-                answer.set(self.skip(*letter, note.as_deref(), waiting)?);
+                answer.set(self.skip(*letter, note.as_deref())?);
             }
-            LetterCommand::ReleaseSession { letter, answer } => {
-                answer.set(self.release_session(*letter, waiting)?)
-            }
-            LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, waiting)?)),
-            LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, waiting)?),
+            LetterCommand::ReleaseSession { letter, answer } => answer.set(self.release_session(*letter)?),
+            LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge)?)),
+            LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit)?),
             LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters)?)),
-            LetterCommand::Reassign(reassign, answer) => answer.set(Ok(self.reassign(reassign, waiting)?)),
+            LetterCommand::Reassign(reassign, answer) => answer.set(Ok(self.reassign(reassign)?)),
         }
         Ok(())
     }
 
-    fn skip(
-        &mut self,
-        id: DeliveryId,
-        note: Option<&str>,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqlResult<Result<u64, CommandRefusal>> {
+    fn skip(&mut self, id: DeliveryId, note: Option<&str>) -> CommandResult<u64> {
         let letter = match self.free_letter(id)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let held = self.held_by(self.delivery(letter.delivery)?.lane, letter.delivery)?;
-        waiting.extend(self.close(&letter, state::SKIPPED)?);
+        let ready = self.close(&letter, state::SKIPPED)?;
+        self.ready.extend(ready);
         let behind = held.map_or(Ok(0), |(lane, held)| self.released(lane, held))?;
         self.record(&AuditAct { verb: "skip", what: &id.to_string(), letters: 1, note })?;
         Ok(Ok(behind))
@@ -82,11 +79,7 @@ impl BatchWriter<'_> {
         Ok(())
     }
 
-    fn release_session(
-        &mut self,
-        id: DeliveryId,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqlResult<Result<u64, CommandRefusal>> {
+    fn release_session(&mut self, id: DeliveryId) -> CommandResult<u64> {
         let Some(letter) = select::find(self.connection, id)? else {
             let is_known = select::is_delivery(self.connection, id)?;
             let refusal =
@@ -101,7 +94,8 @@ impl BatchWriter<'_> {
         for letter in &letters {
             self.connection.run("UPDATE deliveries SET state = ?2 WHERE seq = ?1", [*letter, state::DEAD])?;
         }
-        waiting.extend(self.advance_lane(lane)?);
+        let ready = self.advance_lane(lane)?;
+        self.ready.extend(ready);
         let letters = letters.len() as u64;
         self.record(&AuditAct { verb: "let-go", what: &id.to_string(), letters, note: None })?;
         Ok(Ok(self.released(lane, held)?))
@@ -112,11 +106,7 @@ impl BatchWriter<'_> {
         Ok(if self.held(lane)?.is_some() { 0 } else { before.behind })
     }
 
-    fn edit(
-        &mut self,
-        edit: &EditCommand,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqlResult<Result<(Receipt, DeliveryId), CommandRefusal>> {
+    fn edit(&mut self, edit: &EditCommand) -> CommandResult<(Receipt, DeliveryId)> {
         let letter = match self.free_letter(edit.letter)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
@@ -146,7 +136,8 @@ impl BatchWriter<'_> {
             self.connection.run("UPDATE held SET letter = ?2 WHERE lane = ?1", [lane, place(id.seq())])?;
         }
         if code == state::READY {
-            waiting.push(self.waiting(before.queue, place(id.seq()))?);
+            let ready = self.waiting(before.queue, place(id.seq()))?;
+            self.ready.push(ready);
         }
         let what = edit.letter.to_string();
         self.record(&AuditAct { verb: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;

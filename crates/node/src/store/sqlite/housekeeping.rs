@@ -57,11 +57,12 @@ pub(super) fn housekeep(
     now: Timestamp,
 ) -> SqlResult<(HousekeepingStep, Option<DedupStep>)> {
     let mut chores = HousekeepingStep::default();
-    let (deleted, more_ended) = delete_ended(connection, state, keep, now)?;
+    let mut cleaner = EventCleaner { connection, state, book_uses: BTreeMap::new(), keep, now };
+    let (deleted, more_ended) = cleaner.delete_ended()?;
     chores.events_deleted = deleted;
-    let more_ids = forget_ids(connection, state, keep, now)?;
+    let more_ids = cleaner.forget_ids()?;
     let more_keys = forget_keys(connection, now)?;
-    forget_books(connection)?;
+    connection.run(&format!("DELETE FROM books WHERE hash IN ({UNNAMED_BOOKS})"), [books_kept()])?;
     chores.letters_deleted = retention::forget(connection, state, old, now)?;
     let step = state.dedup.step(connection, state.meta.ids_checked)?;
     chores.more = more_ended || more_ids || more_keys || old.may_be_more() || step.is_some();
@@ -69,42 +70,57 @@ pub(super) fn housekeep(
     Ok((chores, step))
 }
 
-/// Returns how many events were deleted, and whether there may be more.
-fn delete_ended(
-    connection: &Connection,
-    state: &mut StoreState,
-    keep: &RetentionRules,
-    now: Timestamp,
-) -> SqlResult<(u64, bool)> {
-    let next = "SELECT id, at, places FROM ending ORDER BY id LIMIT 1";
-    let mut book_uses = BTreeMap::new();
-    let (mut deleted, mut seen) = (0, 0);
-    loop {
-        let first: Option<(i64, i64, Vec<u8>)> = connection.first(next, [], |row| Ok(row.try_into()?))?;
-        let over = first.filter(|(_, at, _)| time(*at) + keep.delivered <= now);
-        let Some((id, _, places)) = over.as_ref().filter(|_| seen < PLACES_PER_STEP) else {
-            write::count_book_uses(connection, &book_uses)?;
-            return Ok((deleted, over.is_some()));
-        };
-        for place in encode::read_places(places)? {
-            seen += 1;
-            let mut over = EventCleaner { connection, state, book_uses: &mut book_uses, keep, now };
-            deleted += u64::from(over.delete(place)?);
-        }
-        connection.run("DELETE FROM ending WHERE id = ?1", [id])?;
-    }
-}
-
 struct EventCleaner<'a> {
     connection: &'a Connection,
     state: &'a mut StoreState,
     /// Deleted attempt records per rule book, as negative numbers.
-    book_uses: &'a mut BTreeMap<u64, i64>,
+    book_uses: BTreeMap<u64, i64>,
     keep: &'a RetentionRules,
     now: Timestamp,
 }
 
 impl EventCleaner<'_> {
+    /// Returns how many events were deleted, and whether there may be more.
+    fn delete_ended(&mut self) -> SqlResult<(u64, bool)> {
+        let next = "SELECT id, at, places FROM ending ORDER BY id LIMIT 1";
+        let (mut deleted, mut seen) = (0, 0);
+        loop {
+            let first: Option<(i64, i64, Vec<u8>)> =
+                self.connection.first(next, [], |row| Ok(row.try_into()?))?;
+            let over = first.filter(|(_, at, _)| time(*at) + self.keep.delivered <= self.now);
+            let Some((id, _, places)) = over.as_ref().filter(|_| seen < PLACES_PER_STEP) else {
+                write::count_book_uses(self.connection, &self.book_uses)?;
+                return Ok((deleted, over.is_some()));
+            };
+            for place in encode::read_places(places)? {
+                seen += 1;
+                deleted += u64::from(self.delete(place)?);
+            }
+            self.connection.run("DELETE FROM ending WHERE id = ?1", [id])?;
+        }
+    }
+
+    /// Deletes expired ids; returns whether there may be more.
+    fn forget_ids(&mut self) -> SqlResult<bool> {
+        let select = "SELECT seq, received_at, whole FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+        let limit = i64::try_from(PLACES_PER_STEP).expect("a small number");
+        let mut old: Vec<(i64, bool)> = Vec::with_capacity(PLACES_PER_STEP);
+        let mut statement = self.connection.prepare_cached(select)?;
+        let mut rows = statement.query((place(self.state.meta.ids_checked), limit))?;
+        while let Some(row) = rows.next()?
+            && time(row.get(1)?) + self.keep.ids <= self.now
+        {
+            old.push((row.get(0)?, row.get(2)?));
+        }
+        for (place, whole) in &old {
+            self.state.meta.ids_checked = seq(*place);
+            if !whole {
+                self.connection.run("DELETE FROM events WHERE seq = ?1", [place])?;
+            }
+        }
+        Ok(old.len() == PLACES_PER_STEP)
+    }
+
     /// Deletes the event of a sequence number, its own or a delivery's, if all its deliveries are past retention.
     fn delete(&mut self, at: Seq) -> SqlResult<bool> {
         let event_of = "SELECT event FROM deliveries WHERE seq = ?1";
@@ -173,32 +189,6 @@ impl EventCleaner<'_> {
     }
 }
 
-/// Deletes expired ids; returns whether there may be more.
-fn forget_ids(
-    connection: &Connection,
-    state: &mut StoreState,
-    keep: &RetentionRules,
-    now: Timestamp,
-) -> SqlResult<bool> {
-    let select = "SELECT seq, received_at, whole FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
-    let limit = i64::try_from(PLACES_PER_STEP).expect("a small number");
-    let mut old: Vec<(i64, bool)> = Vec::with_capacity(PLACES_PER_STEP);
-    let mut statement = connection.prepare_cached(select)?;
-    let mut rows = statement.query((place(state.meta.ids_checked), limit))?;
-    while let Some(row) = rows.next()?
-        && time(row.get(1)?) + keep.ids <= now
-    {
-        old.push((row.get(0)?, row.get(2)?));
-    }
-    for (place, whole) in &old {
-        state.meta.ids_checked = seq(*place);
-        if !whole {
-            connection.run("DELETE FROM events WHERE seq = ?1", [place])?;
-        }
-    }
-    Ok(old.len() == PLACES_PER_STEP)
-}
-
 /// Expired keys, and those due for another check.
 ///
 /// An expired key whose event is still kept stores the time of its next check as a negative number, which cannot
@@ -224,11 +214,6 @@ fn forget_keys(connection: &Connection, now: Timestamp) -> SqlResult<bool> {
 /// Unused and not among the latest.
 const UNNAMED_BOOKS: &str = "SELECT hash FROM books WHERE stories = 0 AND hash NOT IN
     (SELECT hash FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1)";
-
-fn forget_books(connection: &Connection) -> SqlResult<()> {
-    let delete = format!("DELETE FROM books WHERE hash IN ({UNNAMED_BOOKS})");
-    connection.run(&delete, [books_kept()])
-}
 
 fn books_kept() -> i64 {
     i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number")

@@ -4,7 +4,7 @@ use redrive_core::engine::Waiting;
 
 use super::audit::AuditAct;
 use super::fault::SqlResult;
-use super::reader::look;
+use super::reader::select_letters;
 use super::replay;
 use super::rows;
 use super::schema::state;
@@ -19,10 +19,10 @@ pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e C
     WHERE e.seq = ?1 AND d.state <> 7)";
 
 impl BatchWriter<'_> {
-    pub(super) fn purge(&mut self, purge: &PurgeCommand, waiting: &mut Vec<Waiting>) -> SqlResult<PurgeStep> {
+    pub(super) fn purge(&mut self, purge: &PurgeCommand) -> SqlResult<PurgeStep> {
         let PurgeCommand { selection, what, rows_max, after, note } = purge;
         let beyond = after.map_or(i64::MIN, |after| after.number.0.cast_signed());
-        let looked = look(self.connection, selection, beyond, *rows_max)?;
+        let looked = select_letters(self.connection, selection, beyond, *rows_max)?;
         let open = replay::open(self.connection)?;
         let (mut deleted, mut claimed) = (0, 0);
         let (mut upto, mut bytes) = (looked.upto, 0);
@@ -35,7 +35,7 @@ impl BatchWriter<'_> {
             deleted += 1;
             let promoted = self.purge_letter(&letter)?;
             bytes += promoted.as_ref().map_or(0, Waiting::bytes);
-            waiting.extend(promoted);
+            self.ready.extend(promoted);
             if bytes >= STEP_BYTES_MAX && found.peek().is_some() {
                 upto = Some(letter.number);
                 break;

@@ -25,13 +25,13 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use self::delivery::Depth;
-pub(super) use self::find::look;
+pub(super) use self::find::select_letters;
 use super::encode::{place, seq, time};
 use super::fault::{SqlFault, SqlResult};
 use super::schema;
 use super::sql::Sql;
 use super::state::Meta;
-use super::{dedup, disk, names, rows};
+use super::{access_store as writes, dedup, disk, names, rows};
 use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
@@ -66,7 +66,7 @@ impl SqliteReader {
         let looked_at_max = list::looked_at_max(filter);
         // Goes backwards, so several snapshots list nothing twice.
         loop {
-            let mut found = self.ask(|look| look.list(&part, looked_at_max - listed.looked_at, depth))?;
+            let mut found = self.read(|look| look.list(&part, looked_at_max - listed.looked_at, depth))?;
             listed.deliveries.append(&mut found.deliveries);
             listed.looked_at += found.looked_at;
             listed.next = found.next;
@@ -80,7 +80,7 @@ impl SqliteReader {
     }
 
     /// Runs a query in one snapshot.
-    fn ask<T>(&self, question: impl FnOnce(&ReadView<'_>) -> SqlResult<T>) -> Result<T, StoreError> {
+    fn read<T>(&self, question: impl FnOnce(&ReadView<'_>) -> SqlResult<T>) -> Result<T, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
         Ok(question(&ReadView::new(&transaction)?)?)
     }
@@ -88,11 +88,11 @@ impl SqliteReader {
 
 impl StoreReader for SqliteReader {
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError> {
-        self.ask(|look| look.events(key))
+        self.read(|look| look.events(key))
     }
 
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError> {
-        self.ask(|look| look.by_prefix(*prefix, rows_max))
+        self.read(|look| look.by_prefix(*prefix, rows_max))
     }
 
     fn list(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError> {
@@ -104,16 +104,16 @@ impl StoreReader for SqliteReader {
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {
-        self.ask(|look| look.unrouted(after, rows_max))
+        self.read(|look| look.unrouted(after, rows_max))
     }
 
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError> {
         let select = "SELECT text FROM books WHERE hash = ?1 AND text IS NOT NULL";
-        self.ask(|look| look.connection.find(select, [hash.cast_signed()]))
+        self.read(|look| look.connection.find(select, [hash.cast_signed()]))
     }
 
     fn counts(&self) -> Result<StoreCounts, StoreError> {
-        self.ask(|look| {
+        self.read(|look| {
             let meta = Meta::load(look.connection)?;
             let mut queues = BTreeMap::new();
             for (id, name, mut counts) in names::queues(look.connection)? {
@@ -127,19 +127,19 @@ impl StoreReader for SqliteReader {
     }
 
     fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError> {
-        self.ask(oldest::oldest)
+        self.read(oldest::oldest)
     }
 
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError> {
-        self.ask(|look| look.letters(query))
+        self.read(|look| look.letters(query))
     }
 
     fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
-        self.ask(|look| look.letter(key))
+        self.read(|look| look.letter(key))
     }
 
     fn imported_letters(&self, key: &str) -> Result<Vec<LetterView>, StoreError> {
-        self.ask(|look| look.imported_letters(key))
+        self.read(|look| look.imported_letters(key))
     }
 
     fn export(
@@ -152,7 +152,7 @@ impl StoreReader for SqliteReader {
     }
 
     fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
-        self.ask(|look| look.kinds(filter))
+        self.read(|look| look.kinds(filter))
     }
 
     fn groups(
@@ -169,11 +169,11 @@ impl StoreReader for SqliteReader {
     }
 
     fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
-        self.ask(|look| look.replay(id))
+        self.read(|look| look.replay(id))
     }
 
     fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
-        self.ask(|look| look.replays(before, rows_max))
+        self.read(|look| look.replays(before, rows_max))
     }
 
     fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
@@ -185,19 +185,22 @@ impl StoreReader for SqliteReader {
     }
 
     fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        self.ask(|look| access_store::keys(look.connection))
+        self.read(|look| access_store::keys(look.connection))
     }
 
     fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
-        self.ask(|look| look.refused(before, rows_max))
+        let values = (self::before(before), limit(rows_max));
+        self.read(|look| look.connection.all(access_store::REFUSED, values, access_store::refused))
     }
 
     fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError> {
-        self.ask(|look| look.refused_body(number))
+        let number = before(Some(number));
+        self.read(|look| look.connection.first(access_store::REFUSED_BODY, [number], access_store::refused))
     }
 
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError> {
-        self.ask(|look| look.memo(name))
+        let select = "SELECT value FROM memos WHERE name = ?1";
+        self.read(|look| look.connection.find(select, [writes::memo_name(name)]))
     }
 
     fn bytes(&self) -> Result<u64, StoreError> {
@@ -205,11 +208,11 @@ impl StoreReader for SqliteReader {
     }
 
     fn seed(&self) -> Result<u64, StoreError> {
-        self.ask(|look| Ok(Meta::load(look.connection)?.seed))
+        self.read(|look| Ok(Meta::load(look.connection)?.seed))
     }
 
     fn last_place(&self) -> Result<Seq, StoreError> {
-        self.ask(|look| Ok(Meta::load(look.connection)?.last))
+        self.read(|look| Ok(Meta::load(look.connection)?.last))
     }
 
     fn events_after(
@@ -222,7 +225,7 @@ impl StoreReader for SqliteReader {
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.ask(|look| look.audit(before, rows_max))
+        self.read(|look| look.audit(before, rows_max))
     }
 }
 

@@ -46,11 +46,7 @@ enum ReassignOutcome {
 }
 
 impl BatchWriter<'_> {
-    pub(super) fn reassign(
-        &mut self,
-        order: &ReassignCommand,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqlResult<ReassignStep> {
+    pub(super) fn reassign(&mut self, order: &ReassignCommand) -> SqlResult<ReassignStep> {
         let Some(queue) = self.state.names.find(&order.queue).map(|queue| queue.id) else {
             let next = order.next(None, ScanCoverage::Yes);
             return Ok(ReassignStep { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
@@ -63,11 +59,11 @@ impl BatchWriter<'_> {
             last = Some(head);
             let (mut delivery, mut may_start) = (place(head.seq), None);
             loop {
-                let before = waiting.len();
-                match self.reassign_one(delivery, order, waiting)? {
+                let before = self.ready.len();
+                match self.reassign_one(delivery, order)? {
                     ReassignOutcome::Gone(next) => {
                         done += 1;
-                        bytes += waiting[before..].iter().chain(&next).map(Waiting::bytes).sum::<usize>();
+                        bytes += self.ready[before..].iter().chain(&next).map(Waiting::bytes).sum::<usize>();
                         let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
                         match next {
                             Some(row) if !is_full => {
@@ -75,7 +71,7 @@ impl BatchWriter<'_> {
                                 may_start = Some(row);
                             }
                             Some(_) | None => {
-                                self.announce_head(next, order, waiting)?;
+                                self.announce_head(next, order)?;
                                 break;
                             }
                         }
@@ -83,7 +79,7 @@ impl BatchWriter<'_> {
                     left @ (ReassignOutcome::Unwanted | ReassignOutcome::Busy | ReassignOutcome::Wanted) => {
                         unwanted += u64::from(matches!(left, ReassignOutcome::Unwanted));
                         busy += u64::from(matches!(left, ReassignOutcome::Busy));
-                        self.announce_head(may_start.take(), order, waiting)?;
+                        self.announce_head(may_start.take(), order)?;
                         break;
                     }
                 }
@@ -98,18 +94,13 @@ impl BatchWriter<'_> {
     }
 
     /// Hands the new head to the engine, or parks it if it has no rule.
-    fn announce_head(
-        &self,
-        first: Option<Waiting>,
-        order: &ReassignCommand,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqlResult<()> {
+    fn announce_head(&mut self, first: Option<Waiting>, order: &ReassignCommand) -> SqlResult<()> {
         match first {
             Some(row) if order.scope.parks(&row) => {
                 let values = (place(row.id.seq()), nanos(Timestamp::NEVER));
                 self.connection.run(PARK, values)?;
             }
-            Some(_) | None => waiting.extend(first),
+            Some(_) | None => self.ready.extend(first),
         }
         Ok(())
     }
@@ -144,12 +135,7 @@ impl BatchWriter<'_> {
         })
     }
 
-    fn reassign_one(
-        &mut self,
-        delivery: i64,
-        order: &ReassignCommand,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqlResult<ReassignOutcome> {
+    fn reassign_one(&mut self, delivery: i64, order: &ReassignCommand) -> SqlResult<ReassignOutcome> {
         let found = self.delivery(delivery)?;
         if order.running.contains(&seq(delivery)) || self.is_replayed(&found)? {
             return Ok(ReassignOutcome::Busy);
@@ -171,7 +157,7 @@ impl BatchWriter<'_> {
                 self.leave_replay(delivery, &found)?;
                 // Advance the old session first, so that this delivery is not its next.
                 let next = self.promote_after_end(found.lane, found.replay.or(found.linked))?;
-                waiting.extend(moved);
+                self.ready.extend(moved);
                 return Ok(ReassignOutcome::Gone(next));
             }
         }

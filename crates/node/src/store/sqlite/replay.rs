@@ -14,9 +14,10 @@ use redrive_core::policy::category::codes;
 use rusqlite::{Connection, Row};
 
 use super::audit::AuditAct;
+use super::commands::CommandResult;
 use super::encode::{Integrity, nanos, seq, time};
 use super::fault::{SqlFault, SqlResult};
-use super::reader::look;
+use super::reader::select_letters;
 use super::rows::{self, text};
 use super::select;
 use super::select::LetterRef;
@@ -139,7 +140,7 @@ impl BatchWriter<'_> {
         Ok(stored.ok_or(SqlFault::unreadable("a replay"))?.view)
     }
 
-    pub(super) fn begin_replay(&mut self, new: &NewReplay) -> SqlResult<Result<ReplayView, CommandRefusal>> {
+    pub(super) fn begin_replay(&mut self, new: &NewReplay) -> CommandResult<ReplayView> {
         let NewReplay { selection, what, pace, origin, to, note } = new;
         for letter in selection.letters.iter().flatten() {
             let refusal = match self.free_letter(*letter)? {
@@ -206,7 +207,7 @@ impl BatchWriter<'_> {
         to: Option<&Redirect>,
         after: i64,
     ) -> SqlResult<GatherStep> {
-        let looked = look(self.connection, selection, after, REPLAY_GATHER_MAX)?;
+        let looked = select_letters(self.connection, selection, after, REPLAY_GATHER_MAX)?;
         let open = open(self.connection)?;
         let upto = looked.upto.unwrap_or(ALL_GATHERED);
         let mut gathered = GatherStep { poison: looked.poison, upto, ..GatherStep::default() };
@@ -279,7 +280,7 @@ impl BatchWriter<'_> {
     }
 
     /// Refuses a letter that an open replay has claimed.
-    pub(super) fn free_letter(&self, id: DeliveryId) -> SqlResult<Result<LetterRef, CommandRefusal>> {
+    pub(super) fn free_letter(&self, id: DeliveryId) -> CommandResult<LetterRef> {
         let Some(letter) = select::find(self.connection, id)? else {
             return Ok(Err(CommandRefusal::NoSuchLetter(id)));
         };
@@ -310,11 +311,7 @@ impl BatchWriter<'_> {
         Ok((integrity == Integrity::Damaged).then_some(DeliveryId::new(seq(delivery), content)))
     }
 
-    pub(super) fn change_replay(
-        &self,
-        replay: ReplayId,
-        act: ReplayAct,
-    ) -> SqlResult<Result<ReplayView, CommandRefusal>> {
+    pub(super) fn change_replay(&self, replay: ReplayId, act: ReplayAct) -> CommandResult<ReplayView> {
         let Some(StoredReplay { view, gathered, .. }) = self.stored(replay)? else {
             return Ok(Err(CommandRefusal::NoSuchReplay(replay)));
         };

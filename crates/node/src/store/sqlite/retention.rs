@@ -81,14 +81,14 @@ impl ExpiredItems {
     }
 }
 
-pub(super) fn look(
+pub(super) fn find_expired(
     connection: &Connection,
     state: &mut StoreState,
     keep: &RetentionRules,
     now: Timestamp,
 ) -> SqlResult<ExpiredItems> {
     let mut old = ExpiredItems::default();
-    look_at_kinds(connection, state, keep, now, &mut old)?;
+    expired_kinds(connection, state, keep, now, &mut old)?;
     let is_time = state.round.replays_at.is_none_or(|at| now.since(at) >= REPLAYS_EVERY || now < at);
     if is_time {
         let before = nanos(now - LETTERS_OF_REPLAYS_KEPT);
@@ -100,7 +100,7 @@ pub(super) fn look(
     Ok(old)
 }
 
-fn look_at_kinds(
+fn expired_kinds(
     connection: &Connection,
     state: &mut StoreState,
     keep: &RetentionRules,
@@ -122,7 +122,7 @@ fn look_at_kinds(
         if connection.get(TIRED, (kind, first_shown))? {
             old.kinds.push(kind);
         }
-        let stopped_at = look_at_letters(connection, (kind, after), now, kept, &mut looked_at, old)?;
+        let stopped_at = expired_letters(connection, (kind, after), now, kept, &mut looked_at, old)?;
         if let Some(number) = stopped_at {
             state.round.after = number;
             return Ok(());
@@ -136,7 +136,7 @@ fn look_at_kinds(
 }
 
 /// Returns where it stopped when the step is full.
-fn look_at_letters(
+fn expired_letters(
     connection: &Connection,
     (kind, after): (i64, i64),
     now: Timestamp,

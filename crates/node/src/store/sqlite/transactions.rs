@@ -153,7 +153,7 @@ impl StoreWriter {
         now: Timestamp,
     ) -> Result<HousekeepingStep, StoreError> {
         self.check(on)?;
-        let old = retention::look(on, &mut self.state, keep, now)?;
+        let old = retention::find_expired(on, &mut self.state, keep, now)?;
         if old.is_empty() && !housekeeping::is_due(on, &self.state, keep, now)? {
             return Ok(HousekeepingStep::default());
         }

@@ -48,21 +48,22 @@ pub(super) fn write(
         written.settled.push(work.settle(settlement)?);
     }
     for submission in &batch.submissions {
-        written.submitted.push(work.submit(submission, &mut written.waiting)?);
+        written.submitted.push(work.submit(submission)?);
     }
-    for note in &batch.changes {
-        work.note(note, &mut written.waiting)?;
+    for change in &batch.changes {
+        work.apply_change(change)?;
     }
     for CommandRequest { command, by } in &batch.commands {
         work.actor = by.clone();
-        work.command(command, &mut written.waiting)?;
+        work.command(command)?;
     }
     work.actor = AuditActor::unknown();
     for advance in &batch.advances {
-        written.advanced.push(work.advance(advance, &mut written.waiting)?);
+        written.advanced.push(work.advance(advance)?);
     }
     // Every batch is a heartbeat; housekeeping is not.
     work.state.meta.alive_at = work.state.meta.alive_at.max(Some(now));
+    written.waiting = std::mem::take(&mut work.ready);
     work.finish()?;
     Ok(written)
 }
@@ -110,6 +111,8 @@ pub(super) struct BatchWriter<'a> {
     insert_delivery: CachedStatement<'a>,
     pub(super) find_head: CachedStatement<'a>,
     pub(super) settle_delivered: CachedStatement<'a>,
+    /// Deliveries that may start now.
+    pub(super) ready: Vec<Waiting>,
     /// To be deleted after retention.
     pub(super) ended: Vec<Seq>,
     /// How many more or fewer attempt records name each rule book.
@@ -174,6 +177,7 @@ impl<'a> BatchWriter<'a> {
             insert_delivery: connection.prepare_cached(INSERT_DELIVERY)?,
             find_head: connection.prepare_cached(settle::FIND_HEAD)?,
             settle_delivered: connection.prepare_cached(settle::SETTLE_DELIVERED)?,
+            ready: Vec::new(),
             ended: Vec::new(),
             book_uses: BTreeMap::new(),
         })
@@ -182,7 +186,6 @@ impl<'a> BatchWriter<'a> {
     fn submit(
         &mut self,
         submission: &Submission,
-        waiting: &mut Vec<Waiting>,
     ) -> SqlResult<Result<Vec<AcceptedEvent>, SubmissionRefusal>> {
         let last = self.state.meta.last;
         let admitted = match admit::admit(self, submission, last, self.now)? {
@@ -207,7 +210,8 @@ impl<'a> BatchWriter<'a> {
             }
             for (addressee, fit) in routes.iter().zip(new.fits) {
                 let Some(fit) = fit else { continue };
-                waiting.extend(self.add_delivery(new.seq, (event, Integrity::Intact), addressee, fit)?);
+                let ready = self.add_delivery(new.seq, (event, Integrity::Intact), addressee, fit)?;
+                self.ready.extend(ready);
             }
             self.write_keys(new.seq, &new.keys)?;
         }

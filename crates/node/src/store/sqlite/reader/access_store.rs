@@ -6,12 +6,12 @@ use bytes::Bytes;
 use redrive_core::ids::{Receipt, Seq};
 use rusqlite::{Connection, Row};
 
-use super::{ROWS_PER_LOOK, ReadView, SqliteReader, limit};
+use super::{ROWS_PER_LOOK, ReadView, SqliteReader};
 use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::sqlite::encode::{place, seq, time};
 use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::sql::Sql;
-use crate::store::sqlite::{access_store, purge, rows};
+use crate::store::sqlite::{purge, rows};
 use crate::store::{EventView, StoreError};
 
 pub(super) const REFUSED: &str = "SELECT number, at, source, reason, headers, body_bytes, x'' FROM refused
@@ -38,7 +38,7 @@ pub(super) fn events_after(
     let mut part = EventsPart { views: Vec::new(), bytes: 0, next: Some(after) };
     // Sequence numbers only grow, so nothing is missed between snapshots.
     while let Some(beyond) = part.next.filter(|_| part.views.len() < rows_max) {
-        part = reader.ask(|look| look.events_after(part, beyond, rows_max, bytes_max))?;
+        part = reader.read(|look| look.events_after(part, beyond, rows_max, bytes_max))?;
     }
     Ok(part.views)
 }
@@ -50,18 +50,6 @@ pub(super) fn keys(connection: &Connection) -> SqlResult<Vec<KeyRecord>> {
 }
 
 impl ReadView<'_> {
-    pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> SqlResult<Vec<RefusedBody>> {
-        self.connection.all(REFUSED, (super::before(before), limit(rows_max)), refused)
-    }
-
-    pub(super) fn refused_body(&self, number: u64) -> SqlResult<Option<RefusedBody>> {
-        self.connection.first(REFUSED_BODY, [super::before(Some(number))], refused)
-    }
-
-    pub(super) fn memo(&self, name: &str) -> SqlResult<Option<String>> {
-        self.connection.find("SELECT value FROM memos WHERE name = ?1", [access_store::memo_name(name)])
-    }
-
     fn events_after(
         &self,
         mut part: EventsPart,
@@ -108,7 +96,7 @@ impl ReadView<'_> {
     }
 }
 
-fn refused(row: &Row<'_>) -> SqlResult<RefusedBody> {
+pub(super) fn refused(row: &Row<'_>) -> SqlResult<RefusedBody> {
     let headers = serde_json::from_str(rows::text(row, 4)?);
     Ok(RefusedBody {
         number: row.get::<_, i64>(0)?.cast_unsigned(),

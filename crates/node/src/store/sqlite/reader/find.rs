@@ -181,7 +181,7 @@ pub(in super::super) struct SelectedLetters {
 }
 
 /// Selects letters for a command, oldest first. Finds at most `rows_max` and examines little more.
-pub(in super::super) fn look(
+pub(in super::super) fn select_letters(
     connection: &Connection,
     selection: &Selection,
     after: i64,

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use redrive_core::hash::Map;
 use redrive_core::letters::fingerprint::Fingerprint;
@@ -15,7 +15,6 @@ use redrive_core::time::Timestamp;
 use super::delivery::Depth;
 use super::find::{self, ScanOrder, Search};
 use super::kinds::{KindDetail, KindRow};
-use super::survey::STEPS_PER_LOOK;
 use super::{ReadView, SqliteReader};
 use crate::store::StoreError;
 use crate::store::letter::{GroupView, KindId, LetterFilter, LetterView, TREND_POINTS};
@@ -95,26 +94,19 @@ pub(super) fn groups(
     } else {
         KindShares::Whole
     };
-    reader.ask(|look| look.groups(filter, &shares, now, rows_max))
+    reader.read(|look| look.groups(filter, &shares, now, rows_max))
 }
 
 fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, StoreError> {
-    let search = reader.ask(|look| Search::new(look, filter, ScanOrder::Forth, find::numbers(filter)))?;
+    let search = reader.read(|look| Search::new(look, filter, ScanOrder::Forth, find::numbers(filter)))?;
     let mut shares: Map<i64, KindShare> = Map::default();
-    let mut after = None;
-    loop {
-        after = reader.ask(|look| {
-            search.part(look, after, STEPS_PER_LOOK, &mut |found| {
-                let (first_at, last_at) = (found.died_at, found.died_at);
-                let share = KindShare { letters: 1, first_at, last_at, latest: Some(found.number) };
-                shares.entry(found.kind).and_modify(|known| *known = known.and(share)).or_insert(share);
-                Ok(ControlFlow::Continue(()))
-            })
-        })?;
-        if after.is_none() {
-            return Ok(KindShares::Part(shares));
-        }
-    }
+    search.each(reader, |_, found| {
+        let (first_at, last_at) = (found.died_at, found.died_at);
+        let share = KindShare { letters: 1, first_at, last_at, latest: Some(found.number) };
+        shares.entry(found.kind).and_modify(|known| *known = known.and(share)).or_insert(share);
+        Ok(())
+    })?;
+    Ok(KindShares::Part(shares))
 }
 
 /// Counts letters within the filter's time; kinds entirely within it use their counters.
@@ -122,7 +114,7 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, Sto
     let numbers = find::numbers(filter);
     let mut shares = Map::default();
     let mut on_border: Vec<(i64, u64)> = Vec::new();
-    reader.ask(|look| {
+    reader.read(|look| {
         look.each_kind(filter, KindDetail::Counters, |kind| {
             let (id, whole) = (kind.id()?, KindShare::whole(kind)?);
             if whole.last_at + NUMBERS_LATE < numbers.start || whole.first_at >= numbers.end {
@@ -141,7 +133,7 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<KindShares, Sto
     }
     let mut rest = on_border.into_iter().peekable();
     while rest.peek().is_some() {
-        reader.ask(|look| {
+        reader.read(|look| {
             let mut counted = 0;
             while counted < COUNTED_PER_LOOK
                 && let Some((id, letters)) = rest.next()

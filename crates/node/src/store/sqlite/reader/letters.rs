@@ -137,13 +137,13 @@ pub(super) fn export(
     let mut whole = ExportPage { page: LetterPage::default(), rows_max, bytes: 0 };
     let Some(filter) = without_poison(selection) else { return Ok(whole.page) };
     let numbers = find::numbers_until(&filter, selection.died_until);
-    let search = reader.ask(|look| Search::new(look, &filter, ScanOrder::Forth, numbers))?;
+    let search = reader.read(|look| Search::new(look, &filter, ScanOrder::Forth, numbers))?;
     let mut after = after.map(number);
     if let Some(ids) = &selection.letters {
         return export_named(reader, &search, ids, after, whole);
     }
     while !whole.is_full() {
-        after = reader.ask(|look| {
+        after = reader.read(|look| {
             let (mut found, room) = (Vec::new(), whole.room());
             let end = search.part(look, after, STEPS_PER_LOOK, &mut |letter| {
                 found.push(letter);
@@ -172,7 +172,7 @@ fn export_named(
 ) -> Result<LetterPage, StoreError> {
     let mut found: Vec<LetterRow> = Vec::new();
     for ids in ids.chunks(NAMED_PER_LOOK) {
-        reader.ask(|look| {
+        reader.read(|look| {
             for id in ids {
                 found.extend(search.finds(look, *id)?);
             }
@@ -184,7 +184,7 @@ fn export_named(
     found.dedup_by_key(|letter| letter.number);
     let mut rest = &found[..];
     while let Some(last) = rest.get(..whole.room().min(rest.len())).and_then(<[LetterRow]>::last) {
-        let end = reader.ask(|look| whole.add(look, &rest[..whole.room().min(rest.len())]))?;
+        let end = reader.read(|look| whole.add(look, &rest[..whole.room().min(rest.len())]))?;
         let end = end.unwrap_or(last.number);
         rest = &rest[rest.partition_point(|letter| letter.number <= end)..];
         if whole.is_full() {

@@ -88,7 +88,7 @@ pub(super) struct HeldRow {
 pub(super) fn each_held(reader: &SqliteReader, mut show: impl FnMut(HeldRow)) -> Result<(), StoreError> {
     let mut after = Some(i64::MIN);
     while let Some(from) = after {
-        let held = reader.ask(|look| look.held_after(from, limit(HELD_PER_LOOK)))?;
+        let held = reader.read(|look| look.held_after(from, limit(HELD_PER_LOOK)))?;
         after = held.last().filter(|_| held.len() == HELD_PER_LOOK).map(|held| held.lane);
         held.into_iter().for_each(&mut show);
     }
@@ -108,7 +108,7 @@ pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Ve
     let oldest = oldest.into_sorted_vec();
     let mut sessions = Vec::with_capacity(oldest.len());
     for part in oldest.chunks(SHOWN_PER_LOOK) {
-        reader.ask(|look| {
+        reader.read(|look| {
             for held in part {
                 sessions.extend(look.held_session(held)?);
             }
@@ -123,7 +123,7 @@ pub(super) fn held_page(
     after: Option<HeldCursor>,
     rows_max: usize,
 ) -> Result<HeldPage, StoreError> {
-    reader.ask(|look| {
+    reader.read(|look| {
         let found = look.held_after(after.map_or(i64::MIN, |HeldCursor(lane)| lane), limit(rows_max))?;
         let last = found.last().filter(|_| found.len() == rows_max);
         let mut page = HeldPage { sessions: Vec::new(), next: last.map(|held| HeldCursor(held.lane)) };

@@ -22,7 +22,7 @@ use crate::store::sqlite::replay;
 use crate::store::sqlite::sql::Sql;
 
 /// More than for a list, because a survey is not paged.
-pub(super) const STEPS_PER_LOOK: u32 = 50_000;
+const STEPS_PER_LOOK: u32 = 50_000;
 /// Distinct sessions counted, at most.
 const SESSIONS_MAX: usize = 2_000_000;
 
@@ -63,7 +63,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sel
     // Names are resolved outside of a snapshot.
     let queues = |look: &ReadView<'_>| Ok(look.queues.clone());
     let numbers = find::numbers_until(filter, selection.died_until);
-    let (search, mut count) = reader.ask(|look| {
+    let (search, mut count) = reader.read(|look| {
         let search = Search::new(look, filter, ScanOrder::Forth, numbers)?;
         Ok((search, SurveyTally::new(look, selection)?))
     })?;
@@ -74,7 +74,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sel
         let ids: BTreeSet<_> = ids.iter().copied().collect();
         let ids: Vec<_> = ids.into_iter().collect();
         for ids in ids.chunks(NAMED_PER_LOOK) {
-            reader.ask(|look| {
+            reader.read(|look| {
                 for id in ids {
                     if let Some(found) = search.finds(look, *id)? {
                         count.add(look, &found)?;
@@ -83,18 +83,29 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sel
                 Ok(())
             })?;
         }
-        return Ok(count.finish(&reader.ask(queues)?));
+        return Ok(count.finish(&reader.read(queues)?));
     }
-    let mut after = None;
-    loop {
-        after = reader.ask(|look| {
-            search.part(look, after, STEPS_PER_LOOK, &mut |found| {
-                count.add(look, &found)?;
-                Ok(ControlFlow::Continue(()))
-            })
-        })?;
-        if after.is_none() {
-            return Ok(count.finish(&reader.ask(queues)?));
+    search.each(reader, |look, found| count.add(look, found))?;
+    Ok(count.finish(&reader.read(queues)?))
+}
+
+impl Search<'_> {
+    /// Shows all matching letters, in several snapshots.
+    pub(super) fn each(
+        &self,
+        reader: &SqliteReader,
+        mut show: impl FnMut(&ReadView<'_>, &LetterRow) -> SqlResult<()>,
+    ) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            after = reader.read(|look| {
+                self.part(look, after, STEPS_PER_LOOK, &mut |found| {
+                    show(look, &found).map(ControlFlow::Continue)
+                })
+            })?;
+            if after.is_none() {
+                return Ok(());
+            }
         }
     }
 }

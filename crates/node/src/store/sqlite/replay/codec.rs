@@ -3,6 +3,7 @@
 //! Invariants: values round-trip. A format once written is readable forever, so these structs are separate from
 //! the types they store, and new fields need a default.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redrive_core::book::model::Order;
@@ -15,8 +16,8 @@ use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayState,
 use redrive_core::policy::category::Category;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::store::letter::{KindId, LetterFilter, Poison, Redirect, Selection};
 use crate::store::sqlite::fault::{SqlFault, SqlResult};
@@ -89,11 +90,12 @@ pub(super) fn read_origin(text: &str) -> SqlResult<Origin> {
 struct StoredTarget {
     service: String,
     channel: Option<String>,
-    order: StoredOrder,
+    #[serde(with = "StoredOrder")]
+    order: Order,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Order", rename_all = "kebab-case")]
 enum StoredOrder {
     None,
     Session,
@@ -101,16 +103,9 @@ enum StoredOrder {
 }
 
 pub(super) fn target(target: &Redirect) -> String {
-    let Redirect { queue, order } = target;
-    json(&StoredTarget {
-        service: queue.service.to_string(),
-        channel: queue.channel.as_ref().map(ChannelName::to_string),
-        order: match order {
-            Order::None => StoredOrder::None,
-            Order::Session => StoredOrder::Session,
-            Order::SessionStrict => StoredOrder::SessionStrict,
-        },
-    })
+    let QueueName { service, channel } = &*target.queue;
+    let (service, channel) = (service.to_string(), channel.as_ref().map(ChannelName::to_string));
+    json(&StoredTarget { service, channel, order: target.order })
 }
 
 pub(super) fn read_target(text: &str) -> SqlResult<Redirect> {
@@ -118,11 +113,6 @@ pub(super) fn read_target(text: &str) -> SqlResult<Redirect> {
     let StoredTarget { service, channel, order } = read(text).ok_or_else(unreadable)?;
     let service = ServiceName::new(&service).map_err(|_| unreadable())?;
     let channel = channel.map(|name| ChannelName::new(&name).map_err(|_| unreadable())).transpose()?;
-    let order = match order {
-        StoredOrder::None => Order::None,
-        StoredOrder::Session => Order::Session,
-        StoredOrder::SessionStrict => Order::SessionStrict,
-    };
     Ok(Redirect { queue: Arc::new(QueueName { service, channel }), order })
 }
 
@@ -149,13 +139,15 @@ pub(super) fn read_stop(text: Option<&str>) -> SqlResult<Option<Stop>> {
 /// Times are in nanoseconds, without rounding.
 #[derive(Serialize, Deserialize)]
 struct StoredSelection {
-    filter: StoredFilter,
+    #[serde(with = "StoredFilter")]
+    filter: LetterFilter,
     letters: Option<Vec<String>>,
     poison: Poison,
     died_until: u64,
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(remote = "LetterFilter")]
 struct StoredFilter {
     service: Option<String>,
     channel: Option<String>,
@@ -164,47 +156,49 @@ struct StoredFilter {
     category: Option<Category>,
     code: Option<String>,
     fingerprint: Option<Fingerprint>,
-    event_type: Option<String>,
+    #[serde(default, with = "event_pattern")]
+    event_type: Option<EventPattern>,
     session: Option<String>,
     correlation_id: Option<String>,
     tier: Option<Tier>,
-    from: Option<u64>,
-    until: Option<u64>,
+    #[serde(default, with = "nanoseconds")]
+    from: Option<Timestamp>,
+    #[serde(default, with = "nanoseconds")]
+    until: Option<Timestamp>,
     text: Option<String>,
-    kinds: Option<Vec<u64>>,
+    kinds: Option<BTreeSet<KindId>>,
     replays_below: Option<u32>,
 }
 
-pub(super) fn selection(selection: &Selection) -> String {
-    let Selection { filter, letters, poison, died_until } = selection;
-    json(&StoredSelection {
-        filter: stored_filter(filter),
-        letters: letters.as_ref().map(|letters| letters.iter().map(DeliveryId::to_string).collect()),
-        poison: *poison,
-        died_until: died_until.as_nanos(),
-    })
+mod nanoseconds {
+    use super::{Deserialize, Deserializer, Serialize, Serializer, Timestamp};
+
+    pub(super) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+        at.map(Timestamp::as_nanos).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Timestamp::from_nanos))
+    }
 }
 
-fn stored_filter(filter: &LetterFilter) -> StoredFilter {
-    let filter = filter.clone();
-    StoredFilter {
-        service: filter.service,
-        channel: filter.channel,
-        name: filter.name,
-        subscription: filter.subscription,
-        category: filter.category,
-        code: filter.code,
-        fingerprint: filter.fingerprint,
-        event_type: filter.event_type.map(|pattern| pattern.to_string()),
-        session: filter.session,
-        correlation_id: filter.correlation_id,
-        tier: filter.tier,
-        from: filter.from.map(Timestamp::as_nanos),
-        until: filter.until.map(Timestamp::as_nanos),
-        text: filter.text,
-        kinds: filter.kinds.map(|kinds| kinds.into_iter().map(|KindId(id)| id).collect()),
-        replays_below: filter.replays_below,
+mod event_pattern {
+    use super::{Deserialize, Deserializer, Error, EventPattern, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(pattern: &Option<EventPattern>, to: S) -> Result<S::Ok, S::Error> {
+        pattern.as_ref().map(EventPattern::as_str).serialize(to)
     }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<EventPattern>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| EventPattern::parse(&text)).transpose().map_err(|_| Error::custom("no pattern"))
+    }
+}
+
+pub(super) fn selection(selection: &Selection) -> String {
+    let Selection { filter, letters, poison, died_until } = selection.clone();
+    let letters = letters.map(|letters| letters.iter().map(DeliveryId::to_string).collect());
+    json(&StoredSelection { filter, letters, poison, died_until: died_until.as_nanos() })
 }
 
 pub(super) fn read_selection(text: &str) -> SqlResult<Selection> {
@@ -212,25 +206,6 @@ pub(super) fn read_selection(text: &str) -> SqlResult<Selection> {
     let StoredSelection { filter, letters, poison, died_until } = read(text).ok_or_else(unreadable)?;
     let parse = |letter: String| DeliveryId::parse(&letter).ok_or_else(unreadable);
     let letters = letters.map(|letters| letters.into_iter().map(parse).collect()).transpose()?;
-    let event_type = filter.event_type.map(|text| EventPattern::parse(&text).map_err(|_| unreadable()));
-    let filter = LetterFilter {
-        service: filter.service,
-        channel: filter.channel,
-        name: filter.name,
-        subscription: filter.subscription,
-        category: filter.category,
-        code: filter.code,
-        fingerprint: filter.fingerprint,
-        event_type: event_type.transpose()?,
-        session: filter.session,
-        correlation_id: filter.correlation_id,
-        tier: filter.tier,
-        from: filter.from.map(Timestamp::from_nanos),
-        until: filter.until.map(Timestamp::from_nanos),
-        text: filter.text,
-        kinds: filter.kinds.map(|kinds| kinds.into_iter().map(KindId).collect()),
-        replays_below: filter.replays_below,
-    };
     Ok(Selection { filter, letters, poison, died_until: Timestamp::from_nanos(died_until) })
 }
 

@@ -45,7 +45,6 @@ impl BatchWriter<'_> {
     pub(in crate::store::sqlite) fn advance(
         &mut self,
         advance: &Advance,
-        waiting: &mut Vec<Waiting>,
     ) -> SqlResult<Option<(ReplayJob, u32)>> {
         let Some(stored) = self.stored(advance.replay)? else { return Ok(None) };
         let sent = match stored.view.state {
@@ -53,9 +52,7 @@ impl BatchWriter<'_> {
                 self.gather_more(&stored)?;
                 0
             }
-            ReplayState::Running if advance.fits(&stored.view.job()) => {
-                self.send_some(&stored, advance, waiting)?
-            }
+            ReplayState::Running if advance.fits(&stored.view.job()) => self.send_some(&stored, advance)?,
             ReplayState::Running
             | ReplayState::Paused
             | ReplayState::Stopped
@@ -66,12 +63,7 @@ impl BatchWriter<'_> {
         Ok(self.stored(advance.replay)?.map(|stored| (stored.view.job(), sent)))
     }
 
-    fn send_some(
-        &mut self,
-        stored: &StoredReplay,
-        advance: &Advance,
-        waiting: &mut Vec<Waiting>,
-    ) -> SqlResult<u32> {
+    fn send_some(&mut self, stored: &StoredReplay, advance: &Advance) -> SqlResult<u32> {
         let replay = advance.replay.0.cast_signed();
         let mut step = SendStep::default();
         let mut bytes = 0;
@@ -81,9 +73,9 @@ impl BatchWriter<'_> {
             }
             let next = self.connection.first(NEXT, [replay], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let Some((delivery, lane)) = next else { break };
-            let before = waiting.len();
-            self.send_or_leave(stored, &mut step, (delivery, lane), waiting)?;
-            bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
+            let before = self.ready.len();
+            self.send_or_leave(stored, &mut step, (delivery, lane))?;
+            bytes += self.ready[before..].iter().map(Waiting::bytes).sum::<usize>();
         }
         let wave = codec::wave(advance.wave);
         let values = (replay, step.sent, step.left_alone, wave, nanos(self.now));
@@ -96,7 +88,6 @@ impl BatchWriter<'_> {
         stored: &StoredReplay,
         step: &mut SendStep,
         (delivery, lane): (i64, Option<i64>),
-        waiting: &mut Vec<Waiting>,
     ) -> SqlResult<()> {
         let replay = stored.view.id.0.cast_signed();
         let failed = "SELECT 1 FROM replay_lanes WHERE replay = ?1 AND lane = ?2";
@@ -112,7 +103,7 @@ impl BatchWriter<'_> {
         step.sent += 1;
         self.mark(replay, delivery, letter_state::SENT)?;
         self.remove_letter(letter)?;
-        self.send(replay, stored.target.as_ref(), delivery, lane, waiting)
+        self.send(replay, stored.target.as_ref(), delivery, lane)
     }
 
     /// Skips a letter and frees it for other replays.
@@ -130,7 +121,6 @@ impl BatchWriter<'_> {
         to: Option<&Redirect>,
         delivery: i64,
         lane: Option<i64>,
-        waiting: &mut Vec<Waiting>,
     ) -> SqlResult<()> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         if let Some(story) = self.connection.find::<Vec<u8>>(last, [delivery])? {
@@ -148,10 +138,12 @@ impl BatchWriter<'_> {
         let code = self.enter(queue, lane, dead.turn, dead.bytes)?;
         self.connection.run(SEND, (delivery, queue_id, lane, code, nanos(self.now), replay))?;
         if let Some(left) = dead.lane.filter(|before| lane != Some(*before)) {
-            waiting.extend(self.advance_lane(left)?);
+            let ready = self.advance_lane(left)?;
+            self.ready.extend(ready);
         }
         if code == state::READY {
-            waiting.push(self.waiting(queue_id, delivery)?);
+            let ready = self.waiting(queue_id, delivery)?;
+            self.ready.push(ready);
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ fn kinds_are_gone_through_only_where_nothing_names_them() {
             let one = query.only(1);
             Ok((query.sql, one.sql))
         };
-        let (all, one) = table.reader.ask(ask).expect("it answers");
+        let (all, one) = table.reader.read(ask).expect("it answers");
         assert_eq!(plan(&table.connection, &all), expected, "{name}");
         assert_eq!(
             plan(&table.connection, &one),
