@@ -185,6 +185,7 @@ pub struct Addressee {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingBound {
     pub deliveries_max: u64,
+    /// Of payloads.
     pub bytes_max: u64,
     /// Deliveries behind a dead letter that holds their session; the next one is dead-lettered.
     pub per_session_max: u64,
@@ -199,6 +200,7 @@ pub enum OverflowPolicy {
     DeadLetter,
 }
 
+/// State to store, besides settlements and submissions.
 #[derive(Clone, Debug)]
 pub enum StateChange {
     Pause(ServiceName),
@@ -242,6 +244,7 @@ pub enum StateChange {
     },
 }
 
+/// What a batch did; each list is in the order of the batch.
 #[derive(Debug, Default)]
 pub struct BatchResult {
     pub settled: Vec<SettleResult>,
@@ -370,11 +373,14 @@ pub trait StoreReader: Send {
     fn deliveries_with_attempts(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, StoreError>;
     /// Unrouted events, oldest first; fewer than `rows_max` if they are large.
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
+    /// Text of the rule book with that hash.
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;
     fn counts(&self) -> Result<StoreCounts, StoreError>;
+    /// Size on disk.
     fn bytes(&self) -> Result<u64, StoreError>;
     /// When the oldest pending delivery and the oldest dead letter of each queue began. Costs a few index lookups.
     fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError>;
+    /// Latest first.
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError>;
     /// A dead letter with its event's data and all attempts.
     fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError>;
@@ -413,6 +419,7 @@ pub trait StoreReader: Send {
     /// Value of the last [`StateChange::Memo`] of that name.
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError>;
     fn seed(&self) -> Result<u64, StoreError>;
+    /// Last sequence number assigned.
     fn last_place(&self) -> Result<Seq, StoreError>;
     /// Accepted events with their data, in order of acceptance; skips those whose data are deleted.
     fn events_after(
@@ -519,6 +526,7 @@ impl DeliveryState {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryStateName {
+    /// May start now.
     #[serde(rename = "pending")]
     Ready,
     /// Waits for its next attempt.
@@ -526,8 +534,11 @@ pub enum DeliveryStateName {
     Due,
     /// Waits for an earlier delivery of its session.
     Behind,
+    /// Delivered.
     Delivered,
+    /// Dead letter.
     Dead,
+    /// Skipped, purged or superseded.
     #[serde(skip)]
     Closed,
 }

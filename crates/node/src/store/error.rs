@@ -1,3 +1,5 @@
+//! Errors of a store.
+
 use std::path::PathBuf;
 
 #[cfg(doc)]

@@ -47,7 +47,9 @@ pub struct LetterFilter {
     pub session: Option<String>,
     pub correlation_id: Option<String>,
     pub tier: Option<Tier>,
+    /// Died then or later.
     pub from: Option<Timestamp>,
+    /// Died before.
     pub until: Option<Timestamp>,
     /// In the message, event id, subject or data; ignores case.
     pub text: Option<String>,
@@ -241,7 +243,7 @@ pub enum LetterCommand {
         answer: CommandAnswer<u64>,
     },
     /// Releases a session that the rule book no longer holds. The letter stays, and so do up to
-    /// [`RELEASED_LETTERS_MAX`] that would hold the session next.
+    /// `RELEASED_LETTERS_MAX` that would hold the session next.
     ReleaseSession {
         letter: DeliveryId,
         /// Deliveries released; 0 if the next of the session holds it too.
@@ -450,15 +452,19 @@ pub struct HeldPage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldCursor(pub(super) i64);
 
+/// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AuditRecord {
     /// Number of the record, ascending.
     pub number: u64,
+    /// When it was done.
     pub at: Timestamp,
     /// What was done, such as `purge`, `retention`, `skip`, `edit`, `replay`, `replay-pause`.
     pub act: String,
+    /// What it was done to.
     pub what: String,
+    /// Number of dead letters affected.
     pub letters: u64,
     /// The reason, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

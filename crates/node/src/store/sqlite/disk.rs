@@ -1,3 +1,5 @@
+//! Disk space: free for new events, and used by the store.
+
 use std::io::ErrorKind;
 use std::path::Path;
 

@@ -220,7 +220,7 @@ fn forget_letters(
             None => by_queue.push((queue, 1)),
         }
         let promoted = work.purge_letter(letter)?;
-        assert!(promoted.is_none(), "a letter that holds nobody lets nobody go on");
+        assert!(promoted.is_none(), "an expired letter holds no session");
     }
     for (queue, letters) in &by_queue {
         work.record_retention(queue, *letters)?;
