@@ -173,6 +173,7 @@ struct StoredFilter {
 mod nanoseconds {
     use super::{Deserialize, Deserializer, Serialize, Serializer, Timestamp};
 
+    #[expect(clippy::ref_option, reason = "serde passes the field by reference")]
     pub(super) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
         at.map(Timestamp::as_nanos).serialize(to)
     }
@@ -185,6 +186,7 @@ mod nanoseconds {
 mod event_pattern {
     use super::{Deserialize, Deserializer, Error, EventPattern, Serialize, Serializer};
 
+    #[expect(clippy::ref_option, reason = "serde passes the field by reference")]
     pub(super) fn serialize<S: Serializer>(pattern: &Option<EventPattern>, to: S) -> Result<S::Ok, S::Error> {
         pattern.as_ref().map(EventPattern::as_str).serialize(to)
     }
