@@ -283,7 +283,7 @@ fn a_copy_that_was_not_finished_is_no_store() {
         Sqlite::open(home.path(), Options::default()).expect_err("it is refused"),
         Sqlite::open_reader(home.path()).map(drop).expect_err("it is refused"),
     ] {
-        assert!(error.to_string().contains("not finished (redrive.db.partial)"), "{error}");
+        assert!(error.to_string().contains("unfinished backup (redrive.db.partial)"), "{error}");
     }
     let names: Vec<_> = fs::read_dir(home.path()).expect("a folder").collect();
     assert_eq!(names.len(), 1, "nothing is made beside it: {names:?}");
