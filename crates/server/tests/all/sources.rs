@@ -181,7 +181,7 @@ alerts: [{ name: behind, when: consumer_lag > 3 by source, severity: warning }]
         let source = source(&server, "in");
         (source["reading"]["state"] == "held").then_some(source)
     });
-    assert_eq!(held["reading"]["why"], "too much waits for the service orders", "{held}");
+    assert_eq!(held["reading"]["why"], "backlog of service orders is full", "{held}");
     let ready = server.get("/readyz").json();
     let degraded = ready["degraded"].as_array().expect("a list");
     assert!(degraded.iter().any(|one| one["what"] == "source-held"), "{ready}");

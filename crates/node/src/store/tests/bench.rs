@@ -20,8 +20,9 @@ use redrive_core::time::Timestamp;
 
 use super::checks;
 use crate::store::{
-    Addressee, Batch, Counts, DeliveryState, DeliveryView, EventKey, Filter, Keep, Note, QueueCounts, Reader,
-    Recovered, Refusal, Settled, Store, Submission, Submitted, Taken, WaitingBound, WhenFull, Written,
+    AcceptedEvent, Addressee, BatchResult, DeliveryFilter, DeliveryState, DeliveryView, EventKey,
+    OverflowPolicy, QueueCounts, RecoveredState, RetentionRules, SettleResult, StateChange, Store,
+    StoreCounts, StoreReader, Submission, SubmissionRefusal, SubmittedEvent, WaitingBound, WriteBatch,
 };
 
 /// Services whose names begin so keep the order of sessions.
@@ -33,7 +34,7 @@ pub(super) const ROOMY: WaitingBound = WaitingBound {
     deliveries_max: 1_000_000,
     bytes_max: 1 << 40,
     per_session_max: 1_000_000,
-    when_full: WhenFull::Refuse,
+    when_full: OverflowPolicy::Refuse,
 };
 /// The book that stories name, unless a scenario says otherwise.
 pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
@@ -42,7 +43,7 @@ pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
 pub(super) struct Bench {
     open: Box<dyn Fn() -> Box<dyn Store>>,
     store: Option<Box<dyn Store>>,
-    reader: Option<Box<dyn Reader>>,
+    reader: Option<Box<dyn StoreReader>>,
     pub(super) now: Timestamp,
 }
 
@@ -105,14 +106,14 @@ pub(super) fn addressee(name: &str) -> Addressee {
 }
 
 /// The event with those who want it: names with blanks between them.
-pub(super) fn to(names: &str, event: Event) -> Submitted {
-    Submitted { event: Arc::new(event), routes: names.split_whitespace().map(addressee).collect() }
+pub(super) fn to(names: &str, event: Event) -> SubmittedEvent {
+    SubmittedEvent { event: Arc::new(event), routes: names.split_whitespace().map(addressee).collect() }
 }
 
 /// The same with a bound.
-pub(super) fn bounded(submitted: Submitted, bound: WaitingBound) -> Submitted {
+pub(super) fn bounded(submitted: SubmittedEvent, bound: WaitingBound) -> SubmittedEvent {
     let bounded = |addressee: Addressee| Addressee { bound, ..addressee };
-    Submitted { routes: submitted.routes.into_iter().map(bounded).collect(), ..submitted }
+    SubmittedEvent { routes: submitted.routes.into_iter().map(bounded).collect(), ..submitted }
 }
 
 pub(super) fn death() -> Death {
@@ -154,8 +155,8 @@ pub(super) fn story(attempt: u32, end: End, verdict: Told) -> Story {
 }
 
 /// Keeps delivered events and ids for so long, and dead letters for longer than any scenario lasts.
-pub(super) fn keep(delivered: Duration, ids: Duration) -> Keep {
-    Keep { delivered, ids, letters: Arc::new(|_, _| Duration::from_hours(1_000_000)) }
+pub(super) fn keep(delivered: Duration, ids: Duration) -> RetentionRules {
+    RetentionRules { delivered, ids, letters: Arc::new(|_, _| Duration::from_hours(1_000_000)) }
 }
 
 /// What an attempt at a delivery came to.
@@ -212,7 +213,7 @@ impl Bench {
         &mut **self.store.as_mut().expect("open between verbs")
     }
 
-    pub(super) fn reader(&self) -> &dyn Reader {
+    pub(super) fn reader(&self) -> &dyn StoreReader {
         &**self.reader.as_ref().expect("open between verbs")
     }
 
@@ -221,14 +222,14 @@ impl Bench {
     }
 
     /// Drops the store as a killed process would, opens it again, and begins a run.
-    pub(super) fn crash(&mut self) -> Recovered {
+    pub(super) fn crash(&mut self) -> RecoveredState {
         drop(self.reader.take());
         drop(self.store.take());
         self.begin()
     }
 
     /// Closes the store as it should be, opens it again after so many seconds, and begins a run.
-    pub(super) fn restart(&mut self, seconds: u64) -> Recovered {
+    pub(super) fn restart(&mut self, seconds: u64) -> RecoveredState {
         drop(self.reader.take());
         let store = self.store.take().expect("open between verbs");
         store.close(self.now).expect("it closes");
@@ -236,7 +237,7 @@ impl Bench {
         self.begin()
     }
 
-    fn begin(&mut self) -> Recovered {
+    fn begin(&mut self) -> RecoveredState {
         let mut store = (self.open)();
         let recovered = store.recover(self.now).expect("it recovers");
         self.reader = Some(store.reader().expect("a reader"));
@@ -244,38 +245,41 @@ impl Bench {
         recovered
     }
 
-    pub(super) fn write(&mut self, batch: &Batch) -> Written {
+    pub(super) fn write(&mut self, batch: &WriteBatch) -> BatchResult {
         let now = self.now;
         self.store().write(batch, now).expect("it is written")
     }
 
     /// Submits events, each on its own, all in one batch, and expects them to be taken.
-    pub(super) fn take(&mut self, submitted: &[Submitted]) -> Vec<Taken> {
+    pub(super) fn take(&mut self, submitted: &[SubmittedEvent]) -> Vec<AcceptedEvent> {
         let each = submitted.iter().map(|one| Submission { events: vec![one.clone()] });
-        let written = self.write(&Batch { submissions: each.collect(), ..Batch::default() });
+        let written = self.write(&WriteBatch { submissions: each.collect(), ..WriteBatch::default() });
         written.submitted.into_iter().flat_map(|taken| taken.expect("it is taken")).collect()
     }
 
     /// Submits events together.
-    pub(super) fn submit(&mut self, events: &[Submitted]) -> Result<Vec<Taken>, Refusal> {
+    pub(super) fn submit(
+        &mut self,
+        events: &[SubmittedEvent],
+    ) -> Result<Vec<AcceptedEvent>, SubmissionRefusal> {
         let submissions = vec![Submission { events: events.to_vec() }];
-        let mut written = self.write(&Batch { submissions, ..Batch::default() });
+        let mut written = self.write(&WriteBatch { submissions, ..WriteBatch::default() });
         written.submitted.pop().expect("one answer for one submission")
     }
 
     /// Submits one event and gives what may start.
-    pub(super) fn accept(&mut self, submitted: Submitted) -> Vec<Waiting> {
+    pub(super) fn accept(&mut self, submitted: SubmittedEvent) -> Vec<Waiting> {
         let submissions = vec![Submission { events: vec![submitted] }];
-        self.write(&Batch { submissions, ..Batch::default() }).waiting
+        self.write(&WriteBatch { submissions, ..WriteBatch::default() }).waiting
     }
 
-    pub(super) fn note(&mut self, note: Note) -> Vec<Waiting> {
-        self.write(&Batch { notes: vec![note], ..Batch::default() }).waiting
+    pub(super) fn note(&mut self, note: StateChange) -> Vec<Waiting> {
+        self.write(&WriteBatch { changes: vec![note], ..WriteBatch::default() }).waiting
     }
 
-    pub(super) fn settle(&mut self, settlement: Settlement) -> Settled {
+    pub(super) fn settle(&mut self, settlement: Settlement) -> SettleResult {
         let settlements = vec![Arc::new(settlement)];
-        let mut written = self.write(&Batch { settlements, ..Batch::default() });
+        let mut written = self.write(&WriteBatch { settlements, ..WriteBatch::default() });
         written.settled.pop().expect("one answer for one settlement")
     }
 
@@ -283,8 +287,8 @@ impl Bench {
     pub(super) fn end(&mut self, delivery: DeliveryId, next: Next) -> Option<Waiting> {
         let attempts = self.view(delivery.seq()).attempts;
         match self.settle(settlement(delivery, attempts, next, self.now)) {
-            Settled::Written { promoted } => promoted.map(|waiting| *waiting),
-            Settled::Stale => panic!("{delivery} was settled otherwise"),
+            SettleResult::Written { promoted } => promoted.map(|waiting| *waiting),
+            SettleResult::Stale => panic!("{delivery} was settled otherwise"),
         }
     }
 
@@ -309,18 +313,18 @@ impl Bench {
 
     /// Every delivery, the oldest first.
     pub(super) fn all(&self) -> Vec<DeliveryView> {
-        let filter = Filter { rows_max: 1_000_000, ..Filter::default() };
+        let filter = DeliveryFilter { rows_max: 1_000_000, ..DeliveryFilter::default() };
         let mut all = self.reader().list(&filter).expect("it answers").deliveries;
         all.reverse();
         all
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> StoreCounts {
         self.reader().counts().expect("it answers")
     }
 
     /// Does all chores; gives how many events were deleted.
-    pub(super) fn housekeep(&mut self, keep: &Keep) -> u64 {
+    pub(super) fn housekeep(&mut self, keep: &RetentionRules) -> u64 {
         let now = self.now;
         let mut deleted = 0;
         for _ in 0..10_000 {
@@ -336,7 +340,7 @@ impl Bench {
     /// What must hold at any time: counters equal a scan, each session goes on or is held, letters add up.
     pub(super) fn audit(&self) {
         let (reader, all) = (self.reader(), self.all());
-        let mut scanned = Counts::default();
+        let mut scanned = StoreCounts::default();
         let is_parked = |view: &DeliveryView| view.state == DeliveryState::Due { at: Timestamp::NEVER };
         let is_behind_parked = |view: &DeliveryView| {
             let first = |of: &&DeliveryView| of.queue == view.queue && of.session == view.session;

@@ -9,7 +9,7 @@ use redrive_core::letters::envelope::Tier;
 
 use super::bench::{Bench, order_of};
 use super::desk::everything;
-use crate::store::letter::{LetterFilter, LetterView, Poison, Selection, Survey};
+use crate::store::letter::{LetterFilter, LetterView, Poison, Selection, SelectionSurvey};
 use crate::store::{DeliveryState, DeliveryView, Oldest};
 
 fn holds(view: &DeliveryView) -> bool {
@@ -83,7 +83,7 @@ pub(super) fn letters_add_up(bench: &Bench, all: &[DeliveryView]) {
         assert_eq!(group.event_types.values().sum::<u64>(), group.count);
     }
     let selection = Selection { poison: Poison::Included, ..everything() };
-    let Survey { letters: free, claimed, poison_left, holding, .. } =
+    let SelectionSurvey { letters: free, claimed, poison_left, holding, .. } =
         reader.survey(&selection).expect("it answers");
     assert_eq!(free + claimed.values().sum::<u64>(), letters.len() as u64, "so do surveys");
     let held = reader.held_sessions(1_000_000).expect("it answers");

@@ -13,10 +13,10 @@ use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, at, service, to};
 use crate::store::letter::{
-    CommandAnswer, ImportedLetter, LetterCommand, LetterFilter, LetterQuery, LetterView, NewReplay,
-    OrderRefusal, Poison, Purge, PurgeStep, ReplayAct, ReplayView, Selection,
+    CommandAnswer, CommandRefusal, ImportedLetter, LetterCommand, LetterFilter, LetterQuery, LetterView,
+    NewReplay, Poison, PurgeCommand, PurgeStep, ReplayAct, ReplayView, Selection,
 };
-use crate::store::{Batch, DeliveryView, Keep};
+use crate::store::{DeliveryView, RetentionRules, WriteBatch};
 
 /// Letters on a page: few, so that cursors are used.
 const PAGE: usize = 7;
@@ -130,7 +130,7 @@ impl Bench {
     pub(super) fn order<T>(
         &mut self,
         command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
-    ) -> Result<T, OrderRefusal> {
+    ) -> Result<T, CommandRefusal> {
         self.order_and_see(command).0
     }
 
@@ -138,10 +138,10 @@ impl Bench {
     pub(super) fn order_and_see<T>(
         &mut self,
         command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
-    ) -> (Result<T, OrderRefusal>, Vec<Waiting>) {
+    ) -> (Result<T, CommandRefusal>, Vec<Waiting>) {
         let answer = CommandAnswer::default();
         let commands = vec![command(answer.clone()).into()];
-        let written = self.write(&Batch { commands, ..Batch::default() });
+        let written = self.write(&WriteBatch { commands, ..WriteBatch::default() });
         (answer.take(), written.waiting)
     }
 
@@ -150,17 +150,17 @@ impl Bench {
         self.try_replay(new).expect("it begins")
     }
 
-    pub(super) fn try_replay(&mut self, new: NewReplay) -> Result<ReplayView, OrderRefusal> {
+    pub(super) fn try_replay(&mut self, new: NewReplay) -> Result<ReplayView, CommandRefusal> {
         self.order(|answer| LetterCommand::Replay(Box::new(new), answer))
     }
 
-    pub(super) fn change(&mut self, replay: ReplayId, act: ReplayAct) -> Result<ReplayView, OrderRefusal> {
+    pub(super) fn change(&mut self, replay: ReplayId, act: ReplayAct) -> Result<ReplayView, CommandRefusal> {
         self.order(|answer| LetterCommand::Change { replay, act, answer })
     }
 
     /// Brings a replay forward by a step.
     pub(super) fn advance(&mut self, advance: Advance) -> Option<(ReplayJob, u32, Vec<Waiting>)> {
-        let mut written = self.write(&Batch { advances: vec![advance], ..Batch::default() });
+        let mut written = self.write(&WriteBatch { advances: vec![advance], ..WriteBatch::default() });
         let advanced = written.advanced.pop().expect("one answer for one step");
         advanced.map(|(job, sent)| (job, sent, written.waiting))
     }
@@ -212,7 +212,7 @@ impl Bench {
         loop {
             let (selection, what) = (selection.clone(), "some letters".to_owned());
             let note = Some("tidying up".to_owned());
-            let step = Purge { selection, what, rows_max, after, note };
+            let step = PurgeCommand { selection, what, rows_max, after, note };
             let done = self.order(|answer| LetterCommand::Purge(Box::new(step), answer));
             let PurgeStep { deleted, claimed, next } = done.expect("a purge is never refused");
             assert!(deleted + claimed <= rows_max as u64, "a step is small");
@@ -225,7 +225,7 @@ impl Bench {
     }
 
     /// Does all chores; gives how many letters were deleted for their age.
-    pub(super) fn letters_deleted(&mut self, keep: &Keep) -> u64 {
+    pub(super) fn letters_deleted(&mut self, keep: &RetentionRules) -> u64 {
         let now = self.now;
         let mut deleted = 0;
         for _ in 0..10_000 {

@@ -14,7 +14,7 @@ use super::desk::{death_of, events_of, everything, fails, found_by, named, poiso
 use crate::store::letter::{
     LetterFilter, LetterKey, LetterQuery, Poison, Selection, TREND_POINTS, TREND_SPAN,
 };
-use crate::store::{DeliveryState, Filter, StateName};
+use crate::store::{DeliveryFilter, DeliveryState, DeliveryStateName};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a letter is numbered by its death, and anew when it dies again", numbers),
@@ -331,12 +331,14 @@ fn listed_deliveries(bench: &mut Bench) {
     bench.settled("svc", event("1"), fails("boom"));
     bench.settled("strict", in_session("2", "s"), super::desk::holds("boom"));
     bench.settled("svc", event("3"), Next::Delivered);
-    let filter = Filter { state: Some(StateName::Dead), rows_max: 10, ..Filter::default() };
+    let filter =
+        DeliveryFilter { state: Some(DeliveryStateName::Dead), rows_max: 10, ..DeliveryFilter::default() };
     let listed = bench.reader().list(&filter).expect("it answers").deliveries;
     assert_eq!(listed.iter().map(|view| view.event_id.as_str()).collect::<Vec<_>>(), ["2", "1"]);
-    let filter = Filter { service: Some("strict".to_owned()), ..filter };
+    let filter = DeliveryFilter { service: Some("strict".to_owned()), ..filter };
     assert_eq!(bench.reader().list(&filter).expect("it answers").deliveries.len(), 1);
-    let closed = Filter { state: Some(StateName::Closed), rows_max: 10, ..Filter::default() };
+    let closed =
+        DeliveryFilter { state: Some(DeliveryStateName::Closed), rows_max: 10, ..DeliveryFilter::default() };
     assert!(bench.reader().list(&closed).expect("it answers").deliveries.is_empty());
     bench.purge(&everything(), 10);
     let listed = bench.reader().list(&closed).expect("it answers").deliveries;
@@ -401,7 +403,7 @@ fn survey(bench: &mut Bench) {
 fn overflow(bench: &mut Bench) {
     let tight = crate::store::WaitingBound {
         deliveries_max: 0,
-        when_full: crate::store::WhenFull::DeadLetter,
+        when_full: crate::store::OverflowPolicy::DeadLetter,
         ..super::bench::ROOMY
     };
     bench.wait(1);
@@ -415,5 +417,5 @@ fn overflow(bench: &mut Bench) {
     let waiting = bench.step(replay, 1);
     let delivered = settlement(waiting[0].id, 0, Next::Delivered, bench.now);
     bench.settle(delivered);
-    assert_eq!(bench.now_at(waiting[0].id).state.name(), StateName::Delivered);
+    assert_eq!(bench.now_at(waiting[0].id).state.name(), DeliveryStateName::Delivered);
 }

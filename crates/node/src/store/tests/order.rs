@@ -5,7 +5,7 @@ use redrive_core::ids::{DeliveryId, Seq};
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, death, event, ids, in_session, service, settlement, to};
-use crate::store::{DeliveryState, Settled, StateName};
+use crate::store::{DeliveryState, DeliveryStateName, SettleResult};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("the next of a session starts when the one before has ended", promotion_chain),
@@ -85,7 +85,7 @@ fn is_stale(bench: &mut Bench, delivery: DeliveryId, attempts: u32) {
         let before = format!("{:?}", (bench.all(), bench.view(Seq::new(2)), bench.counts()));
         let mut late = settlement(delivery, attempts, next.clone(), bench.now);
         late.pause = Some(service("svc"));
-        assert!(matches!(bench.settle(late), Settled::Stale), "{next:?}");
+        assert!(matches!(bench.settle(late), SettleResult::Stale), "{next:?}");
         let after = format!("{:?}", (bench.all(), bench.view(Seq::new(2)), bench.counts()));
         assert_eq!(before, after, "{next:?}");
     }
@@ -163,7 +163,7 @@ fn pausing(bench: &mut Bench) {
     bench.wait(3);
     let mut paused = settlement(delivery, 0, Next::Ready, bench.now);
     paused.pause = Some(service("svc"));
-    assert!(matches!(bench.settle(paused), Settled::Written { promoted: None }));
-    assert_eq!(bench.view(delivery.seq()).state.name(), StateName::Ready);
+    assert!(matches!(bench.settle(paused), SettleResult::Written { promoted: None }));
+    assert_eq!(bench.view(delivery.seq()).state.name(), DeliveryStateName::Ready);
     assert_eq!(bench.crash().paused, [(service("svc"), at(3))].into());
 }

@@ -8,7 +8,7 @@ use redrive_core::time::Timestamp;
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, ids, in_session, queue, to};
-use crate::store::{DeliveryView, Filter, Note, Oldest, StateName};
+use crate::store::{DeliveryFilter, DeliveryStateName, DeliveryView, Oldest, StateChange};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what may start is paged in the order of the store", ready_pages),
@@ -63,8 +63,9 @@ fn tells(bench: &mut Bench) {
     bench.take(&[to("svc", event("2"))]);
     bench.take(&[to("other", event("3"))]);
     let told = |before, rows_max| {
-        let filter = Filter { service: Some("svc".to_owned()), before, rows_max, ..Filter::default() };
-        let (told, listed) = (bench.reader().told(&filter), bench.reader().list(&filter));
+        let filter =
+            DeliveryFilter { service: Some("svc".to_owned()), before, rows_max, ..DeliveryFilter::default() };
+        let (told, listed) = (bench.reader().deliveries_with_attempts(&filter), bench.reader().list(&filter));
         let (told, listed) = (told.expect("it answers").deliveries, listed.expect("it answers").deliveries);
         let ids = |views: &[DeliveryView]| views.iter().map(|view| view.id).collect::<Vec<_>>();
         assert_eq!(ids(&told), ids(&listed), "the same deliveries");
@@ -154,13 +155,13 @@ fn release(bench: &mut Bench) {
         bench.end(delivery, Next::Due { at: due_at });
     }
     bench.wait(50);
-    bench.note(Note::Release(queue("svc")));
+    bench.note(StateChange::Release(queue("svc")));
     let ready = bench.ready("svc");
     assert_eq!(ids(&ready), ["1", "3"]);
     assert_eq!(ready[0].attempts, 1, "it is what it was");
     assert_eq!(ready[0].written_at, at(0), "its history was not told anew");
     assert!(bench.ready("svc/x").is_empty());
-    bench.note(Note::Release(queue("nobody")));
+    bench.note(StateChange::Release(queue("nobody")));
 }
 
 fn loads_complete(bench: &mut Bench) {
@@ -193,38 +194,38 @@ fn lists(bench: &mut Bench) {
     }
     bench.accept(to("ord", in_session("1", "s")));
     bench.accept(to("ord", in_session("2", "s")));
-    let listed = |bench: &Bench, filter: &Filter| {
+    let listed = |bench: &Bench, filter: &DeliveryFilter| {
         let views = bench.reader().list(filter).expect("it answers").deliveries;
         views.iter().map(|view| view.id.seq().get()).collect::<Vec<_>>()
     };
-    let filter = |service: &str, state, rows_max| Filter {
+    let filter = |service: &str, state, rows_max| DeliveryFilter {
         service: (!service.is_empty()).then(|| service.to_owned()),
         state,
         rows_max,
-        ..Filter::default()
+        ..DeliveryFilter::default()
     };
     let of_type = |pattern: &str| Some(EventPattern::parse(pattern).expect("a pattern"));
-    let in_s = Filter { session: Some("s".to_owned()), ..filter("", None, 99) };
+    let in_s = DeliveryFilter { session: Some("s".to_owned()), ..filter("", None, 99) };
     #[rustfmt::skip]
     let cases = [
         ("the latest",         filter("", None, 3),                            vec![28, 26, 24]),
         ("of a service",       filter("a", None, 99),                          vec![16, 14, 12, 10, 8, 6, 4, 2]),
         ("that nobody has",    filter("c", None, 99),                          vec![]),
-        ("ready",              filter("", Some(StateName::Ready), 99),         vec![26, 18, 10, 2]),
-        ("due",                filter("", Some(StateName::Due), 99),           vec![20, 12, 4]),
-        ("behind",             filter("", Some(StateName::Behind), 99),        vec![28]),
-        ("delivered",          filter("a", Some(StateName::Delivered), 99),    vec![14, 6]),
-        ("dead",               filter("", Some(StateName::Dead), 2),           vec![24, 16]),
-        ("dead of a service",  filter("a", Some(StateName::Dead), 99),         vec![16, 8]),
+        ("ready",              filter("", Some(DeliveryStateName::Ready), 99),         vec![26, 18, 10, 2]),
+        ("due",                filter("", Some(DeliveryStateName::Due), 99),           vec![20, 12, 4]),
+        ("behind",             filter("", Some(DeliveryStateName::Behind), 99),        vec![28]),
+        ("delivered",          filter("a", Some(DeliveryStateName::Delivered), 99),    vec![14, 6]),
+        ("dead",               filter("", Some(DeliveryStateName::Dead), 2),           vec![24, 16]),
+        ("dead of a service",  filter("a", Some(DeliveryStateName::Dead), 99),         vec![16, 8]),
         ("of a channel",       filter("a/x", None, 99),                        vec![16, 14, 12, 10]),
         ("of a session",       in_s.clone(),                                   vec![28, 26]),
-        ("and behind in it",   Filter { state: Some(StateName::Behind), ..in_s.clone() },                       vec![28]),
-        ("of another session", Filter { session: Some("t".to_owned()), ..in_s.clone() },                        vec![]),
-        ("of a part of its name", Filter { session: Some(String::new()), ..in_s },                              vec![]),
-        ("of all types",       Filter { event_type: of_type("*"), ..filter("b", Some(StateName::Dead), 99) },   vec![24]),
-        ("of another type",    Filter { event_type: of_type("nothing.*"), ..filter("", None, 99) },             vec![]),
-        ("with no such correlation", Filter { correlation_id: Some("c".to_owned()), ..filter("", None, 99) },   vec![]),
-        ("before a place",     Filter { before: Some(Seq::new(16)), ..filter("a", Some(StateName::Dead), 99) }, vec![8]),
+        ("and behind in it",   DeliveryFilter { state: Some(DeliveryStateName::Behind), ..in_s.clone() },                       vec![28]),
+        ("of another session", DeliveryFilter { session: Some("t".to_owned()), ..in_s.clone() },                        vec![]),
+        ("of a part of its name", DeliveryFilter { session: Some(String::new()), ..in_s },                              vec![]),
+        ("of all types",       DeliveryFilter { event_type: of_type("*"), ..filter("b", Some(DeliveryStateName::Dead), 99) },   vec![24]),
+        ("of another type",    DeliveryFilter { event_type: of_type("nothing.*"), ..filter("", None, 99) },             vec![]),
+        ("with no such correlation", DeliveryFilter { correlation_id: Some("c".to_owned()), ..filter("", None, 99) },   vec![]),
+        ("before a place",     DeliveryFilter { before: Some(Seq::new(16)), ..filter("a", Some(DeliveryStateName::Dead), 99) }, vec![8]),
     ];
     for (name, filter, expected) in cases {
         assert_eq!(listed(bench, &filter), expected, "{name}");

@@ -12,8 +12,8 @@ use redrive_core::text::Rate;
 use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, queue, settlement, to};
 use super::desk::{canary, death_of, events_of, everything, fails, found_by, named, poison, straight};
-use crate::store::letter::{LetterFilter, NewReplay, OrderRefusal, Poison, Redirect, ReplayAct, Selection};
-use crate::store::{Settled, StateName};
+use crate::store::letter::{CommandRefusal, LetterFilter, NewReplay, Poison, Redirect, ReplayAct, Selection};
+use crate::store::{DeliveryStateName, SettleResult};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a replay begins with all that is known of it", begins),
@@ -105,7 +105,7 @@ fn claims(bench: &mut Bench) {
     assert_eq!((second.tally.total, second.claimed_by_others), (2, 2));
     let claimed = [(first.id, 2), (second.id, 2)].into();
     let refused = bench.try_replay(straight(everything()));
-    assert_eq!(refused, Err(OrderRefusal::NothingMatches { claimed, poison: 0 }));
+    assert_eq!(refused, Err(CommandRefusal::NothingMatches { claimed, poison: 0 }));
     let shown = bench.letters(&LetterFilter::default());
     let claimed: Vec<_> = shown.iter().map(|letter| letter.claimed_by.map(|replay| replay.0)).collect();
     assert_eq!(claimed, [Some(2), Some(2), Some(1), Some(1)]);
@@ -131,11 +131,11 @@ fn named_letters(bench: &mut Bench) {
     let delivered = bench.settled("svc", event("9"), Next::Delivered);
     for stranger in [unknown, impostor, delivered] {
         let refused = bench.try_replay(straight(named(&[letters[0], stranger])));
-        assert_eq!(refused, Err(OrderRefusal::NoSuchLetter(stranger)));
+        assert_eq!(refused, Err(CommandRefusal::NoSuchLetter(stranger)));
     }
     let replay = bench.replay(straight(named(&letters[1..2]))).id;
     let refused = bench.try_replay(straight(named(&letters)));
-    assert_eq!(refused, Err(OrderRefusal::Claimed { letter: letters[1], replay }));
+    assert_eq!(refused, Err(CommandRefusal::Claimed { letter: letters[1], replay }));
     let twice = bench.replay(straight(named(&[letters[2], letters[0], letters[2]])));
     assert_eq!(twice.tally.total, 2, "named twice is once");
     assert_eq!(ids(&bench.step(twice.id, 10)), ["0", "2"], "in their order, however they were named");
@@ -143,7 +143,7 @@ fn named_letters(bench: &mut Bench) {
 
 fn poison_left(bench: &mut Bench) {
     let bad = bench.settled("svc", event("bad"), poison("boom"));
-    let refused = |poison| Err(OrderRefusal::NothingMatches { claimed: [].into(), poison });
+    let refused = |poison| Err(CommandRefusal::NothingMatches { claimed: [].into(), poison });
     assert_eq!(bench.try_replay(straight(everything())), refused(1));
     assert_eq!(bench.try_replay(straight(named(&[bad]))), refused(1), "even if it is named");
     bench.wait(1);
@@ -156,7 +156,7 @@ fn poison_left(bench: &mut Bench) {
 }
 
 fn nothing(bench: &mut Bench) {
-    let refusal = Err(OrderRefusal::NothingMatches { claimed: [].into(), poison: 0 });
+    let refusal = Err(CommandRefusal::NothingMatches { claimed: [].into(), poison: 0 });
     assert_eq!(bench.try_replay(straight(everything())), refusal);
     bench.pile("svc", 0..2);
     let nobody = LetterFilter { service: Some("nobody".to_owned()), ..LetterFilter::default() };
@@ -183,7 +183,7 @@ fn fresh(bench: &mut Bench) {
     assert_eq!(bench.ready("ord"), sent, "and loads as the same");
     let view = bench.now_at(waiting.id);
     assert_eq!((view.replaying, view.replays, view.stories.len()), (Some(replay), 1, 2));
-    assert_eq!((view.state.name(), view.written_at), (StateName::Ready, bench.now));
+    assert_eq!((view.state.name(), view.written_at), (DeliveryStateName::Ready, bench.now));
     let counts = bench.counts().queues[&*queue("ord")];
     assert_eq!((counts.dead, counts.waiting, counts.waiting_bytes), (0, 1, 1));
     assert!(bench.letters(&LetterFilter::default()).is_empty());
@@ -197,7 +197,10 @@ fn fresh(bench: &mut Bench) {
     assert_eq!(again.replaying, Some(Replaying { replay, times: 2 }));
     bench.end(waiting.id, Next::Delivered);
     let view = bench.now_at(waiting.id);
-    assert_eq!((view.state.name(), view.replaying, view.stories.len()), (StateName::Delivered, None, 4));
+    assert_eq!(
+        (view.state.name(), view.replaying, view.stories.len()),
+        (DeliveryStateName::Delivered, None, 4)
+    );
     bench.audit();
 }
 
@@ -285,7 +288,7 @@ fn live_head(bench: &mut Bench) {
     let replay = bench.replay(straight(everything())).id;
     assert!(bench.step(replay, 10).is_empty(), "it waits for the one in flight");
     assert_eq!(bench.replay_now(replay).tally.sent, 1, "but it is on its way");
-    assert_eq!(bench.now_at(letters[0]).state.name(), StateName::Behind);
+    assert_eq!(bench.now_at(letters[0]).state.name(), DeliveryStateName::Behind);
     let counts = bench.counts().queues[&*queue("ord")];
     assert_eq!((counts.waiting, counts.behind, counts.dead), (3, 2, 1));
     bench.audit();
@@ -368,7 +371,7 @@ fn changes(bench: &mut Bench) {
                 assert_eq!((view.wave, view.stop), (Wave::None, None), "it begins with one again");
             }
         } else {
-            assert_eq!(changed, Err(OrderRefusal::NotPossible { replay, state }), "{act:?} of {state}");
+            assert_eq!(changed, Err(CommandRefusal::NotPossible { replay, state }), "{act:?} of {state}");
             assert_eq!((bench.replay_now(replay), bench.acts()), before);
         }
         let is_running = bench.replay_now(replay).state == Running;
@@ -379,7 +382,7 @@ fn changes(bench: &mut Bench) {
         }
     }
     let nobody = ReplayId(999);
-    assert_eq!(bench.change(nobody, Pause), Err(OrderRefusal::NoSuchReplay(nobody)));
+    assert_eq!(bench.change(nobody, Pause), Err(CommandRefusal::NoSuchReplay(nobody)));
     let acts: std::collections::BTreeSet<String> = bench.acts().into_iter().map(|(act, _)| act).collect();
     let words = ["replay", "replay-cancel", "replay-pause", "replay-resume"];
     assert_eq!(acts, words.map(str::to_owned).into());
@@ -415,7 +418,7 @@ fn stop(bench: &mut Bench, replay: ReplayId, delivery: DeliveryId) -> Stop {
     let stop = Stop { replay, fingerprint: death_of("boom").fingerprint, delivery };
     let mut failed = settlement(delivery, attempts, poison("boom"), bench.now);
     failed.stop = Some(stop);
-    assert!(matches!(bench.settle(failed), Settled::Written { .. }));
+    assert!(matches!(bench.settle(failed), SettleResult::Written { .. }));
     stop
 }
 
@@ -487,7 +490,7 @@ fn stops(bench: &mut Bench) {
     assert_eq!(ids(&bench.step(replay, 2)), ["2"]);
     let mut late = settlement(letters[0], 7, poison("boom"), bench.now);
     late.stop = Some(why);
-    assert!(matches!(bench.settle(late), Settled::Stale));
+    assert!(matches!(bench.settle(late), SettleResult::Stale));
     assert_eq!(bench.replay_now(replay).state, ReplayState::Running, "what is stale stops nothing");
 }
 

@@ -21,7 +21,7 @@ use super::world::World;
 use crate::store::derive;
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindId, KindView, LetterFilter, LetterKey,
-    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey, TREND_POINTS,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, SelectionSurvey, TREND_POINTS,
 };
 
 impl World {
@@ -166,8 +166,8 @@ impl World {
         group
     }
 
-    pub(super) fn survey(&self, selection: &Selection) -> Survey {
-        let mut survey = Survey::default();
+    pub(super) fn survey(&self, selection: &Selection) -> SelectionSurvey {
+        let mut survey = SelectionSurvey::default();
         let mut sessions: BTreeSet<(&QueueName, &SessionKey)> = BTreeSet::new();
         for number in self.numbers() {
             match self.choice(selection, number) {

@@ -15,8 +15,10 @@ use redrive_core::store_model::{Letter, Row, State};
 use redrive_core::time::Timestamp;
 
 use super::world::{Extra, World};
-use crate::store::Closed;
-use crate::store::letter::{KindId, LetterFilter, LetterNumber, OrderRefusal, Poison, Selection, TREND_SPAN};
+use crate::store::LetterClosure;
+use crate::store::letter::{
+    CommandRefusal, KindId, LetterFilter, LetterNumber, Poison, Selection, TREND_SPAN,
+};
 
 /// Letters that agree in all that is counted.
 #[derive(Clone, Debug)]
@@ -107,7 +109,7 @@ impl World {
     }
 
     /// Does with a letter for good; those that it held go on.
-    pub(super) fn close_letter(&mut self, seq: Seq, how: Closed, now: Timestamp) -> Option<Waiting> {
+    pub(super) fn close_letter(&mut self, seq: Seq, how: LetterClosure, now: Timestamp) -> Option<Waiting> {
         let promoted = self.model.close(seq, now);
         self.model.extra(seq).closed = Some(how);
         self.ending.push_back((now, seq));
@@ -118,7 +120,7 @@ impl World {
     /// Deletes a letter and its stories; those that it held go on.
     pub(super) fn purge_letter(&mut self, number: LetterNumber, now: Timestamp) -> Option<Waiting> {
         let seq = self.letter_of(number).delivery;
-        let promoted = self.close_letter(seq, Closed::Purged, now);
+        let promoted = self.close_letter(seq, LetterClosure::Purged, now);
         let extra = self.model.extra(seq);
         let (event, stories) = (extra.event, std::mem::take(&mut extra.stories));
         for story in stories {
@@ -131,16 +133,16 @@ impl World {
     }
 
     /// The letter of that id, whoever has claimed it.
-    pub(super) fn find_letter(&self, id: DeliveryId) -> Result<LetterNumber, OrderRefusal> {
+    pub(super) fn find_letter(&self, id: DeliveryId) -> Result<LetterNumber, CommandRefusal> {
         let row = self.model.row(id.seq()).filter(|row| row.waiting.id == id);
-        row.and_then(|row| row.letter).ok_or(OrderRefusal::NoSuchLetter(id))
+        row.and_then(|row| row.letter).ok_or(CommandRefusal::NoSuchLetter(id))
     }
 
     /// The letter of that id, if no open replay has claimed it.
-    pub(super) fn free_letter(&self, id: DeliveryId) -> Result<LetterNumber, OrderRefusal> {
+    pub(super) fn free_letter(&self, id: DeliveryId) -> Result<LetterNumber, CommandRefusal> {
         let number = self.find_letter(id)?;
         match self.claimed_by(number) {
-            Some(replay) => Err(OrderRefusal::Claimed { letter: id, replay }),
+            Some(replay) => Err(CommandRefusal::Claimed { letter: id, replay }),
             None => Ok(number),
         }
     }

@@ -11,7 +11,8 @@ use redrive_core::time::Timestamp;
 
 use super::world::{Extra, Kept, World};
 use crate::store::{
-    Closed, Counts, DeliveryView, EventKey, EventView, Filter, LOOKED_AT_MAX, Listed, Oldest, QueueCounts,
+    DeliveryFilter, DeliveryPage, DeliveryView, EventKey, EventView, LetterClosure, Oldest, QueueCounts,
+    SCANNED_MAX, StoreCounts,
 };
 
 /// Whether attempts are told.
@@ -41,20 +42,20 @@ impl World {
         rows.take(rows_max).map(|row| self.delivery_view(row, Stories::Told)).collect()
     }
 
-    pub(super) fn list(&self, filter: &Filter, stories: Stories) -> Listed {
+    pub(super) fn list(&self, filter: &DeliveryFilter, stories: Stories) -> DeliveryPage {
         let before = filter.before.unwrap_or(self.model.last().next());
         let wanted = |row: &Row<Extra>| {
             filter.takes_queue(&row.waiting.queue)
                 && filter.state.is_none_or(|state| self.state(row).name() == state)
                 && filter.takes_event(&self.events[&row.extra.event].event)
         };
-        let mut listed = Listed::default();
+        let mut listed = DeliveryPage::default();
         for (place, row) in self.rows_in_order().range(..before).rev() {
             listed.looked_at += 1;
             if wanted(row) {
                 listed.deliveries.push(self.delivery_view(row, stories));
             }
-            if listed.deliveries.len() == filter.rows_max || listed.looked_at == LOOKED_AT_MAX {
+            if listed.deliveries.len() == filter.rows_max || listed.looked_at == SCANNED_MAX {
                 listed.next = Some(*place);
                 break;
             }
@@ -77,11 +78,11 @@ impl World {
         self.model.rows().map(|row| (row.waiting.id.seq(), row)).collect()
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> StoreCounts {
         let seen = self.model.queues().map(|(queue, _)| ((**queue).clone(), QueueCounts::default()));
         let whole = self.events.values().filter(|kept| kept.whole);
         let unrouted = self.events.values().filter(|kept| kept.is_unrouted());
-        let mut counts = Counts {
+        let mut counts = StoreCounts {
             queues: seen.collect(),
             unrouted: unrouted.count() as u64,
             events: whole.count() as u64,
@@ -139,7 +140,7 @@ impl World {
         let Row { waiting, extra, .. } = row;
         let kept = &self.events[&extra.event];
         let event = &kept.event;
-        let is_superseded = matches!(extra.closed, Some(Closed::Superseded { .. }));
+        let is_superseded = matches!(extra.closed, Some(LetterClosure::Superseded { .. }));
         DeliveryView {
             id: waiting.id,
             queue: (*waiting.queue).clone(),

@@ -1,80 +1,75 @@
-//! Carries out what people want done with dead letters; each command is done whole, or refused and nothing of it.
+//! Runs commands on dead letters. Each succeeds whole or is refused without a change.
 
 use redrive_core::engine::Waiting;
 use redrive_core::ids::{DeliveryId, Receipt};
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::{nanos, place, seq};
-use super::fault::Fault;
-use super::held::Held;
+use super::fault::SqlResult;
 use super::rows::DeliveryRow;
 use super::schema::{state, whole};
-use super::select::{self, Letter};
+use super::select::{self, LetterRef};
+use super::session_order::HeldLane;
 use super::sql::Sql;
-use super::write::{NewDelivery, Work};
-use crate::store::admit::Ledger;
+use super::write::{BatchWriter, NewDelivery};
+use crate::store::admit::AdmissionLedger;
 use crate::store::derive;
-use crate::store::letter::{Edit, LetterCommand, OrderRefusal};
+use crate::store::letter::{CommandRefusal, EditCommand, LetterCommand};
 
 const CLOSE: &str =
     "UPDATE deliveries SET state = ?2, written_at = ?3, linked = coalesce(?4, linked) WHERE seq = ?1";
 
-impl Work<'_> {
-    pub(super) fn command(
-        &mut self,
-        command: &LetterCommand,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+/// A refusal is no fault: the batch goes on.
+pub(super) type CommandResult<T> = SqlResult<Result<T, CommandRefusal>>;
+
+impl BatchWriter<'_> {
+    pub(super) fn command(&mut self, command: &LetterCommand) -> SqlResult<()> {
         match command {
             LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new)?),
             LetterCommand::Change { replay, act, answer } => answer.set(self.change_replay(*replay, *act)?),
             LetterCommand::Skip { letter, note, answer } => {
-                answer.set(self.skip(*letter, note.as_deref(), waiting)?);
+                answer.set(self.skip(*letter, note.as_deref())?);
             }
-            LetterCommand::LetGo { letter, answer } => answer.set(self.let_go(*letter, waiting)?),
-            LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, waiting)?)),
-            LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, waiting)?),
+            LetterCommand::ReleaseSession { letter, answer } => answer.set(self.release_session(*letter)?),
+            LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge)?)),
+            LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit)?),
             LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters)?)),
-            LetterCommand::Reassign(reassign, answer) => answer.set(Ok(self.reassign(reassign, waiting)?)),
+            LetterCommand::Reassign(reassign, answer) => answer.set(Ok(self.reassign(reassign)?)),
         }
         Ok(())
     }
 
-    fn skip(
-        &mut self,
-        id: DeliveryId,
-        note: Option<&str>,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<u64, OrderRefusal>, Fault> {
+    fn skip(&mut self, id: DeliveryId, note: Option<&str>) -> CommandResult<u64> {
         let letter = match self.free_letter(id)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let held = self.held_by(self.delivery(letter.delivery)?.lane, letter.delivery)?;
-        waiting.extend(self.close(&letter, state::SKIPPED)?);
+        let ready = self.close(&letter, state::SKIPPED)?;
+        self.ready.extend(ready);
         let behind = held.map_or(Ok(0), |(lane, held)| self.released(lane, held))?;
-        self.record(&Act { verb: "skip", what: &id.to_string(), letters: 1, note })?;
+        self.record(&AuditAct { verb: "skip", what: &id.to_string(), letters: 1, note })?;
         Ok(Ok(behind))
     }
 
-    /// Does with a letter for good; those that it held go on.
-    pub(super) fn close(&mut self, letter: &Letter, code: i64) -> Result<Option<Waiting>, Fault> {
+    /// Closes a letter and releases the session that it held.
+    pub(super) fn close(&mut self, letter: &LetterRef, code: i64) -> SqlResult<Option<Waiting>> {
         let before = self.delivery(letter.delivery)?;
         self.close_in_place(letter, before, code, None)?;
         match before.lane.filter(|_| before.state == state::HOLDING) {
-            Some(lane) => self.move_on(lane),
+            Some(lane) => self.advance_lane(lane),
             None => Ok(None),
         }
     }
 
     fn close_in_place(
         &mut self,
-        letter: &Letter,
+        letter: &LetterRef,
         before: DeliveryRow,
         code: i64,
         linked: Option<i64>,
-    ) -> Result<(), Fault> {
-        self.dig_up(letter.number)?;
+    ) -> SqlResult<()> {
+        self.remove_letter(letter.number)?;
         self.connection.run(CLOSE, (letter.delivery, code, nanos(self.now), linked))?;
         let queue = self.state.names.index_of(before.queue)?;
         let counts = self.state.names.counts(queue);
@@ -84,57 +79,50 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn let_go(
-        &mut self,
-        id: DeliveryId,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<u64, OrderRefusal>, Fault> {
+    fn release_session(&mut self, id: DeliveryId) -> CommandResult<u64> {
         let Some(letter) = select::find(self.connection, id)? else {
             let is_known = select::is_delivery(self.connection, id)?;
             let refusal =
-                if is_known { OrderRefusal::HoldsNothing(id) } else { OrderRefusal::NoSuchLetter(id) };
+                if is_known { CommandRefusal::HoldsNothing(id) } else { CommandRefusal::NoSuchLetter(id) };
             return Ok(Err(refusal));
         };
         let DeliveryRow { lane, turn, .. } = self.delivery(letter.delivery)?;
         let Some((lane, held)) = self.held_by(lane, letter.delivery)? else {
-            return Ok(Err(OrderRefusal::HoldsNothing(id)));
+            return Ok(Err(CommandRefusal::HoldsNothing(id)));
         };
         let letters = self.holding_from(lane, turn)?;
         for letter in &letters {
             self.connection.run("UPDATE deliveries SET state = ?2 WHERE seq = ?1", [*letter, state::DEAD])?;
         }
-        waiting.extend(self.move_on(lane)?);
+        let ready = self.advance_lane(lane)?;
+        self.ready.extend(ready);
         let letters = letters.len() as u64;
-        self.record(&Act { verb: "let-go", what: &id.to_string(), letters, note: None })?;
+        self.record(&AuditAct { verb: "let-go", what: &id.to_string(), letters, note: None })?;
         Ok(Ok(self.released(lane, held)?))
     }
 
-    /// How many go on now that a letter holds its session no more; none if the next of it does.
-    fn released(&self, lane: i64, before: Held) -> Result<u64, Fault> {
+    /// Deliveries released; 0 if the next letter of the session holds it too.
+    fn released(&self, lane: i64, before: HeldLane) -> SqlResult<u64> {
         Ok(if self.held(lane)?.is_some() { 0 } else { before.behind })
     }
 
-    fn edit(
-        &mut self,
-        edit: &Edit,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Result<(Receipt, DeliveryId), OrderRefusal>, Fault> {
+    fn edit(&mut self, edit: &EditCommand) -> CommandResult<(Receipt, DeliveryId)> {
         let letter = match self.free_letter(edit.letter)? {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        // What it takes over from the old event would count as intact.
+        // The copied attributes would pass as intact.
         if let Some(id) = self.damaged(letter.delivery)? {
-            return Ok(Err(OrderRefusal::Damaged(id)));
+            return Ok(Err(CommandRefusal::Damaged(id)));
         }
         let content = derive::content_hash(&edit.event);
         if let Some(earlier) = self.find(&edit.event, content)? {
-            return Ok(Err(OrderRefusal::EventExists(Receipt::of(earlier.seq))));
+            return Ok(Err(CommandRefusal::EventExists(Receipt::of(earlier.seq))));
         }
         let before = self.delivery(letter.delivery)?;
-        let event = self.keep_event(&edit.event, content, 1, whole::SENT)?;
+        let event = self.write_event(&edit.event, content, 1, whole::SENT)?;
         let held = self.held_by(before.lane, letter.delivery)?;
-        // The old one gives up its place first, then the new one takes it, and only then the session goes on.
+        // Order matters: the old delivery leaves its turn, the new one takes it, then the session advances.
         self.close_in_place(&letter, before, state::SUPERSEDED, Some(place(event)))?;
         let queue = self.state.names.index_of(before.queue)?;
         let code = self.enter(queue, before.lane, before.turn, edit.event.data.len() as u64)?;
@@ -148,10 +136,11 @@ impl Work<'_> {
             self.connection.run("UPDATE held SET letter = ?2 WHERE lane = ?1", [lane, place(id.seq())])?;
         }
         if code == state::READY {
-            waiting.push(self.waiting(before.queue, place(id.seq()))?);
+            let ready = self.waiting(before.queue, place(id.seq()))?;
+            self.ready.push(ready);
         }
         let what = edit.letter.to_string();
-        self.record(&Act { verb: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;
+        self.record(&AuditAct { verb: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;
         Ok(Ok((Receipt::of(event), id)))
     }
 }

@@ -1,4 +1,4 @@
-//! The verbs of the store, each a transaction: what is begun is durable as a whole, or nothing has changed.
+//! Store operations as transactions: each is durable as a whole, or nothing has changed.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,77 +7,74 @@ use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::anchor::{Anchor, Displaced};
-use super::fault::Fault;
+use super::fault::{SqlFault, SqlResult};
+use super::file_identity::{Anchor, DisplacedFile};
 use super::sql::Sql;
-use super::state::State;
-use super::wal::{Checkpointer, Durable, Emptied};
-use super::{Options, chores, lock, recover, retention, rows, schema, write};
-use crate::store::{Batch, Chores, Keep, Recovered, StoreError, Written};
+use super::state::StoreState;
+use super::wal::{Checkpointer, DurableFrames, LogCopy};
+use super::{Options, housekeeping, lock, recover, retention, rows, schema, write};
+use crate::store::{BatchResult, HousekeepingStep, RecoveredState, RetentionRules, StoreError, WriteBatch};
 
-/// All that belongs to the writing connection but itself: while a copy is made, somebody else looks at that.
+/// Everything of the writer but its connection, which a backup may share.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct StoreWriter {
     path: PathBuf,
-    state: State,
+    state: StoreState,
     checkpointer: Checkpointer,
     anchor: Anchor,
-    health: Health,
-    log: Log,
+    health: MemoryHealth,
+    log: LogPlace,
 }
 
-/// Where the commits of the log are, so that each change is logged once.
+/// State of a displaced log, so that each change is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Log {
+enum LogPlace {
     InPlace,
-    /// The log is gone, and the database has all of it.
+    /// Deleted; the database has all its commits.
     Saved,
-    /// The log is gone, and the database has not all of it yet.
+    /// Deleted; the database lacks some of its commits.
     NotSaved,
 }
 
 /// Whether memory agrees with the file.
 #[derive(Debug)]
-enum Health {
+enum MemoryHealth {
     Good,
-    /// A transaction was rolled back, and what it had changed in memory could not be read anew.
+    /// Rolled back, but memory could not be reloaded.
     Behind,
-    /// Nobody knows whether a transaction is durable, for that reason; only opening the file anew shows.
+    /// A commit may or may not be durable; resolved by reopening.
     Unknown(String),
 }
 
-/// What tells a store from all others: it was drawn when the store was made.
+/// The seed, drawn when the store was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity(u64);
+pub(super) struct StoreIdentity(u64);
 
-impl Core {
-    pub(super) fn identity(&self) -> Identity {
-        Identity(self.state.meta.seed)
+impl StoreWriter {
+    pub(super) fn identity(&self) -> StoreIdentity {
+        StoreIdentity(self.state.meta.seed)
     }
 
-    /// How many frames of the log hold all that was committed.
-    pub(super) const fn durable(&self) -> Durable {
+    pub(super) const fn durable(&self) -> DurableFrames {
         self.checkpointer.durable()
     }
 
-    /// What is free within the file.
     pub(super) fn free_bytes(on: &Connection) -> Result<u64, StoreError> {
         let read = |name| on.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         Ok(read("freelist_count")?.cast_unsigned() * read("page_size")?.cast_unsigned())
     }
 
-    /// Says what is wrong if the files are no longer at their path.
+    /// Fails if the files are no longer at their path.
     ///
-    /// A log that was deleted is open still, and holds commits that no restart would find: they are copied into the
-    /// database, which is in its place.
+    /// A deleted log is still open and holds commits that a restart would miss: they are copied into the database.
     pub(super) fn check_place(&mut self, on: &Connection) -> Result<(), StoreError> {
         match self.anchor.check() {
             Ok(()) => {
-                self.log = Log::InPlace;
+                self.log = LogPlace::InPlace;
                 Ok(())
             }
-            Err(Displaced::Database(error)) => Err(error),
-            Err(Displaced::LogAlone(error)) => {
+            Err(DisplacedFile::Database(error)) => Err(error),
+            Err(DisplacedFile::LogAlone(error)) => {
                 self.save_log(on);
                 Err(error)
             }
@@ -87,25 +84,25 @@ impl Core {
     fn save_log(&mut self, on: &Connection) {
         let path = self.path.display();
         let (log, fault) = match Checkpointer::save(on) {
-            Ok(Emptied::Whole) => (Log::Saved, None),
-            Ok(Emptied::Partly) => (Log::NotSaved, Some("it is being read".to_owned())),
-            Err(fault) => (Log::NotSaved, Some(fault.to_string())),
+            Ok(LogCopy::Whole) => (LogPlace::Saved, None),
+            Ok(LogCopy::Partly) => (LogPlace::NotSaved, Some("a reader is active".to_owned())),
+            Err(fault) => (LogPlace::NotSaved, Some(fault.to_string())),
         };
-        if self.log == log || self.log == Log::Saved {
+        if self.log == log || self.log == LogPlace::Saved {
             return;
         }
         self.log = log;
         match fault {
             None => {
-                tracing::error!(%path, "the write-ahead log was deleted, moved or replaced: its commits are saved in the database; restart the server");
+                tracing::error!(%path, "write-ahead log displaced, its commits are saved in the database; restart the server");
             }
             Some(fault) => {
-                tracing::error!(%path, fault, "the write-ahead log was deleted, moved or replaced: its commits are not in the database yet; keep the server running");
+                tracing::error!(%path, fault, "write-ahead log displaced, its commits are not in the database yet; keep the server running");
             }
         }
     }
 
-    /// Opens the database at that path, which its owner holds open as that file.
+    /// `database` is the owner's open file.
     pub(super) fn open(
         path: &Path,
         database: &File,
@@ -113,18 +110,18 @@ impl Core {
         seed: u64,
     ) -> Result<(Self, Connection), StoreError> {
         let connection = schema::open(path, seed)?;
-        let fail = |fault: Fault| fault.not_opened(path);
-        let state = State::load(&connection, options.run_length).map_err(fail)?;
+        let fail = |fault: SqlFault| fault.not_opened(path);
+        let state = StoreState::load(&connection, options.run_length).map_err(fail)?;
         let checkpointer = Checkpointer::start(&connection, path, options.wal).map_err(fail)?;
         let anchor = Anchor::new(path, database).map_err(|source| lock::not_opened(path, &source))?;
-        let (health, log) = (Health::Good, Log::InPlace);
+        let (health, log) = (MemoryHealth::Good, LogPlace::InPlace);
         let mut core = Self { path: path.to_owned(), state, checkpointer, anchor, health, log };
-        // The files may have been replaced while they were opened.
+        // The files may have been replaced meanwhile.
         core.check_place(&connection)?;
         Ok((core, connection))
     }
 
-    pub(super) fn recover(&mut self, on: &Connection, now: Timestamp) -> Result<Recovered, StoreError> {
+    pub(super) fn recover(&mut self, on: &Connection, now: Timestamp) -> Result<RecoveredState, StoreError> {
         self.transact(on, |state| recover::recover(on, state, now))
     }
 
@@ -135,9 +132,9 @@ impl Core {
     pub(super) fn write(
         &mut self,
         on: &Connection,
-        batch: &Batch,
+        batch: &WriteBatch,
         now: Timestamp,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<BatchResult, StoreError> {
         if self.state.dedup.is_overdue() {
             self.seal(on)?;
         }
@@ -152,22 +149,26 @@ impl Core {
     pub(super) fn housekeep(
         &mut self,
         on: &Connection,
-        keep: &Keep,
+        keep: &RetentionRules,
         now: Timestamp,
-    ) -> Result<Chores, StoreError> {
+    ) -> Result<HousekeepingStep, StoreError> {
         self.check(on)?;
-        let old = retention::look(on, &mut self.state, keep, now)?;
-        if old.is_empty() && !chores::is_due(on, &self.state, keep, now)? {
-            return Ok(Chores::default());
+        let old = retention::find_expired(on, &mut self.state, keep, now)?;
+        if old.is_empty() && !housekeeping::is_due(on, &self.state, keep, now)? {
+            return Ok(HousekeepingStep::default());
         }
-        let (chores, step) = self.transact(on, |state| chores::housekeep(on, state, keep, &old, now))?;
+        let (chores, step) =
+            self.transact(on, |state| housekeeping::housekeep(on, state, keep, &old, now))?;
         if let Some(step) = step {
             self.state.dedup.apply(step);
         }
-        Ok(Chores { more: chores.more || self.state.dedup.has_work(self.state.meta.ids_checked), ..chores })
+        Ok(HousekeepingStep {
+            more: chores.more || self.state.dedup.has_work(self.state.meta.ids_checked),
+            ..chores
+        })
     }
 
-    /// Does a step of sealing, for want of anybody who does the chores.
+    /// Seals a step in case housekeeping does not run.
     fn seal(&mut self, on: &Connection) -> Result<(), StoreError> {
         let step = self.transact(on, |state| state.dedup.step(on, state.meta.ids_checked))?;
         if let Some(step) = step {
@@ -176,14 +177,14 @@ impl Core {
         Ok(())
     }
 
-    /// Refuses to go on while memory does not agree with the file.
+    /// Fails while memory does not agree with the file.
     fn check(&mut self, on: &Connection) -> Result<(), StoreError> {
         match &self.health {
-            Health::Good => Ok(()),
-            Health::Unknown(reason) => Err(StoreError::Unknown(reason.clone().into())),
-            Health::Behind => {
+            MemoryHealth::Good => Ok(()),
+            MemoryHealth::Unknown(reason) => Err(StoreError::Unknown(reason.clone().into())),
+            MemoryHealth::Behind => {
                 self.state.roll_back(on)?;
-                self.health = Health::Good;
+                self.health = MemoryHealth::Good;
                 Ok(())
             }
         }
@@ -192,7 +193,7 @@ impl Core {
     fn transact<T>(
         &mut self,
         on: &Connection,
-        work: impl FnOnce(&mut State) -> Result<T, Fault>,
+        work: impl FnOnce(&mut StoreState) -> SqlResult<T>,
     ) -> Result<T, StoreError> {
         self.check(on)?;
         on.run("BEGIN IMMEDIATE", [])?;
@@ -205,31 +206,31 @@ impl Core {
         };
         if let Err(fault) = on.run("COMMIT", []) {
             self.roll_back(on);
-            self.health = Health::Unknown(fault.to_string());
+            self.health = MemoryHealth::Unknown(fault.to_string());
             return Err(StoreError::Unknown(fault.into()));
         }
-        // A commit into files that are not at their path any more is one that no restart would find.
+        // A restart would not find this commit.
         if let Err(displaced) = self.check_place(on) {
-            self.health = Health::Unknown(displaced.to_string());
+            self.health = MemoryHealth::Unknown(displaced.to_string());
             return Err(displaced);
         }
         self.state.dedup.commit();
-        // What was written is safe; a log that cannot be copied now is tried again after the next.
+        // Durable already; a failed checkpoint is retried after the next commit.
         let _ = self.checkpointer.after_commit(on);
         Ok(done)
     }
 
     fn roll_back(&mut self, on: &Connection) {
-        self.health = Health::Behind;
-        // Some errors have ended the transaction already.
+        self.health = MemoryHealth::Behind;
+        // Some errors end the transaction.
         if !on.is_autocommit()
             && let Err(fault) = on.run("ROLLBACK", [])
         {
-            self.health = Health::Unknown(fault.to_string());
+            self.health = MemoryHealth::Unknown(fault.to_string());
             return;
         }
         if self.state.roll_back(on).is_ok() {
-            self.health = Health::Good;
+            self.health = MemoryHealth::Good;
         }
     }
 }

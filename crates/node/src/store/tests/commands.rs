@@ -12,10 +12,13 @@ use super::Scenario;
 use super::bench::{BOOK, Bench, at, event, ids, in_session, keep, queue, story, to};
 use super::desk::{death_of, events_of, everything, fails, foreign, holds, named, poison, straight};
 use crate::store::letter::{
-    CommandAnswer, Edit, ImportCounts, ImportedLetter, LetterCommand, LetterFilter, LetterKey, LetterNumber,
-    OrderRefusal, Poison, ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
+    CommandAnswer, CommandRefusal, EditCommand, ImportCounts, ImportedLetter, LetterCommand, LetterFilter,
+    LetterKey, LetterNumber, Poison, ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
 };
-use crate::store::{Batch, Closed, DeliveryState, EventKey, Keep, Note, Refusal, Seen, StateName, Taken};
+use crate::store::{
+    AcceptedEvent, DeliveryState, DeliveryStateName, EventKey, LetterClosure, Occurrence, RetentionRules,
+    StateChange, SubmissionRefusal, WriteBatch,
+};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a skipped letter is done with", skip),
@@ -47,8 +50,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Keeps letters for so long.
-fn letters_for(letters: Duration) -> Keep {
-    Keep { letters: Arc::new(move |_, _| letters), ..keep(1_000 * HOUR, 1_000 * HOUR) }
+fn letters_for(letters: Duration) -> RetentionRules {
+    RetentionRules { letters: Arc::new(move |_, _| letters), ..keep(1_000 * HOUR, 1_000 * HOUR) }
 }
 
 fn skip_command(letter: DeliveryId) -> impl FnOnce(CommandAnswer<u64>) -> LetterCommand {
@@ -62,17 +65,20 @@ fn skip(bench: &mut Bench) {
     for stranger in [unknown, delivered, DeliveryId::new(letters[0].seq(), 0)] {
         assert_eq!(
             bench.order(skip_command(stranger)).expect_err("none"),
-            OrderRefusal::NoSuchLetter(stranger)
+            CommandRefusal::NoSuchLetter(stranger)
         );
     }
     let answer = bench.order_and_see(skip_command(letters[0]));
     assert!(matches!(answer, (Ok(0), ref waiting) if waiting.is_empty()));
     assert_eq!(events_of(&bench.letters(&LetterFilter::default())), ["1"]);
-    assert_eq!(bench.now_at(letters[0]).state, DeliveryState::Closed { at: bench.now, how: Closed::Skipped });
+    assert_eq!(
+        bench.now_at(letters[0]).state,
+        DeliveryState::Closed { at: bench.now, how: LetterClosure::Skipped }
+    );
     let counts = bench.counts().queues[&*queue("svc")];
     assert_eq!((counts.dead, counts.closed, counts.waiting), (1, 1, 0));
     let late = super::bench::settlement(letters[0], 1, Next::Delivered, bench.now);
-    assert!(matches!(bench.settle(late), crate::store::Settled::Stale));
+    assert!(matches!(bench.settle(late), crate::store::SettleResult::Stale));
 }
 
 fn purge_steps(bench: &mut Bench) {
@@ -106,9 +112,9 @@ fn purge_poison(bench: &mut Bench) {
 }
 
 fn purge_leaves(bench: &mut Bench) {
-    bench.note(Note::Book { hash: BOOK, text: "the book".into() });
+    bench.note(StateChange::Book { hash: BOOK, text: "the book".into() });
     for hash in 0..20 {
-        bench.note(Note::Book { hash, text: "another".into() });
+        bench.note(StateChange::Book { hash, text: "another".into() });
     }
     let taken = bench.take(&[to("a b", event("both"))])[0];
     let (a, b) = (bench.ready("a")[0].id, bench.ready("b")[0].id);
@@ -118,7 +124,7 @@ fn purge_leaves(bench: &mut Bench) {
     bench.wait(2);
     assert_eq!(bench.purge(&named(&[a]), 9), (1, 0));
     let view = bench.now_at(a);
-    assert_eq!(view.state, DeliveryState::Closed { at: bench.now, how: Closed::Purged });
+    assert_eq!(view.state, DeliveryState::Closed { at: bench.now, how: LetterClosure::Purged });
     assert!(view.stories.is_empty(), "its story is gone");
     let shown = |bench: &Bench| {
         bench.reader().events(&EventKey::Receipt(taken.receipt)).expect("it answers").remove(0)
@@ -129,9 +135,12 @@ fn purge_leaves(bench: &mut Bench) {
     assert_eq!(bench.purge(&everything(), 9), (1, 0));
     assert!(shown(bench).event.data.is_empty(), "now nobody has");
     assert_eq!(shown(bench).deliveries.len(), 2);
-    assert_eq!(bench.submit(&[to("a", event("both"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
+    assert_eq!(
+        bench.submit(&[to("a", event("both"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     let other = Event { data: "x".into(), ..event("both") };
-    let conflict = Refusal::Conflict { index: 0, first: Some(taken.receipt) };
+    let conflict = SubmissionRefusal::Conflict { index: 0, first: Some(taken.receipt) };
     assert_eq!(bench.submit(&[to("a", other)]), Err(conflict), "the id is remembered with its content");
     bench.housekeep(&letters_for(1_000 * HOUR));
     assert!(bench.reader().book(BOOK).expect("it answers").is_none(), "no story names it any more");
@@ -161,7 +170,7 @@ fn edit_command(
     letter: DeliveryId,
     event: Event,
 ) -> impl FnOnce(CommandAnswer<(Receipt, DeliveryId)>) -> LetterCommand {
-    let edit = Edit { letter, event: Arc::new(event), note: Some("a typo".to_owned()) };
+    let edit = EditCommand { letter, event: Arc::new(event), note: Some("a typo".to_owned()) };
     move |answer| LetterCommand::Edit(Box::new(edit), answer)
 }
 
@@ -177,7 +186,7 @@ fn edit(bench: &mut Bench) {
     assert_eq!((sent.attempts, sent.replaying, sent.sequence, sent.written_at), (0, None, None, bench.now));
     assert_eq!(bench.ready("svc/x"), waiting);
     let (new, old) = (bench.now_at(delivery), bench.now_at(old));
-    let superseded = Closed::Superseded { by: receipt };
+    let superseded = LetterClosure::Superseded { by: receipt };
     assert_eq!(old.state, DeliveryState::Closed { at: bench.now, how: superseded });
     assert_eq!((new.supersedes, old.supersedes), (Some(old_receipt), None));
     assert_eq!((new.receipt, new.subscription, new.replays), (receipt, old.subscription, 0));
@@ -189,32 +198,32 @@ fn edit(bench: &mut Bench) {
     let record = &bench.reader().audit(None, 9).expect("it answers")[0];
     assert_eq!((record.act.as_str(), record.letters, record.note.as_deref()), ("edit", 1, Some("a typo")));
     let again = bench.submit(&[to("svc", changed)]).expect("it is known");
-    assert_eq!((again[0].seen, again[0].receipt, again[0].deliveries), (Seen::Again, receipt, 1));
+    assert_eq!((again[0].seen, again[0].receipt, again[0].deliveries), (Occurrence::Duplicate, receipt, 1));
     bench.crash();
     bench.end(delivery, fails("boom"));
     assert_eq!(bench.now_at(delivery).supersedes, Some(old_receipt));
     let (answer, _) = bench.order_and_see(edit_command(delivery, event("newer")));
     assert!(answer.is_ok(), "an edited one can be edited");
     let twice = bench.now_at(delivery);
-    assert!(matches!(twice.state, DeliveryState::Closed { how: Closed::Superseded { .. }, .. }));
+    assert!(matches!(twice.state, DeliveryState::Closed { how: LetterClosure::Superseded { .. }, .. }));
 }
 
 fn edit_refused(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..3);
     let unknown = DeliveryId::new(Seq::new(99), 1);
     let refused = bench.order(edit_command(unknown, event("new"))).expect_err("none");
-    assert_eq!(refused, OrderRefusal::NoSuchLetter(unknown));
+    assert_eq!(refused, CommandRefusal::NoSuchLetter(unknown));
     let first = bench.now_at(letters[1]).receipt;
     let refused = bench.order(edit_command(letters[0], event("1"))).expect_err("it is known");
-    assert_eq!(refused, OrderRefusal::EventExists(first));
+    assert_eq!(refused, CommandRefusal::EventExists(first));
     let replay = bench.replay(straight(named(&letters[2..]))).id;
     let refused = bench.order(edit_command(letters[2], event("new"))).expect_err("it is claimed");
-    assert_eq!(refused, OrderRefusal::Claimed { letter: letters[2], replay });
+    assert_eq!(refused, CommandRefusal::Claimed { letter: letters[2], replay });
     assert_eq!((bench.counts().events, bench.acts().len()), (3, 1), "nothing has changed");
     bench.step(replay, 1);
     let refused = bench.order(edit_command(letters[2], event("new"))).expect_err("it is on its way");
-    assert_eq!(refused, OrderRefusal::NoSuchLetter(letters[2]));
-    assert_eq!(bench.take(&[to("svc", event("new"))])[0].seen, Seen::First, "the id is free");
+    assert_eq!(refused, CommandRefusal::NoSuchLetter(letters[2]));
+    assert_eq!(bench.take(&[to("svc", event("new"))])[0].seen, Occurrence::First, "the id is free");
 }
 
 fn edit_in_session(bench: &mut Bench) {
@@ -400,13 +409,19 @@ fn import_known_event(bench: &mut Bench) {
     assert_eq!(events[0].event, letter.event, "it is found by its receipt");
     let events = bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers");
     assert_eq!(events.iter().map(|view| view.event.data.len()).collect::<Vec<_>>(), [1, 5], "and by its id");
-    assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
+    assert_eq!(
+        bench.submit(&[to("a", event("1"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     bench.audit();
     // The first one keeps its id when the imported one has gone.
     bench.purge(&everything(), 9);
     bench.wait(3_600);
     bench.housekeep(&keep(HOUR, HOUR));
-    assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
+    assert_eq!(
+        bench.submit(&[to("a", event("1"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     assert_eq!(bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers").len(), 1);
     assert_eq!(bench.ready("a")[0].event.id.as_str(), "1");
 }
@@ -428,15 +443,18 @@ fn import_keeps_none_out(bench: &mut Bench) {
         (1, 0)
     );
     let taken = bench.take(&[to("a", event("1"))])[0];
-    assert_eq!((taken.seen, taken.deliveries), (Seen::First, 1));
-    assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
+    assert_eq!((taken.seen, taken.deliveries), (Occurrence::First, 1));
+    assert_eq!(
+        bench.submit(&[to("a", event("1"))]),
+        Ok(vec![AcceptedEvent { seen: Occurrence::Duplicate, ..taken }])
+    );
     bench.audit();
     // Nor does its id when nothing else is left of it.
     bench.purge(&everything(), 9);
     bench.wait(3_600);
     bench.housekeep(&keep(HOUR, 100 * HOUR));
     let taken = bench.take(&[to("a", event("2"))])[0];
-    assert_eq!(taken.seen, Seen::First);
+    assert_eq!(taken.seen, Occurrence::First);
     bench.audit();
 }
 
@@ -466,7 +484,7 @@ fn retention(bench: &mut Bench) {
         Some(_) => 2 * HOUR,
         None => HOUR,
     };
-    let keep = Keep { letters: Arc::new(by_queue), ..letters_for(HOUR) };
+    let keep = RetentionRules { letters: Arc::new(by_queue), ..letters_for(HOUR) };
     bench.wait(1_799);
     bench.housekeep(&keep);
     assert_eq!(bench.letters(&LetterFilter::default()).len(), 4, "not yet");
@@ -476,7 +494,7 @@ fn retention(bench: &mut Bench) {
     assert_eq!(events_of(&bench.letters(&LetterFilter::default())), ["4", "2"], "poison goes too");
     let one = bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers").remove(0);
     assert!(one.event.data.is_empty() && one.deliveries[0].stories.is_empty());
-    assert!(matches!(one.deliveries[0].state, DeliveryState::Closed { how: Closed::Purged, .. }));
+    assert!(matches!(one.deliveries[0].state, DeliveryState::Closed { how: LetterClosure::Purged, .. }));
     let records = bench.reader().audit(None, 9).expect("it answers");
     let told: Vec<_> = records.iter().map(|one| (one.act.as_str(), one.what.as_str(), one.letters)).collect();
     assert_eq!(told, [("retention", "svc", 2)]);
@@ -490,7 +508,7 @@ fn retention(bench: &mut Bench) {
         [2, 1, 1],
         "an hour later it is another"
     );
-    assert_eq!(bench.take(&[to("svc", event("1"))])[0].seen, Seen::Again);
+    assert_eq!(bench.take(&[to("svc", event("1"))])[0].seen, Occurrence::Duplicate);
 }
 
 fn retention_spares(bench: &mut Bench) {
@@ -505,7 +523,7 @@ fn retention_spares(bench: &mut Bench) {
     assert_eq!(bench.letters_deleted(&keep), 0, "and it comes to an end");
     bench.change(replay, ReplayAct::Cancel).expect("it runs");
     assert_eq!(bench.letters_deleted(&keep), 2);
-    bench.order(|answer| LetterCommand::LetGo { letter: holder, answer }).expect("it holds");
+    bench.order(|answer| LetterCommand::ReleaseSession { letter: holder, answer }).expect("it holds");
     assert_eq!(bench.letters_deleted(&keep), 1);
     bench.audit();
 }
@@ -513,12 +531,12 @@ fn retention_spares(bench: &mut Bench) {
 fn retention_many(bench: &mut Bench) {
     let sent: Vec<_> = (0..1_300).map(|id| to("svc", event(&id.to_string()))).collect();
     let each = sent.into_iter().map(|one| crate::store::Submission { events: vec![one] });
-    let waiting = bench.write(&Batch { submissions: each.collect(), ..Batch::default() }).waiting;
+    let waiting = bench.write(&WriteBatch { submissions: each.collect(), ..WriteBatch::default() }).waiting;
     let settle = |one: &redrive_core::engine::Waiting| {
         Arc::new(super::bench::settlement(one.id, 0, fails("boom"), bench.now))
     };
     let settlements = waiting.iter().map(settle).collect();
-    bench.write(&Batch { settlements, ..Batch::default() });
+    bench.write(&WriteBatch { settlements, ..WriteBatch::default() });
     bench.wait(7_200);
     let (keep, now) = (letters_for(HOUR), bench.now);
     let chores = bench.store().housekeep(&keep, now).expect("it can");
@@ -535,21 +553,28 @@ fn closed_go(bench: &mut Bench) {
     bench.order(edit_command(letters[2], event("new"))).expect("it is free");
     let new = bench.ready("svc")[0].id;
     bench.wait(3_599);
-    let an_hour = Keep { letters: letters_for(HOUR).letters, ..keep(HOUR, 24 * HOUR) };
+    let an_hour = RetentionRules { letters: letters_for(HOUR).letters, ..keep(HOUR, 24 * HOUR) };
     assert_eq!(bench.housekeep(&an_hour), 0, "not yet");
     bench.wait(1);
     assert_eq!(bench.housekeep(&an_hour), 3);
     bench.audit();
     assert_eq!(bench.all().len(), 1);
     let view = bench.now_at(new);
-    assert_eq!((view.state.name(), view.supersedes.map(Receipt::seq)), (StateName::Ready, Some(Seq::new(5))));
-    assert_eq!(bench.take(&[to("svc", event("0"))])[0].seen, Seen::Again, "its id stays for longer");
+    assert_eq!(
+        (view.state.name(), view.supersedes.map(Receipt::seq)),
+        (DeliveryStateName::Ready, Some(Seq::new(5)))
+    );
+    assert_eq!(
+        bench.take(&[to("svc", event("0"))])[0].seen,
+        Occurrence::Duplicate,
+        "its id stays for longer"
+    );
     bench.end(new, Next::Delivered);
     bench.wait(3_600);
     assert_eq!(bench.housekeep(&an_hour), 1);
     bench.wait(24 * 3_600);
     bench.housekeep(&an_hour);
-    assert_eq!(bench.take(&[to("svc", event("0"))])[0].seen, Seen::First);
+    assert_eq!(bench.take(&[to("svc", event("0"))])[0].seen, Occurrence::First);
 }
 
 fn kinds_go(bench: &mut Bench) {
@@ -604,11 +629,11 @@ fn one_batch(bench: &mut Bench) {
         letters_max: 9,
         wave: redrive_core::letters::replay::Wave::Rest,
     };
-    let batch = Batch {
+    let batch = WriteBatch {
         settlements: vec![Arc::new(settled)],
         commands: commands.map(Into::into).into(),
         advances: vec![advance],
-        ..Batch::default()
+        ..WriteBatch::default()
     };
     let written = bench.write(&batch);
     assert_eq!(replays.map(|answer| answer.take().is_err()), [false, false]);

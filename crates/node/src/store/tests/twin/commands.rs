@@ -10,20 +10,20 @@ use redrive_core::time::Timestamp;
 
 use super::letters::Choice;
 use super::world::{Extra, Kept, World};
-use crate::store::admit::Ledger;
-use crate::store::door::By;
+use crate::store::access_store::AuditActor;
+use crate::store::admit::AdmissionLedger;
 use crate::store::letter::{
-    AuditRecord, Edit, GivenCommand, ImportCounts, ImportedLetter, LetterCommand, LetterNumber, OrderRefusal,
-    Purge, PurgeStep,
+    AuditRecord, CommandRefusal, CommandRequest, EditCommand, ImportCounts, ImportedLetter, LetterCommand,
+    LetterNumber, PurgeCommand, PurgeStep,
 };
-use crate::store::{Closed, derive};
+use crate::store::{LetterClosure, derive};
 
 /// Numbers of imported letters keep within this of when they died.
 const NUMBER_SPAN: Duration = Duration::from_millis(1);
 
 impl World {
-    pub(super) fn command(&mut self, given: &GivenCommand, now: Timestamp, waiting: &mut Vec<Waiting>) {
-        self.acting = given.by.clone();
+    pub(super) fn command(&mut self, given: &CommandRequest, now: Timestamp, waiting: &mut Vec<Waiting>) {
+        self.actor = given.by.clone();
         match &given.command {
             LetterCommand::Replay(new, answer) => answer.set(self.begin_replay(new, now)),
             LetterCommand::Change { replay, act, answer } => {
@@ -32,7 +32,9 @@ impl World {
             LetterCommand::Skip { letter, note, answer } => {
                 answer.set(self.skip(*letter, note.clone(), now, waiting));
             }
-            LetterCommand::LetGo { letter, answer } => answer.set(self.let_go(*letter, now, waiting)),
+            LetterCommand::ReleaseSession { letter, answer } => {
+                answer.set(self.release_session(*letter, now, waiting))
+            }
             LetterCommand::Purge(purge, answer) => answer.set(Ok(self.purge(purge, now, waiting))),
             LetterCommand::Edit(edit, answer) => answer.set(self.edit(edit, now, waiting)),
             LetterCommand::Import(letters, answer) => answer.set(Ok(self.import(letters, now))),
@@ -40,7 +42,7 @@ impl World {
                 answer.set(Ok(self.reassign(reassign, now, waiting)));
             }
         }
-        self.acting = By::nobody();
+        self.actor = AuditActor::unknown();
     }
 
     /// Puts an act on record, by who gave the command; gives the record's number.
@@ -53,7 +55,7 @@ impl World {
         now: Timestamp,
     ) -> u64 {
         let number = self.audit.last_key_value().map_or(0, |(number, _)| *number) + 1;
-        let by = self.acting.name().map(str::to_owned);
+        let by = self.actor.name().map(str::to_owned);
         let record = AuditRecord { number, at: now, act: act.to_owned(), what, letters, note, by };
         self.audit.insert(number, record);
         number
@@ -65,10 +67,10 @@ impl World {
         note: Option<String>,
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<u64, OrderRefusal> {
+    ) -> Result<u64, CommandRefusal> {
         self.free_letter(letter)?;
         let held = self.model.held_by(letter.seq()).map(|lane| (lane, self.model.behind(lane)));
-        waiting.extend(self.close_letter(letter.seq(), Closed::Skipped, now));
+        waiting.extend(self.close_letter(letter.seq(), LetterClosure::Skipped, now));
         self.record("skip", letter.to_string(), 1, note, now);
         Ok(held.map_or(0, |(lane, behind)| self.released(lane, behind)))
     }
@@ -78,27 +80,27 @@ impl World {
         if self.model.holder(lane).is_some() { 0 } else { behind }
     }
 
-    fn let_go(
+    fn release_session(
         &mut self,
         letter: DeliveryId,
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<u64, OrderRefusal> {
+    ) -> Result<u64, CommandRefusal> {
         let seq = letter.seq();
         let row = self.model.row(seq).filter(|row| row.waiting.id == letter);
-        row.ok_or(OrderRefusal::NoSuchLetter(letter))?;
+        row.ok_or(CommandRefusal::NoSuchLetter(letter))?;
         let held = self.model.held_by(seq).map(|lane| (lane, self.model.behind(lane)));
-        let (lane, behind) = held.ok_or(OrderRefusal::HoldsNothing(letter))?;
+        let (lane, behind) = held.ok_or(CommandRefusal::HoldsNothing(letter))?;
         let let_go = self.model.let_go(seq, now);
-        let (letters, promoted) = let_go.ok_or(OrderRefusal::HoldsNothing(letter))?;
+        let (letters, promoted) = let_go.ok_or(CommandRefusal::HoldsNothing(letter))?;
         waiting.extend(promoted);
         self.record("let-go", letter.to_string(), letters.len() as u64, None, now);
         Ok(self.released(lane, behind))
     }
 
     /// Does all of it in one step.
-    fn purge(&mut self, purge: &Purge, now: Timestamp, waiting: &mut Vec<Waiting>) -> PurgeStep {
-        let Purge { selection, what, note, .. } = purge;
+    fn purge(&mut self, purge: &PurgeCommand, now: Timestamp, waiting: &mut Vec<Waiting>) -> PurgeStep {
+        let PurgeCommand { selection, what, note, .. } = purge;
         let (mut deleted, mut claimed) = (0, 0);
         for number in self.numbers() {
             match self.choice(selection, number) {
@@ -118,15 +120,15 @@ impl World {
 
     fn edit(
         &mut self,
-        edit: &Edit,
+        edit: &EditCommand,
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<(Receipt, DeliveryId), OrderRefusal> {
-        let Edit { letter, event, note } = edit;
+    ) -> Result<(Receipt, DeliveryId), CommandRefusal> {
+        let EditCommand { letter, event, note } = edit;
         self.free_letter(*letter)?;
         let Ok(earlier) = self.find(event, derive::content_hash(event));
         if let Some(earlier) = earlier {
-            return Err(OrderRefusal::EventExists(Receipt::of(earlier.seq)));
+            return Err(CommandRefusal::EventExists(Receipt::of(earlier.seq)));
         }
         let event_seq = self.model.last().next();
         self.keep(event_seq, Kept::of_one(event, event_seq, now));
@@ -138,7 +140,7 @@ impl World {
         waiting.extend(self.model.supersede(letter.seq(), new, now));
         let old = self.model.extra(letter.seq());
         old.linked = Some(event_seq);
-        old.closed = Some(Closed::Superseded { by: Receipt::of(event_seq) });
+        old.closed = Some(LetterClosure::Superseded { by: Receipt::of(event_seq) });
         self.ending.push_back((now, letter.seq()));
         self.count_kinds();
         self.record("edit", letter.to_string(), 1, note.clone(), now);
@@ -156,14 +158,14 @@ impl World {
             self.import_one(letter, now);
         }
         if new > 0 {
-            self.record("import", "letters from elsewhere".to_owned(), new, None, now);
+            self.record("import", "imported letters".to_owned(), new, None, now);
         }
         ImportCounts { new, known }
     }
 
     /// Whether it came before, or is one of our own that came back; what was purged is not known any more.
     fn is_known(&self, letter: &ImportedLetter) -> bool {
-        let is_there = |row: &Row<Extra>| row.extra.closed != Some(Closed::Purged);
+        let is_there = |row: &Row<Extra>| row.extra.closed != Some(LetterClosure::Purged);
         let own = DeliveryId::parse(&letter.key);
         let own = own.and_then(|id| self.model.row(id.seq()).filter(|row| row.waiting.id == id));
         let key = derive::import_key(&letter.queue.service, &letter.key);

@@ -9,7 +9,9 @@ use redrive_core::time::Timestamp;
 
 use super::world::{Kept, World};
 use crate::store::EventView;
-use crate::store::door::{By, Deed, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
+use crate::store::access_store::{
+    AuditActor, AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody,
+};
 
 /// All of it.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +24,7 @@ pub(super) struct Door {
 }
 
 impl World {
-    pub(super) fn keep_key(&mut self, key: &KeyRecord) {
+    pub(super) fn save_key(&mut self, key: &KeyRecord) {
         let keys = &mut self.door.keys;
         match keys.iter().position(|known| known.id == key.id) {
             Some(known) => keys[known].clone_from(key),
@@ -31,7 +33,7 @@ impl World {
         }
     }
 
-    pub(super) fn keep_refused(&mut self, refused: &RefusedBody, now: Timestamp) {
+    pub(super) fn save_refused(&mut self, refused: &RefusedBody, now: Timestamp) {
         let kept = &mut self.door.refused;
         let number = kept.back().map_or(0, |last| last.number) + 1;
         kept.push_back(refused.as_kept(number, now));
@@ -42,18 +44,18 @@ impl World {
         }
     }
 
-    pub(super) fn keep_memo(&mut self, name: &str, value: Option<&str>) {
+    pub(super) fn save_memo(&mut self, name: &str, value: Option<&str>) {
         match value {
             Some(value) => self.door.memos.insert(name.to_owned(), value.to_owned()),
             None => self.door.memos.remove(name),
         };
     }
 
-    pub(super) fn keep_deed(&mut self, deed: &Deed, now: Timestamp) {
-        let Deed { act, what, by, note } = deed;
-        self.acting = by.clone();
+    pub(super) fn save_audit_entry(&mut self, deed: &AuditEntry, now: Timestamp) {
+        let AuditEntry { act, what, by, note } = deed;
+        self.actor = by.clone();
         self.record(act, what.clone(), 0, note.clone(), now);
-        self.acting = By::nobody();
+        self.actor = AuditActor::unknown();
     }
 
     pub(super) fn keys(&self) -> Vec<KeyRecord> {
@@ -74,7 +76,7 @@ impl World {
         self.door.memos.get(name).cloned()
     }
 
-    pub(super) fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Vec<EventView> {
+    pub(super) fn events_after(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Vec<EventView> {
         let mut views: Vec<EventView> = Vec::new();
         let mut bytes = 0_usize;
         for (seq, kept) in self.events.range(after.next()..).filter(|(_, kept)| self.has_data(kept)) {

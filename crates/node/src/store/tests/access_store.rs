@@ -11,12 +11,15 @@ use redrive_core::time::Timestamp;
 use super::bench::{Bench, at, event, keep, to};
 use super::desk::{everything, fails, foreign, named, straight};
 use super::{Scenario, folder};
-use crate::store::door::{
-    By, Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody,
+use crate::store::access_store::{
+    AuditActor, AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_MAX,
+    RefusedBody,
 };
-use crate::store::letter::{CommandAnswer, Edit, GivenCommand, LetterCommand, Purge, ReplayAct};
+use crate::store::letter::{
+    CommandAnswer, CommandRequest, EditCommand, LetterCommand, PurgeCommand, ReplayAct,
+};
 use crate::store::sqlite::{Sqlite, write_once};
-use crate::store::{Batch, Note, StoreError};
+use crate::store::{StateChange, StoreError, WriteBatch};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("a key replaces the one with its id and keeps its place", keys_replace),
@@ -54,8 +57,8 @@ pub(super) fn key(id: &str, name: &str, created_at: Timestamp) -> KeyRecord {
 }
 
 /// A refused body of so many bytes.
-pub(super) fn refused(source: &str, bytes: usize) -> Note {
-    Note::Refused(Box::new(RefusedBody {
+pub(super) fn refused(source: &str, bytes: usize) -> StateChange {
+    StateChange::Refused(Box::new(RefusedBody {
         number: 0,
         at: Timestamp::EPOCH,
         source: source.to_owned(),
@@ -82,7 +85,7 @@ pub(super) fn seen(bench: &Bench) -> Vec<String> {
     for (after, bytes_max) in [(0, usize::MAX), (9, 20)] {
         seen.push(format!(
             "accepted {:?}",
-            reader.accepted(Seq::new(after), 9, bytes_max).expect("it answers")
+            reader.events_after(Seq::new(after), 9, bytes_max).expect("it answers")
         ));
     }
     seen
@@ -95,7 +98,7 @@ fn keys_of(bench: &Bench) -> Vec<(String, String)> {
 
 fn keys_replace(bench: &mut Bench) {
     for (id, name) in [("b", "first"), ("a", "second"), ("b", "third")] {
-        bench.note(Note::Key(Box::new(key(id, name, bench.now))));
+        bench.note(StateChange::Key(Box::new(key(id, name, bench.now))));
     }
     let expected = [("b", "third"), ("a", "second")];
     assert_eq!(keys_of(bench), expected.map(|(id, name)| (id.to_owned(), name.to_owned())));
@@ -112,18 +115,19 @@ fn keys_remembered(bench: &mut Bench) {
         ..key("b", "é \"quoted\"", at(4))
     };
     for key in [&one, &other] {
-        bench.note(Note::Key(Box::new(key.clone())));
+        bench.note(StateChange::Key(Box::new(key.clone())));
     }
     bench.crash();
     assert_eq!(bench.reader().keys().expect("it answers"), [one, other]);
 }
 
 fn keys_bounded(bench: &mut Bench) {
-    let notes = (0..=KEYS_MAX).map(|number| Note::Key(Box::new(key(&number.to_string(), "one", at(0)))));
-    bench.write(&Batch { notes: notes.collect(), ..Batch::default() });
+    let notes =
+        (0..=KEYS_MAX).map(|number| StateChange::Key(Box::new(key(&number.to_string(), "one", at(0)))));
+    bench.write(&WriteBatch { changes: notes.collect(), ..WriteBatch::default() });
     let keys = keys_of(bench);
     assert_eq!((keys.len(), keys[KEYS_MAX - 1].0.as_str()), (KEYS_MAX, "9999"));
-    bench.note(Note::Key(Box::new(key("5", "changed", at(0)))));
+    bench.note(StateChange::Key(Box::new(key("5", "changed", at(0)))));
     assert_eq!(keys_of(bench)[5], ("5".to_owned(), "changed".to_owned()), "those there are can still change");
 }
 
@@ -158,7 +162,7 @@ fn refused_cut(bench: &mut Bench) {
 
 fn refused_bounded(bench: &mut Bench) {
     let notes = (0..REFUSED_MAX + 7).map(|_| refused("a", 1));
-    bench.write(&Batch { notes: notes.collect(), ..Batch::default() });
+    bench.write(&WriteBatch { changes: notes.collect(), ..WriteBatch::default() });
     let found = bench.reader().refused(None, 2 * REFUSED_MAX).expect("it answers");
     let numbers = (found.first().expect("some").number, found.last().expect("some").number);
     assert_eq!((found.len(), numbers), (REFUSED_MAX, (1_007, 8)));
@@ -176,8 +180,8 @@ fn refused_bounded_by_bytes(bench: &mut Bench) {
     assert!(found.iter().all(|one| one.source == "large"));
 }
 
-fn memo(name: &str, value: Option<&str>) -> Note {
-    Note::Memo { name: name.to_owned(), value: value.map(str::to_owned) }
+fn memo(name: &str, value: Option<&str>) -> StateChange {
+    StateChange::Memo { name: name.to_owned(), value: value.map(str::to_owned) }
 }
 
 fn memos_remembered(bench: &mut Bench) {
@@ -196,7 +200,7 @@ fn memos_remembered(bench: &mut Bench) {
 }
 
 fn memos_apart(bench: &mut Bench) {
-    bench.note(Note::Absence { from: bench.now });
+    bench.note(StateChange::Absence { from: bench.now });
     for name in ["absences", "crashes", "owed"] {
         assert_eq!(bench.reader().memo(name).expect("it answers"), None);
         bench.note(memo(name, Some("no list")));
@@ -207,8 +211,8 @@ fn memos_apart(bench: &mut Bench) {
     assert_eq!(bench.reader().memo("owed").expect("it answers").as_deref(), Some("no list"));
 }
 
-fn deed(act: &'static str, what: &str, by: By, note: Option<&str>) -> Note {
-    Note::Deed(Box::new(Deed { act, what: what.to_owned(), by, note: note.map(str::to_owned) }))
+fn deed(act: &'static str, what: &str, by: AuditActor, note: Option<&str>) -> StateChange {
+    StateChange::Audit(Box::new(AuditEntry { act, what: what.to_owned(), by, note: note.map(str::to_owned) }))
 }
 
 /// What is on record, the first act first: what was done, and by whom.
@@ -218,15 +222,15 @@ fn doers(bench: &Bench) -> Vec<(String, Option<String>)> {
     records.into_iter().map(|record| (record.act, record.by)).collect()
 }
 
-fn told(expected: &[(&str, Option<&str>)]) -> Vec<(String, Option<String>)> {
+fn expected_doers(expected: &[(&str, Option<&str>)]) -> Vec<(String, Option<String>)> {
     expected.iter().map(|(act, by)| ((*act).to_owned(), by.map(str::to_owned))).collect()
 }
 
 fn deeds(bench: &mut Bench) {
-    bench.note(deed("pause", "svc", By::somebody("alice"), Some("too slow")));
+    bench.note(deed("pause", "svc", AuditActor::named("alice"), Some("too slow")));
     bench.wait(1);
-    bench.note(deed("resume", "svc", By::nobody(), None));
-    assert_eq!(doers(bench), told(&[("pause", Some("alice")), ("resume", None)]));
+    bench.note(deed("resume", "svc", AuditActor::unknown(), None));
+    assert_eq!(doers(bench), expected_doers(&[("pause", Some("alice")), ("resume", None)]));
     let record = bench.reader().audit(Some(2), 1).expect("it answers").remove(0);
     assert_eq!((record.number, record.at, record.what.as_str(), record.letters), (1, at(0), "svc", 0));
     assert_eq!(record.note.as_deref(), Some("too slow"));
@@ -234,15 +238,15 @@ fn deeds(bench: &mut Bench) {
 
 fn orders_by(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..4);
-    let by = |name: &str, command| GivenCommand { command, by: By::somebody(name) };
-    let purge = Purge {
+    let by = |name: &str, command| CommandRequest { command, by: AuditActor::named(name) };
+    let purge = PurgeCommand {
         selection: named(&letters[1..2]),
         what: "one".to_owned(),
         rows_max: 9,
         after: None,
         note: None,
     };
-    let edit = Edit { letter: letters[2], event: event("new").into(), note: None };
+    let edit = EditCommand { letter: letters[2], event: event("new").into(), note: None };
     let skip = || LetterCommand::Skip { letter: letters[0], note: None, answer: CommandAnswer::default() };
     let replay = CommandAnswer::default();
     let commands = vec![
@@ -253,38 +257,41 @@ fn orders_by(bench: &mut Bench) {
         by("dan", skip()),
         by("eve", LetterCommand::Replay(Box::new(straight(named(&letters[3..]))), replay.clone())),
     ];
-    bench.write(&Batch { commands, ..Batch::default() });
+    bench.write(&WriteBatch { commands, ..WriteBatch::default() });
     let (replay, act) = (replay.take().expect("it begins").id, ReplayAct::Cancel);
     let change = by("flo", LetterCommand::Change { replay, act, answer: CommandAnswer::default() });
-    bench.write(&Batch { commands: vec![change], ..Batch::default() });
+    bench.write(&WriteBatch { commands: vec![change], ..WriteBatch::default() });
     #[rustfmt::skip]
     let expected = [
         ("skip", Some("ann")), ("purge", Some("ben")), ("edit", Some("cem")), ("import", None),
         ("replay", Some("eve")), ("replay-cancel", Some("flo")),
     ];
-    assert_eq!(doers(bench), told(&expected));
+    assert_eq!(doers(bench), expected_doers(&expected));
 }
 
 fn automatic(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..2);
     let command = LetterCommand::Skip { letter: letters[0], note: None, answer: CommandAnswer::default() };
-    let commands = vec![GivenCommand { command, by: By::somebody("ann") }];
-    bench.write(&Batch { commands, ..Batch::default() });
-    bench.note(deed("pause", "svc", By::somebody("ben"), None));
+    let commands = vec![CommandRequest { command, by: AuditActor::named("ann") }];
+    bench.write(&WriteBatch { commands, ..WriteBatch::default() });
+    bench.note(deed("pause", "svc", AuditActor::named("ben"), None));
     bench.wait(7_200);
-    let keep = crate::store::Keep {
+    let keep = crate::store::RetentionRules {
         letters: std::sync::Arc::new(|_, _| Duration::from_secs(60)),
         ..keep(Duration::from_hours(9), Duration::from_hours(9))
     };
     bench.letters_deleted(&keep);
-    assert_eq!(doers(bench), told(&[("skip", Some("ann")), ("pause", Some("ben")), ("retention", None)]));
+    assert_eq!(
+        doers(bench),
+        expected_doers(&[("skip", Some("ann")), ("pause", Some("ben")), ("retention", None)])
+    );
 }
 
 /// The ids of all accepted events, page by page.
-fn accepted(bench: &Bench, rows_max: usize, bytes_max: usize) -> Vec<Vec<String>> {
+fn events_after(bench: &Bench, rows_max: usize, bytes_max: usize) -> Vec<Vec<String>> {
     let (mut after, mut pages) = (Seq::NONE, Vec::new());
     loop {
-        let page = bench.reader().accepted(after, rows_max, bytes_max).expect("it answers");
+        let page = bench.reader().events_after(after, rows_max, bytes_max).expect("it answers");
         let Some(last) = page.last() else { return pages };
         after = last.receipt.seq();
         assert!(page.iter().all(|view| view.deliveries.is_empty()));
@@ -293,26 +300,29 @@ fn accepted(bench: &Bench, rows_max: usize, bytes_max: usize) -> Vec<Vec<String>
 }
 
 fn accepted_pages(bench: &mut Bench) {
-    assert!(accepted(bench, 9, 9).is_empty());
+    assert!(events_after(bench, 9, 9).is_empty());
     for id in 1..=5 {
         bench.wait(1);
         bench.take(&[to(if id == 3 { "" } else { "svc other" }, event(&id.to_string()))]);
     }
     let last = bench.reader().last_place().expect("it answers");
-    assert!(bench.reader().accepted(last, 9, 99).expect("it answers").is_empty(), "nothing lies beyond it");
-    assert_eq!(accepted(bench, 2, usize::MAX), [vec!["1", "2"], vec!["3", "4"], vec!["5"]]);
-    let all = bench.reader().accepted(Seq::NONE, 9, usize::MAX).expect("it answers");
+    assert!(
+        bench.reader().events_after(last, 9, 99).expect("it answers").is_empty(),
+        "nothing lies beyond it"
+    );
+    assert_eq!(events_after(bench, 2, usize::MAX), [vec!["1", "2"], vec!["3", "4"], vec!["5"]]);
+    let all = bench.reader().events_after(Seq::NONE, 9, usize::MAX).expect("it answers");
     assert_eq!((all[2].unrouted, all[3].unrouted, all[3].received_at), (true, false, at(4)));
     assert_eq!((&all[4].event.data[..], all[4].event.content_type.is_some()), (&b"5"[..], true));
-    assert!(bench.reader().accepted(Seq::NONE, 0, 9).expect("it answers").is_empty());
+    assert!(bench.reader().events_after(Seq::NONE, 0, 9).expect("it answers").is_empty());
 }
 
 fn accepted_bytes(bench: &mut Bench) {
     for id in ["1", "22", "333", "4444", "5"] {
         bench.take(&[to("svc", event(id))]);
     }
-    assert_eq!(accepted(bench, 9, 5), [vec!["1", "22"], vec!["333"], vec!["4444", "5"]]);
-    assert_eq!(accepted(bench, 9, 0).len(), 5, "one is always given");
+    assert_eq!(events_after(bench, 9, 5), [vec!["1", "22"], vec!["333"], vec!["4444", "5"]]);
+    assert_eq!(events_after(bench, 9, 0).len(), 5, "one is always given");
 }
 
 fn accepted_deleted(bench: &mut Bench) {
@@ -327,29 +337,29 @@ fn accepted_deleted(bench: &mut Bench) {
     bench.take(&[to("", event("late"))]);
     let left = [vec!["empty", "dead", "late"]];
     bench.housekeep(&keep(Duration::from_secs(20), Duration::from_hours(1)));
-    assert_eq!(accepted(bench, 9, 99), left, "though ids are remembered");
+    assert_eq!(events_after(bench, 9, 99), left, "though ids are remembered");
     bench.wait(30);
     bench.housekeep(&keep(Duration::from_secs(50), Duration::from_secs(50)));
-    assert_eq!(accepted(bench, 9, 99), left);
+    assert_eq!(events_after(bench, 9, 99), left);
     bench.purge(&everything(), 9);
-    assert_eq!(accepted(bench, 1, 99), [vec!["empty"], vec!["late"]]);
+    assert_eq!(events_after(bench, 1, 99), [vec!["empty"], vec!["late"]]);
 }
 
 fn accepted_stable(bench: &mut Bench) {
     bench.take(&[to("svc", event("1")), to("svc", event("2"))]);
-    let first = bench.reader().accepted(Seq::NONE, 1, 99).expect("it answers");
+    let first = bench.reader().events_after(Seq::NONE, 1, 99).expect("it answers");
     bench.take(&[to("svc other", event("3"))]);
-    let rest = bench.reader().accepted(first[0].receipt.seq(), 9, 99).expect("it answers");
+    let rest = bench.reader().events_after(first[0].receipt.seq(), 9, 99).expect("it answers");
     assert_eq!(rest.iter().map(|view| view.event.id.as_str()).collect::<Vec<_>>(), ["2", "3"]);
 }
 
 fn accepted_all(bench: &mut Bench) {
     let letters = bench.pile("svc", 0..1);
-    let edit = Edit { letter: letters[0], event: event("edited").into(), note: None };
+    let edit = EditCommand { letter: letters[0], event: event("edited").into(), note: None };
     let theirs = vec![foreign("svc", event("theirs"), at(0))];
     bench.order(|answer| LetterCommand::Import(theirs, answer)).expect("it is done");
     bench.order(|answer| LetterCommand::Edit(Box::new(edit), answer)).expect("it is done");
-    assert_eq!(accepted(bench, 9, 99), [vec!["0", "theirs", "edited"]]);
+    assert_eq!(events_after(bench, 9, 99), [vec!["0", "theirs", "edited"]]);
 }
 
 #[test]
@@ -357,9 +367,11 @@ fn a_folder_that_nobody_serves_takes_one_batch() {
     let folder = folder();
     let path = folder.path().join("new");
     let add = |id: &str, now| {
-        let notes =
-            vec![Note::Key(Box::new(key(id, "deploy", now))), deed("key-create", id, By::nobody(), None)];
-        write_once(&path, &Batch { notes, ..Batch::default() }, now)
+        let notes = vec![
+            StateChange::Key(Box::new(key(id, "deploy", now))),
+            deed("key-create", id, AuditActor::unknown(), None),
+        ];
+        write_once(&path, &WriteBatch { changes: notes, ..WriteBatch::default() }, now)
     };
     add("a", at(0)).expect("it makes the store");
     add("b", at(100)).expect("it is there now");

@@ -1,13 +1,15 @@
-//! What a batch has to remember for the doors: keys, bodies that were refused, and memos.
+//! Writes API keys, refused bodies and memos.
 
-use super::audit::Act;
+use super::audit::AuditAct;
 use super::encode::nanos;
-use super::fault::Fault;
+use super::fault::SqlResult;
 use super::sql::Sql;
-use super::write::Work;
-use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
+use super::write::BatchWriter;
+use crate::store::access_store::{
+    AuditEntry, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody,
+};
 
-/// Memos of others stand behind this, so that none takes the name of a list of the store's own.
+/// Separates memos from the store's own lists in the same table.
 const MEMO_PREFIX: &str = "memo:";
 
 const UPDATE_KEY: &str = "UPDATE keys SET record = ?2 WHERE id = ?1";
@@ -15,18 +17,17 @@ const COUNT_KEYS: &str = "SELECT count(*) FROM keys";
 const INSERT_KEY: &str = "INSERT INTO keys (id, record) VALUES (?1, ?2)";
 const LAST_REFUSED: &str = "SELECT number FROM refused ORDER BY number DESC LIMIT 1";
 const INSERT_REFUSED: &str = "INSERT INTO refused VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-/// Sizes alone, so that no body is read for them.
+/// Reads sizes from an index, not the bodies.
 pub(super) const REFUSED_SIZES: &str =
     "SELECT number, kept_bytes FROM refused INDEXED BY refused_sizes ORDER BY number DESC";
 
-/// The name of a memo in its table.
 pub(super) fn memo_name(name: &str) -> String {
     format!("{MEMO_PREFIX}{name}")
 }
 
-impl Work<'_> {
-    /// Puts a key in the place of the one with its id; a new one is left out when there are too many.
-    pub(super) fn keep_key(&self, key: &KeyRecord) -> Result<(), Fault> {
+impl BatchWriter<'_> {
+    /// Replaces the key with the same id; ignores a new one beyond the limit.
+    pub(super) fn save_key(&self, key: &KeyRecord) -> SqlResult<()> {
         let record = serde_json::to_string(key).expect("a key has nothing that JSON has not");
         let is_known = self.connection.change(UPDATE_KEY, (&key.id, &record))? > 0;
         if is_known || self.connection.get::<u32>(COUNT_KEYS, [])? as usize >= KEYS_MAX {
@@ -35,8 +36,8 @@ impl Work<'_> {
         self.connection.run(INSERT_KEY, (&key.id, &record))
     }
 
-    /// Keeps a refused body; the oldest go when there are too many.
-    pub(super) fn keep_refused(&self, refused: &RefusedBody) -> Result<(), Fault> {
+    /// Deletes the oldest bodies beyond the limits.
+    pub(super) fn save_refused(&self, refused: &RefusedBody) -> SqlResult<()> {
         let number = self.connection.find(LAST_REFUSED, [])?.unwrap_or(0_i64) + 1;
         let refused = refused.as_kept(number.cast_unsigned(), self.now);
         let headers = serde_json::to_string(&refused.headers).expect("pairs of texts are JSON");
@@ -48,8 +49,8 @@ impl Work<'_> {
         self.connection.run("DELETE FROM refused WHERE number <= ?1", [upto])
     }
 
-    /// The latest of the refused bodies that must go.
-    fn refused_too_many(&self) -> Result<Option<i64>, Fault> {
+    /// The newest refused body that must be deleted.
+    fn refused_too_many(&self) -> SqlResult<Option<i64>> {
         let mut statement = self.connection.prepare_cached(REFUSED_SIZES)?;
         let mut rows = statement.query([])?;
         let (mut count, mut bytes) = (0, 0);
@@ -63,8 +64,7 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// Remembers something under a name, or forgets it.
-    pub(super) fn keep_memo(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+    pub(super) fn save_memo(&self, name: &str, value: Option<&str>) -> SqlResult<()> {
         let name = memo_name(name);
         match value {
             Some(value) => {
@@ -74,10 +74,9 @@ impl Work<'_> {
         }
     }
 
-    /// Puts on record what was done elsewhere.
-    pub(super) fn keep_deed(&self, deed: &Deed) -> Result<(), Fault> {
-        let Deed { act, what, by, note } = deed;
-        self.record_by(&Act { verb: act, what, letters: 0, note: note.as_deref() }, by)?;
+    pub(super) fn save_audit_entry(&self, deed: &AuditEntry) -> SqlResult<()> {
+        let AuditEntry { act, what, by, note } = deed;
+        self.record_by(&AuditAct { verb: act, what, letters: 0, note: note.as_deref() }, by)?;
         Ok(())
     }
 }

@@ -1,26 +1,28 @@
-//! A step of a replay: its letters become deliveries again, the oldest first, one of each session at a time.
+//! Sends letters of a replay: they become deliveries again, oldest first, one per session at a time.
 //!
-//! Invariants: a step that was taken already, by how many letters had been sent before it, changes nothing; a
-//! letter that waits for another of its session is not looked at until that one has been answered for, so that
-//! a step takes as long as what it sends and leaves alone, however long sessions are.
+//! Invariants: a repeated step, recognised by the number of letters sent before it, changes nothing. A letter
+//! behind another of its session is not examined until that one has a result, so a step costs only what it sends
+//! and skips.
 
 use redrive_core::engine::{Advance, Waiting};
 use redrive_core::letters::replay::{ReplayJob, ReplayState};
 
-use super::encode::{nanos, seq};
-use super::fault::Fault;
-use super::replay::{Stored, letter_state};
-use super::replay_codec as codec;
-use super::schema::state;
-use super::sql::Sql;
-use super::write::Work;
+use super::codec;
+use super::{StoredReplay, letter_state};
 use crate::store::REPLAY_WALK_MAX;
 use crate::store::letter::{Redirect, STEP_BYTES_MAX};
+use crate::store::sqlite::encode::{nanos, seq};
+use crate::store::sqlite::fault::SqlResult;
+use crate::store::sqlite::schema::state;
+use crate::store::sqlite::sql::Sql;
+use crate::store::sqlite::write::BatchWriter;
 
-pub(super) const NEXT: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_next
+pub(in crate::store::sqlite) const NEXT: &str =
+    "SELECT delivery, lane FROM replay_letters INDEXED BY replay_next
     WHERE replay = ?1 AND state = 0 ORDER BY turn LIMIT 1";
-/// The letter of a delivery, if that replay has claimed it.
-pub(super) const CLAIMED: &str = "SELECT number FROM letters WHERE delivery = ?1 AND claim = ?2";
+/// If the replay has claimed it.
+pub(in crate::store::sqlite) const CLAIMED: &str =
+    "SELECT number FROM letters WHERE delivery = ?1 AND claim = ?2";
 const SEND: &str = r#"UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, story = NULL,
     -- What the target has notified outlives a replay.
@@ -28,33 +30,29 @@ const SEND: &str = r#"UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, d
         THEN json_object('notified', json_extract(history, '$.notified')) END,
     replay = ?6, replays = coalesce(replays, 0) + 1
     WHERE seq = ?1"#;
-/// A wave has begun when something of it was sent.
+/// A wave begins with its first sent letter.
 const STEPPED: &str = "UPDATE replays SET sent = sent + ?2, left_alone = left_alone + ?3,
     wave = CASE WHEN ?2 > 0 THEN ?4 ELSE wave END, changed_at = ?5 WHERE id = ?1";
 
-/// What a step has done so far.
 #[derive(Default)]
-struct Step {
+struct SendStep {
     sent: u32,
     left_alone: u32,
 }
 
-impl Work<'_> {
-    /// Brings a replay forward; says how it stands and how many letters were sent.
-    pub(super) fn advance(
+impl BatchWriter<'_> {
+    /// Returns the replay and how many letters were sent.
+    pub(in crate::store::sqlite) fn advance(
         &mut self,
         advance: &Advance,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Option<(ReplayJob, u32)>, Fault> {
+    ) -> SqlResult<Option<(ReplayJob, u32)>> {
         let Some(stored) = self.stored(advance.replay)? else { return Ok(None) };
         let sent = match stored.view.state {
             ReplayState::Gathering => {
                 self.gather_more(&stored)?;
                 0
             }
-            ReplayState::Running if advance.fits(&stored.view.job()) => {
-                self.send_some(&stored, advance, waiting)?
-            }
+            ReplayState::Running if advance.fits(&stored.view.job()) => self.send_some(&stored, advance)?,
             ReplayState::Running
             | ReplayState::Paused
             | ReplayState::Stopped
@@ -65,14 +63,9 @@ impl Work<'_> {
         Ok(self.stored(advance.replay)?.map(|stored| (stored.view.job(), sent)))
     }
 
-    fn send_some(
-        &mut self,
-        stored: &Stored,
-        advance: &Advance,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<u32, Fault> {
+    fn send_some(&mut self, stored: &StoredReplay, advance: &Advance) -> SqlResult<u32> {
         let replay = advance.replay.0.cast_signed();
-        let mut step = Step::default();
+        let mut step = SendStep::default();
         let mut bytes = 0;
         for _ in 0..REPLAY_WALK_MAX {
             if step.sent == advance.letters_max || bytes >= STEP_BYTES_MAX {
@@ -80,9 +73,9 @@ impl Work<'_> {
             }
             let next = self.connection.first(NEXT, [replay], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let Some((delivery, lane)) = next else { break };
-            let before = waiting.len();
-            self.send_or_leave(stored, &mut step, (delivery, lane), waiting)?;
-            bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
+            let before = self.ready.len();
+            self.send_or_leave(stored, &mut step, (delivery, lane))?;
+            bytes += self.ready[before..].iter().map(Waiting::bytes).sum::<usize>();
         }
         let wave = codec::wave(advance.wave);
         let values = (replay, step.sent, step.left_alone, wave, nanos(self.now));
@@ -92,11 +85,10 @@ impl Work<'_> {
 
     fn send_or_leave(
         &mut self,
-        stored: &Stored,
-        step: &mut Step,
+        stored: &StoredReplay,
+        step: &mut SendStep,
         (delivery, lane): (i64, Option<i64>),
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+    ) -> SqlResult<()> {
         let replay = stored.view.id.0.cast_signed();
         let failed = "SELECT 1 FROM replay_lanes WHERE replay = ?1 AND lane = ?2";
         let letter = if self.connection.has(failed, (replay, lane))? {
@@ -110,30 +102,29 @@ impl Work<'_> {
         };
         step.sent += 1;
         self.mark(replay, delivery, letter_state::SENT)?;
-        self.dig_up(letter)?;
-        self.send(replay, stored.target.as_ref(), delivery, lane, waiting)
+        self.remove_letter(letter)?;
+        self.send(replay, stored.target.as_ref(), delivery, lane)
     }
 
-    /// A letter stays as it is, and free for others.
-    fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> Result<(), Fault> {
+    /// Skips a letter and frees it for other replays.
+    fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> SqlResult<()> {
         let free = "UPDATE letters SET claim = NULL WHERE delivery = ?1 AND claim = ?2";
         self.connection.run(free, [delivery, replay])?;
         self.mark(replay, delivery, letter_state::LEFT_ALONE)?;
         self.next_of_lane(replay, lane)
     }
 
-    /// Makes a letter a delivery again, in that session; a session that it has left goes on.
+    /// If the letter leaves its session, that session advances.
     fn send(
         &mut self,
         replay: i64,
         to: Option<&Redirect>,
         delivery: i64,
         lane: Option<i64>,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<(), Fault> {
+    ) -> SqlResult<()> {
         let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
         if let Some(story) = self.connection.find::<Vec<u8>>(last, [delivery])? {
-            self.tell(seq(delivery), &story)?;
+            self.append_attempt(seq(delivery), &story)?;
         }
         let dead = self.delivery(delivery)?;
         let before = self.state.names.index_of(dead.queue)?;
@@ -143,14 +134,16 @@ impl Work<'_> {
             None => before,
         };
         let queue_id = self.state.names.queue(queue).id;
-        // While it is dead it may be in the session itself, but it does not wait for itself.
+        // A dead letter in the session does not wait for itself.
         let code = self.enter(queue, lane, dead.turn, dead.bytes)?;
         self.connection.run(SEND, (delivery, queue_id, lane, code, nanos(self.now), replay))?;
         if let Some(left) = dead.lane.filter(|before| lane != Some(*before)) {
-            waiting.extend(self.move_on(left)?);
+            let ready = self.advance_lane(left)?;
+            self.ready.extend(ready);
         }
         if code == state::READY {
-            waiting.push(self.waiting(queue_id, delivery)?);
+            let ready = self.waiting(queue_id, delivery)?;
+            self.ready.push(ready);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Shows what is kept for the doors: keys, refused bodies, memos, and accepted events one after the other.
+//! Reads API keys, refused bodies, memos and accepted events.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use bytes::Bytes;
 use redrive_core::ids::{Receipt, Seq};
 use rusqlite::{Connection, Row};
 
-use super::{Look, ROWS_PER_LOOK, SqliteReader, limit};
-use crate::store::door::{KeyRecord, RefusedBody};
+use super::{ROWS_PER_LOOK, ReadView, SqliteReader};
+use crate::store::access_store::{KeyRecord, RefusedBody};
 use crate::store::sqlite::encode::{place, seq, time};
-use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 use crate::store::sqlite::sql::Sql;
-use crate::store::sqlite::{door, purge, rows};
+use crate::store::sqlite::{purge, rows};
 use crate::store::{EventView, StoreError};
 
 pub(super) const REFUSED: &str = "SELECT number, at, source, reason, headers, body_bytes, x'' FROM refused
@@ -21,55 +21,42 @@ pub(super) const REFUSED_BODY: &str =
 pub(super) const ACCEPTED: &str = "SELECT id, source, type, attributes, data, received_at, seq, deliveries,
     whole, length(data) FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
 
-/// A part of the accepted events, and beyond which place to go on if there may be more.
-struct Part {
+/// Accepted events so far.
+struct EventsPart {
     views: Vec<EventView>,
     bytes: usize,
     next: Option<Seq>,
 }
 
-/// Accepted events beyond a place; looks as often as it takes, since long stretches may have been deleted.
-pub(super) fn accepted(
+/// Uses as many snapshots as needed, because long ranges may be deleted.
+pub(super) fn events_after(
     reader: &SqliteReader,
     after: Seq,
     rows_max: usize,
     bytes_max: usize,
 ) -> Result<Vec<EventView>, StoreError> {
-    let mut part = Part { views: Vec::new(), bytes: 0, next: Some(after) };
-    // Places only grow, so what comes in between two looks is beyond all that was seen.
+    let mut part = EventsPart { views: Vec::new(), bytes: 0, next: Some(after) };
+    // Sequence numbers only grow, so nothing is missed between snapshots.
     while let Some(beyond) = part.next.filter(|_| part.views.len() < rows_max) {
-        part = reader.ask(|look| look.accepted(part, beyond, rows_max, bytes_max))?;
+        part = reader.read(|look| look.events_after(part, beyond, rows_max, bytes_max))?;
     }
     Ok(part.views)
 }
 
-/// Every key, the oldest first.
-pub(super) fn keys(connection: &Connection) -> Result<Vec<KeyRecord>, Fault> {
+pub(super) fn keys(connection: &Connection) -> SqlResult<Vec<KeyRecord>> {
     connection.all("SELECT record FROM keys ORDER BY number", [], |row| {
-        serde_json::from_str(rows::text(row, 0)?).map_err(|_| Fault::unreadable("a key"))
+        serde_json::from_str(rows::text(row, 0)?).map_err(|_| SqlFault::unreadable("a key"))
     })
 }
 
-impl Look<'_> {
-    pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, Fault> {
-        self.connection.all(REFUSED, (super::before(before), limit(rows_max)), refused)
-    }
-
-    pub(super) fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, Fault> {
-        self.connection.first(REFUSED_BODY, [super::before(Some(number))], refused)
-    }
-
-    pub(super) fn memo(&self, name: &str) -> Result<Option<String>, Fault> {
-        self.connection.find("SELECT value FROM memos WHERE name = ?1", [door::memo_name(name)])
-    }
-
-    fn accepted(
+impl ReadView<'_> {
+    fn events_after(
         &self,
-        mut part: Part,
+        mut part: EventsPart,
         beyond: Seq,
         rows_max: usize,
         bytes_max: usize,
-    ) -> Result<Part, Fault> {
+    ) -> SqlResult<EventsPart> {
         let mut statement = self.connection.prepare_cached(ACCEPTED)?;
         let mut rows = statement.query((place(beyond), ROWS_PER_LOOK))?;
         let mut seen = 0;
@@ -104,20 +91,19 @@ impl Look<'_> {
         Ok(part)
     }
 
-    /// Whether all deliveries of an event are purged, and its data with them.
-    fn is_purged(&self, event: Seq) -> Result<bool, Fault> {
+    fn is_purged(&self, event: Seq) -> SqlResult<bool> {
         self.connection.get(purge::ALL_PURGED, [place(event)])
     }
 }
 
-fn refused(row: &Row<'_>) -> Result<RefusedBody, Fault> {
+pub(super) fn refused(row: &Row<'_>) -> SqlResult<RefusedBody> {
     let headers = serde_json::from_str(rows::text(row, 4)?);
     Ok(RefusedBody {
         number: row.get::<_, i64>(0)?.cast_unsigned(),
         at: time(row.get(1)?),
         source: row.get(2)?,
         reason: row.get(3)?,
-        headers: headers.map_err(|_| Fault::unreadable("the headers of a refused body"))?,
+        headers: headers.map_err(|_| SqlFault::unreadable("the headers of a refused body"))?,
         body: Bytes::from(row.get::<_, Vec<u8>>(6)?),
         body_bytes: row.get::<_, i64>(5)?.cast_unsigned(),
     })

@@ -1,77 +1,76 @@
-//! What else a batch has to remember: pauses, breakers, absences, books, and events that found who wants them.
+//! Applies state changes of a batch: pauses, breakers, absences, rule books, routing.
 
 use std::sync::Arc;
 
-use redrive_core::engine::Waiting;
 use redrive_core::ids::{Seq, ServiceName};
 use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 
 use super::encode::{Integrity, nanos, place};
-use super::fault::Fault;
+use super::fault::SqlResult;
 use super::sql::Sql;
-use super::write::Work;
+use super::write::BatchWriter;
 use super::{recover, rows};
-use crate::store::admit::{self, Fit, Routed};
-use crate::store::{Addressee, Note};
+use crate::store::admit::{self, BacklogFit, RoutePlan};
+use crate::store::{Addressee, StateChange};
 
 pub(super) const RELEASE: &str =
     "UPDATE deliveries SET state = 0, due_at = NULL WHERE queue = ?1 AND state = 1 AND due_at = ?2";
 
-impl Work<'_> {
-    pub(super) fn note(&mut self, note: &Note, waiting: &mut Vec<Waiting>) -> Result<(), Fault> {
-        match note {
-            Note::Pause(service) => self.pause(service, self.now),
-            Note::Resume(service) => {
+impl BatchWriter<'_> {
+    pub(super) fn apply_change(&mut self, change: &StateChange) -> SqlResult<()> {
+        match change {
+            StateChange::Pause(service) => self.pause(service, self.now),
+            StateChange::Resume(service) => {
                 self.connection.run("DELETE FROM pauses WHERE service = ?1", [service.as_str()])
             }
-            Note::Breaker(record) => self.note_breaker(record),
-            Note::Absence { from } => {
+            StateChange::Breaker(record) => self.save_breaker(record),
+            StateChange::Absence { from } => {
                 let mut absences = recover::absences(self.connection)?;
                 absences.add(*from, self.now);
                 recover::set_absences(self.connection, &absences)
             }
-            // Every batch is a sign of life.
-            Note::Alive => Ok(()),
-            Note::Book { hash, text } => {
+            // Every batch is a heartbeat.
+            StateChange::Alive => Ok(()),
+            StateChange::Book { hash, text } => {
                 self.state.meta.books_turn += 1;
                 let turn = self.state.meta.books_turn;
                 let upsert = "INSERT INTO books VALUES (?1, ?2, 0, ?3)
                     ON CONFLICT (hash) DO UPDATE SET turn = excluded.turn, text = excluded.text";
                 self.connection.run(upsert, (hash.cast_signed(), turn, text))
             }
-            Note::Release(queue) => match self.state.names.find(queue) {
+            StateChange::Release(queue) => match self.state.names.find(queue) {
                 Some(queue) => self.connection.run(RELEASE, [queue.id, nanos(Timestamp::NEVER)]),
                 None => Ok(()),
             },
-            Note::Owe(dependency) => {
+            StateChange::AutoReplayDue(dependency) => {
                 let mut owed = recover::owed(self.connection)?;
                 owed.insert(dependency.clone());
                 recover::set_owed(self.connection, &owed)
             }
-            Note::Paid(dependency) => {
+            StateChange::AutoReplayDone(dependency) => {
                 let mut owed = recover::owed(self.connection)?;
                 owed.remove(dependency);
                 recover::set_owed(self.connection, &owed)
             }
-            Note::Key(key) => self.keep_key(key),
-            Note::Refused(refused) => self.keep_refused(refused),
-            Note::Memo { name, value } => self.keep_memo(name, value.as_deref()),
-            Note::Deed(deed) => self.keep_deed(deed),
-            Note::Route { event, routes } => self.route(*event, routes, waiting),
+            StateChange::Key(key) => self.save_key(key),
+            StateChange::Refused(refused) => self.save_refused(refused),
+            StateChange::Memo { name, value } => self.save_memo(name, value.as_deref()),
+            StateChange::Audit(deed) => self.save_audit_entry(deed),
+            StateChange::Route { event, routes } => self.route(*event, routes),
         }
     }
 
-    /// A service that is paused already has been so since before.
-    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> Result<(), Fault> {
+    /// Keeps the start of an existing pause.
+    pub(super) fn pause(&self, service: &ServiceName, since: Timestamp) -> SqlResult<()> {
         self.connection.run("INSERT OR IGNORE INTO pauses VALUES (?1, ?2)", (service.as_str(), nanos(since)))
     }
 
-    fn note_breaker(&self, record: &Record) -> Result<(), Fault> {
+    fn save_breaker(&self, record: &Record) -> SqlResult<()> {
         let name = record.service_name.as_str();
         let select = "SELECT record FROM breakers WHERE dependency = ?1";
         let stored: Option<String> = self.connection.find(select, [name])?;
-        // A record that cannot be read guards nothing: the new one takes its place.
+        // An unreadable record is replaced.
         let stored: Option<Record> = stored.and_then(|text| serde_json::from_str(&text).ok());
         if !record.replaces(stored.as_ref(), self.now) {
             return Ok(());
@@ -80,27 +79,29 @@ impl Work<'_> {
         self.connection.run("INSERT OR REPLACE INTO breakers VALUES (?1, ?2)", (name, text))
     }
 
-    fn route(&mut self, at: Seq, routes: &[Addressee], waiting: &mut Vec<Waiting>) -> Result<(), Fault> {
+    fn route(&mut self, at: Seq, routes: &[Addressee]) -> SqlResult<()> {
         let select = "SELECT id, source, type, attributes, data, content FROM events
             WHERE seq = ?1 AND deliveries = 0 AND whole = 1";
         let found = self.connection.first(select, [place(at)], |row| rows::checked_event(row, 5))?;
         let Some((event, integrity)) = found else { return Ok(()) };
         let event = Arc::new(event);
-        // A key that was read from damage may be the one of another event: it is neither looked up nor kept.
+        // A key read from a damaged event may belong to another one: neither look it up nor store it.
         let routes: Vec<Addressee> = routes.iter().map(|route| keyless(route, integrity)).collect();
-        let Some(Routed { to, keys }) = admit::route(self, &routes, &event, self.now)? else { return Ok(()) };
+        let Some(RoutePlan { to, keys }) = admit::route(self, &routes, &event, self.now)? else {
+            return Ok(());
+        };
         let update = "UPDATE events SET first_delivery = ?2, deliveries = ?3 WHERE seq = ?1";
         let first = place(self.state.meta.last.next());
         self.connection.run(update, (place(at), first, admit::deliveries(to.len())))?;
         self.state.meta.unrouted -= 1;
         for addressee in to {
-            waiting.extend(self.add_delivery(at, (&event, integrity), addressee, Fit::Waits)?);
+            let ready = self.add_delivery(at, (&event, integrity), addressee, BacklogFit::Waits)?;
+            self.ready.extend(ready);
         }
-        self.keep_keys(at, &keys)
+        self.write_keys(at, &keys)
     }
 }
 
-/// The addressee, without a key of its own where the event is damaged.
 fn keyless(addressee: &Addressee, integrity: Integrity) -> Addressee {
     let mut addressee = addressee.clone();
     if integrity == Integrity::Damaged {

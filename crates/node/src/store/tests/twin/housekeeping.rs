@@ -15,7 +15,9 @@ use redrive_core::store_model::{Replay, State};
 use super::letters::span_of;
 use super::world::World;
 use crate::store::letter::{AuditRecord, LetterNumber, TREND_POINTS};
-use crate::store::{AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, Chores, Keep, REPLAYS_KEPT_MAX};
+use crate::store::{
+    AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, HousekeepingStep, REPLAYS_KEPT_MAX, RetentionRules,
+};
 
 /// How many places one step looks at.
 const PLACES_PER_STEP: usize = 256;
@@ -28,8 +30,8 @@ const HOUR_MILLIS: u64 = 3_600_000;
 const RETENTION: &str = "retention";
 
 impl World {
-    pub(super) fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Chores {
-        let mut chores = Chores::default();
+    pub(super) fn housekeep(&mut self, keep: &RetentionRules, now: Timestamp) -> HousekeepingStep {
+        let mut chores = HousekeepingStep::default();
         for _ in 0..PLACES_PER_STEP {
             let Some(&(at, place)) = self.ending.front() else { break };
             if at + keep.delivered > now {
@@ -55,7 +57,7 @@ impl World {
     }
 
     /// Deletes the event of that place if nothing about it is of use any more.
-    fn delete_if_over(&mut self, place: Seq, keep: &Keep, now: Timestamp) -> bool {
+    fn delete_if_over(&mut self, place: Seq, keep: &RetentionRules, now: Timestamp) -> bool {
         let seq = self.model.row(place).map_or(place, |row| row.extra.event);
         let Some(kept) = self.events.get(&seq).filter(|kept| kept.whole).cloned() else { return false };
         let over = |place: Seq| {
@@ -84,7 +86,7 @@ impl World {
         true
     }
 
-    fn forget_ids(&mut self, keep: &Keep, now: Timestamp) {
+    fn forget_ids(&mut self, keep: &RetentionRules, now: Timestamp) {
         for _ in 0..PLACES_PER_STEP {
             let Some((seq, received_at)) = self.first_unchecked() else { break };
             if received_at + keep.ids > now {
@@ -114,7 +116,7 @@ impl World {
     }
 
     /// Deletes letters that are too old; says how many, and whether there are more.
-    fn purge_old(&mut self, keep: &Keep, now: Timestamp) -> (u64, bool) {
+    fn purge_old(&mut self, keep: &RetentionRules, now: Timestamp) -> (u64, bool) {
         let is_old = |number: &LetterNumber| {
             let key = self.kind(*number);
             // A letter from elsewhere has been here only since its event came.

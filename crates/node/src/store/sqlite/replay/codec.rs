@@ -1,8 +1,9 @@
-//! How a replay stands in its row: what is counted as numbers, and the rest as JSON.
+//! Stored form of replays: counters as numbers, the rest as JSON.
 //!
-//! Invariants: what was written reads back as the same; a form once written is read for ever, so the structs
-//! here are apart from the types that they stand for, and a new member of one must have a default.
+//! Invariants: values round-trip. A format once written is readable forever, so these structs are separate from
+//! the types they store, and new fields need a default.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redrive_core::book::model::Order;
@@ -15,13 +16,13 @@ use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayState,
 use redrive_core::policy::category::Category;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::fault::Fault;
 use crate::store::letter::{KindId, LetterFilter, Poison, Redirect, Selection};
+use crate::store::sqlite::fault::{SqlFault, SqlResult};
 
-/// Where a replay stands, by its number in column `state`; those below 4 are open.
+/// By number in column `state`; below 4 is open.
 const STATES: [ReplayState; 6] = [
     ReplayState::Gathering,
     ReplayState::Running,
@@ -30,23 +31,23 @@ const STATES: [ReplayState; 6] = [
     ReplayState::Cancelled,
     ReplayState::Done,
 ];
-/// How far a canary has come, by its number in column `wave`.
+/// By number in column `wave`.
 const WAVES: [Wave; 4] = [Wave::None, Wave::First, Wave::Second, Wave::Rest];
 
 pub(super) fn state(state: ReplayState) -> i64 {
     number_in(&STATES, &state)
 }
 
-pub(super) fn read_state(number: i64) -> Result<ReplayState, Fault> {
-    at_number(&STATES, number).ok_or(Fault::unreadable("where a replay stands"))
+pub(super) fn read_state(number: i64) -> SqlResult<ReplayState> {
+    at_number(&STATES, number).ok_or(SqlFault::unreadable("the state of a replay"))
 }
 
 pub(super) fn wave(wave: Wave) -> i64 {
     number_in(&WAVES, &wave)
 }
 
-pub(super) fn read_wave(number: i64) -> Result<Wave, Fault> {
-    at_number(&WAVES, number).ok_or(Fault::unreadable("the wave of a replay"))
+pub(super) fn read_wave(number: i64) -> SqlResult<Wave> {
+    at_number(&WAVES, number).ok_or(SqlFault::unreadable("the wave of a replay"))
 }
 
 fn number_in<T: PartialEq>(all: &[T], one: &T) -> i64 {
@@ -70,8 +71,8 @@ pub(super) fn pace(pace: &Pace) -> String {
     json(&StoredPace { rate: rate.map(Rate::as_per_second), concurrency, manner })
 }
 
-pub(super) fn read_pace(text: &str) -> Result<Pace, Fault> {
-    let unreadable = || Fault::unreadable("the pace of a replay");
+pub(super) fn read_pace(text: &str) -> SqlResult<Pace> {
+    let unreadable = || SqlFault::unreadable("the pace of a replay");
     let StoredPace { rate, concurrency, manner } = read(text).ok_or_else(unreadable)?;
     let rate = rate.map(|rate| Rate::per_second(rate).ok_or_else(unreadable)).transpose()?;
     Ok(Pace { rate, concurrency, manner })
@@ -81,19 +82,20 @@ pub(super) fn origin(origin: Origin) -> String {
     json(&origin)
 }
 
-pub(super) fn read_origin(text: &str) -> Result<Origin, Fault> {
-    read(text).ok_or(Fault::unreadable("who began a replay"))
+pub(super) fn read_origin(text: &str) -> SqlResult<Origin> {
+    read(text).ok_or(SqlFault::unreadable("the origin of a replay"))
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredTarget {
     service: String,
     channel: Option<String>,
-    order: StoredOrder,
+    #[serde(with = "StoredOrder")]
+    order: Order,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Order", rename_all = "kebab-case")]
 enum StoredOrder {
     None,
     Session,
@@ -101,28 +103,16 @@ enum StoredOrder {
 }
 
 pub(super) fn target(target: &Redirect) -> String {
-    let Redirect { queue, order } = target;
-    json(&StoredTarget {
-        service: queue.service.to_string(),
-        channel: queue.channel.as_ref().map(ChannelName::to_string),
-        order: match order {
-            Order::None => StoredOrder::None,
-            Order::Session => StoredOrder::Session,
-            Order::SessionStrict => StoredOrder::SessionStrict,
-        },
-    })
+    let QueueName { service, channel } = &*target.queue;
+    let (service, channel) = (service.to_string(), channel.as_ref().map(ChannelName::to_string));
+    json(&StoredTarget { service, channel, order: target.order })
 }
 
-pub(super) fn read_target(text: &str) -> Result<Redirect, Fault> {
-    let unreadable = || Fault::unreadable("where the letters of a replay go");
+pub(super) fn read_target(text: &str) -> SqlResult<Redirect> {
+    let unreadable = || SqlFault::unreadable("the target of a replay");
     let StoredTarget { service, channel, order } = read(text).ok_or_else(unreadable)?;
     let service = ServiceName::new(&service).map_err(|_| unreadable())?;
     let channel = channel.map(|name| ChannelName::new(&name).map_err(|_| unreadable())).transpose()?;
-    let order = match order {
-        StoredOrder::None => Order::None,
-        StoredOrder::Session => Order::Session,
-        StoredOrder::SessionStrict => Order::SessionStrict,
-    };
     Ok(Redirect { queue: Arc::new(QueueName { service, channel }), order })
 }
 
@@ -138,25 +128,26 @@ pub(super) fn stop(stop: &Stop) -> String {
     json(&StoredStop { replay, fingerprint, delivery: delivery.to_string() })
 }
 
-/// Why it stopped; an empty column says that it has not.
-pub(super) fn read_stop(text: Option<&str>) -> Result<Option<Stop>, Fault> {
-    let unreadable = || Fault::unreadable("why a replay stopped");
+pub(super) fn read_stop(text: Option<&str>) -> SqlResult<Option<Stop>> {
+    let unreadable = || SqlFault::unreadable("the stop reason of a replay");
     let Some(text) = text else { return Ok(None) };
     let StoredStop { replay, fingerprint, delivery } = read(text).ok_or_else(unreadable)?;
     let delivery = DeliveryId::parse(&delivery).ok_or_else(unreadable)?;
     Ok(Some(Stop { replay, fingerprint, delivery }))
 }
 
-/// A selection; times are in nanoseconds, so that none is rounded.
+/// Times are in nanoseconds, without rounding.
 #[derive(Serialize, Deserialize)]
 struct StoredSelection {
-    filter: StoredFilter,
+    #[serde(with = "StoredFilter")]
+    filter: LetterFilter,
     letters: Option<Vec<String>>,
     poison: Poison,
     died_until: u64,
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(remote = "LetterFilter")]
 struct StoredFilter {
     service: Option<String>,
     channel: Option<String>,
@@ -165,73 +156,58 @@ struct StoredFilter {
     category: Option<Category>,
     code: Option<String>,
     fingerprint: Option<Fingerprint>,
-    event_type: Option<String>,
+    #[serde(default, with = "event_pattern")]
+    event_type: Option<EventPattern>,
     session: Option<String>,
     correlation_id: Option<String>,
     tier: Option<Tier>,
-    from: Option<u64>,
-    until: Option<u64>,
+    #[serde(default, with = "nanoseconds")]
+    from: Option<Timestamp>,
+    #[serde(default, with = "nanoseconds")]
+    until: Option<Timestamp>,
     text: Option<String>,
-    kinds: Option<Vec<u64>>,
+    kinds: Option<BTreeSet<KindId>>,
     replays_below: Option<u32>,
 }
 
-pub(super) fn selection(selection: &Selection) -> String {
-    let Selection { filter, letters, poison, died_until } = selection;
-    json(&StoredSelection {
-        filter: stored_filter(filter),
-        letters: letters.as_ref().map(|letters| letters.iter().map(DeliveryId::to_string).collect()),
-        poison: *poison,
-        died_until: died_until.as_nanos(),
-    })
-}
+mod nanoseconds {
+    use super::{Deserialize, Deserializer, Serialize, Serializer, Timestamp};
 
-fn stored_filter(filter: &LetterFilter) -> StoredFilter {
-    let filter = filter.clone();
-    StoredFilter {
-        service: filter.service,
-        channel: filter.channel,
-        name: filter.name,
-        subscription: filter.subscription,
-        category: filter.category,
-        code: filter.code,
-        fingerprint: filter.fingerprint,
-        event_type: filter.event_type.map(|pattern| pattern.to_string()),
-        session: filter.session,
-        correlation_id: filter.correlation_id,
-        tier: filter.tier,
-        from: filter.from.map(Timestamp::as_nanos),
-        until: filter.until.map(Timestamp::as_nanos),
-        text: filter.text,
-        kinds: filter.kinds.map(|kinds| kinds.into_iter().map(|KindId(id)| id).collect()),
-        replays_below: filter.replays_below,
+    #[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+    pub(super) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+        at.map(Timestamp::as_nanos).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Timestamp::from_nanos))
     }
 }
 
-pub(super) fn read_selection(text: &str) -> Result<Selection, Fault> {
-    let unreadable = || Fault::unreadable("which letters a replay sends");
+mod event_pattern {
+    use super::{Deserialize, Deserializer, Error, EventPattern, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+    pub(super) fn serialize<S: Serializer>(pattern: &Option<EventPattern>, to: S) -> Result<S::Ok, S::Error> {
+        pattern.as_ref().map(EventPattern::as_str).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<EventPattern>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| EventPattern::parse(&text)).transpose().map_err(|_| Error::custom("no pattern"))
+    }
+}
+
+pub(super) fn selection(selection: &Selection) -> String {
+    let Selection { filter, letters, poison, died_until } = selection.clone();
+    let letters = letters.map(|letters| letters.iter().map(DeliveryId::to_string).collect());
+    json(&StoredSelection { filter, letters, poison, died_until: died_until.as_nanos() })
+}
+
+pub(super) fn read_selection(text: &str) -> SqlResult<Selection> {
+    let unreadable = || SqlFault::unreadable("the selection of a replay");
     let StoredSelection { filter, letters, poison, died_until } = read(text).ok_or_else(unreadable)?;
     let parse = |letter: String| DeliveryId::parse(&letter).ok_or_else(unreadable);
     let letters = letters.map(|letters| letters.into_iter().map(parse).collect()).transpose()?;
-    let event_type = filter.event_type.map(|text| EventPattern::parse(&text).map_err(|_| unreadable()));
-    let filter = LetterFilter {
-        service: filter.service,
-        channel: filter.channel,
-        name: filter.name,
-        subscription: filter.subscription,
-        category: filter.category,
-        code: filter.code,
-        fingerprint: filter.fingerprint,
-        event_type: event_type.transpose()?,
-        session: filter.session,
-        correlation_id: filter.correlation_id,
-        tier: filter.tier,
-        from: filter.from.map(Timestamp::from_nanos),
-        until: filter.until.map(Timestamp::from_nanos),
-        text: filter.text,
-        kinds: filter.kinds.map(|kinds| kinds.into_iter().map(KindId).collect()),
-        replays_below: filter.replays_below,
-    };
     Ok(Selection { filter, letters, poison, died_until: Timestamp::from_nanos(died_until) })
 }
 

@@ -1,10 +1,9 @@
-//! Walks a write-ahead log before SQLite does, and finds commits that it would lose in silence.
+//! Scans a write-ahead log before SQLite opens it, and finds commits that SQLite would drop silently.
 //!
-//! SQLite reads a log up to the first frame whose checksum is wrong, and takes everything from there on for
-//! something that was never finished. That is right for the end of a log. But each commit is synced before the
-//! next one is written: a bad frame whose transaction is followed by more frames of the same log is damage, and
-//! every commit from there on was acknowledged. A bad frame in the very last transaction cannot be told from a
-//! write that was cut off.
+//! SQLite reads up to the first frame with a wrong checksum and ignores the rest as unfinished. That is right at
+//! the end of a log. But each commit is synced before the next is written: if more frames of the same log follow
+//! the bad frame's transaction, it is damage, and commits from there on were acknowledged. In the very last
+//! transaction, damage cannot be distinguished from a torn write.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -12,38 +11,38 @@ use std::path::Path;
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
-/// The last bit of the first number says in which order checksums read bytes.
+/// The lowest bit is the byte order of checksums.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
-/// Page sizes that SQLite has.
 const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
 
-/// What a walk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Walk {
-    /// All of it can be read.
+pub(super) enum WalScan {
     Whole,
-    /// The last transaction cannot be read; whether it was ever finished cannot be told.
+    /// The last transaction is damaged or was never finished.
     Unfinished,
-    /// Frames from this one on cannot be read, counted from 1, and so many commits are behind it.
-    Lost { frame: u64, commits: u64 },
+    /// First unreadable frame, from 1, and the number of commits from there on.
+    Lost {
+        frame: u64,
+        commits: u64,
+    },
 }
 
-/// Walks the log at that path, if there is one; `page_bytes` is the size of pages if the log does not say it.
-pub(super) fn walk(path: &Path, page_bytes: u32) -> io::Result<Walk> {
+/// `page_bytes` is used if the log's header is unreadable.
+pub(super) fn walk(path: &Path, page_bytes: u32) -> io::Result<WalScan> {
     match File::open(path) {
         Ok(file) => walk_log(BufReader::with_capacity(1 << 18, file), page_bytes),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Walk::Whole),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(WalScan::Whole),
         Err(error) => Err(error),
     }
 }
 
-fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<Walk> {
+fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<WalScan> {
     let mut header = [0; HEADER_BYTES];
     if !fill(&mut log, &mut header)? {
-        return Ok(Walk::Whole);
+        return Ok(WalScan::Whole);
     }
-    let start = Start::read(&header);
+    let start = WalHeader::read(&header);
     let page_bytes = start.map_or(page_bytes, |start| start.page_bytes);
     let mut chain = start.map(|start| start.chain);
     let mut salts = start.map(|start| start.salts);
@@ -52,7 +51,7 @@ fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<Walk> {
     let (mut frame, mut first_bad, mut commits, mut followed) = (0, None, 0_u64, false);
     while fill(&mut log, &mut head)? && fill(&mut log, &mut page)? {
         frame += 1;
-        // Without a header, the first frame says which log this is.
+        // Without a header, the first frame identifies the log.
         let is_ours = *salts.get_or_insert(word_pair(&head, 8)) == word_pair(&head, 8) && word(&head, 0) > 0;
         if first_bad.is_none() {
             chain = chain.filter(|_| is_ours).and_then(|chain| chain.follow(&head, &page));
@@ -67,22 +66,21 @@ fn walk_log(mut log: impl Read, page_bytes: u32) -> io::Result<Walk> {
         }
     }
     Ok(match first_bad {
-        Some(frame) if followed => Walk::Lost { frame, commits },
-        Some(_) if commits > 0 => Walk::Unfinished,
-        Some(_) | None => Walk::Whole,
+        Some(frame) if followed => WalScan::Lost { frame, commits },
+        Some(_) if commits > 0 => WalScan::Unfinished,
+        Some(_) | None => WalScan::Whole,
     })
 }
 
-/// What a log says of itself.
 #[derive(Clone, Copy)]
-struct Start {
+struct WalHeader {
     page_bytes: u32,
     salts: (u32, u32),
-    chain: Chain,
+    chain: WalChecksum,
 }
 
-impl Start {
-    /// None if it is not what was written.
+impl WalHeader {
+    /// `None` if it is damaged.
     fn read(header: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (magic, page_bytes) = (word(header, 0), word(header, 8));
         if magic & !1 != MAGIC || word(header, 4) != VERSION {
@@ -92,7 +90,7 @@ impl Start {
             return None;
         }
         let number = if magic & 1 == 1 { u32::from_be_bytes } else { u32::from_le_bytes };
-        let chain = Chain { sums: (0, 0), number }.over(&header[..24]);
+        let chain = WalChecksum { sums: (0, 0), number }.over(&header[..24]);
         (chain.sums == word_pair(header, 24)).then(|| Self {
             page_bytes,
             salts: word_pair(header, 16),
@@ -101,14 +99,14 @@ impl Start {
     }
 }
 
-/// The checksum up to some frame, on which that of the next one builds.
+/// Running checksum up to a frame.
 #[derive(Clone, Copy)]
-struct Chain {
+struct WalChecksum {
     sums: (u32, u32),
     number: fn([u8; 4]) -> u32,
 }
 
-impl Chain {
+impl WalChecksum {
     fn over(mut self, bytes: &[u8]) -> Self {
         let (mut one, mut two) = self.sums;
         for pair in bytes.chunks_exact(8) {
@@ -120,7 +118,7 @@ impl Chain {
         self
     }
 
-    /// The checksum up to this frame, if it is the one that stands in it.
+    /// `None` if the frame's checksum is wrong.
     fn follow(self, head: &[u8; FRAME_HEADER_BYTES], page: &[u8]) -> Option<Self> {
         let next = self.over(&head[..8]).over(page);
         (next.sums == word_pair(head, 16)).then_some(next)
@@ -135,7 +133,7 @@ fn word_pair(bytes: &[u8], at: usize) -> (u32, u32) {
     (word(bytes, at), word(bytes, at + 4))
 }
 
-/// Whether there was enough left to fill it.
+/// False at the end of the file.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -181,9 +179,9 @@ mod tests {
             walk(&bytes)
         };
         let frame_at = |at: usize| (at - HEADER_BYTES) / FRAME + 1;
-        let lost = |at: usize, commits| Walk::Lost { frame: frame_at(at) as u64, commits };
-        assert_eq!(walk(&log), Walk::Whole);
-        assert_eq!(walk(&[]), Walk::Whole);
+        let lost = |at: usize, commits| WalScan::Lost { frame: frame_at(at) as u64, commits };
+        assert_eq!(walk(&log), WalScan::Whole);
+        assert_eq!(walk(&[]), WalScan::Whole);
         let page_of = |end: usize| end + FRAME_HEADER_BYTES + 30;
         #[rustfmt::skip]
         let cases = [
@@ -191,16 +189,16 @@ mod tests {
             ("in the third",                page_of(ends[1]),      lost(page_of(ends[1]), 2)),
             ("in the page that ends it",    ends[2] - 9,           lost(ends[2] - 9, 2)),
             ("in a frame's salt",           ends[1] + 9,           lost(ends[1] + 9, 2)),
-            ("in the last commit",          page_of(ends[2]),      Walk::Unfinished),
-            ("in the very last page",       ends[3] - 9,           Walk::Unfinished),
-            ("in the header's salt",        17,                    Walk::Lost { frame: 1, commits: 5 }),
-            ("in the header's magic",       0,                     Walk::Lost { frame: 1, commits: 5 }),
+            ("in the last commit",          page_of(ends[2]),      WalScan::Unfinished),
+            ("in the very last page",       ends[3] - 9,           WalScan::Unfinished),
+            ("in the header's salt",        17,                    WalScan::Lost { frame: 1, commits: 5 }),
+            ("in the header's magic",       0,                     WalScan::Lost { frame: 1, commits: 5 }),
         ];
         for (name, at, expected) in cases {
             assert_eq!(flip(at), expected, "{name}");
         }
         for cut in (0..=log.len()).step_by(77) {
-            assert_eq!(walk(&log[..cut]), Walk::Whole, "what was never written is no loss: cut at {cut}");
+            assert_eq!(walk(&log[..cut]), WalScan::Whole, "what was never written is no loss: cut at {cut}");
         }
     }
 
@@ -210,6 +208,6 @@ mod tests {
         let (new, ends) = log();
         let mut both = new[..ends[1]].to_vec();
         both.extend_from_slice(&old[ends[1]..]);
-        assert_eq!(walk_log(&both[..], PAGE_OF_LOG).expect("memory can be read"), Walk::Whole);
+        assert_eq!(walk_log(&both[..], PAGE_OF_LOG).expect("memory can be read"), WalScan::Whole);
     }
 }
