@@ -66,7 +66,7 @@ pub enum Activity {
         /// Until when.
         due_at: Timestamp,
     },
-    /// Something needs a person.
+    /// An alert for the operator.
     Alert(AlertFacts),
     /// A dead letter holds its session, and others wait behind it.
     SessionHeld {
@@ -93,7 +93,7 @@ pub enum Activity {
     StoreFailing(Words),
     /// The store takes writes again.
     StoreHealed,
-    /// A request came with a bad signature or a bad key.
+    /// A request had an invalid signature or API key.
     Security(Words),
     /// The machine's clock was set.
     ClockStepped(Words),
@@ -110,7 +110,7 @@ pub struct EventFacts {
     /// Its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What ties it to others.
+    /// Correlates related events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// The trace that it belongs to.
@@ -118,7 +118,7 @@ pub struct EventFacts {
     pub trace_id: String,
 }
 
-/// A delivery after an attempt, or one that is held.
+/// A delivery after an attempt, or on hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DeliveryFacts {
@@ -179,7 +179,7 @@ pub struct BreakerFacts {
     pub failures: Option<u32>,
 }
 
-/// Something that needs a person.
+/// An alert for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AlertFacts {
@@ -206,7 +206,7 @@ pub struct ReplayFacts {
     pub replay: u64,
 }
 
-/// Something that words alone describe.
+/// A message without further data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Words {
@@ -222,7 +222,7 @@ impl From<String> for Words {
 }
 
 impl Activity {
-    /// The name of every kind, in the order of [`Self::place`].
+    /// In the order of [`Self::place`].
     const NAMES: [&str; 22] = [
         "accepted",
         "unrouted",
@@ -247,17 +247,15 @@ impl Activity {
         "security",
         "clock-stepped",
     ];
-    /// The places of those that are only counted while no one listens.
+    /// Places of the kinds that are only counted while there is no listener.
     const ACCEPTED: usize = 0;
     const DELIVERED: usize = 2;
 
-    /// Something that needs a person, in words alone.
     #[must_use]
     pub fn alert(message: String) -> Self {
         Self::Alert(AlertFacts { message, ..AlertFacts::default() })
     }
 
-    /// A bad signature or a bad key, in words.
     #[must_use]
     pub fn security(message: String) -> Self {
         Self::Security(message.into())
@@ -290,13 +288,11 @@ impl Activity {
         }
     }
 
-    /// The name of its kind.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         Self::NAMES[self.place()]
     }
 
-    /// The service that it is about, with its channel if it has one.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
         match self {
@@ -310,7 +306,6 @@ impl Activity {
         }
     }
 
-    /// The type of the event that it is about.
     #[must_use]
     pub fn event_type(&self) -> Option<&str> {
         match self {
@@ -337,7 +332,7 @@ impl EventFacts {
 }
 
 impl ActivityLine {
-    /// What a signal of the engine says; none for what only counts.
+    /// The activity that a signal reports; none for signals that are only counted.
     pub(crate) fn of(signal: &Signal, now: Timestamp) -> Option<Self> {
         let at_once = |activity| Some(Self { at: now, activity });
         match signal {
@@ -428,7 +423,6 @@ fn settled(delivery: &Waiting, settlement: &Settlement) -> Option<Activity> {
     }
 }
 
-/// What is wrong, the kind of it first.
 const fn alert_in_words(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::Security => "security: the target refuses our credentials",
@@ -442,7 +436,7 @@ const fn alert_in_words(kind: AlertKind) -> &'static str {
 mod tests {
     use super::*;
 
-    /// One of every kind, and its line.
+    /// One of every kind, with its JSON fields.
     #[rustfmt::skip]
     fn every_kind() -> Vec<(Activity, &'static str)> {
         let event = || EventFacts { event_id: "e".into(), event_type: "t".into(), session: None, correlation_id: Some("c".into()), trace_id: "f".into() };

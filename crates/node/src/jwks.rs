@@ -1,12 +1,11 @@
-//! The keys that an issuer of tokens publishes (JWKS, RFC 7517): fetched, cached, and kept through an outage.
+//! An issuer's published keys (JWKS, RFC 7517): fetched, cached, and kept through an outage.
 //!
-//! They are fresh for 5 minutes and serve for 24 hours while the issuer cannot be reached. That is longer than
-//! a secret serves, since these keys are public and tokens of a lost key expire by themselves: an issuer that
-//! is away for a night should not lock out those who are to mend things. A token with a key that nobody knows
-//! makes one fetch, at most every 30 seconds.
+//! They are fresh for 5 minutes and usable for 24 hours while the issuer is unreachable. That is longer than
+//! for secrets: these keys are public, tokens of a lost key expire by themselves, and an issuer that is down
+//! overnight should not lock operators out. An unknown key causes one fetch, at most every 30 seconds.
 //!
-//! Invariants: a key says itself for which algorithm it is, and is used for no other; and an answer of the
-//! issuer that has no key of use never takes the place of one that had.
+//! Invariants: a key is used only for its own algorithm; a response without usable keys never replaces one
+//! that had some.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -31,24 +30,22 @@ const LIFETIMES: Lifetimes = Lifetimes {
     failure: Duration::from_secs(5),
 };
 
-/// An unknown key makes nobody fetch the keys more often.
+/// How often an unknown key may cause a fetch.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
 
 const BOUNDS: Bounds = Bounds { whole: Duration::from_secs(10), bytes_max: 1024 * 1024 };
 
-/// The most keys that an issuer has.
 const KEYS_MAX: usize = 100;
 
-/// The sizes of an RSA modulus that are checked, in bytes: 2048 to 8192 bits.
+/// RSA modulus, in bytes: 2048 to 8192 bits.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
-/// The largest public exponent of an RSA key, in bytes; nearly all have 3.
+/// RSA public exponent, in bytes; nearly all have 3.
 const EXPONENT_BYTES_MAX: usize = 4;
 
-/// One coordinate of a point on P-256, in bytes.
+/// A P-256 coordinate, in bytes.
 const COORDINATE_BYTES: usize = 32;
 
-/// The algorithms of keys that are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
@@ -57,7 +54,6 @@ pub(crate) enum Algorithm {
     Es256,
 }
 
-/// The keys of one issuer, wherever they are.
 pub(crate) struct Issuer {
     cache: StaleCache<KeySet, KeysError>,
     clock: Clock,
@@ -65,22 +61,19 @@ pub(crate) struct Issuer {
     listener: OnceLock<Listener>,
 }
 
-/// Whoever hears that keys cannot be had, and that they can again.
+/// Called when keys become unavailable, and when they are available again.
 pub(crate) type Listener = Box<dyn Fn(KeysNews) + Send + Sync>;
 
-/// What is told of an issuer's keys.
+/// A change in the availability of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeysNews {
-    /// They cannot be had: tokens are refused.
+    /// Tokens are refused.
     Gone {
-        /// Why, in words.
         why: String,
     },
-    /// They can be had again.
     Back,
 }
 
-/// In words for people.
 impl std::fmt::Display for KeysNews {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -90,25 +83,19 @@ impl std::fmt::Display for KeysNews {
     }
 }
 
-/// Why an issuer's keys are not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// They could not be fetched.
     #[error(transparent)]
     NotFetched(#[from] FetchError),
-    /// What came is not a set of keys.
     #[error("what came is no set of keys")]
     NotKeys,
-    /// More than anybody has.
     #[error("what came has more than 100 keys")]
     TooMany,
-    /// Nothing in it can check a token.
     #[error("what came has no key for RS256 or ES256")]
     NoneOfUse,
 }
 
 impl Issuer {
-    /// The issuer whose keys are at that address.
     pub(crate) fn new(address: &str, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
         let document = Arc::new(Document::new(address, pool, BOUNDS)?);
         let clock = timer_clock();
@@ -120,22 +107,22 @@ impl Issuer {
         Ok(Self { cache, clock, record: Mutex::new(Record::new()), listener: OnceLock::new() })
     }
 
-    /// Whoever is to hear the news; only the first to come is told.
+    /// Only the first listener is called.
     pub(crate) fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener);
     }
 
-    /// The keys: at once if there are any, else when they have been fetched.
+    /// Cached keys at once, else after a fetch.
     pub(crate) async fn keys(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
         self.judge(self.cache.get().await)
     }
 
-    /// The keys after one was not among them.
+    /// The keys, fetched again because one was missing.
     pub(crate) async fn renewed(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
         self.judge(self.cache.renewed(RENEW_EVERY).await)
     }
 
-    /// What is wrong with fetching the keys, if anything is.
+    /// The current fetch problem, if any.
     pub(crate) fn ailing(&self) -> Option<Ailing> {
         self.record.lock().expect("nobody panics with it").ailing()
     }
@@ -177,7 +164,6 @@ impl Issuer {
     }
 }
 
-/// The keys of an issuer that can check a token.
 pub(crate) struct KeySet {
     keys: Vec<PublicKey>,
 }
@@ -189,11 +175,11 @@ struct PublicKey {
 
 enum Material {
     Rsa(RsaPublicKeyComponents<Vec<u8>>),
-    /// An uncompressed point.
+    /// Uncompressed.
     P256(UnparsedPublicKey<Vec<u8>>),
 }
 
-/// What a key set says of a key; what is not listed is of no use here.
+/// Fields that are not listed are not used.
 #[derive(Deserialize)]
 struct RawKey {
     kty: String,
@@ -215,7 +201,7 @@ struct RawSet {
 }
 
 impl KeySet {
-    /// Takes the keys that can check a token and leaves the others: sets hold keys for other purposes too.
+    /// Keeps the keys that can verify a token; sets contain others too.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, KeysError> {
         let raw: RawSet = serde_json::from_slice(bytes).map_err(|_| KeysError::NotKeys)?;
         if raw.keys.len() > KEYS_MAX {
@@ -226,8 +212,8 @@ impl KeySet {
         if keys.is_empty() { Err(KeysError::NoneOfUse) } else { Ok(Self { keys }) }
     }
 
-    /// The keys that may have signed a token which names that key, or none: then the issuer must have just
-    /// one for the algorithm.
+    /// The candidates for a token's key id; without an id the issuer must have exactly one key of the
+    /// algorithm.
     pub(crate) fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Fitting<'_> {
         let mut keys: Vec<&PublicKey> = self.keys.iter().collect();
         keys.retain(|key| key.algorithm() == algorithm && (id.is_none() || key.id.as_deref() == id));
@@ -238,7 +224,7 @@ impl KeySet {
     }
 }
 
-/// The keys that may have signed a token.
+/// Candidate keys for a token.
 pub(crate) struct Fitting<'a>(Vec<&'a PublicKey>);
 
 impl Fitting<'_> {
@@ -246,7 +232,7 @@ impl Fitting<'_> {
         self.0.is_empty()
     }
 
-    /// Whether one of them has signed this.
+    /// Whether one of them made the signature.
     pub(crate) fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
         self.0.iter().any(|key| match &key.material {
             Material::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok(),
@@ -286,7 +272,7 @@ fn rsa(modulus: &str, exponent: &str) -> Option<Material> {
     is_fit.then_some(Material::Rsa(RsaPublicKeyComponents { n, e }))
 }
 
-/// A number without the noughts before it, which some write and the standard forbids.
+/// Strips leading zeros, which some issuers write against the standard.
 fn number(text: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let first = bytes.iter().position(|byte| *byte != 0)?;
@@ -295,7 +281,7 @@ fn number(text: &str) -> Option<Vec<u8>> {
 
 fn p256(x: &str, y: &str) -> Option<Material> {
     let [x, y] = [x, y].map(|text| URL_SAFE_NO_PAD.decode(text).ok().filter(|c| c.len() == COORDINATE_BYTES));
-    // The mark of a point that is written with both coordinates.
+    // Marks an uncompressed point.
     let point = [vec![0x04], x?, y?].concat();
     Some(Material::P256(UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)))
 }

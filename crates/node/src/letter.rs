@@ -1,4 +1,4 @@
-//! Dead letters as other systems read and write them: envelopes out, and three forms in.
+//! Dead letters in exchange formats: envelopes out, three forms in.
 
 pub mod envelope;
 pub mod import;

@@ -1,7 +1,6 @@
-//! What is worth saying of something cached while its provider is away, so that nobody reads it a thousand
-//! times.
+//! Decides what to log about a cached value while its provider is unavailable.
 //!
-//! Invariants: a warning at most once a minute, one alert for each outage, and every end of one is told.
+//! Invariants: one warning a minute at most, one alert per outage, and every recovery is reported.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -11,51 +10,44 @@ use redrive_core::time::Timestamp;
 use redrive::clock::wall_clock;
 use redrive::stale::{Ailing, Ailment, Found, Missing};
 
-/// How often it is said that something cannot be fetched.
+/// How often a failing fetch is logged.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
-/// How the thing is, for whoever asked for it.
+/// The state of a cached value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// The last fetch went well.
     Well,
-    /// The last fetch failed, and what was fetched before serves.
+    /// The last fetch failed; the old value is still served.
     Failing,
-    /// There is nothing to serve.
+    /// No value can be served.
     Gone,
 }
 
-/// What was last said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
-    /// Nothing.
     None,
-    /// That it cannot be fetched.
+    /// Fetches fail.
     Warned {
-        /// When.
         at: Timestamp,
     },
-    /// That there is nothing to serve.
+    /// No value can be served.
     Alerted,
 }
 
-/// What is to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Nothing that was not said before.
     Nothing,
-    /// It cannot be fetched, and serves on.
+    /// Fetches fail; the old value is still served.
     Warning,
-    /// It cannot be had.
+    /// No value can be served.
     Alert,
-    /// It can be fetched again.
+    /// Fetches succeed again.
     Recovered,
-    /// It can be had again.
+    /// A value can be served again.
     Back,
 }
 
 impl Health {
-    /// How a thing is of which this was found.
     pub(crate) fn of<T, E>(found: &Result<Found<T, E>, Missing<E>>) -> Self {
         match found {
             Ok(Found { failure: None, .. }) => Self::Well,
@@ -66,7 +58,6 @@ impl Health {
 }
 
 impl Outage {
-    /// Hears how the thing is now.
     pub(crate) fn hear(&mut self, health: Health, now: Timestamp) -> Word {
         let (next, word) = match (*self, health) {
             (Self::None, Health::Well) => (Self::None, Word::Nothing),
@@ -76,7 +67,7 @@ impl Outage {
                 (Self::Warned { at }, Word::Nothing)
             }
             (Self::None | Self::Warned { .. }, Health::Failing) => (Self::Warned { at: now }, Word::Warning),
-            // A book that keeps values for longer has brought an old one back.
+            // A reloaded book with a longer lifetime revived an old value.
             (Self::Alerted, Health::Failing) => (Self::Warned { at: now }, Word::Back),
             (Self::None | Self::Warned { .. }, Health::Gone) => (Self::Alerted, Word::Alert),
             (Self::Alerted, Health::Gone) => (Self::Alerted, Word::Nothing),
@@ -86,7 +77,7 @@ impl Outage {
     }
 }
 
-/// What was said of a thing, and what is wrong with it for whoever asks later.
+/// What was reported, and the current problem.
 #[derive(Debug)]
 pub(crate) struct Record {
     outage: Outage,
@@ -94,12 +85,10 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Nothing was said yet.
     pub(crate) const fn new() -> Self {
         Self { outage: Outage::None, ailing: None }
     }
 
-    /// Hears what was found of the thing.
     pub(crate) fn hear<T, E: Display>(
         &mut self,
         found: &Result<Found<T, E>, Missing<E>>,
@@ -111,7 +100,7 @@ impl Record {
             Err(Missing { failure: why, .. }) => Some((Ailment::Gone, why)),
         };
         self.ailing = ailment.map(|(state, why)| {
-            // Of one outage only its beginning is told, whatever is found wrong in the course of it.
+            // An outage keeps the time at which it began, even if the error changes.
             let begun = self.ailing.as_ref().filter(|before| before.state == state);
             let since = begun.map_or_else(wall_clock, |before| before.since);
             Ailing { state, since, why: why.to_string() }
@@ -119,7 +108,7 @@ impl Record {
         self.outage.hear(Health::of(found), now)
     }
 
-    /// What is wrong with it, if anything is.
+    /// The current problem, if any.
     pub(crate) fn ailing(&self) -> Option<Ailing> {
         self.ailing.clone()
     }

@@ -1,9 +1,7 @@
-//! Who is told of alerts: a target for each receiver of the book, which turns a notice into the form that the
-//! receiver reads.
+//! Alert receivers: a target per receiver of the book, which sends a notice in the receiver's own format.
 //!
-//! One that fails is tried again by the engine like any target. Here it only says what it saw.
-//!
-//! Invariant: neither a message nor an error shows a credential.
+//! Retries are the engine's; a receiver only reports the outcome. Invariant: no message and no error contains
+//! a credential.
 
 mod alertmanager;
 mod email;
@@ -35,16 +33,16 @@ use crate::secret::Secrets;
 use crate::target::Target;
 use crate::target::http::{Form, HttpOptions, HttpTarget, InvalidAddress, Pool, Wire, WireOptions};
 
-/// Messages that are on their way to one receiver at once.
+/// Concurrent messages per receiver.
 const PERMITS: u32 = 4;
 
-/// Whose target it is.
+/// The network and the place of a receiver in the book.
 struct Whose {
     network: Network,
     place: String,
 }
 
-/// An address that notices are posted to as events.
+/// Posts notices as CloudEvents.
 pub(crate) const WEBHOOK: Driver = Driver {
     connector: &notify::WEBHOOK,
     make: Make::Target(|endpoint, site| {
@@ -103,20 +101,18 @@ fn token(secret: Option<&String>, site: &Site<'_>) -> Option<Token> {
     secret.map(|name| Token { secrets: site.secrets.clone(), name: name.clone() })
 }
 
-/// A notice in the form that is posted.
 struct Message {
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// The forms that are posted.
 enum Dialect {
     Ntfy,
     Slack,
     Alertmanager(Repeats),
 }
 
-/// Posts notices in a form of their own.
+/// Posts notices in a format of the receiver.
 struct Posted {
     wire: Wire,
     dialect: Dialect,
@@ -154,7 +150,7 @@ impl Target for Posted {
     }
 }
 
-/// What shows who we are, whatever that is at the time.
+/// A bearer token, read from the secret for each message.
 struct Token {
     secrets: Secrets,
     name: String,
@@ -172,7 +168,7 @@ impl Token {
         Ok(Zeroizing::new(text.to_owned()))
     }
 
-    /// The reply without it: what the other side says is kept and shown, and it may say what it was sent.
+    /// The receiver's response is stored and shown, and may echo the token.
     fn hidden_in(&self, reply: Reply) -> Reply {
         let hide = |text: &str| self.secrets.hide(text).into_owned();
         let seen = match reply.seen {
@@ -193,7 +189,7 @@ impl Token {
     }
 }
 
-/// What a call carries: the event's id, and the notice that it tells.
+/// The event's id and the notice in its data.
 fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
     let malformed = |why: String| {
         let message = format!("the event's data are no notice: {why}");

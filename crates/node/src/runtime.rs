@@ -1,8 +1,7 @@
-//! A node: the engine, the store and the targets at work, in one process.
+//! A node: the engine, the store and the targets in one process.
 //!
-//! Three kinds of hands: one thread writes (`writer.rs`), one task runs the engine (`shell.rs`), and every
-//! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
-//! of `ARCHITECTURE.md`.
+//! One thread writes (`writer.rs`), one task runs the engine (`engine_task.rs`), and each call is a task of
+//! its own; they communicate by messages only. `ARCHITECTURE.md` walks through it.
 
 mod active_book;
 mod alerting;
@@ -71,28 +70,23 @@ use crate::store::{
 use crate::target::registry::Targets;
 use redrive::clock::{Clock, wall_clock};
 
-/// Messages that may wait for the engine.
+/// Messages queued for the engine.
 const MESSAGES_MAX: usize = 8_192;
-/// Dependencies that may wait for their letters to be brought back.
+/// Dependencies queued for reprocessing of their letters.
 const REPROCESS_MAX: usize = 64;
-/// Unrouted events looked at in one go.
+/// Unrouted events per page.
 const REROUTE_PAGE: usize = 256;
 
-/// What a node starts with.
 pub struct Config {
-    /// The rule book.
     pub book: Arc<RuleBook>,
-    /// Its text, which is kept beside the stories that name it.
+    /// Stored with the attempts that it decided.
     pub book_text: Arc<str>,
-    /// Where deliveries go.
     pub targets: Targets,
-    /// Where everything is kept.
     pub store: Box<dyn Store>,
-    /// The engine's bounds.
     pub bounds: Bounds,
 }
 
-/// A node at work; clones are the same node.
+/// Clones are the same node.
 #[derive(Clone)]
 pub struct Node {
     shared: Arc<Shared>,
@@ -105,7 +99,7 @@ struct Shared {
     feed: ActivityFeed,
     chart: Chart,
     knell: Knell,
-    /// What every part goes by.
+    /// Read by every component.
     books: watch::Sender<Arc<ActiveBook>>,
     followers: Arc<Followers>,
     schedules: Schedules,
@@ -114,16 +108,16 @@ struct Shared {
     breakers: breakers::Desk,
     trends: Trends,
     readers: Arc<Readers>,
-    /// A book does not bring a queue back while what waits for it is taken out.
+    /// Prevents a reload from restoring a queue that is being emptied.
     changing_book: tokio::sync::Mutex<()>,
-    /// Keys come one after the other: each is counted before the next.
+    /// Keys are added one at a time, so that they can be counted.
     changing_keys: tokio::sync::Mutex<()>,
     started_at: Timestamp,
 }
 
-/// What the engine's task gets.
+/// Input of the engine task.
 enum Message {
-    /// What a batch came to: those who wait for it hear it first, which changes nothing for the engine.
+    /// The result of a batch. Callers get their answers before the engine sees the inputs.
     Batch {
         answers: Vec<(Waiter, Answer)>,
         inputs: Vec<Input>,
@@ -139,99 +133,85 @@ enum Message {
     },
 }
 
-/// What a sender hears.
+/// The answer to a submission.
 type Answer = Result<Vec<Taken>, SubmitError>;
-/// Who waits to hear it.
 type Waiter = oneshot::Sender<Answer>;
-/// Who waits until something is done, durably and by the engine.
+/// Waits until a change is durable and known to the engine.
 type Doer = oneshot::Sender<Result<(), SubmitError>>;
 
-/// What can be seen of a node at one moment.
+/// The engine's state at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Queues, as the engine has them.
     pub queues: Vec<QueueView>,
-    /// Dependencies that were met.
+    /// Dependencies called so far.
     pub dependencies: Vec<DependencyView>,
-    /// Calls being made.
+    /// Calls in flight.
     pub calls: usize,
     /// Settlements that came too late.
     pub stale: u64,
-    /// What has been counted since the start.
     pub figures: Arc<Figures>,
 }
 
-/// How a node stopped.
+/// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Calls that were cut short; they burn no retry.
+    /// Calls cut short; they use no retry.
     pub interrupted: usize,
 }
 
-/// Why events were not taken.
+/// Why events were not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The store says no.
     #[error(transparent)]
     Refused(Refusal),
-    /// More comes in than can be written.
     #[error("more events come in than can be written")]
     Busy,
-    /// The disk is nearly full.
     #[error("the disk is nearly full: {free_bytes} bytes are free, {needed_bytes} must be")]
     NoRoom {
-        /// Bytes that are free.
         free_bytes: u64,
-        /// Bytes that must be.
         needed_bytes: u64,
     },
-    /// The store takes no writes.
     #[error("the store takes no writes: {reason}")]
     Failing {
-        /// Why.
         reason: String,
     },
-    /// They were being written when the store failed, and it is open whether they are durable. Sent again under
-    /// the same id, they are taken once.
+    /// The commit failed and may or may not be durable. Sending the same ids again is safe.
     #[error("it is not known whether the events were written: {reason}")]
     Unknown {
-        /// What went wrong.
         reason: String,
     },
-    /// The node is shutting down.
     #[error("the server is shutting down")]
     Stopping,
 }
 
-/// A copy to be made, and who watches.
+/// A backup in progress and its observer.
 struct BackupJob {
     backup: Backup,
     by: By,
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Why a question was not answered.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The node is shutting down.
     #[error("the server is shutting down")]
     Stopping,
-    /// The store could not be read.
+    /// The store failed.
     #[error("the store could not be read")]
     Store(#[from] StoreError),
 }
 
 impl Node {
-    /// Looks what the store has and goes to work.
+    /// Recovers from the store and starts.
     pub fn start(config: Config) -> Result<Self, StoreError> {
         Self::start_by(config, Wall::Machine)
     }
 
-    /// The same, with schedules that go by that clock.
+    /// With the clock that schedules use.
     fn start_by(config: Config, wall: Wall) -> Result<Self, StoreError> {
         let Config { book, book_text, targets, mut store, bounds } = config;
         let recovered = store.recover(wall_clock())?;
-        // Nothing is taken before this is known.
+        // No event is accepted before this is known.
         let room = store.has_room()?;
         let now = recovered.resumes_at;
         let clock = Clock::starting_at(now);
@@ -299,7 +279,6 @@ impl Node {
         Ok(Self { shared })
     }
 
-    /// Nothing of the service starts from now on.
     pub async fn pause(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
         let then = Input::Operator(Command::Pause(service.clone()));
         let deed = Deed { act: "pause", what: service.to_string(), by: by.clone(), note: None };
@@ -308,7 +287,7 @@ impl Node {
         Ok(())
     }
 
-    /// The service goes on.
+    /// Resumes a paused service.
     pub async fn resume(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
         let then = Input::Operator(Command::Resume(service.clone()));
         let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
@@ -317,25 +296,23 @@ impl Node {
         Ok(())
     }
 
-    /// Logs an activity and publishes it to all listeners.
+    /// Logs an activity and publishes it.
     pub fn publish(&self, activity: Activity) {
         self.shared.feed.publish(self.now(), activity);
     }
 
-    /// The same for one that was logged already, with more detail than it has.
+    /// Publishes an activity that was logged with more detail.
     pub fn publish_logged(&self, activity: Activity) {
         self.shared.feed.publish_logged(ActivityLine { at: self.now(), activity });
     }
 
-    /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
         self.shared.chart.book_refused(now, &reason);
         self.shared.feed.publish(now, Activity::BookRefused(reason.into()));
     }
 
-    /// Routes events that nobody wanted by the current book; says how many were looked at and how many
-    /// found somebody.
+    /// Routes unrouted events by the current book; returns how many were checked and how many were routed.
     pub async fn route_unrouted(&self, by: &By) -> Result<Rerouted, RerouteError> {
         let active = self.active_book();
         let (mut after, mut rerouted) = (Seq::NONE, Rerouted::default());
@@ -351,7 +328,7 @@ impl Node {
         }
     }
 
-    /// Routes some of them in one transaction; says how many found somebody.
+    /// Routes a page in one transaction; returns how many were routed.
     async fn route_page(&self, active: &ActiveBook, page: &[EventView]) -> Result<u64, RerouteError> {
         let wanted = page.iter().filter_map(|view| {
             let addressees = active.of(view.event.event_type.as_str());
@@ -367,7 +344,7 @@ impl Node {
         for done in done {
             done.await.unwrap_or(Err(SubmitError::Stopping))?;
         }
-        // The store leaves an event as it is if a service that wants it is full.
+        // The store skips an event if one of its services is full.
         let is_wanted = move |reader: &dyn Reader, receipt: &Receipt| {
             let found = reader.events(&EventKey::Receipt(*receipt))?;
             Ok(found.iter().any(|view| !view.unrouted))
@@ -378,7 +355,7 @@ impl Node {
         Ok(answers.await?.into_iter().filter(|is_routed| *is_routed).count() as u64)
     }
 
-    /// Copies the store to a folder; each step is told, and the last one has nothing remaining.
+    /// Copies the store to a folder and reports progress; the last report has nothing remaining.
     #[must_use]
     pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
@@ -388,24 +365,23 @@ impl Node {
         watch
     }
 
-    /// What the engine has at the moment.
     pub async fn snapshot(&self) -> Option<Snapshot> {
         self.ask_engine(Message::Look).await
     }
 
-    /// Asks the engine's task; none when the node has stopped.
+    /// None when the node has stopped.
     async fn ask_engine<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.shared.engine.send(question(reply)).await.ok()?;
         answer.await.ok()
     }
 
-    /// What each of these deliveries waits for, by the engine; none when the node has stopped.
+    /// What each delivery waits for; none when the node has stopped.
     pub async fn waits(&self, asked: Vec<Asked>) -> Option<Vec<Wait>> {
         self.ask_engine(|reply| Message::Waits(asked, reply)).await
     }
 
-    /// How often each kind of thing has happened since the start.
+    /// Activities by kind since the start.
     pub fn happened(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.shared.feed.counts()
     }
@@ -416,13 +392,13 @@ impl Node {
         self.shared.feed.subscribe()
     }
 
-    /// Every step of every event from now on; it costs something as long as somebody follows.
+    /// Every step of every event from now on; costs time while there is a receiver.
     #[must_use]
     pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
         self.shared.feed.follow()
     }
 
-    /// Asks the store a question, beside the thread that writes.
+    /// Runs a query on a read-only connection.
     pub async fn read<T, F>(&self, question: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
@@ -431,38 +407,35 @@ impl Node {
         Arc::clone(&self.shared.readers).ask(question).await
     }
 
-    /// The rule book that holds now.
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
         Arc::clone(&self.active_book().book)
     }
 
-    /// The same with the text that it was read from, whether or not that is durable yet.
+    /// With its source text, which may not be durable yet.
     #[must_use]
     pub fn book_and_text(&self) -> (Arc<RuleBook>, Arc<str>) {
         let active = self.active_book();
         (Arc::clone(&active.book), Arc::clone(&active.text))
     }
 
-    /// Since when it holds.
+    /// When the current book was loaded.
     #[must_use]
     pub fn book_read_at(&self) -> Timestamp {
         self.active_book().read_at
     }
 
-    /// The time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
 
-    /// When it started.
     #[must_use]
     pub fn started_at(&self) -> Timestamp {
         self.shared.started_at
     }
 
-    /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
+    /// Stops accepting events, lets calls end within that time, settles, and closes the store.
     pub async fn stop(&self, within: Duration) -> Stopped {
         self.shared.chart.stops();
         self.shared.inbox.close();
@@ -471,7 +444,7 @@ impl Node {
         self.shared.readers.close();
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.add(|work| work.stop = Some(reply));
-        // The writer answers when the store is closed.
+        // The writer replies when the store is closed.
         let _ = answer.await;
         stopped
     }
@@ -482,11 +455,11 @@ impl Node {
         done.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
-    /// Makes a note and puts on record who had it made: both are durable, or neither is.
+    /// Writes a change and its audit entry in one transaction.
     async fn do_and_record(&self, note: Note, then: Option<Input>, deed: Deed) -> Result<(), SubmitError> {
         let (job, done) = NoteJob::awaited(note, then);
         let (record, recorded) = NoteJob::awaited(Note::Deed(Box::new(deed)), None);
-        // What is added together is taken together, and goes into one transaction.
+        // Notes added together are written in one transaction.
         self.shared.inbox.add(|work| work.notes.extend([job, record]));
         done.await.unwrap_or(Err(SubmitError::Stopping))?;
         recorded.await.unwrap_or(Err(SubmitError::Stopping))
@@ -502,31 +475,27 @@ impl Node {
     }
 }
 
-/// Pages that one step of a copy takes.
+/// Pages per backup step.
 const BACKUP_PAGES: u32 = 256;
 
-/// What routing again came to.
+/// The result of routing unrouted events again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Rerouted {
-    /// Unrouted events that were looked at.
+    /// Unrouted events checked.
     pub seen: u64,
-    /// Those that somebody wants now.
+    /// Events routed to a service.
     pub routed: u64,
 }
 
-/// Why unrouted events were not routed again.
 #[derive(Debug, thiserror::Error)]
 pub enum RerouteError {
-    /// They could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// They could not be written.
     #[error(transparent)]
     Write(#[from] SubmitError),
 }
 
-/// The engine that goes on with what a store has.
 fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     let connectors = book.connectors().clone();
     let older_books =
@@ -552,26 +521,26 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     })
 }
 
-/// Looks after sessions that a dead letter holds, services that left the rule book, and the trend.
+/// Starts the watchers of held sessions, removed services and the trend.
 fn start_watching(shared: &Arc<Shared>) {
     tokio::spawn(trend::watch(Arc::downgrade(shared)));
     tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
     tokio::spawn(removed::watch(Arc::downgrade(shared)));
 }
 
-/// Where it is said which dependencies are well again, with those that are owed since an earlier run.
+/// The queue of recovered dependencies, starting with those owed from an earlier run.
 fn reprocessing(
     owed: &BTreeSet<DependencyName>,
 ) -> (mpsc::Sender<DependencyName>, mpsc::Receiver<DependencyName>) {
     let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
     for dependency in owed {
-        // One that finds no place is still owed when the next run begins.
+        // If it is full, the dependency is still owed in the next run.
         let _ = reprocess.try_send(dependency.clone());
     }
     (reprocess, well_again)
 }
 
-/// The writer, on a thread of its own.
+/// On a dedicated thread.
 fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
     let write = move || {
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())) {
@@ -582,11 +551,11 @@ fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
     spawned.map(drop).map_err(|error| StoreError::NoThread { reason: error.to_string() })
 }
 
-/// The engine, in a task of its own.
+/// In a task of its own.
 fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>, knell: Knell) {
     let running = tokio::spawn(shell.run(messages));
     tokio::spawn(async move {
-        // An aborted task belongs to a runtime that is going away.
+        // An aborted task belongs to a runtime that is shutting down.
         if let Err(error) = running.await
             && error.is_panic()
         {
@@ -595,14 +564,14 @@ fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>, knell: K
     });
 }
 
-/// The last place that was given before the first of so many crashes in so short a time.
+/// The last event before the first of several crashes in a short time.
 fn suspects(crashes: &[(Timestamp, Seq)], now: Timestamp) -> Option<Seq> {
     let first = crashes.len().checked_sub(limits::CRASHES_MAX)?;
     let (at, last) = crashes[first];
     (now.since(at) <= limits::CRASHES_WITHIN).then_some(last)
 }
 
-/// Whatever the store has and the engine does not know of, where the engine says it knows everything.
+/// Deliveries in the store that the engine has missed, in queues that it claims to know completely.
 #[must_use]
 pub fn stranded(snapshot: &Snapshot, counts: &Counts) -> u64 {
     let of = |queue: &QueueView| {

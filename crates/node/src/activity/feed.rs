@@ -1,7 +1,7 @@
-//! Publishes activities: to the log, to listeners, to tracing and to the troubles that people are alerted to at once.
+//! Publishes activities to the log, to listeners, to tracing and to the alerts that are raised at once.
 //!
-//! Invariants: an activity is logged once, here unless the part that found it has done so with more detail, and
-//! counted once, whether anyone listens or not; a listener that is too slow misses some, and nothing waits for it.
+//! Invariants: an activity is logged once, here or by the component that found it, and counted once, with or
+//! without listeners; a slow listener misses lines, and nothing waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,30 +19,26 @@ use tracing::level_filters::LevelFilter;
 use super::log::Log;
 use super::{Activity, ActivityLine, EventFacts};
 
-/// Lines that a slow listener may lag behind by.
+/// Lines a slow listener may lag behind.
 const LINES_MAX: usize = 4_096;
-/// Steps that a slow tracer may lag behind by.
+/// Steps a slow tracer may lag behind.
 const STEPS_MAX: usize = 8_192;
-/// Doors that are counted apart; books have fewer, and those beyond are counted together.
+/// Endpoints counted separately; any beyond this are counted together.
 const DOORS_MAX: usize = 200;
 
 /// A step of an event, in full, for tracing.
 #[derive(Debug)]
 pub enum Step {
-    /// It is durable, and new.
     Accepted {
-        /// The event.
         event: Arc<Event>,
-        /// How many deliveries it has.
         deliveries: u32,
-        /// When it was accepted.
         at: Timestamp,
     },
-    /// The engine has settled a delivery of it, or reports something else.
+    /// The engine settled a delivery of it, or reports something else.
     Signal(Box<Signal>),
 }
 
-/// Publishes what happens on a node; clones are the same.
+/// Clones share one feed.
 #[derive(Clone)]
 pub(crate) struct ActivityFeed {
     lines: broadcast::Sender<Arc<ActivityLine>>,
@@ -53,12 +49,11 @@ pub(crate) struct ActivityFeed {
 
 #[derive(Default)]
 struct Counts {
-    /// Activities by their place.
     activities: [AtomicU64; Activity::NAMES.len()],
     refused: AtomicU64,
-    /// Requests with a bad key, token or signature, by the door that they came to.
+    /// Requests with an invalid key, token or signature, by endpoint.
     unauthorized: Mutex<BTreeMap<Arc<str>, u64>>,
-    /// What people are alerted to at once.
+    /// Alerts raised at once.
     troubles: Mutex<Troubles>,
 }
 
@@ -72,17 +67,15 @@ impl ActivityFeed {
         }
     }
 
-    /// All activities from now on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<ActivityLine>> {
         self.lines.subscribe()
     }
 
-    /// All steps from now on; it costs something as long as there is a receiver.
+    /// Steps are built only while there is a receiver.
     pub(crate) fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
         self.steps.subscribe()
     }
 
-    /// Logs and publishes an activity.
     pub(crate) fn publish(&self, at: Timestamp, activity: Activity) {
         self.publish_line(ActivityLine { at, activity });
     }
@@ -92,14 +85,12 @@ impl ActivityFeed {
         self.publish_logged(line);
     }
 
-    /// Publishes an activity that was logged by the part that found it.
+    /// Publishes an activity that its finder has logged.
     pub(crate) fn publish_logged(&self, line: ActivityLine) {
         self.count(line.activity.place());
-        // There may be no listener.
         let _ = self.lines.send(Arc::new(line));
     }
 
-    /// Publishes that an event was accepted.
     pub(crate) fn publish_accepted(&self, event: &Arc<Event>, deliveries: u32, at: Timestamp) {
         if deliveries == 0 {
             self.publish(at, Activity::Unrouted(EventFacts::of(event)));
@@ -111,9 +102,8 @@ impl ActivityFeed {
         self.trace(|| Step::Accepted { event: Arc::clone(event), deliveries, at });
     }
 
-    /// Publishes what the engine reports.
     pub(crate) fn publish_signal(&self, signal: Box<Signal>, now: impl Fn() -> Timestamp) {
-        // Most reports are of a success, and mostly no one listens.
+        // Most signals are successes, and usually there is no listener.
         let is_delivery =
             matches!(&*signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
         if is_delivery && !self.is_busy_followed() {
@@ -127,14 +117,14 @@ impl ActivityFeed {
         self.trace(|| Step::Signal(signal));
     }
 
-    /// Whether activities of single events and deliveries are wanted, which are many.
+    /// Whether single events and deliveries are published; there are many.
     fn is_busy_followed(&self) -> bool {
         self.lines.receiver_count() > 0 || LevelFilter::current() >= LevelFilter::DEBUG
     }
 
     fn trace(&self, step: impl FnOnce() -> Step) {
         if self.steps.receiver_count() > 0 {
-            // The last one may have left this instant.
+            // The last receiver may just have left.
             let _ = self.steps.send(Arc::new(step()));
         }
     }
@@ -143,22 +133,21 @@ impl ActivityFeed {
         self.counts.activities[place].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often each kind of activity has happened.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.counts.activities.iter().map(|count| count.load(Ordering::Relaxed));
         Activity::NAMES.into_iter().zip(counts)
     }
 
-    /// What people are alerted to at once.
+    /// Alerts raised at once.
     pub(crate) fn troubles(&self) -> MutexGuard<'_, Troubles> {
-        // It is whole whoever panicked with it.
+        // The map is consistent even after a panic.
         self.counts.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on the troubles at a time that is taken under the lock.
+    /// Runs with a time taken under the lock.
     ///
-    /// An alert that has looked at a moment counts what is found from then on. A time from before the lock could
-    /// lie before a look that did not see it, and no later look would count it.
+    /// An alert evaluated at a moment counts what is found from then on. A time from before the lock could
+    /// precede an evaluation that did not see the problem, and no later one would count it.
     pub(crate) fn with_troubles<T>(
         &self,
         now: impl FnOnce() -> Timestamp,
@@ -169,7 +158,7 @@ impl ActivityFeed {
         act(&mut troubles, now)
     }
 
-    /// Raises the trouble that a signal reports, if any.
+    /// Raises the alert of a signal, if any.
     fn raise(&self, signal: &Signal, now: impl FnOnce() -> Timestamp) {
         match signal {
             Signal::Alert { kind, queue, delivery, code } => {
@@ -196,12 +185,11 @@ impl ActivityFeed {
         }
     }
 
-    /// Counts a submission that was refused.
     pub(crate) fn refused(&self) {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request to that door with a bad key, token or signature.
+    /// Counts a request with an invalid key, token or signature.
     pub(crate) fn unauthorized(&self, door: &str) {
         let mut doors = self.doors();
         if let Some(count) = doors.get_mut(door) {
@@ -212,17 +200,17 @@ impl ActivityFeed {
         *doors.entry(door.into()).or_default() += 1;
     }
 
-    /// Requests with a bad key, token or signature, by the door that they came to.
+    /// Requests with an invalid key, token or signature, by endpoint.
     pub(crate) fn turned_away(&self) -> BTreeMap<Arc<str>, u64> {
         self.doors().clone()
     }
 
     fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, u64>> {
-        // A count is whole whoever panicked.
+        // Counts are consistent even after a panic.
         self.counts.unauthorized.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What came in, with what was turned away.
+    /// Adds the refused and unauthorized counts.
     pub(crate) fn intake(&self, counted: &Intake) -> Intake {
         Intake {
             refused: self.counts.refused.load(Ordering::Relaxed),

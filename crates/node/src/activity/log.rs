@@ -1,7 +1,7 @@
-//! One line of the log for each activity: a constant message, and values as fields.
+//! One log line per activity: a constant message with values as fields.
 //!
-//! Invariant: a session's key is often a person's name or address, so no line has it. A line has a keyed hash of it,
-//! by which lines of one session are found; without the store's own seed it does not reveal the key.
+//! Invariant: a session key is often a name or an address, so no line contains it. Lines carry a keyed hash
+//! instead, which links the lines of one session and does not reveal the key without the store's seed.
 
 use redrive_core::ids::Seed;
 use ring::hmac;
@@ -10,22 +10,19 @@ use tracing::{debug, error, info, warn};
 
 use super::{Activity, AlertFacts, BreakerFacts, DeliveryFacts, EventFacts, ReplayFacts, ServiceFacts};
 
-/// How many bytes of a hash stand for a session.
+/// Bytes of the hash that represents a session.
 const SESSION_BYTES: usize = 8;
 
-/// Writes activities into the log.
 #[derive(Clone)]
 pub(super) struct Log {
     sessions: hmac::Key,
 }
 
 impl Log {
-    /// The log of a store.
     pub(super) fn new(seed: Seed) -> Self {
         Self { sessions: hmac::Key::new(hmac::HMAC_SHA256, &seed.0.to_be_bytes()) }
     }
 
-    /// Writes the line.
     #[rustfmt::skip]
     pub(super) fn write(&self, activity: &Activity) {
         match activity {
@@ -103,7 +100,7 @@ impl Log {
         }
     }
 
-    /// What stands for a session in the log.
+    /// The keyed hash that represents a session in the log.
     fn hash(&self, session: &str) -> String {
         let hash = hmac::sign(&self.sessions, session.as_bytes());
         let first = hash.as_ref().first_chunk::<SESSION_BYTES>().expect("a hash has 32 bytes");
@@ -111,7 +108,8 @@ impl Log {
     }
 }
 
-/// The failure without the target's own words, which may say anything about anyone and are kept with the delivery.
+/// The failure without the target's own text, which may contain personal data and is stored with the
+/// delivery.
 fn in_our_words(facts: &DeliveryFacts) -> Option<&str> {
     let message = facts.message.as_deref()?;
     let status_line = message.split_once(": ").map_or(message, |(status_line, _)| status_line);

@@ -1,13 +1,12 @@
-//! The archivist: reads accepted events from the store and writes them to the archive, one after the other.
+//! The archivist: copies accepted events from the store to the archive, one after the other.
 //!
-//! It is a task beside the node, which does not know of it: events come in and go out at their own pace, and
-//! the archivist follows at its own. How far it has come is a memo in the store, written once a page and only
-//! when the page is durable in the archive. So a crash costs a page that is written again, and an archive that
-//! was away is caught up with from the store for as long as that keeps the events.
+//! It is a task beside the node, which does not depend on it. Its position is a memo in the store, written
+//! once per page and only when the page is durable in the archive. So a crash repeats one page, and after an
+//! outage the archive catches up for as long as the store keeps the events.
 //!
-//! Invariants: the memo never runs ahead of the archive, but for events that were left out on purpose, each of
-//! which was counted; a rule book without an archive leaves no memo, so that an archive that comes later begins
-//! with what is accepted from then on.
+//! Invariants: the memo never runs ahead of the archive, except for events left out on purpose, each of which
+//! is counted; a rule book without an archive clears the memo, so a later archive starts with events accepted
+//! from then on.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,26 +25,24 @@ use crate::connectors::Drivers;
 use crate::runtime::{Node, ReadError, SubmitError};
 use crate::store::EventView;
 
-/// Where the archivist notes how far it has come.
+/// The memo with the position.
 const UPTO: &str = "archive:upto";
-/// Events of one page, and the bytes of their payloads: a crash costs no more than that to do again.
+/// Events and payload bytes of one page: what a crash repeats at most.
 const PAGE_ROWS: usize = 256;
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
-/// How often the store is looked at for more.
+/// How often the store is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a page may take to become durable.
 const SYNC_WITHIN: Duration = Duration::from_mins(1);
-/// How long to wait before a page is written again that did not.
+/// The delay before a failed page is retried.
 const PAGE_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often days are looked at that may be deleted.
+/// How often old days are deleted.
 const FORGET_EVERY: Duration = Duration::from_hours(1);
-/// How long the archivist may go on after it was told to stop.
+/// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// Makes the archive that a rule names.
 pub type Opener = dyn Fn(&ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> + Send + Sync;
 
-/// A hand on the archivist; clones are of the same one. It ends when the last is dropped.
+/// Clones are the same archivist. It ends when the last is dropped.
 #[derive(Clone)]
 pub struct Archivist {
     shared: Arc<Shared>,
@@ -57,7 +54,6 @@ struct Shared {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the archivist is to do.
 #[derive(Clone, Debug, PartialEq)]
 enum Wish {
     /// The rule book has no archive.
@@ -72,47 +68,40 @@ impl Wish {
     }
 }
 
-/// How far it is, since the process started.
+/// Since the process started.
 #[derive(Clone, Debug)]
 struct Progress {
     standing: Standing,
     archived: u64,
     left_out: u64,
-    /// When the oldest event was accepted that is not in the archive; none if all are, as far as is known.
+    /// When the oldest unarchived event was accepted; none if all are archived.
     waiting_since: Option<Timestamp>,
     last_error: Option<(Timestamp, String)>,
-    /// Whether the last page could not be made durable or noted, or not even begun.
+    /// Whether the last page failed other than by a write.
     is_stuck: bool,
 }
 
-/// How the archive is, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveStatus {
-    /// Whether it is written to.
+    /// Whether events are written, left out or waiting.
     pub standing: Standing,
-    /// Events that were written since the process started.
     pub archived: u64,
-    /// Events that were left out since the process started.
     pub left_out: u64,
-    /// How long ago the oldest event was accepted that is not in the archive yet; none if all are.
+    /// The age of the oldest unarchived event; none if all are archived.
     pub behind: Option<Duration>,
-    /// What went wrong last, and when.
     pub last_error: Option<(Timestamp, String)>,
-    /// Whether that was more than a write: nothing gets on until it is over.
+    /// Whether the last page failed other than by a write.
     pub is_stuck: bool,
 }
 
 impl Archivist {
-    /// Goes to work beside a node, by its rule book.
-    ///
-    /// When this returns it is settled where an archive begins that is new: whatever is accepted from then on
-    /// will be in it.
+    /// Starts beside a node, by its rule book. When this returns, the start of a new archive is fixed: every
+    /// event accepted from then on will be in it.
     pub async fn start(node: &Node, drivers: &Drivers) -> Self {
         let drivers = drivers.clone();
         Self::with(node, Box::new(move |rule| drivers.archive(&rule.endpoint))).await
     }
 
-    /// The same with an archive of one's own.
     pub async fn with(node: &Node, open: Box<Opener>) -> Self {
         let wish = Wish::of(&node.book());
         if let Wish::Keep(_) = &wish
@@ -127,10 +116,10 @@ impl Archivist {
         Self { shared: Arc::new(Shared { wishes, progress, task }) }
     }
 
-    /// A new rule book holds from now on.
+    /// Switches to a new rule book.
     pub fn change(&self, book: &RuleBook) {
         let wish = Wish::of(book);
-        // Work that goes on as before is not disturbed.
+        // An unchanged rule does not interrupt the work.
         self.shared.wishes.send_if_modified(|now| {
             let is_new = *now != wish && *now != Wish::Stop;
             if is_new {
@@ -140,7 +129,6 @@ impl Archivist {
         });
     }
 
-    /// How the archive is; none if the rule book has none.
     #[must_use]
     pub fn status(&self, now: Timestamp) -> Option<ArchiveStatus> {
         if *self.shared.wishes.borrow() == Wish::Nothing {
@@ -152,12 +140,12 @@ impl Archivist {
         Some(ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck })
     }
 
-    /// Ends the work; what is under way is done again when it goes on.
+    /// Stops; unfinished work is repeated after the next start.
     pub async fn stop(&self) {
         self.shared.wishes.send_replace(Wish::Stop);
         let task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
-            // One that hangs holds nothing that matters.
+            // A task that hangs holds nothing of value.
             let _ = tokio::time::timeout(STOP_WITHIN, task).await;
         }
     }
@@ -180,7 +168,7 @@ impl Progress {
     }
 }
 
-/// Why the place of the archive is not known.
+/// The archive's position could not be read or set.
 #[derive(Debug, thiserror::Error)]
 enum PlaceError {
     #[error(transparent)]
@@ -189,18 +177,17 @@ enum PlaceError {
     Write(#[from] SubmitError),
 }
 
-/// Up to where the archive has all events; a new one begins after the last that is there now.
+/// The position up to which all events are archived; a new archive starts at the end.
 async fn place(node: &Node) -> Result<Seq, PlaceError> {
     let (memo, last) = node.read(|reader| Ok((reader.memo(UPTO)?, reader.last_place()?))).await?;
     if let Some(upto) = memo.and_then(|memo| memo.parse().ok()) {
-        // A place that the store has not given yet was another store's.
+        // A position beyond the end belongs to another store.
         return Ok(Seq::new(upto).min(last));
     }
     node.set_memo(UPTO, Some(last.get().to_string())).await?;
     Ok(last)
 }
 
-/// The task itself.
 struct Task {
     node: Node,
     wishes: watch::Receiver<Wish>,
@@ -212,7 +199,7 @@ impl Task {
     async fn run(mut self) {
         loop {
             let wish = self.wishes.borrow_and_update().clone();
-            // Whatever was wrong, it was wrong with what is not wanted any more.
+            // The alert was about the previous rule.
             self.node.clear_trouble(Trouble::ArchiveStuck, "");
             let work = async {
                 match wish {
@@ -222,7 +209,7 @@ impl Task {
                 }
             };
             let mut wishes = self.wishes.clone();
-            // Whatever is cut short is done again.
+            // Work cut short is repeated.
             tokio::select! {
                 biased;
                 changed = wishes.changed() => if changed.is_err() { return },
@@ -234,7 +221,7 @@ impl Task {
         }
     }
 
-    /// An archive that comes back later begins anew.
+    /// An archive that is added again later starts anew.
     async fn forget_place(&self) {
         loop {
             let memo = self.node.memo(UPTO).await;
@@ -250,7 +237,7 @@ impl Task {
         }
     }
 
-    /// Writes events for as long as nobody wants anything else.
+    /// Runs until the rule changes.
     async fn keep(&self, rule: &ArchiveRule) {
         let archive = loop {
             match (self.open)(rule) {
@@ -284,7 +271,7 @@ impl Task {
         }
     }
 
-    /// Writes the page beyond a place; gives where it ends, or none if there is nothing to write.
+    /// Writes the page after a position; returns its end, or none if there is nothing to write.
     async fn keep_page(
         &self,
         rule: &ArchiveRule,
@@ -298,7 +285,7 @@ impl Task {
             locked(&self.progress).waiting_since = None;
             return Ok(None);
         };
-        // Large payloads take long enough to hash that others would notice.
+        // Hashing large payloads would block other tasks.
         let packing = tokio::task::spawn_blocking(move || page.iter().map(InHand::of).collect::<Vec<_>>());
         let page = packing.await.map_err(|error| error.to_string())?;
         let (mut archived, mut left_out) = (0, 0);
@@ -323,7 +310,7 @@ impl Task {
         Ok(Some(last))
     }
 
-    /// Writes an event, however long that takes, or leaves it out.
+    /// Writes an event, retrying as long as the rule allows, or leaves it out.
     async fn keep_one(
         &self,
         rule: &ArchiveRule,
@@ -366,7 +353,7 @@ impl Task {
         locked(&self.progress).last_error = Some((self.node.now(), error.to_owned()));
     }
 
-    /// What no breaker counts is told of too, once for as long as it lasts.
+    /// Reports a failure that the breaker does not count, once while it lasts.
     fn is_stuck(&self, error: &str) {
         self.note_error(error);
         self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
@@ -418,7 +405,7 @@ impl Task {
     }
 }
 
-/// An event that is being written.
+/// An event being written.
 struct InHand {
     entry: Arc<Entry>,
     receipt: Receipt,
@@ -432,14 +419,13 @@ impl InHand {
     }
 }
 
-/// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Kept,
     LeftOut,
 }
 
-/// Deletes days that are old, beside everything else and one look at a time.
+/// Deletes old days in the background, one run at a time.
 #[derive(Default)]
 struct Forgetting {
     looked_at: Option<Timestamp>,
@@ -466,7 +452,7 @@ impl Forgetting {
     }
 }
 
-/// The archive's own breaker.
+/// The archive's own breaker has no dependency.
 fn breaker(message: String) -> BreakerFacts {
     BreakerFacts { message, dependency: None, failures: None }
 }

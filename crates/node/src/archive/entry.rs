@@ -1,7 +1,7 @@
-//! What an archive keeps of an event, what that is called there, and how it is read again.
+//! The archived form of an event, its name in the archive, and reading it back.
 //!
-//! Invariants: a name is made of a day, a hash and a receipt, and of nothing else; what is read was checked
-//! against its own hash.
+//! Invariants: a name consists of a day, a hash and a receipt only; data read back has been checked against
+//! its hash.
 
 use std::fmt;
 
@@ -16,34 +16,31 @@ use serde_json::value::RawValue;
 use crate::hook::to_hex as hex;
 use crate::store::EventView;
 
-/// How every name ends.
 const ENDING: &str = ".json";
-/// Digits of an event's hash that stand in its name.
+/// Digits of the event's hash in its name.
 const HASH_DIGITS: usize = 16;
-/// Digits of it that name the folder within a day, so that none has too many files.
+/// Digits that name the folder within a day, so that no folder gets too many files.
 const BUCKET_DIGITS: usize = 2;
 
-/// A day of the calendar, in UTC, as `2026-01-31`.
+/// A UTC calendar day, such as `2026-01-31`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Day(String);
 
 impl Day {
-    /// The day of a moment.
     #[must_use]
     pub fn of(at: Timestamp) -> Self {
         let text = at.to_string();
         Self(text.split_once('T').map_or(text.as_str(), |(day, _)| day).to_owned())
     }
 
-    /// The day that goes by that name; none if it is no day's name.
+    /// None if the name is not a day in our form.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let midnight: Timestamp = format!("{name}T00:00:00Z").parse().ok()?;
-        // Some ways to write a day are not ours.
+        // Other spellings of a day are not ours.
         Some(Self::of(midnight)).filter(|day| day.0 == name)
     }
 
-    /// Its name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -56,31 +53,29 @@ impl fmt::Display for Day {
     }
 }
 
-/// An event on its way into the archive.
+/// An event to be archived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The day it was accepted.
     pub day: Day,
     /// The folder within the day.
     pub bucket: String,
-    /// The file within that.
+    /// The file within that folder.
     pub file: String,
-    /// What stands in it.
+    /// The file's content.
     pub bytes: Vec<u8>,
 }
 
-/// What stands in a file.
 #[derive(Serialize, Deserialize)]
 struct Document {
     receipt: String,
     received_at: Timestamp,
-    /// Of the data, as hexadecimal digits.
+    /// Of the data, in hex.
     sha256: String,
-    /// A CloudEvent with its data as base64.
+    /// A CloudEvent with base64 data.
     event: Box<RawValue>,
 }
 
-/// What is looked at of an event that is read again.
+/// The fields checked on reading.
 #[derive(Deserialize)]
 struct EventPart {
     id: String,
@@ -92,7 +87,6 @@ struct EventPart {
 }
 
 impl Entry {
-    /// What is kept of an event.
     #[must_use]
     pub fn of(view: &EventView) -> Self {
         let event = String::from_utf8(view.event.to_structured_base64()).expect("JSON is text");
@@ -112,69 +106,58 @@ impl Entry {
     }
 }
 
-/// The digits that stand for an event's id in names.
+/// The hash of an event's id in file names.
 ///
-/// Of the id alone, so that an event is found by it though nobody remembers its source.
+/// Of the id alone, so that an event can be found without its source.
 pub(super) fn hash_of(id: &str) -> String {
     hex(&digest(&SHA256, id.as_bytes()).as_ref()[..HASH_DIGITS / 2])
 }
 
-/// The folder within each day that holds an event of that hash.
 pub(super) fn bucket_of(hash: &str) -> &str {
     &hash[..BUCKET_DIGITS]
 }
 
-/// Whether a folder within a day could be ours.
+/// Whether a folder within a day is ours.
 pub(super) fn is_bucket(name: &str) -> bool {
     name.len() == BUCKET_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether a file is of an event with that hash.
+/// Whether a file belongs to an event with that hash.
 pub(super) fn has_hash(file: &str, hash: &str) -> bool {
     file.strip_prefix(hash).is_some_and(|rest| rest.starts_with('-') && rest.ends_with(ENDING))
 }
 
-/// Whether a file is of the event with that receipt.
+/// Whether a file belongs to that receipt.
 pub(super) fn has_receipt(file: &str, receipt: Receipt) -> bool {
     let digits = file.strip_suffix(ENDING).and_then(|name| name.split_once('-'));
     digits.is_some_and(|(hash, digits)| hash.len() == HASH_DIGITS && digits == receipt.to_string())
 }
 
-/// An event out of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Its id.
     pub id: String,
-    /// Its source.
     pub source: String,
-    /// Its type.
     pub event_type: String,
-    /// Its receipt.
     pub receipt: String,
-    /// When it was accepted.
     pub received_at: Timestamp,
-    /// Its data, which have the hash that is written beside them.
+    /// Checked against the stored hash.
     pub data: Vec<u8>,
-    /// All that is kept, as JSON.
     pub json: String,
 }
 
-/// What is kept is not what was.
+/// An archived file is damaged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damaged {
-    /// It is not written as it should be.
+    /// Invalid format.
     #[error("it does not read as an archived event: {reason}")]
     Unreadable {
-        /// Where it does not.
         reason: String,
     },
-    /// The data are others.
     #[error("its data do not have the hash that is written beside them")]
     Changed,
 }
 
 impl Kept {
-    /// Reads what stands in a file.
     pub fn read(bytes: Vec<u8>) -> Result<Self, Damaged> {
         let unreadable = |reason: String| Damaged::Unreadable { reason };
         let json = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;

@@ -1,11 +1,11 @@
-//! An archive in a folder: one folder for each day, 256 within it, and one file for each event.
+//! An archive in a folder: one folder per day, 256 within it, and one file per event.
 //!
-//! One thread of its own writes, so that a disk that hangs holds up nothing but this archive: whoever waits
-//! stops waiting, and what comes after finds the thread busy and stops waiting too.
+//! A dedicated thread writes, so a hanging disk blocks only this archive: callers time out, and later calls
+//! find the thread busy and time out too.
 //!
-//! Invariants: a file is written under another name and renamed, so it is there whole or not at all; no
-//! symbolic link below the folder is followed, and no pipe there is waited for; only its owner can read what
-//! is made here; only folders that are called like days are deleted.
+//! Invariants: a file is written under a temporary name and renamed, so it is there whole or not at all; no
+//! symbolic link below the folder is followed and no pipe is waited for; only the owner can read the files;
+//! only folders named like days are deleted.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -26,18 +26,16 @@ use super::{Archive, ArchiveFailure, ArchiveKey, Doing, Found};
 use crate::connectors::{Driver, Make, settings};
 use redrive_core::book::connectors;
 
-/// What may wait for the thread that writes: nobody asks for a second thing before the first is done.
+/// Callers send one job at a time.
 const JOBS_MAX: usize = 1;
-/// Events that one question finds.
+/// Events that one lookup returns.
 const FOUND_MAX: usize = 100;
-/// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// An archive in a folder.
 pub struct FolderArchive {
     folder: PathBuf,
     jobs: mpsc::Sender<Job>,
@@ -48,15 +46,15 @@ enum Job {
     Sync { reply: Reply },
 }
 
-/// Who waits for a job, perhaps no longer.
+/// The caller may have stopped waiting.
 type Reply = oneshot::Sender<io::Result<()>>;
 
 impl FolderArchive {
-    /// The archive of a folder, which is made when the first event is written.
+    /// The folder is created when the first event is written.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel(JOBS_MAX);
         let writer = Writer { folder: folder.to_owned(), unsynced: BTreeSet::new() };
-        // It ends when nobody can ask it any more.
+        // The thread ends when the sender is dropped.
         std::thread::Builder::new().name("redrive-archive".to_owned()).spawn(move || writer.run(receiver))?;
         Ok(Self { folder: folder.to_owned(), jobs })
     }
@@ -73,7 +71,6 @@ impl FolderArchive {
     }
 }
 
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::folder::ARCHIVE,
     make: Make::Archive(|endpoint| match FolderArchive::new(settings::<String>(endpoint).as_ref()) {
@@ -93,7 +90,7 @@ impl Archive for FolderArchive {
 
     fn forget(&self, before: Day) -> Doing<'_, u64> {
         let folder = self.folder.clone();
-        // Deleting a day may take long, and nothing that is written has to wait for it.
+        // Deleting a day may take long; writes must not wait for it.
         Box::pin(async move {
             let deleting = tokio::task::spawn_blocking(move || forget(&folder, &before));
             let deleted =
@@ -112,14 +109,14 @@ impl Archive for FolderArchive {
     }
 }
 
-/// What an error of the file system means for whoever writes.
+/// Maps a file-system error.
 fn failure(folder: &Path, error: &io::Error) -> ArchiveFailure {
     let reason = format!("{}: {error}", folder.display());
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             ArchiveFailure::Throttled { retry_after: None, reason }
         }
-        // None of these goes away by itself.
+        // None of these resolves itself.
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
             ArchiveFailure::Credentials { reason }
         }
@@ -130,10 +127,9 @@ fn failure(folder: &Path, error: &io::Error) -> ArchiveFailure {
     }
 }
 
-/// Writes files, one after the other.
 struct Writer {
     folder: PathBuf,
-    /// Day, folder and file of what is written and not yet durable.
+    /// Day, folder and file of what is not yet durable.
     unsynced: BTreeSet<(String, String, String)>,
 }
 
@@ -144,7 +140,7 @@ impl Writer {
                 Job::Put { entry, reply } => (self.put(&entry), reply),
                 Job::Sync { reply } => (self.sync(), reply),
             };
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = reply.send(outcome);
         }
     }
@@ -154,7 +150,7 @@ impl Writer {
         let root = self.root()?;
         let bucket_folder = made_in(made_in(root, day.as_str())?, bucket)?;
         let temporary = format!(".{name}");
-        // What a crash has left behind is in the way.
+        // A crash may have left one behind.
         match rustix::fs::unlinkat(&bucket_folder, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -165,7 +161,7 @@ impl Writer {
             .write_all(bytes)
             .and_then(|()| Ok(rustix::fs::renameat(&bucket_folder, &temporary, &bucket_folder, name)?));
         if let Err(error) = written {
-            // If half a file cannot be removed, the next try removes it.
+            // If this fails, the next attempt removes it.
             let _ = rustix::fs::unlinkat(&bucket_folder, &temporary, AtFlags::empty());
             return Err(error);
         }
@@ -173,8 +169,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes files durable, then the folders that name them. What could not be is written anew by whoever
-    /// asked.
+    /// Syncs files, then their folders. On an error the archivist writes the page again.
     fn sync(&mut self) -> io::Result<()> {
         let unsynced = std::mem::take(&mut self.unsynced);
         let root = self.root()?;
@@ -201,7 +196,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The folder itself; whoever wrote the rule book may have named a link.
+    /// Unlike the folders below it, the root itself may be a symbolic link.
     fn root(&self) -> io::Result<OwnedFd> {
         let open = || rustix::fs::open(&self.folder, FOLDER_FLAGS, Mode::empty());
         match open() {
@@ -215,7 +210,7 @@ impl Writer {
     }
 }
 
-/// The folder of that name, which is made if it is not there.
+/// Creates the folder if it is missing.
 fn made_in(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     match below(&folder, name) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -227,17 +222,17 @@ fn made_in(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// The folder of that name; a link to one is none.
+/// Opens a folder; a symbolic link is an error.
 fn below(folder: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(folder, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// The days that a folder has, the latest first.
+/// The days in a folder, latest first.
 fn days(folder: &Path) -> io::Result<Vec<Day>> {
     let mut days = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // A link is no folder here, wherever it leads.
+        // A symbolic link is not a folder here.
         if entry.file_type()?.is_dir() {
             days.extend(entry.file_name().to_str().and_then(Day::parse));
         }
@@ -246,10 +241,10 @@ fn days(folder: &Path) -> io::Result<Vec<Day>> {
     Ok(days)
 }
 
-/// Deletes all days before that one; says how many. One that cannot be deleted keeps no other.
+/// Deletes all earlier days and returns how many; a failure does not stop the others.
 fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
     let days = match days(folder) {
-        // Nothing was written yet.
+        // Nothing has been written yet.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         days => days?,
     };
@@ -264,14 +259,13 @@ fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
     failure.map_or(Ok(deleted), Err)
 }
 
-/// Deletes the two levels that a day of ours has. Whoever put more there has to take it away: going down as deep
-/// as there are folders would take a stack that is as deep.
+/// Deletes the two levels that a day has. Deeper folders are not ours, and recursion would be unbounded.
 fn forget_day(root: impl AsFd, day: &Day) -> io::Result<()> {
     let day_folder = below(&root, day.as_str())?;
     for bucket in entries(&day_folder)? {
         if let Ok(bucket_folder) = below(&day_folder, &*bucket) {
             for file in entries(&bucket_folder)? {
-                // What stays shows when the folder cannot be deleted.
+                // A file that stays makes the removal of its folder fail.
                 let _ = rustix::fs::unlinkat(&bucket_folder, &*file, AtFlags::empty());
             }
             rustix::fs::unlinkat(&day_folder, &*bucket, AtFlags::REMOVEDIR)?;
@@ -282,7 +276,7 @@ fn forget_day(root: impl AsFd, day: &Day) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(&root, day.as_str(), AtFlags::REMOVEDIR)?)
 }
 
-/// Finds events in an archive, the latest day first, whether anybody writes to it or not.
+/// Finds events in an archive, latest day first; works on archives of stopped servers too.
 pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
     let mut found = Found::default();
     let root = rustix::fs::open(folder, FOLDER_FLAGS, Mode::empty())?;
@@ -305,10 +299,10 @@ pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
                     return Ok(found);
                 }
                 match read(&bucket_folder, &name) {
-                    // Two ids may have one hash.
+                    // Two ids may share a hash.
                     Ok(kept) if matches!(key, ArchiveKey::Id(id) if kept.id != *id) => {}
                     Ok(kept) => found.kept.push(kept),
-                    // What somebody has put beside an event must not keep it from being found.
+                    // A foreign file must not hide an event.
                     Err(error) => {
                         let path = folder.join(day.as_str()).join(&bucket).join(name);
                         found.damaged.push(format!("{} is damaged: {error}", path.display()));
@@ -320,7 +314,7 @@ pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
     Ok(found)
 }
 
-/// The folder of that name; none if nothing is there, or something that is no folder of ours.
+/// None if there is no such folder.
 fn there(folder: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     match below(folder, name) {
         Ok(found) => Ok(Some(found)),
@@ -330,7 +324,7 @@ fn there(folder: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The names in a folder, sorted; what is not text is no name of ours.
+/// Sorted; names that are not UTF-8 are not ours.
 fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
     let names = entries(folder)?.into_iter().filter_map(|name| name.into_string().ok());
     let mut names: Vec<String> = names.collect();
@@ -338,7 +332,6 @@ fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// All that a folder holds.
 fn entries(folder: impl AsFd) -> io::Result<Vec<CString>> {
     let mut entries = Vec::new();
     for entry in rustix::fs::Dir::read_from(folder)? {
@@ -354,12 +347,12 @@ fn read(folder: impl AsFd, name: &str) -> io::Result<Kept> {
         return Err(io::Error::new(ErrorKind::FileTooLarge, "it is larger than any event"));
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     (&mut file).take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Kept::read(bytes).map_err(|damaged| io::Error::new(ErrorKind::InvalidData, damaged))
 }
 
-/// The file of that name; a link, a pipe or a folder in its place is none, and nobody waits for one.
+/// Opens a regular file, without blocking on a pipe in its place.
 fn opened(folder: impl AsFd, name: &str) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);

@@ -1,12 +1,10 @@
-//! What a call says: the event that the templates of its source make of it.
+//! Makes the event of a webhook request by the templates of its source.
 //!
-//! An event is known again by its id: what the book's `id` makes, else what the scheme has, else the SHA-256
-//! of the body. The last holds for senders that give no id: what they signed is all that tells one call from
-//! another, so the same body is the same event for as long as ids are remembered. Where that is not so, as
-//! with a heartbeat that always says the same, the book must state an `id`.
+//! The event's id is the book's `id` template, else the scheme's own id, else the SHA-256 of the body: for
+//! senders without ids the same body is the same event for as long as ids are remembered. Senders that repeat
+//! themselves, such as heartbeats, need an `id` in the book.
 //!
-//! The event's time is the one that was signed, else that of its arrival; a call that is sent again has
-//! another one and is the same event all the same.
+//! The event's time is the signed one, else that of arrival.
 
 use std::collections::BTreeMap;
 
@@ -31,32 +29,28 @@ use crate::source::convert::{Malformed, Templates, Why, filled, filled_type, unf
 pub(super) const GITHUB_EVENT: &str = "x-github-event";
 pub(super) const GITHUB_DELIVERY: &str = "x-github-delivery";
 const FORM: &str = "application/x-www-form-urlencoded";
-/// What Slack sends to see whether an address is ours.
+/// The type of the request by which Slack checks an endpoint.
 const SLACK_CHALLENGE: &str = "url_verification";
 
-/// A call whose signature is good.
+/// A request with a valid signature.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// Its headers.
     pub headers: &'a HeaderMap,
-    /// Its whole body.
+    /// The whole body.
     pub body: &'a Bytes,
-    /// What ties it to its answer, and its event to both.
+    /// Ties the request to its response and its event.
     pub correlation_id: &'a str,
-    /// When it came.
     pub now: Timestamp,
 }
 
-/// What was made of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// An event.
     Event(Box<Event>),
-    /// Nothing: the sender wants to see this text again, so that it knows who answers.
+    /// No event: the text to send back, by which the sender checks the endpoint.
     Challenge(String),
 }
 
-/// The fields of the data that a scheme looks at itself.
+/// The data fields that a scheme needs itself.
 pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
     match scheme {
         Scheme::Stripe => &["id"],
@@ -65,7 +59,7 @@ pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
     }
 }
 
-/// Where the templates look.
+/// What the templates are filled from.
 struct Found<'a> {
     headers: &'a HeaderMap,
     data: Picked<'a>,
@@ -82,7 +76,7 @@ impl Material for Found<'_> {
 }
 
 impl Hook {
-    /// What a call says; to be asked when its signature is known to be good.
+    /// Makes the event; the signature must have been verified.
     pub fn read(&self, call: Call<'_>) -> Result<Made, Malformed> {
         let content_type = content_type_of(call.headers)?;
         self.refuse_forms(content_type.as_ref())?;
@@ -111,7 +105,7 @@ impl Hook {
         })))
     }
 
-    /// GitHub sends forms where nobody chose otherwise; whoever reads its events expects JSON.
+    /// GitHub sends forms by default, but readers of its events expect JSON.
     fn refuse_forms(&self, content_type: Option<&ContentType>) -> Result<(), Malformed> {
         let is_form =
             content_type.is_some_and(|content_type| content_type.media_type().eq_ignore_ascii_case(FORM));
@@ -121,8 +115,7 @@ impl Hook {
         Ok(())
     }
 
-    /// The fields of the body that somebody looks at; a body that is no JSON has none, unless a template
-    /// needs one.
+    /// The data fields that are used; a body that is not JSON has none, unless a template needs one.
     fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, Malformed> {
         if self.templates.wanted.is_empty() {
             return Ok(Picked::default());
@@ -136,14 +129,14 @@ impl Hook {
 
     fn challenge(&self, found: &Found<'_>) -> Option<String> {
         let is_asked = *self.scheme() == Scheme::Slack && found.data.get(&["type"]) == Some(SLACK_CHALLENGE);
-        // It goes back as it is, and nothing else of an answer does: it is a word, or nothing that we repeat.
+        // It is sent back verbatim, so control characters are refused.
         let is_plain = |text: &&str| !text.chars().any(char::is_control);
         found.data.get(&["challenge"]).filter(is_plain).filter(|_| is_asked).map(str::to_owned)
     }
 
     fn id_of(&self, found: &Found<'_>, body: &[u8]) -> Result<EventId, Malformed> {
         let fit = |field, text: &str| EventId::new(text).map_err(|reason| unfit(field, reason));
-        // What the scheme requires must be there even where the book says something else.
+        // The scheme's required headers must be there even if the book states an id.
         let of_scheme = match self.scheme() {
             Scheme::Github => Some((GITHUB_DELIVERY, required(found.headers, GITHUB_DELIVERY)?)),
             Scheme::StandardWebhooks => Some((WEBHOOK_ID, required(found.headers, WEBHOOK_ID)?)),
@@ -161,7 +154,7 @@ impl Hook {
     }
 }
 
-/// The text of a header that must be there, once.
+/// A header that must occur once.
 fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, Malformed> {
     match single(headers, name)? {
         Some(text) if !text.is_empty() => Ok(text),
@@ -169,7 +162,7 @@ fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, M
     }
 }
 
-/// The text of a header that may be there, once.
+/// A header that may occur once.
 fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Malformed> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -185,13 +178,13 @@ fn content_type_of(headers: &HeaderMap) -> Result<Option<ContentType>, Malformed
     let text = single(headers, FIELD)?.filter(|text| !text.is_empty());
     let content_type = text.map(ContentType::new).transpose().map_err(|reason| unfit(FIELD, reason))?;
     Ok(content_type.map(|content_type| {
-        // To a target, the name of this format would say that the call itself is laid out so.
+        // Targets would take this content type for the layout of the whole request.
         let is_event = content_type.media_type().to_ascii_lowercase().starts_with("application/cloudevents");
         if is_event && content_type.is_json() { ContentType::json() } else { content_type }
     }))
 }
 
-/// The trace that a call belongs to; what is no trace is left out, since no event is worth losing for it.
+/// An invalid trace is ignored, so that no event is lost for it.
 fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
     let text = single(headers, "traceparent").ok()??;
     Context::parse(text).and_then(|_| TraceParent::new(text).ok())

@@ -1,7 +1,6 @@
-//! The webhook sources of the rule book that holds: one handle for as long as the server runs.
+//! The webhook sources of the active rule book.
 //!
-//! Invariant: there are as many counts as the book has sources; one that is still there after a change of
-//! the book keeps its own.
+//! Invariant: there is one set of counts per source of the book; it survives a reload that keeps the source.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,42 +12,38 @@ use super::Hook;
 use super::tally::{Counts, Tally};
 use crate::runtime::Switch;
 
-/// A source and how its calls were answered.
+/// A webhook source and its counts.
 #[derive(Debug)]
 pub struct Opened {
-    /// The source.
     pub hook: Hook,
-    /// How its calls were answered.
     pub tally: Arc<Tally>,
 }
 
 type All = BTreeMap<String, Arc<Opened>>;
 
-/// The sources of the book that holds; clones are the same.
+/// Clones share one list.
 #[derive(Clone, Debug)]
 pub struct Hooks(Arc<ArcSwap<All>>);
 
 impl Hooks {
-    /// The sources of a book.
     #[must_use]
     pub fn new(book: &Arc<RuleBook>) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(opened(book, &All::new()))))
     }
 
-    /// Builds the sources of another book; they are open once the switch is made.
+    /// Prepares the sources of another book; the switch activates them.
     #[must_use]
     pub fn prepare(&self, book: &Arc<RuleBook>) -> Switch {
         let (hooks, next) = (Arc::clone(&self.0), Arc::new(opened(book, &self.0.load())));
         Box::new(move || hooks.store(next))
     }
 
-    /// The source of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Opened>> {
         self.0.load().get(name).cloned()
     }
 
-    /// Every source with its counts, by name.
+    /// Counts by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(String, Counts)> {
         self.0.load().iter().map(|(name, opened)| (name.clone(), opened.tally.counts())).collect()

@@ -1,7 +1,7 @@
-//! How each scheme signs a call: the header, what is signed before the body, and how the signature is written.
+//! The signature schemes: the header, the signed text before the body, and the encoding.
 //!
-//! GitHub signs no time, and neither `X-GitHub-Delivery`: whoever has seen a call can send its body again under
-//! another id. That is the scheme's own limit; TLS keeps others from seeing one.
+//! GitHub signs neither a time nor `X-GitHub-Delivery`, so a captured request can be replayed under another
+//! id. That is the scheme's limit; TLS prevents capture.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,17 +15,14 @@ use super::claim::{Claim, Distrust, from_hex, only, seconds, signature, to_hex};
 use super::event::{GITHUB_DELIVERY, GITHUB_EVENT};
 use crate::target::http::standard_key;
 
-/// The id of a call by Standard Webhooks.
 pub(super) const WEBHOOK_ID: &str = "webhook-id";
 
-/// How a scheme writes its signature.
 struct Layout<'a> {
     header: &'a str,
-    /// What stands before the signature; other versions of a scheme have another and are passed over.
+    /// The prefix of the signature; those with another prefix belong to other versions and are skipped.
     prefix: &'a str,
     encoding: Encoding,
     algorithm: Algorithm,
-    /// The header with the time that is signed.
     time: Option<&'a str>,
 }
 
@@ -64,7 +61,6 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// What is signed before the body.
 fn head(scheme: &Scheme, id: &str, time: &str) -> String {
     match scheme {
         Scheme::Github | Scheme::Hmac(_) => String::new(),
@@ -75,7 +71,7 @@ fn head(scheme: &Scheme, id: &str, time: &str) -> String {
 }
 
 impl Hook {
-    /// What a call says was signed, and by what.
+    /// What the request claims to have signed.
     pub(super) fn claim(&self, headers: &HeaderMap) -> Result<Claim, Distrust> {
         let scheme = self.scheme();
         let layout = Layout::of(scheme);
@@ -88,7 +84,7 @@ impl Hook {
                 let parts = text.split(',').map(str::trim);
                 let mut times = parts.clone().filter_map(|part| part.strip_prefix("t="));
                 time = times.next();
-                // Two times would leave open which one was signed.
+                // With two times it would be ambiguous which one was signed.
                 if time.is_none() || times.next().is_some() {
                     return Err(Distrust::Malformed);
                 }
@@ -102,8 +98,7 @@ impl Hook {
         Ok(Claim { head, signatures, signed_at: time.map(seconds).transpose()? })
     }
 
-    /// The key that a secret stands for; none if it cannot be one. Stripe's is taken as it stands: the `whsec_` that
-    /// it begins with is part of it.
+    /// The HMAC key of a secret; none if it is invalid. Stripe's secret includes its `whsec_` prefix.
     pub(super) fn key(&self, secret: &[u8]) -> Option<hmac::Key> {
         let scheme = self.scheme();
         if *scheme == Scheme::StandardWebhooks {
@@ -117,8 +112,8 @@ impl Hook {
         (!secret.is_empty()).then(|| hmac::Key::new(algorithm, secret))
     }
 
-    /// The headers that make a call with this body a good one at that time, under that id, so that a source can be
-    /// tried before anybody sends to it; none if the secret cannot be a key of the scheme.
+    /// Headers that make a valid request of this body, so that a webhook can be tested; none if the secret is
+    /// invalid.
     #[must_use]
     pub fn sign(
         &self,

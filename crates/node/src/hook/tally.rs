@@ -1,7 +1,7 @@
-//! Counts how calls of a source were answered, and says when it is time to speak of it.
+//! Counts the responses of a webhook source, and limits how often they are logged.
 //!
-//! Invariant: whoever calls can fill neither memory nor a log. Counts are a few numbers, the names that are
-//! counted apart have a bound, and of each kind of answer one line a second is worth telling.
+//! Invariant: senders can fill neither memory nor the log. Senders counted by name are bounded, and each kind
+//! of response is logged once a second at most.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,40 +11,31 @@ use std::time::Duration;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Names that are counted apart; calls of all further ones are counted together.
+/// Senders counted by name; any beyond this are counted together.
 const TOO_LARGE_BY_MAX: usize = 100;
-/// Under which those are.
 const OTHERS: &str = "others";
-/// How often one kind of answer is told at most.
+/// How often one kind of response is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// How a call was answered.
+/// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// Its event is durable.
     Accepted,
-    /// Its event came before.
     Duplicate,
-    /// An event with its id came before, and was another.
+    /// A different event with the same id exists.
     Conflict,
-    /// The sender wanted to know who answers.
+    /// The sender checked the endpoint.
     Challenge,
-    /// Its signature is missing or does not fit.
     Unauthorized,
-    /// No event can be made of it.
     Malformed,
-    /// Its body is too large.
     TooLarge,
-    /// Its body did not come in time.
     TooSlow,
-    /// There are too many.
     RateLimited,
-    /// We could not take it: the secret, the store or memory is wanting.
+    /// The secret, the store or memory is unavailable.
     Unavailable,
 }
 
 impl Answered {
-    /// The words for it in logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -64,7 +55,7 @@ impl Answered {
 
 const KINDS: usize = Answered::Unavailable as usize + 1;
 
-/// How the calls of a source were answered since the server started.
+/// Counts since the server started.
 #[derive(Debug, Default)]
 pub struct Tally {
     kinds: [Kind; KINDS],
@@ -80,7 +71,7 @@ struct Kind {
     told_at: AtomicU64,
 }
 
-/// The same at one moment.
+/// Counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = SourceCounts))]
@@ -97,16 +88,15 @@ pub struct Counts {
     pub too_slow: u64,
     pub rate_limited: u64,
     pub unavailable: u64,
-    /// Events that were to have a session, and whose call had not what it takes.
+    /// Events without the session that their source's template should give.
     pub no_session: u64,
-    /// Those too large by who sent them, as they say themselves.
+    /// Oversized requests by sender, as stated in the request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub too_large_by: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    /// Counts an answer. Says how many of its kind nobody was told of, this one included, whenever it is
-    /// time to tell.
+    /// Counts a response. Returns how many of its kind have not been logged, if it is time to log them.
     pub fn count(&self, answered: Answered, now: Timestamp) -> Option<u64> {
         let kind = &self.kinds[answered as usize];
         kind.count.fetch_add(1, Ordering::Relaxed);
@@ -116,18 +106,17 @@ impl Tally {
         if !never && now.since(Timestamp::from_nanos(told_at)) < TOLD_EVERY {
             return None;
         }
-        // Of several who come at once, one tells.
+        // Of concurrent callers, one logs.
         let told =
             kind.told_at.compare_exchange(told_at, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
         told.ok().map(|_| kind.untold.swap(0, Ordering::Relaxed)).filter(|untold| *untold > 0)
     }
 
-    /// Counts an event that was to have a session and has none.
+    /// Counts an event without its session.
     pub fn lacks_session(&self) {
         self.no_session.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a body too large for one who sent it.
     pub fn too_large_by(&self, who: &str) {
         let mut counts = self.too_large_by.lock().expect("nobody panics while counting");
         let is_new = !counts.contains_key(who);
@@ -135,7 +124,6 @@ impl Tally {
         *counts.entry(who.to_owned()).or_default() += 1;
     }
 
-    /// How many there were of each.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let of = |answered: Answered| self.kinds[answered as usize].count.load(Ordering::Relaxed);

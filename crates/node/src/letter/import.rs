@@ -1,9 +1,8 @@
-//! Dead letters from elsewhere, one JSON object a line: our envelope, the short form of Redis streams, or a
-//! plain form that anybody can write.
+//! Imports dead letters, one JSON object per line: our envelope, the short form of Redis streams, or a plain
+//! form.
 //!
-//! A line is read without a rule book, so that a file can be checked before anything is sent. Invariants:
-//! any bytes end in a letter or in words that say what is wrong; the same line has the same key wherever it
-//! is read.
+//! A line is read without a rule book, so that a file can be checked before anything is sent. Invariants: any
+//! bytes give a letter or an error text; the same line always has the same key.
 
 use std::sync::Arc;
 
@@ -27,26 +26,22 @@ use serde_json::{Value, json};
 
 use crate::store::letter::ImportedLetter;
 
-/// The longest key; longer ones are no ids.
+/// Bytes of a key.
 const KEY_BYTES_MAX: usize = 512;
-/// The longest code that is taken over.
+/// Bytes of a code.
 const CODE_BYTES_MAX: usize = 200;
-/// The most attempts that are told of one letter.
+/// Attempts kept of one letter.
 const ATTEMPTS_TOLD_MAX: usize = 1_000;
-/// The source of events that name none, and what comes before a source that is reserved for events that Redrive
-/// makes itself.
+/// The source of events that name none, and the prefix of sources that only Redrive may use.
 const SOURCE_DEFAULT: &str = "/imported";
-/// The type of messages that have none.
+/// The type of messages without one.
 const TYPE_DEFAULT: &str = "imported.message";
 
-/// A letter that was read, before anybody knows what the rule book says of it.
+/// A letter as read, before the rule book is applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {
-    /// What it is known by.
     pub key: String,
-    /// Whose it is.
     pub queue: QueueName,
-    /// The event.
     pub event: Event,
     subscription: Option<String>,
     consumer_group: Option<String>,
@@ -59,14 +54,13 @@ pub struct Foreign {
     died_at: Option<Timestamp>,
 }
 
-/// Reads a line.
 pub fn read(line: &str) -> Result<Foreign, String> {
     let members: Value = serde_json::from_str(line).map_err(|error| format!("is no JSON: {error}"))?;
     let Value::Object(members) = &members else {
         return Err("is no JSON object".to_owned());
     };
     let is = |name: &str| members.contains_key(name);
-    // What tells the forms apart is what nobody can leave out of them.
+    // Each form has a field that it cannot lack.
     if is("originalMessage") || is("dlqId") {
         let envelope: Envelope =
             serde_json::from_str(line).map_err(|error| format!("is no envelope: {error}"))?;
@@ -84,12 +78,12 @@ pub fn read(line: &str) -> Result<Foreign, String> {
         .to_owned())
 }
 
-/// The key of a line that names none.
+/// The key of a line without one.
 fn key_of(line: &str) -> String {
     format!("line-{:032x}", hash::stable_128(line.trim().as_bytes()))
 }
 
-/// A letter as anybody can write it.
+/// The plain form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plain<'a> {
@@ -152,7 +146,7 @@ fn of_plain(line: &str) -> Result<Foreign, String> {
     })
 }
 
-/// The event of a plain letter, its data byte for byte as they stand in the line.
+/// The data is kept byte for byte.
 fn plain_event(plain: &Plain<'_>, key: &str) -> Result<Event, String> {
     let mut members = json!({
         "specversion": "1.0", "id": plain.id.as_deref().unwrap_or(key), "type": plain.event_type,
@@ -183,7 +177,7 @@ fn event_of(structured: Vec<u8>) -> Result<Event, String> {
     let headers = vec![("content-type".to_owned(), "application/cloudevents+json".to_owned())];
     let incoming = Incoming { headers: &headers, body: &Bytes::from(structured) };
     let events = parse(incoming).map_err(|invalid| {
-        // The names of the plain form are the ones that its writer knows.
+        // Errors use the field names of the plain form.
         let field = match invalid.field.as_str() {
             "partitionkey" => "session",
             "correlationid" => "correlation_id",
@@ -216,9 +210,9 @@ fn of_envelope(envelope: Envelope) -> Result<Foreign, String> {
     })
 }
 
-/// The event in an envelope: a CloudEvent, or any message, of which the envelope says what it is.
+/// The message is a CloudEvent, or anything else that the envelope describes.
 fn enveloped_event(envelope: &Envelope) -> Result<Event, String> {
-    // Streams carry texts, and the text is often JSON.
+    // Streams carry strings, which often contain JSON.
     let message = match &envelope.original_message {
         Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
         other => other.clone(),
@@ -246,7 +240,7 @@ fn enveloped_event(envelope: &Envelope) -> Result<Event, String> {
     event_of(event.to_string().into_bytes())
 }
 
-/// Whose letter it is: `service` or `service/channel`.
+/// Parses `service` or `service/channel`.
 pub fn queue(text: &str) -> Result<QueueName, String> {
     let (service, channel) = match text.split_once('/') {
         Some((service, channel)) => (service, Some(channel)),
@@ -259,10 +253,10 @@ pub fn queue(text: &str) -> Result<QueueName, String> {
     })
 }
 
-/// The letter, if what is left to check is right too.
+/// The checks that all forms share.
 fn finish(mut letter: Foreign) -> Result<Foreign, String> {
     let source = letter.event.source.as_str();
-    // Only Redrive makes events of its own sources; from elsewhere they come with another.
+    // Reserved sources are prefixed: only Redrive makes such events.
     if reserved::owner_of(source).is_some() {
         let source = format!("{SOURCE_DEFAULT}/{}", source.trim_start_matches('/'));
         letter.event.source = EventSource::new(&source)
@@ -287,14 +281,14 @@ fn head(text: &str, bytes_max: usize) -> &str {
 }
 
 impl Foreign {
-    /// Whether its source is one that only imported events have, and so claims to be nobody's.
+    /// Whether the event has the source of imported events, so it claims to be from no real one.
     #[must_use]
     pub fn is_nobodys(&self) -> bool {
         let rest = self.event.source.as_str().strip_prefix(SOURCE_DEFAULT);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The letter as the store takes it, by what the book says of it now.
+    /// The letter to store, by the current book.
     #[must_use]
     pub fn into_letter(self, book: &RuleBook, now: Timestamp) -> ImportedLetter {
         let QueueName { service, channel } = &self.queue;
@@ -308,7 +302,7 @@ impl Foreign {
             let route = routes.iter().find(|route| claimed(route));
             route.map_or_else(|| format!("{}/{event_type}", self.queue), Route::subscription)
         });
-        // Nothing of ours dies later than now, whatever another machine's clock says.
+        // Another machine's clock may be ahead.
         let died_at = self.died_at.unwrap_or(now).min(now);
         let last = self.told.last();
         let code =
@@ -346,7 +340,7 @@ impl Foreign {
     }
 }
 
-/// The name of the dead letters of a service that the book does not know.
+/// The default name for services that are not in the book.
 fn usual_name(queue: &QueueName) -> String {
     let channel = queue.channel.as_ref().map(|channel| format!(".{channel}")).unwrap_or_default();
     format!("_{}.deadletter{channel}", queue.service)
@@ -364,7 +358,7 @@ fn stories(letter: &Foreign, death: &Death, died_at: Timestamp) -> Vec<Story> {
             message: record.error.clone().unwrap_or_default(),
             response: String::new(),
         },
-        // No book of ours judged it.
+        // Not judged by any book of ours.
         book: 0,
         verdict: match letter.told.get(place + 1) {
             Some(next) => Told::Retry { due_at: next.timestamp },

@@ -1,8 +1,7 @@
-//! Mail: a subject line and plain text, handed to the mail server that the book names.
+//! E-mail: a subject line and plain text, sent over SMTP.
 //!
-//! A repetition of the same notice has the same `Message-ID`, so that mailboxes know it for one. What a server
-//! says is reported as it is meant: 4xx heals, 5xx does not, and a login that is refused is a matter of
-//! credentials.
+//! A retry of the same notice has the same `Message-ID`, so mailboxes recognize it. Of the server's replies,
+//! 4xx is transient, 5xx is permanent, and a refused login is an authorization failure.
 
 #[cfg(test)]
 mod starttls_test;
@@ -30,19 +29,18 @@ use crate::target::Target;
 use crate::target::http::{Elsewhere, Pool};
 use crate::tls::Roots;
 
-/// The longest subject, in characters.
+/// In characters.
 const SUBJECT_CHARS_MAX: usize = 200;
-/// The bytes that one encoded word of a header holds: 75 characters, as RFC 2047 has it.
+/// Bytes per encoded word of a header: 75 characters, by RFC 2047.
 const WORD_BYTES_MAX: usize = 45;
-/// The longest line that is written as it stands; RFC 5322 allows 998 bytes.
+/// Longer lines are encoded; RFC 5322 allows 998 bytes.
 const LINE_BYTES_MAX: usize = 900;
-/// The length of a line in base64.
+/// Bytes per base64 line.
 const CODE_BYTES_MAX: usize = 76;
 
-/// Ways to log in, the plainest first; all of them only where nobody listens in.
+/// Used only over TLS.
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
 
-/// Writes to one mailbox.
 pub(super) struct Mail {
     from: Address,
     to: Address,
@@ -82,17 +80,16 @@ impl Mail {
         }
         let answer = connection.send(&envelope, self.message(&event, &notice).as_bytes()).await;
         let answer = answer.map_err(|error| self.failed(&error))?;
-        // It has the mail; how it says goodbye changes nothing.
+        // The server has accepted the message; a failing QUIT changes nothing.
         let _ = connection.quit().await;
         Ok(Reply { seen: Seen::Taken, message: said(&answer), retry_after: None })
     }
 
-    /// The mail of a notice; the event's id makes its own.
     fn message(&self, event_id: &str, notice: &Notice) -> String {
         let Self { from, to, .. } = self;
         let (subject, date) = (subject(&words::subject_line(notice)), notice.at.in_mail());
         let (encoding, body) = body(&words::lines(notice));
-        // It says that nobody wrote this, so that nobody's absence answers it.
+        // `Auto-Submitted` suppresses out-of-office replies.
         let head = [
             format!("From: {from}"),
             format!("To: {to}"),
@@ -132,7 +129,7 @@ impl Mail {
         Ok(connection)
     }
 
-    /// Whom we trust, as everywhere else.
+    /// The same roots as for HTTP.
     fn tls(&self) -> Result<TlsParameters, lettre::transport::smtp::Error> {
         let mut builder = TlsParameters::builder(self.smtp.host.clone());
         if let Roots::Only(certificates) = self.pool.roots() {
@@ -161,7 +158,7 @@ impl Mail {
             return transport(TransportError::Tls, whose(&message));
         }
         if error.is_client() {
-            // Such as a way to log in that the server does not know.
+            // For example an unsupported login mechanism.
             return Reply { seen: Seen::ConfigMissing, message: whose(&message), retry_after: None };
         }
         transport(TransportError::Protocol, whose(&message))
@@ -182,7 +179,7 @@ impl Target for Mail {
     }
 }
 
-/// A subject line that mail takes, whatever its letters are.
+/// Encoded if it is not ASCII.
 fn subject(line: &str) -> String {
     let line: String = line.chars().take(SUBJECT_CHARS_MAX).collect();
     if line.is_ascii() {
@@ -201,7 +198,7 @@ fn subject(line: &str) -> String {
     encoded.collect::<Vec<_>>().join("\r\n ")
 }
 
-/// The text with the name of its encoding: as it stands if any mail server takes it so.
+/// The text and its transfer encoding.
 fn body(lines: &[String]) -> (&'static str, String) {
     if lines.iter().all(|line| line.is_ascii() && line.len() <= LINE_BYTES_MAX) {
         return ("7bit", lines.join("\r\n"));
@@ -211,10 +208,10 @@ fn body(lines: &[String]) -> (&'static str, String) {
     ("base64", code.collect::<Vec<_>>().join("\r\n"))
 }
 
-/// What a mail server means by a code that is no success.
+/// Classifies an SMTP error code.
 const fn meaning(code: u16) -> BrokerError {
     match code {
-        // It has no room at the moment.
+        // Out of space at the moment.
         452 => BrokerError::QuotaExceeded,
         400..=499 => BrokerError::Unavailable,
         530 | 534 | 535 | 538 => BrokerError::Unauthorized,
@@ -229,7 +226,7 @@ fn said(answer: &Response) -> String {
     words::one_line(&format!("{} {}", answer.code(), lines.join(" ")))
 }
 
-/// The error with what it came of, in one line.
+/// The error and its causes, in one line.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     let causes: Vec<String> =
         std::iter::successors(Some(error), |cause| (*cause).source()).map(ToString::to_string).collect();

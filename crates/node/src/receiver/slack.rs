@@ -1,5 +1,5 @@
-//! The form of Slack's incoming webhooks, which Mattermost, Rocket.Chat and others read too: a line of text, and
-//! below it an attachment in the colour of the severity.
+//! Slack's incoming webhook format, which Mattermost, Rocket.Chat and others accept too: a line of text and
+//! an attachment in the colour of the severity.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
@@ -28,7 +28,7 @@ fn colour(notice: &Notice) -> &'static str {
     }
 }
 
-/// These three have a meaning there: whoever names an event type must not be able to call everybody.
+/// These three are markup: an event type must not be able to mention a channel.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,15 +1,14 @@
-//! Watches for the alerts of the rule book, and has whoever is to be told of them told.
+//! Evaluates the alerts of the rule book and sends notifications.
 //!
-//! Each second everything is held against the book. What is to be said is an event for the queue of each
-//! receiver, so that the engine delivers it, tries again and keeps what cannot be delivered, as with any event.
+//! Each second all alerts are evaluated. A notice becomes an event in the queue of each receiver, so the
+//! engine delivers and retries it like any event.
 //!
-//! What was found is remembered together with what is still to be said, and only then said, under ids that are
-//! the same however often. A crash before that has said nothing and is found again; a crash after it says what
-//! is remembered, and is known for a repetition where it was said before.
+//! The alert state is stored together with the notices still to be sent, and only then are they sent, under
+//! stable ids. A crash before that sends nothing and finds the alerts again; a crash after it sends the
+//! stored notices, and duplicates are absorbed.
 //!
-//! Invariants: nothing new is looked for while something is still to be said, so that what waits here is
-//! bounded and nothing of it is lost while the store takes no writes; and nobody is told of the telling, whose
-//! own failures raise no alert.
+//! Invariants: alerts are not evaluated while notices are waiting, so the backlog is bounded and nothing is
+//! lost while the store fails; failing notifications raise no alerts.
 
 mod eyes;
 mod ledger;
@@ -35,37 +34,35 @@ use crate::activity::Activity;
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Submission, Submitted};
 
-/// How often everything is looked at.
+/// How often alerts are evaluated.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often what is known is remembered while nobody has to be told anything: windows and spans that a restart
-/// forgets are no longer than this.
+/// How often the state is stored without new notices: what a restart may forget.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// How long one write may take; one that takes longer is tried again.
+/// The limit of one write, which is then retried.
 const TRY_MAX: Duration = Duration::from_secs(30);
-/// How long to wait before what is remembered is read again that could not be.
+/// The delay before a failed read is retried.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// What the store knows it by.
+/// The memo with the alert state.
 const MEMO: &str = "alerts";
-/// Where notices come from.
+/// The source of notices.
 const SOURCE: &str = "redrive:alerts";
 
-/// How alerts stand.
+/// The state of all alerts.
 #[derive(Clone, Debug, Default)]
 pub struct Alerts {
-    /// When they were last held against what there is; never if the book has none.
+    /// When they were last evaluated; none if the book has none.
     pub looked_at: Option<Timestamp>,
-    /// Every alert of the book.
     pub alerts: Vec<AlertView>,
-    /// What was said lately, the latest first.
+    /// Recent notices, latest first.
     pub recent: Vec<Told>,
 }
 
-/// The node's side: sees how alerts stand.
+/// The node's handle.
 pub(super) struct Alerting {
     alerts: watch::Receiver<Arc<Alerts>>,
 }
 
-/// The other side, which runs.
+/// The task's side.
 pub(super) struct Runner {
     books: ActiveBooks,
     alerts: watch::Sender<Arc<Alerts>>,
@@ -78,26 +75,23 @@ impl Alerting {
     }
 }
 
-/// Why nobody could be told.
+/// Why a notice was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum TellError {
-    /// The book does not know them.
+    /// Not in the book.
     #[error("the rule book has no receiver `{0}`")]
     NoReceiver(String),
-    /// It could not be written down.
     #[error(transparent)]
     NotWritten(#[from] SubmitError),
 }
 
 impl Node {
-    /// How the alerts of the rule book stand.
     #[must_use]
     pub fn alerts(&self) -> Arc<Alerts> {
         Arc::clone(&self.shared.alerting.alerts.borrow())
     }
 
-    /// Sends a receiver something that is no alert, so that somebody can see whether it arrives; says the id of
-    /// the event that tells it. Somebody is bothered with it, so that it is on record who did that.
+    /// Sends a test notice and returns its event's id. It is audited, since it disturbs people.
     pub async fn test_receiver(&self, receiver: &str, by: &By) -> Result<EventId, TellError> {
         let now = self.now();
         let notice = Notice {
@@ -124,7 +118,7 @@ impl Node {
         Ok(id)
     }
 
-    /// Has the engine deliver a notice; one that was sent before is not sent again.
+    /// Has the engine deliver a notice; duplicates are absorbed.
     async fn tell(&self, receiver: &str, event: Event) -> Result<(), TellError> {
         let addressee = self.active_book().to_receiver(receiver, event.event_type.as_str());
         let addressee = addressee.ok_or_else(|| TellError::NoReceiver(receiver.to_owned()))?;
@@ -132,13 +126,13 @@ impl Node {
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
         match answer.await.unwrap_or(Err(SubmitError::Stopping)).map(|taken| taken[0]).into() {
-            // Another book may have changed the words, but whoever is to hear it has heard it.
+            // Another book may have changed the text, but the receiver has been notified.
             Handed::Durable(_) | Handed::Duplicate(_) | Handed::Refused { .. } => Ok(()),
             Handed::Busy(error) => Err(error.into()),
         }
     }
 
-    /// Says what is owed: first all of it is remembered, then it is said, then it is forgotten.
+    /// Stores all pending notices, sends them, then removes them.
     async fn say(&self, ledger: &mut Ledger) -> Result<(), SubmitError> {
         self.save(ledger).await?;
         while let Some(notice) = ledger.owed() {
@@ -162,7 +156,7 @@ impl Node {
     }
 }
 
-/// A notice as an event; notices of one alert keep their order.
+/// Notices of one alert keep their order.
 fn event(notice: &Notice) -> Event {
     let name = match &notice.covers {
         Some(covers) => format!("{} of {covers}", notice.alert),
@@ -172,7 +166,7 @@ fn event(notice: &Notice) -> Event {
         id: EventId::new(&notice.id()).expect("some digits"),
         source: EventSource::new(SOURCE).expect("a source of our own"),
         event_type: EventType::new(notice.stage.event_type()).expect("types of our own"),
-        // A name that is too long is one that nobody needs to sort by.
+        // A name that is too long is left out.
         subject: Subject::new(&name).ok(),
         time: Some(notice.at),
         content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
@@ -184,7 +178,7 @@ fn event(notice: &Notice) -> Event {
     }
 }
 
-/// Looks at everything for as long as the node lives.
+/// Runs for as long as the node lives.
 pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
     let Some(memo) = recall(&node).await else { return };
     let Some(shared) = node.upgrade() else { return };
@@ -239,7 +233,7 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
     }
 }
 
-/// Whether it was said that nobody can be told.
+/// Logs the first of a series of failures.
 #[derive(Default)]
 enum Trouble {
     #[default]
@@ -256,7 +250,7 @@ impl Trouble {
     }
 }
 
-/// Says which alerts have begun and which are over.
+/// Publishes which alerts started and ended.
 fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
     let is_in = |list: &[AlertView], one: &AlertView| {
         list.iter().any(|other| other.name == one.name && other.covers == one.covers)
@@ -274,12 +268,11 @@ fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
     }
 }
 
-/// Whether an alert is raised.
 fn is_firing(view: &AlertView) -> bool {
     view.state == AlertState::Firing
 }
 
-/// What is remembered, however long it takes to read; none when the node is gone.
+/// Retries until the memo is read; none when the node is gone.
 async fn recall(node: &Weak<Shared>) -> Option<Option<String>> {
     loop {
         match (Node { shared: node.upgrade()? }).memo(MEMO).await {

@@ -1,11 +1,11 @@
-//! What breakers have been through: the latest changes of each, kept over a restart, with who made those that
-//! people make.
+//! The history of circuit breakers: recent transitions of each, kept over a restart, with the operator who
+//! caused them.
 //!
-//! One task owns the record. The engine's shell tells it of every change, a person's word follows on the same
-//! way, and whoever asks gets the record as it was last published.
+//! One task owns the history. The engine task sends it every transition, an operator's note follows on the
+//! same channel, and readers get the last published history.
 //!
-//! Invariants: at most [`TURNS_MAX`] changes of one breaker and [`TURNS_KEPT_MAX`] in all are kept; the record
-//! is written at most once in [`SAVE_EVERY`], or when a person waits for it.
+//! Invariants: at most [`CHANGES_MAX`] transitions per breaker and [`CHANGES_KEPT_MAX`] in all are kept; the
+//! history is stored at most once per [`SAVE_EVERY`], or when an operator waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -23,74 +23,70 @@ use super::{Node, Shared, SubmitError};
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Reader, StoreError};
 
-/// Changes of one breaker that are kept.
+/// Transitions kept per breaker.
 const TURNS_MAX: usize = 50;
-/// Changes of all breakers that are kept; of those with the most, the oldest go first.
+/// Transitions kept in all; breakers with the most lose their oldest first.
 const TURNS_KEPT_MAX: usize = 2_000;
-/// How often the record is written at most.
+/// How often the history is stored at most.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// Changes that may wait to be put on the record.
+/// Queued transitions.
 const NEWS_MAX: usize = 256;
-/// What the store knows the record by.
+/// The memo with the history.
 const MEMO: &str = "breakers";
 
-/// A change of a breaker.
+/// A transition of a breaker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// When.
     pub at: Timestamp,
-    /// What it was.
     pub from: Phase,
-    /// What it became.
     pub to: Phase,
-    /// The failures that were counted by then.
+    /// Failures counted by then.
     pub failures: u32,
-    /// The delivery whose attempt did it.
+    /// The delivery whose attempt caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<String>,
-    /// The person who did it.
+    /// The operator who caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand: Option<Hand>,
 }
 
-/// A person's word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hand {
-    /// Whose, if they are known by name.
+    /// None if unnamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why.
+    /// The operator's note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// The changes of every breaker, the latest first.
+/// Transitions of every breaker, latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Turns(BTreeMap<String, VecDeque<Turn>>);
 
 impl Turns {
-    /// What a store remembers of them, for whoever reads a folder without its node.
+    /// As stored, for commands that read a data folder without its node.
     pub fn remembered_by(reader: &dyn Reader) -> Result<Self, StoreError> {
         Ok(Self::read(reader.memo(MEMO)?))
     }
 
-    /// What another version wrote and this one cannot read is begun anew: it is a view, not a record of acts.
+    /// A history from another version that cannot be read starts empty: it is a view, not an audit log.
     fn read(text: Option<String>) -> Self {
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
-    /// Everyone whose breaker has changed.
+    /// Dependencies with transitions.
     pub fn dependencies(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Those of one, the latest first.
+    /// Latest first.
     pub fn of(&self, dependency: &str) -> impl Iterator<Item = &Turn> {
         self.0.get(dependency).into_iter().flatten()
     }
 
-    /// Whether a person has opened it, and nothing has closed it since.
+    /// Whether an operator opened it and nothing has closed it since.
     #[must_use]
     pub fn is_tripped_by_hand(&self, dependency: &str) -> bool {
         let opened = self.of(dependency).take_while(|turn| turn.to != Phase::Closed);
@@ -107,7 +103,7 @@ impl Turns {
         }
     }
 
-    /// The latest change was a person's.
+    /// Attributes the latest transition to an operator.
     fn sign(&mut self, dependency: &DependencyName, hand: Hand) {
         let latest = self.0.get_mut(dependency.as_str()).and_then(VecDeque::front_mut);
         if let Some(turn) = latest.filter(|turn| turn.delivery.is_none() && turn.hand.is_none()) {
@@ -116,16 +112,14 @@ impl Turns {
     }
 }
 
-/// What the record hears of.
+/// Input of the history task.
 pub(super) enum News {
-    /// A breaker has changed.
     Turned(DependencyName, Turn),
-    /// The last change was a person's, who waits until it is durable.
+    /// The last transition was an operator's, who waits until it is durable.
     ByHand(DependencyName, Hand, oneshot::Sender<Result<(), SubmitError>>),
 }
 
 impl News {
-    /// That a breaker has changed.
     pub(super) fn turned(
         dependency: &DependencyName,
         transition: &Transition,
@@ -137,13 +131,13 @@ impl News {
     }
 }
 
-/// Where the record is told and asked.
+/// The node's handle.
 pub(super) struct Desk {
     news: mpsc::Sender<News>,
     turns: watch::Receiver<Arc<Turns>>,
 }
 
-/// The record's own side of it.
+/// The task's side.
 pub(super) struct Keeper {
     news: mpsc::Receiver<News>,
     turns: watch::Sender<Arc<Turns>>,
@@ -156,15 +150,14 @@ pub(super) fn desk() -> (Desk, Keeper) {
 }
 
 impl Desk {
-    /// For whoever tells of changes.
+    /// For the sender of transitions.
     pub(super) fn news(&self) -> mpsc::Sender<News> {
         self.news.clone()
     }
 }
 
 impl Node {
-    /// Opens the breaker of a dependency; it is durable when this returns. The book has the dependency, with a
-    /// breaker: else nothing happens.
+    /// Opens a dependency's breaker, durably. Does nothing if the book has no breaker for it.
     pub async fn trip(
         &self,
         dependency: DependencyName,
@@ -174,7 +167,7 @@ impl Node {
         self.turn("trip", Command::Trip(dependency.clone()), dependency, note, by).await
     }
 
-    /// Closes it, and forgets the failures so far.
+    /// Closes it and forgets its failures.
     pub async fn reset(
         &self,
         dependency: DependencyName,
@@ -196,21 +189,21 @@ impl Node {
         self.note(Note::Deed(Box::new(deed)), Some(Input::Operator(command))).await?;
         let hand = Hand { by: by.name().map(ToOwned::to_owned), note };
         let (reply, written) = oneshot::channel();
-        // The engine has told of the change before it let us go on, so this word comes after it. What it had
-        // written of the breaker is ahead of the record on the way to the store.
+        // The engine reported the transition before it completed the command, so this message follows it. The
+        // stored breaker state precedes the history on its way to the store.
         let sent = self.shared.breakers.news.send(News::ByHand(dependency, hand, reply)).await;
         sent.map_err(|_| SubmitError::Stopping)?;
         written.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
-    /// What breakers have been through.
+    /// The history of all breakers.
     #[must_use]
     pub fn turns(&self) -> Arc<Turns> {
         Arc::clone(&self.shared.breakers.turns.borrow())
     }
 }
 
-/// Keeps the record until the node is gone.
+/// Runs until the node is gone.
 pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
     let Keeper { mut news, turns: published } = keeper;
     let Some(mut turns) = remembered(&shared).await else { return };
@@ -244,13 +237,13 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
             let written = save(&shared, &turns).await;
             is_saved = written.is_ok();
             last_save = Some(Instant::now());
-            // Whoever waited may have gone.
+            // The operator may have stopped waiting.
             let _ = reply.send(written);
         }
     }
 }
 
-/// What was kept; none when the node is gone.
+/// None when the node is gone.
 async fn remembered(shared: &Weak<Shared>) -> Option<Turns> {
     let node = Node { shared: shared.upgrade()? };
     let text = node.memo(MEMO).await.unwrap_or_else(|error| {

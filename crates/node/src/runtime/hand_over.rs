@@ -1,4 +1,4 @@
-//! The hand-over of events to the store: what each of them came to, once for every way in.
+//! Hands events over to the store, with one result per event for every source.
 
 use std::sync::Arc;
 
@@ -10,26 +10,25 @@ use super::inbox::SubmitJob;
 use super::{Node, SubmitError};
 use crate::store::{Refusal, Seen, Submission, Submitted, Taken};
 
-/// What an event came to that was handed over: what its sender goes by.
+/// The result for one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handed {
-    /// It is durable, and new.
+    /// Durable and new.
     Durable(Taken),
-    /// It came before, and is durable.
+    /// Already accepted, and durable.
     Duplicate(Taken),
-    /// Another event with its source and id came before; this one is never taken.
+    /// Another event with the same source and id exists; this one will never be accepted.
     Refused {
-        /// The receipt of the one that came before.
         first: Receipt,
     },
-    /// It was not taken, or it is open whether it was: the same event may be handed over again.
+    /// Not accepted, or unknown: the same event may be handed over again.
     Busy(SubmitError),
 }
 
-/// By which waiting limits events are taken.
+/// Which limits on waiting deliveries apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Those of a service.
+    /// Those of the service.
     Usual,
     /// Those for webhooks, whose senders may not send again.
     Webhook,
@@ -51,14 +50,14 @@ impl From<Result<Taken, SubmitError>> for Handed {
 }
 
 impl Node {
-    /// Hands over one event; it is durable when this says so.
+    /// Durable unless the result says otherwise.
     pub async fn hand_over(&self, event: Event, way: Way) -> Handed {
         let taken = self.submit_all(vec![self.routed(&Arc::new(event), way)]).await;
         taken.map(|taken| taken[0]).into()
     }
 
-    /// Hands over events in their order, each for itself. After the first that is [`Handed::Busy`] so are all
-    /// others, so that no event overtakes one before it.
+    /// Hands over events in order, each for itself. After the first [`Handed::Busy`] all others are busy too,
+    /// so that no event overtakes an earlier one.
     pub async fn hand_over_in_order(&self, events: &[Arc<Event>]) -> Vec<Handed> {
         let submitted: Vec<_> = events.iter().map(|event| self.routed(event, Way::Usual)).collect();
         let (mut rest, mut upto) = (submitted.as_slice(), submitted.len());
@@ -69,7 +68,7 @@ impl Node {
                     handed.extend(taken.into_iter().map(|taken| Handed::from(Ok(taken))));
                     rest = &rest[upto..];
                 }
-                // Those before it can be taken.
+                // Events before the refused one can be accepted.
                 Err(SubmitError::Refused(refusal)) if refusal.index() > 0 => {
                     upto = refusal.index();
                     continue;
@@ -90,7 +89,7 @@ impl Node {
         handed
     }
 
-    /// Takes events, all or none; they are durable when this returns.
+    /// Accepts all events or none; they are durable when this returns.
     pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
         let routed = |event| self.routed(&Arc::new(event), Way::Usual);
         self.submit_all(events.into_iter().map(routed).collect()).await

@@ -1,7 +1,6 @@
-//! How well a node can do its work at the moment: whether its store takes events, and whether it goes by the
-//! rule book that it was given last.
+//! The node's health: whether the store accepts events, and whether the latest rule book is in force.
 //!
-//! Whoever finds something out says so here; whoever wants to know looks, and waits for nobody.
+//! Components record what they find; reading never waits.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,36 +10,31 @@ use redrive_core::time::Timestamp;
 use super::Node;
 use crate::store::Room;
 
-/// A write that takes longer is slow.
+/// A slower write is reported.
 pub(super) const SLOW_WRITE: Duration = Duration::from_secs(1);
-/// How long a slow write is told of.
+/// How long a slow write is reported.
 const SLOW_TOLD_FOR: Duration = Duration::from_secs(60);
 
-/// What is known of a node's health.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// The store takes no writes: since when, and why.
+    /// Since when, and why.
     pub store_failing: Option<(Timestamp, String)>,
-    /// The disk is nearly full: since when.
+    /// Since when.
     pub disk_short: Option<(Timestamp, DiskShort)>,
-    /// A write took long, a short while ago: when, and how long.
+    /// When the write happened, and how long it took.
     pub store_slow: Option<(Timestamp, Duration)>,
-    /// A rule book was refused and the one before it holds: since when, and why.
+    /// The previous book is still in force: since when, and why.
     pub book_refused: Option<(Timestamp, String)>,
-    /// No more events are taken, since the node is about to end.
+    /// The node is stopping and accepts no events.
     pub stopping: bool,
 }
 
-/// How full the disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskShort {
-    /// Bytes that are free.
     pub free_bytes: u64,
-    /// Bytes that must be.
     pub needed_bytes: u64,
 }
 
-/// Where it is written down; clones are the same.
 #[derive(Clone, Default)]
 pub(super) struct Chart(Arc<Mutex<Health>>);
 
@@ -94,7 +88,7 @@ impl Chart {
 }
 
 impl Node {
-    /// How well it can do its work; this waits for nobody.
+    /// Never waits.
     #[must_use]
     pub fn health(&self) -> Health {
         self.shared.chart.look(self.now())

@@ -1,9 +1,9 @@
-//! What people and the rule book do with dead letters: replay, skip, purge, edit, import.
+//! Operations on dead letters: replay, skip, purge, edit, import.
 //!
-//! Command line, API and page all come through here; each act is one [`LetterCommand`] of the store, refused
-//! as a whole or durable when it is answered.
+//! CLI, API and page all use these; each is one [`LetterCommand`] of the store, refused as a whole or durable
+//! when it returns.
 //!
-//! Invariant: no letter is sent where the rule book has nobody who wants it.
+//! Invariant: no letter is sent to a queue that the rule book does not route it to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -31,123 +31,112 @@ use crate::store::letter::{
     LetterFilter, NewReplay, OrderRefusal, Poison, Purge, Redirect, ReplayAct, ReplayView, Selection, Survey,
 };
 
-/// Letters that one step of a purge looks at: whoever writes waits for it.
+/// Letters per step of a purge; writes wait for a step.
 const PURGE_STEP: usize = 500;
-/// How long to wait before letters are brought back that could not be.
+/// The delay before failed reprocessing is retried.
 const BRING_BACK_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often held sessions are looked at.
+/// How often held sessions are checked.
 const WATCH_EVERY: Duration = Duration::from_secs(10);
-/// A session that is still held is told of again after this long.
+/// A session that is still held is reported again after this time.
 const ALERT_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// Held sessions that are read at once.
+/// Held sessions per page.
 const SESSIONS_PER_LOOK: usize = 500;
-/// Sessions that are told of in one look.
+/// Sessions reported per check.
 const SESSIONS_TOLD_MAX: usize = 1_000;
 
-/// A replay that somebody wants.
+/// A replay to start.
 #[derive(Clone, Debug)]
 pub struct ReplayWish {
-    /// Which letters.
     pub selection: Selection,
-    /// The filter in words.
+    /// The filter as text.
     pub what: String,
-    /// How fast.
     pub pace: Pace,
-    /// Where they go, if not where they came from.
+    /// Another queue than the original one.
     pub to: Option<QueueName>,
-    /// Why.
     pub note: Option<String>,
 }
 
-/// What a purge came to.
+/// The result of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Letters deleted.
     pub deleted: u64,
-    /// Letters left alone since a replay has claimed them.
+    /// Letters skipped because a replay has claimed them.
     pub claimed: u64,
 }
 
-/// Why an order was not carried out. Nothing has changed, unless the store itself does not know whether it
-/// wrote: then it says so.
+/// Why a command failed. Nothing has changed, unless the store cannot tell whether it committed.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
-    /// The store says no.
+    /// The store refused it.
     #[error(transparent)]
     Refused(#[from] OrderRefusal),
-    /// The rule book says no.
+    /// The rule book does not allow it.
     #[error(transparent)]
     Unwanted(#[from] SelectError),
-    /// It could not be written.
+    /// The write failed.
     #[error(transparent)]
     NotWritten(#[from] SubmitError),
-    /// What it depends on could not be read.
+    /// The read failed.
     #[error(transparent)]
     NotRead(#[from] ReadError),
 }
 
-/// Why letters cannot go where they would.
+/// Why letters cannot be sent to a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// The rule book does not have the service or channel.
+    /// Service or channel missing in the rule book.
     #[error(
         "the rule book has no service `{queue}`: {} would have nowhere to go; send them elsewhere with `--to SERVICE`, or bring the service back",
         many(*letters)
     )]
     NoService {
-        /// Which.
         queue: QueueName,
-        /// How many letters.
         letters: u64,
     },
-    /// The service does not want such events.
+    /// No row for this event type.
     #[error(
         "`{queue}` does not want events of type `{event_type}`: {} would wait for ever; add a row to the rule book, or leave them out with a filter",
         many(*letters)
     )]
     NoRow {
-        /// Who.
+        /// The queue.
         queue: QueueName,
-        /// Of which type.
         event_type: String,
-        /// How many letters.
         letters: u64,
     },
-    /// The queue whose deliveries are to be taken out is in the rule book.
+    /// The queue is still in the rule book.
     #[error(
         "the rule book has `{queue}`: only what waits for a removed service, or what none of its rows takes, can be taken out; remove it first, or pause it"
     )]
     InBook {
-        /// Which.
         queue: QueueName,
     },
-    /// The queue that deliveries are to go to is not in the rule book.
+    /// The destination is missing in the rule book.
     #[error("the rule book has no service `{queue}` to send deliveries to")]
     NoDestination {
-        /// Which.
         queue: QueueName,
     },
-    /// Poison needs a word of why.
+    /// Poison letters require a note.
     #[error("poison letters have failed a replay before: say with a note why they should go again")]
     NoNote,
 }
 
-/// A replay that has begun.
+/// A replay that has started.
 #[derive(Clone, Debug)]
 pub struct Begun {
-    /// How it stands.
+    /// Its current state.
     pub replay: ReplayView,
-    /// Letters that match, and are left alone for being poison.
+    /// Matching letters skipped as poison.
     pub poison_left: u64,
 }
 
 impl Node {
-    /// What a replay would come to, and whether it could begin.
+    /// What a replay would send.
     pub async fn survey(&self, selection: Selection) -> Result<Survey, ReadError> {
         self.read(move |reader| reader.survey(&selection)).await
     }
 
-    /// Whether letters could go where they would.
+    /// Whether the rule book routes the letters to their destination.
     pub fn check_wanted(&self, survey: &Survey, to: Option<&QueueName>) -> Result<(), SelectError> {
         let book = self.book();
         for ((queue, event_type), letters) in &survey.by_type {
@@ -164,14 +153,13 @@ impl Node {
         Ok(())
     }
 
-    /// Begins a replay.
     pub async fn replay(&self, wish: ReplayWish, by: &By) -> Result<Begun, OrderError> {
         let ReplayWish { selection, what, pace, to, note } = wish;
         if selection.poison == Poison::Included && note.is_none() {
             return Err(SelectError::NoNote.into());
         }
         let survey = self.survey(selection.clone()).await?;
-        // A letter that is named and not to be had is told of by name.
+        // An explicitly named letter that is missing is refused by name.
         if survey.letters == 0 && selection.letters.is_none() {
             let Survey { claimed, poison_left, .. } = survey;
             return Err(OrderRefusal::NothingMatches { claimed, poison: poison_left }.into());
@@ -192,7 +180,7 @@ impl Node {
         Ok(view)
     }
 
-    /// Halts a replay, lets it go on, or ends it.
+    /// Pauses, resumes or ends a replay.
     pub async fn change_replay(
         &self,
         replay: ReplayId,
@@ -204,12 +192,12 @@ impl Node {
         Ok(view)
     }
 
-    /// Gives up a letter; says how many waited behind it.
+    /// Gives up a letter; returns how many deliveries waited behind it.
     pub async fn skip(&self, letter: DeliveryId, note: Option<String>, by: &By) -> Result<u64, OrderError> {
         self.command(by, |answer| LetterCommand::Skip { letter, note, answer }).await
     }
 
-    /// Deletes letters, step by step; each step is told.
+    /// Deletes letters step by step, reporting progress.
     pub async fn purge(
         &self,
         selection: Selection,
@@ -239,7 +227,7 @@ impl Node {
         }
     }
 
-    /// Sends a letter again with other content, as an event of its own.
+    /// Sends a letter again with other content, as a new event.
     pub async fn edit(
         &self,
         letter: DeliveryId,
@@ -251,12 +239,12 @@ impl Node {
         self.command(by, |answer| LetterCommand::Edit(Box::new(edit), answer)).await
     }
 
-    /// Takes letters from elsewhere.
+    /// Imports letters.
     pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<ImportCounts, OrderError> {
         self.command(by, |answer| LetterCommand::Import(letters, answer)).await
     }
 
-    /// Has the store carry out a command; gives its result once it is durable and the engine knows of it.
+    /// Runs a command; the result is durable and known to the engine.
     pub(super) async fn command<T>(
         &self,
         by: &By,
@@ -270,17 +258,17 @@ impl Node {
         Ok(answer.take()?)
     }
 
-    /// Replays what the book brings back by itself, now that the dependency is well.
+    /// Replays the letters that the book reprocesses when this dependency recovers.
     async fn reprocess(&self, dependency: &DependencyName) -> Result<(), OrderError> {
         self.bring_letters_back(Occasion::WellAgain(dependency)).await?;
         self.pay(dependency).await
     }
 
-    /// Replays what the book brings back by itself on that occasion, if there is anything.
+    /// Replays the letters that the book reprocesses on this occasion, if any.
     pub(super) async fn bring_letters_back(&self, occasion: Occasion<'_>) -> Result<(), OrderError> {
         let kinds = self.read(|reader| reader.kinds(&LetterFilter::default())).await?;
         let book = self.book();
-        // One replay for all of them, or letters of one session could overtake each other.
+        // One replay for all, or letters of one session could overtake each other.
         let (mut chosen, mut times_max) = (BTreeSet::new(), 0);
         for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
             let subject = reprocess::Subject {
@@ -318,12 +306,12 @@ impl Node {
         }
     }
 
-    /// Nothing is owed any more to those whose dependency is well again.
+    /// Clears the debt of a recovered dependency.
     async fn pay(&self, dependency: &DependencyName) -> Result<(), OrderError> {
         Ok(self.note(Note::Paid(dependency.clone()), None).await?)
     }
 
-    /// Tells of sessions that a dead letter holds, and lets go those that the book does not hold any more.
+    /// Reports sessions held by a dead letter, and releases those that the book no longer holds.
     async fn look_at_sessions(&self, told: &mut BTreeMap<DeliveryId, Timestamp>) -> Result<(), OrderError> {
         let (book, now) = (self.book(), self.now());
         let (mut seen, mut news) = (BTreeSet::new(), 0);
@@ -337,7 +325,7 @@ impl Node {
                 }
                 seen.insert(session.letter);
                 let is_news = told.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
-                // Those that are too many for one look are told of in the next.
+                // The rest is reported by the next check.
                 if is_news && news < SESSIONS_TOLD_MAX {
                     news += 1;
                     told.insert(session.letter, now);
@@ -352,11 +340,11 @@ impl Node {
         }
     }
 
-    /// Lets those behind a letter go on. More letters than one command frees may hold the session one after
-    /// the other: the next look finds them.
+    /// Releases the deliveries behind a letter. If further letters hold the session, the next check finds
+    /// them.
     pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
         match self.command(&By::nobody(), |answer| LetterCommand::LetGo { letter, answer }).await {
-            // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
+            // Refused means that it is being replayed or was already released.
             Ok(_) | Err(OrderError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -385,7 +373,7 @@ fn many(letters: u64) -> String {
     if letters == 1 { "1 letter".to_owned() } else { format!("{letters} letters") }
 }
 
-/// Whether the book has the service, and its dead letters hold nobody any more.
+/// Whether the book has the service but no longer holds its sessions.
 fn is_let_go(book: &RuleBook, session: &HeldSession) -> bool {
     book.service(session.queue.service.as_str()).is_some()
         && order_of(book, &session.queue) != model::Order::SessionStrict
@@ -397,7 +385,7 @@ pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
         .map_or(model::Order::None, |at| at.value)
 }
 
-/// Brings letters back whenever a dependency is well again, for as long as the node lives.
+/// Reprocesses letters whenever a dependency recovers.
 pub(super) async fn bring_back(node: Weak<Shared>, mut well_again: mpsc::Receiver<DependencyName>) {
     while let Some(dependency) = well_again.recv().await {
         loop {
@@ -409,7 +397,7 @@ pub(super) async fn bring_back(node: Weak<Shared>, mut well_again: mpsc::Receive
     }
 }
 
-/// Looks at held sessions now and then, for as long as the node lives.
+/// Runs for as long as the node lives.
 pub(super) async fn watch_sessions(node: Weak<Shared>) {
     let mut told = BTreeMap::new();
     loop {

@@ -1,12 +1,10 @@
-//! Does what the rule book wants done at times: emits the events of schedules, and brings dead letters back.
+//! Runs the rule book's schedules: emits their events and reprocesses dead letters.
 //!
-//! An event goes the way of every other, under an id made of schedule and fire time; only when it is durable
-//! is it remembered that the fire is dealt with. A crash in between emits it again, and it is known for the
-//! same event. The time is that of the machine's clock, not the node's, which goes on as before when that is
-//! set: what a schedule names is what clocks show.
+//! An event has an id made of schedule and fire time, and the fire is recorded as done only when the event is
+//! durable. A crash in between emits it again, and the duplicate is absorbed. Schedules use the machine's
+//! clock, not the node's monotonic one: a cron expression means wall-clock time.
 //!
-//! Invariant: a wait is never longer than [`WAIT_MAX`], so that a clock that was set, or a machine that slept,
-//! is noticed.
+//! Invariant: a wait is never longer than [`WAIT_MAX`], so a changed clock or a suspended machine is noticed.
 
 mod desk;
 #[cfg(test)]
@@ -27,49 +25,45 @@ use super::active_book::ActiveBooks;
 use super::{Handed, Node, Shared, Way};
 use redrive::clock::wall_clock;
 
-/// The longest wait before the machine's clock is looked at again.
+/// How often the machine's clock is checked at least.
 const WAIT_MAX: Duration = Duration::from_mins(1);
-/// How long one try to make a fire durable may take; one that takes longer is tried again under the same id.
+/// The limit of one attempt to make a fire durable, which is then retried under the same id.
 const TRY_MAX: Duration = Duration::from_secs(30);
-/// How long to wait before memos are read again that could not be.
+/// The delay before a failed read is retried.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How a schedule stands.
+/// The state of a schedule.
 #[derive(Clone, Debug)]
 pub struct ScheduleView {
-    /// What is done, and when.
     pub plan: Arc<Plan>,
-    /// The latest fire that is durable.
+    /// The latest durable fire.
     pub last_fire: Option<Timestamp>,
-    /// The next one; none if there is none.
+    /// The next fire, if any.
     pub next_fire: Option<Timestamp>,
-    /// Fires that are due and not durable.
+    /// Fires due and not yet durable.
     pub waiting: u64,
     /// Missed fires that were caught up.
     pub caught_up: u64,
-    /// Missed fires that were not.
+    /// Missed fires that were not caught up.
     pub lost: u64,
-    /// Why the last try failed, if it did.
+    /// The last error, if the last attempt failed.
     pub trouble: Option<String>,
 }
 
-/// The node's side: sees how schedules stand.
 pub(super) struct Schedules {
     views: watch::Receiver<Arc<[ScheduleView]>>,
 }
 
-/// The other side, which runs.
 pub(super) struct Runner {
     books: ActiveBooks,
     views: watch::Sender<Arc<[ScheduleView]>>,
     wall: Wall,
 }
 
-/// The clock that schedules go by.
+/// The clock of schedules.
 pub(super) enum Wall {
-    /// The machine's.
     Machine,
-    /// One that a test sets.
+    /// Set by a test.
     #[cfg(test)]
     Set(watch::Receiver<Timestamp>),
 }
@@ -90,7 +84,7 @@ impl Wall {
         }
     }
 
-    /// Waits for that long, or until somebody has set the clock and can tell.
+    /// Or until a test sets the clock.
     async fn wait(&mut self, span: Duration) {
         match self {
             Self::Machine => tokio::time::sleep(span).await,
@@ -103,7 +97,6 @@ impl Wall {
 }
 
 impl Node {
-    /// How the schedules of the rule book stand.
     #[must_use]
     pub fn schedules(&self) -> Arc<[ScheduleView]> {
         Arc::clone(&self.shared.schedules.views.borrow())
@@ -139,12 +132,12 @@ impl Node {
     }
 }
 
-/// Carries out plans for as long as the node lives.
+/// Runs for as long as the node lives.
 pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
     let Some(register) = recall(&node, REGISTER).await else { return };
     let mut desk = Desk::new(register.as_deref());
     let mut jobs: JoinSet<(String, Result<(), String>)> = JoinSet::new();
-    // Before anything is done: what is not in the book is forgotten.
+    // First, plans that left the book are forgotten.
     if change(&node, &mut desk, &mut runner).await.is_none() {
         return;
     }
@@ -162,7 +155,7 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
                 if changed.is_err() {
                     return;
                 }
-                // What is on its way ends first, or it could be remembered after it is forgotten.
+                // Running jobs end first, or they could be recorded after they are forgotten.
                 while let Some(ended) = jobs.join_next().await {
                     end(&mut desk, ended);
                 }
@@ -186,12 +179,12 @@ fn end(desk: &mut Desk, ended: Result<(String, Result<(), String>), tokio::task:
     match ended {
         Ok((name, outcome)) => desk.ended(&name, outcome, Instant::now()),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // An aborted task belongs to a runtime that is going away.
+        // An aborted task belongs to a runtime that is shutting down.
         Err(_) => {}
     }
 }
 
-/// How long nothing can happen.
+/// The time until the next fire or retry.
 fn wait(desk: &Desk, now: Timestamp) -> Duration {
     let (fire, again) = desk.wakes();
     let fire = fire.map(|at| at.since(now));
@@ -199,7 +192,7 @@ fn wait(desk: &Desk, now: Timestamp) -> Duration {
     [fire, again].into_iter().flatten().fold(WAIT_MAX, Duration::min)
 }
 
-/// Goes by the newest book from now on; none when the node is gone.
+/// Switches to the newest book; none when the node is gone.
 async fn change(node: &Weak<Shared>, desk: &mut Desk, runner: &mut Runner) -> Option<()> {
     let active = Arc::clone(&runner.books.borrow_and_update());
     let mut remembered = Vec::new();
@@ -213,7 +206,7 @@ async fn change(node: &Weak<Shared>, desk: &mut Desk, runner: &mut Runner) -> Op
     Some(())
 }
 
-/// What is remembered under a name, however long it takes to read; none when the node is gone.
+/// Retries until the memo is read; none when the node is gone.
 async fn recall(node: &Weak<Shared>, name: &str) -> Option<Option<String>> {
     loop {
         match (Node { shared: node.upgrade()? }).memo(name).await {

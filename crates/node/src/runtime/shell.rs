@@ -1,4 +1,4 @@
-//! The live shell: feeds the engine with what happens and carries out what it decides.
+//! The engine task: feeds the engine with messages and carries out its effects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,41 +21,39 @@ use crate::activity::{Activity, ActivityFeed};
 use crate::store::{self, Note, Submission, Submitted, WhenFull};
 use redrive::clock::{Clock, STEP_MIN, wall_clock};
 
-/// Messages taken in one go.
+/// Messages per turn.
 const MESSAGES_AT_ONCE: usize = 256;
 /// How often the machine's clock is compared with ours.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
-/// The engine and its hands.
 pub(super) struct Shell {
     engine: Engine,
-    /// What engine and targets go by.
+    /// The book of engine and targets.
     active: Arc<ActiveBook>,
     inbox: Arc<Inbox>,
-    /// What the engine wants written, until all messages at hand are taken in.
+    /// Collects writes until all messages at hand are handled.
     outbox: Work,
     own: mpsc::Sender<Message>,
     clock: Clock,
     feed: ActivityFeed,
     onward: Onward,
     calls: HashMap<CallId, AbortHandle>,
-    /// Calls that ended because we stop.
+    /// Calls cut short by the stop.
     interrupted: usize,
     wake_at: Option<Timestamp>,
-    /// Shared with whoever looked last, until something is counted again.
+    /// Shared with the last snapshot until something is counted.
     figures: Arc<Figures>,
     stopping: Option<Stopping>,
-    /// How far the machine's clock was from ours when it was last looked at.
+    /// The offset of the machine's clock at the last check.
     drift: i128,
 }
 
-/// Where else the engine's word goes.
+/// Outputs other than the writer's queue, and the active book.
 pub(super) struct Onward {
-    /// Dependencies that are well again and whose letters the book brings back by itself.
+    /// Recovered dependencies whose letters the book reprocesses.
     pub reprocess: mpsc::Sender<DependencyName>,
-    /// What breakers go through.
+    /// Breaker transitions.
     pub turns: mpsc::Sender<News>,
-    /// The book to go by.
     pub books: ActiveBooks,
     pub followers: Arc<Followers>,
 }
@@ -95,7 +93,6 @@ impl Shell {
         }
     }
 
-    /// Runs until it is told to stop.
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         let mut taken = Vec::with_capacity(MESSAGES_AT_ONCE);
         let mut look_at_clock = tokio::time::interval(CLOCK_EVERY);
@@ -112,7 +109,7 @@ impl Shell {
                     if count == 0 {
                         return;
                     }
-                    // What a batch has accepted was routed by this book or an earlier one.
+                    // Accepted events were routed by this book or an earlier one.
                     self.follow_book();
                     for message in taken.drain(..) {
                         self.take(message);
@@ -155,7 +152,7 @@ impl Shell {
             Message::Batch { answers, inputs, done } => {
                 for (waiter, answer) in answers {
                     self.count(&answer);
-                    // A client that hung up has its event all the same.
+                    // A client that disconnected has its event accepted all the same.
                     let _ = waiter.send(answer);
                 }
                 for input in inputs {
@@ -187,7 +184,7 @@ impl Shell {
         }
     }
 
-    /// Counts what came in, and how it was answered.
+    /// Counts submissions and their results.
     fn count(&mut self, answer: &Answer) {
         let Ok(taken) = answer else { return self.feed.refused() };
         let now = self.clock.now();
@@ -250,7 +247,7 @@ impl Shell {
                 Effect::Advance(advance) => self.outbox.advances.push(advance),
                 Effect::Reprocess(dependency) => {
                     self.note(Note::Owe(dependency.clone()), None);
-                    // One that finds no place comes back with the next run, or the next time.
+                    // If it is full, the dependency is retried in the next run or at the next recovery.
                     let _ = self.onward.reprocess.try_send(dependency);
                 }
                 Effect::Signal(signal) => self.tell(signal),
@@ -258,12 +255,12 @@ impl Shell {
         }
     }
 
-    /// Has what is told of a settlement written with it, as far as somebody wants it.
+    /// Has events about a settlement written with it, if any service subscribes.
     fn emit(&mut self, settlement: &Settlement) {
         for event in &settlement.emits {
             let mut routes = self.active.of(event.event_type.as_str()).to_vec();
             for addressee in &mut routes {
-                // Nobody is there who could send it again.
+                // No sender could send it again.
                 addressee.bound.when_full = WhenFull::DeadLetter;
             }
             if !routes.is_empty() {
@@ -277,7 +274,7 @@ impl Shell {
         self.outbox.notes.push(NoteJob { note, then, reply: None });
     }
 
-    /// Gives the writer all that came together, at once.
+    /// Passes the collected writes to the writer.
     fn hand_over(&mut self) {
         if !self.outbox.is_empty() {
             let outbox = &mut self.outbox;
@@ -288,7 +285,7 @@ impl Shell {
     fn tell(&mut self, signal: Box<Signal>) {
         Arc::make_mut(&mut self.figures).count(&signal);
         if let Signal::Breaker { dependency, transition, by } = &*signal {
-            // One that finds no place is missed on the record, and nowhere else.
+            // If it is full, only the history misses the transition.
             let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
         }
         if let Signal::Stale(delivery) = &*signal {
@@ -323,7 +320,7 @@ impl Shell {
         self.engine.is_quiet() || Instant::now() >= stopping.until
     }
 
-    /// Cuts short what still runs; it burns nothing, and the next run begins with it.
+    /// Cuts short running calls; they use no retry, and the next run starts with them.
     fn end(mut self) {
         let interrupted = self.interrupted + self.calls.len();
         for (call, task) in std::mem::take(&mut self.calls) {
@@ -337,7 +334,7 @@ impl Shell {
         }
     }
 
-    /// Timers do not mind when the machine's clock is set; people who compare times do.
+    /// Timers are not affected by a changed machine clock, but people compare times.
     fn look_at_clock(&mut self) {
         let drift = drift(&self.clock);
         let step = drift - self.drift;
@@ -362,7 +359,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Tells the engine how a call ended, even if the task that makes it panics.
+/// Reports the end of a call even if its task panics.
 struct Report {
     own: mpsc::Sender<Message>,
     id: CallId,

@@ -1,9 +1,9 @@
-//! How it has been lately: of everything, of each queue and of each dependency, up to a day back.
+//! Recent history of figures: overall, per queue and per dependency, up to a day back.
 //!
-//! One task looks at the node's figures every few seconds. Nothing is kept over a restart, and every answer says
-//! since when it knows.
+//! One task samples the node's figures every few seconds. Nothing is kept over a restart; every result says
+//! how far back it goes.
 //!
-//! Invariant: memory is bounded by [`QUEUES_MAX`], [`DEPENDENCIES_MAX`] and what a ring holds.
+//! Invariant: memory is bounded by [`QUEUES_MAX`], [`DEPENDENCIES_MAX`] and the size of a ring.
 
 mod ring;
 
@@ -24,67 +24,61 @@ pub use self::ring::{Point, Span};
 use super::{Node, Shared, Snapshot};
 use crate::store::{Counts, QueueCounts};
 
-/// Queues that are followed; more have no trend of their own.
+/// Queues with a trend of their own.
 const QUEUES_MAX: usize = 200;
-/// Dependencies that are.
+/// Dependencies with a trend of their own.
 const DEPENDENCIES_MAX: usize = 200;
-/// What is lately.
 const LATELY: Duration = Duration::from_mins(1);
 
-/// What somebody wants the trend of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrendOf {
-    /// Everything.
     All,
-    /// Services with all their channels, or `service/channel`, together.
+    /// Services with all their channels, or `service/channel`, summed up.
     Services(Vec<String>),
-    /// A dependency.
     Dependency(String),
 }
 
-/// How it has been.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
-    /// Since when it is known.
+    /// The start of the data.
     pub since: Timestamp,
-    /// Step by step, the oldest first.
+    /// Oldest first.
     pub points: Vec<Point>,
 }
 
-/// How a queue has been in the last minute.
+/// A queue's figures of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lately {
-    /// Attempts that ended.
+    /// Attempts ended.
     pub attempts: u64,
-    /// Those of them that failed.
+    /// Attempts failed.
     pub failed: u64,
-    /// Deliveries that arrived.
+    /// Deliveries delivered.
     pub delivered: u64,
-    /// Deliveries that failed for good.
     pub dead: u64,
-    /// Attempts that ended in the last quarter of an hour.
+    /// Attempts in the last 15 minutes.
     pub recent_attempts: u64,
-    /// Those of them that failed.
+    /// Attempts failed in the last 15 minutes.
     pub recent_failed: u64,
-    /// When an attempt last ended, in steps of a few seconds; none if none has for a quarter of an hour.
+    /// When an attempt last ended, to a few seconds; none if longer than 15 minutes ago.
     pub active_at: Option<Timestamp>,
 }
 
 impl Node {
-    /// How it has been; none if nothing is known of that.
+    /// None if there is no data.
     #[must_use]
     pub fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
         self.shared.trends.lock().trend(of, span)
     }
 
-    /// How every queue has been in the last minute.
+    /// Figures of the last minute, per queue.
     #[must_use]
     pub fn lately(&self) -> BTreeMap<Arc<QueueName>, Lately> {
         self.shared.trends.lock().lately()
     }
 }
 
-/// Looks until the node is gone.
+/// Runs until the node is gone.
 pub(super) async fn watch(shared: Weak<Shared>) {
     let mut ticks = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -93,13 +87,12 @@ pub(super) async fn watch(shared: Weak<Shared>) {
         let Some(shared) = shared.upgrade() else { return };
         let node = Node { shared };
         let Some(snapshot) = node.snapshot().await else { return };
-        // A store that cannot be read leaves what waits unknown, and everything else as it is.
+        // If the store cannot be read, only the waiting counts are missing.
         let counts = node.read(|reader| reader.counts()).await.unwrap_or_default();
         node.shared.trends.lock().look(&snapshot, &counts, node.now());
     }
 }
 
-/// What the task has seen, for all who ask.
 pub(super) struct Trends(Mutex<Seen>);
 
 impl Trends {
@@ -114,12 +107,11 @@ impl Trends {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
-        // What is looked at next replaces whatever was left half done.
+        // The next sample replaces incomplete data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What was seen so far.
 struct Seen {
     since: Timestamp,
     looks: u64,
@@ -133,7 +125,7 @@ impl Seen {
         self.looks += 1;
         let mut all = Known { accepted: snapshot.figures.intake.accepted, ..Known::default() };
         all.now.in_flight = u32::try_from(snapshot.calls).unwrap_or(u32::MAX);
-        // Notices to people go beside what is delivered, and are no part of it.
+        // Notifications are not part of the delivered traffic.
         let theirs = counts.queues.iter().filter(|(name, _)| !is_own(name.service.as_str()));
         for (_, counts) in theirs {
             all.now.waiting += counts.waiting;
@@ -208,7 +200,7 @@ fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> Known {
     Known { took: figures.took_finely.clone(), tally: figures.total(), now, ..Known::default() }
 }
 
-/// The place of a name; none if it is new and there are too many.
+/// None if the name is new and there are too many.
 fn place<'a, Name: Clone + Ord>(
     places: &'a mut BTreeMap<Name, Rings>,
     name: &Name,
@@ -220,8 +212,7 @@ fn place<'a, Name: Clone + Ord>(
     places.get_mut(name)
 }
 
-/// The trends of several as one; none of nothing. What came later has fewer points, and the last are of the
-/// same steps.
+/// Sums trends; shorter ones align at the end.
 fn together(trends: impl Iterator<Item = Vec<Point>>) -> Option<Vec<Point>> {
     trends.reduce(|mut sum, mut other| {
         if other.len() > sum.len() {

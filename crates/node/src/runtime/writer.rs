@@ -1,13 +1,14 @@
-//! The one thread that writes: it gathers what waits, makes it durable in one transaction, tells the
-//! engine, and only then whoever waits for an answer.
+//! The writer thread: collects queued work, commits it in one transaction, then informs the engine and the
+//! callers.
 //!
-//! Loads are served here too, in order with the writes: what a page says is true at a known point among
-//! the settlements, so the engine never takes a delivery for new that it has just let go of.
+//! Loads are served here too, in order with the writes: a page is consistent with a known point among the
+//! settlements, so the engine never takes a delivery for new that it has just released.
 //!
 //! Invariants:
-//! - nobody hears of anything that is not durable;
-//! - a settlement that could not be written stays in hand, and goes first when the store heals;
-//! - housekeeping comes last, in small steps, and only when nobody waits.
+//!
+//! - nothing is reported before it is durable;
+//! - a settlement that could not be written is kept, and written first when the store recovers;
+//! - housekeeping runs last, in small steps, and only when nothing waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,31 +29,28 @@ use crate::store::{
 };
 use redrive::clock::Clock;
 
-/// How long the writer sleeps when there is nothing to do.
+/// How long the writer sleeps when idle.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often free space is looked at.
+/// How often free disk space is checked.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
-/// A store that has not been written to for so long is told that we are alive.
+/// How often an idle store records that the server is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
-/// How long to wait before a store that failed is tried again.
+/// The delay before a failing store is retried.
 const HEAL_EVERY: Duration = Duration::from_millis(200);
-/// How often housekeeping looks whether there is something to do.
+/// How often housekeeping runs.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Under load, housekeeping gets one small step this often.
 const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
 
-/// What a batch came to.
+/// The result of a batch.
 struct Digest {
-    /// For each submission.
+    /// One per submission.
     answers: Vec<Answer>,
-    /// What the engine hears.
     inputs: Vec<Input>,
-    /// Who hears that it is done, once the engine has.
     done: Vec<Doer>,
 }
 
-/// Tells those who wait for their notes that it cannot be; what nobody waits for is kept, but for refused
-/// bodies: others choose how many there are, and nobody was promised to see them.
+/// Refuses notes that a caller waits for and keeps the others, except refused bodies, which may be dropped.
 fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
     let mut kept = Vec::new();
     for NoteJob { note, then, reply } in notes.into_iter().filter(|job| !job.is_refused_body()) {
@@ -66,25 +64,23 @@ fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
     kept
 }
 
-/// Refuses commands.
 fn refuse_commands(doers: Vec<Doer>, why: &SubmitError) {
     for doer in doers {
         let _ = doer.send(Err(why.clone()));
     }
 }
 
-/// What those hear whose batch ended so: that nothing was written, or that nobody knows.
+/// The error for a batch that failed: nothing written, or unknown.
 fn not_written(error: &StoreError) -> SubmitError {
     let reason = error.to_string();
     if error.leaves_unknown() { SubmitError::Unknown { reason } } else { SubmitError::Failing { reason } }
 }
 
-/// What those hear who come while the store fails.
+/// The error for requests while the store is failing.
 fn still_failing() -> SubmitError {
     SubmitError::Failing { reason: "the store takes no writes at the moment".to_owned() }
 }
 
-/// Owns the store.
 pub(super) struct Writer {
     pub store: Box<dyn Store>,
     pub inbox: Arc<Inbox>,
@@ -96,19 +92,19 @@ pub(super) struct Writer {
     pub state: WriterState,
 }
 
-/// What the writer remembers between batches.
+/// State between batches.
 pub(super) struct WriterState {
     room: Room,
     room_at: Instant,
     written_at: Instant,
     housekept_at: Instant,
     more_to_keep: bool,
-    /// Since when the store has failed, and the settlements in hand since.
+    /// Set while the store is failing.
     failing: Option<Failing>,
     backups: Vec<BackupJob>,
 }
 
-/// What must be written as soon as it can be.
+/// Must be written as soon as the store recovers.
 #[derive(Default)]
 struct Unwritten {
     settlements: Vec<Arc<Settlement>>,
@@ -117,9 +113,9 @@ struct Unwritten {
 
 struct Failing {
     since: Timestamp,
-    /// Whether the store must be opened anew first: to see what is durable, or to give back memory.
+    /// Whether the store must be reopened first, to see what is durable or to free memory.
     reopen: bool,
-    /// What was logged last.
+    /// Last logged.
     reason: String,
     settlements: Vec<Arc<Settlement>>,
     emissions: Vec<Submission>,
@@ -142,7 +138,7 @@ impl WriterState {
 }
 
 impl Writer {
-    /// Writes until it is told to stop, and closes the store.
+    /// Runs until it is stopped, and closes the store.
     pub(super) fn run(mut self) {
         loop {
             let work = self.inbox.take(self.patience());
@@ -151,7 +147,7 @@ impl Writer {
             if let Some(stop) = stop {
                 self.inbox.end();
                 self.finish();
-                // Whoever asked may have given up waiting.
+                // The caller may have stopped waiting.
                 let _ = stop.send(());
                 return;
             }
@@ -175,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Refuses events while the disk is nearly full, or nobody can say how full it is.
+    /// Refuses events while the disk is nearly full or its free space is unknown.
     fn look_at_room(&mut self) {
         if self.state.room_at.elapsed() < ROOM_EVERY {
             return;
@@ -183,13 +179,12 @@ impl Writer {
         self.state.room_at = Instant::now();
         match self.store.has_room() {
             Ok(room) => self.found_room(room),
-            // A store that fails already is looked at when it is healed.
+            // It is checked when the store recovers.
             Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "the store still fails"),
             Err(error) => self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
         }
     }
 
-    /// That much room was found.
     pub(super) fn found_room(&mut self, room: Room) {
         self.state.room_at = Instant::now();
         if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
@@ -199,7 +194,7 @@ impl Writer {
         self.chart.has_room(self.clock.now(), room);
     }
 
-    /// Does all of it; gives back who waits for the end, if it is time.
+    /// Does all work; returns the stop request, if any.
     fn work(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
         if let Room::Short { free_bytes, needed_bytes } = self.state.room {
             for job in work.submissions.drain(..) {
@@ -215,7 +210,7 @@ impl Writer {
         }
         let (mut submissions, mut waiters): (Vec<Submission>, Vec<_>) =
             work.submissions.into_iter().map(|SubmitJob { submission, reply }| (submission, reply)).unzip();
-        // Nobody waits for these, but they are counted like all others.
+        // These have no caller, but are counted like all others.
         waiters.extend(work.emissions.iter().map(|_| tokio::sync::oneshot::channel().0));
         submissions.extend(work.emissions.iter().cloned());
         if self.state.written_at.elapsed() > ALIVE_EVERY {
@@ -241,7 +236,7 @@ impl Writer {
                 self.chart.wrote(now, began.elapsed());
                 let mut digest = self.digest(&batch, written, work.notes, doers, now);
                 self.load(&work.loads, &mut digest.inputs);
-                // Waking them all from here, one by one, would cost more than writing did.
+                // Waking each caller from here would cost more than the write.
                 self.tell(waiters, digest);
             }
             Err(error) => {
@@ -262,7 +257,7 @@ impl Writer {
         work.stop
     }
 
-    /// Tells what a batch came to: inputs for the engine, and the answers to those who wait.
+    /// Turns the result of a batch into inputs for the engine and answers for callers.
     fn digest(
         &self,
         batch: &Batch,
@@ -325,7 +320,7 @@ impl Writer {
         }
         let answers = waiters.into_iter().zip(answers).collect();
         let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done });
-        // The engine has stopped, and the store has not: who waits hears it from here.
+        // The engine has stopped but the store has not: callers are answered from here.
         if let Err(mpsc::error::SendError(Message::Batch { answers, done, .. })) = sent {
             for (waiter, answer) in answers {
                 let _ = waiter.send(answer);
@@ -352,7 +347,7 @@ impl Writer {
         self.tell_engine(vec![Input::StoreFailing]);
     }
 
-    /// While the store fails: refuses what comes from outside, keeps what is in hand, and tries again.
+    /// While the store fails: refuses requests, keeps settlements, and retries.
     fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
         for job in work.submissions.drain(..) {
             self.feed.refused();
@@ -365,14 +360,14 @@ impl Writer {
         failing.settlements.append(&mut work.settlements);
         failing.emissions.append(&mut work.emissions);
         failing.notes.append(&mut refuse_asked(work.notes, &still_failing()));
-        // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
+        // The engine asks for its pages again after recovery.
         if let Err(error) = self.heal(&mut failing) {
             let reason = error.to_string();
             if failing.reason != reason {
                 tracing::error!(%error, "the store still takes no writes");
                 failing.reason = reason;
             }
-            // Healing may itself end without anybody knowing what is durable.
+            // Recovery itself may fail with an unknown result.
             failing.reopen |= error.wants_reopening();
             self.state.failing = Some(failing);
         }
@@ -390,7 +385,7 @@ impl Writer {
         notes.push(Note::Absence { from: failing.since });
         let (settlements, submissions) = (failing.settlements.clone(), failing.emissions.clone());
         let batch = Batch { settlements, submissions, notes, ..Batch::default() };
-        // A replay may have begun in a batch that nobody heard of.
+        // A replay may have begun in a batch whose result was lost.
         let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let written = self.store.write(&batch, now)?;
         self.state.written_at = Instant::now();
@@ -404,7 +399,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A small step of what is not urgent.
+    /// One small step of deferred work.
     fn keep_house(&mut self) {
         if self.state.failing.is_some() {
             return;
@@ -441,9 +436,9 @@ impl Writer {
                 place.send(outcome.map_err(|error| error.to_string()));
                 is_over
             }
-            // Whoever watches is slow: the copy waits for them, and nobody else does.
+            // The backup waits for a slow observer.
             Err(mpsc::error::TrySendError::Full(())) => false,
-            // Nobody is listening any more: the copy is given up.
+            // The observer is gone: the backup is cancelled.
             Err(mpsc::error::TrySendError::Closed(())) => true,
         };
         if is_over {

@@ -1,9 +1,9 @@
-//! Secrets that a command prints, such as one of a password store or of a vault's own tools.
+//! Secrets that a command prints, such as one of a password store.
 //!
-//! The command is run as it stands in the book, by no shell. What it prints beside the secret is read by
-//! nobody, for it may hold the secret too: of a failure only the exit status is told.
+//! The command is run without a shell. Its other output is discarded, since it may contain the secret: a
+//! failure reports the exit status only.
 //!
-//! Invariant: whoever stops waiting for a command ends it, with all that it has started in its group.
+//! Invariant: dropping the fetch kills the command and its process group.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,6 @@ use zeroize::Zeroizing;
 
 use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues};
 
-/// A program and its arguments.
 pub(super) struct Program {
     words: Vec<String>,
 }
@@ -58,7 +57,7 @@ impl SecretSource for Program {
     }
 }
 
-/// Reads to the end of the output or of the buffer, and says how much there is.
+/// Reads until the end of the output or of the buffer.
 async fn fill(mut stdout: ChildStdout, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     loop {
@@ -69,15 +68,15 @@ async fn fill(mut stdout: ChildStdout, buffer: &mut [u8]) -> std::io::Result<usi
     }
 }
 
-/// A command under way: when it is dropped before its end was seen, its whole group is ended.
+/// Kills the process group when dropped early.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has an id until its end was seen, and so long nobody else can have the same.
+        // The id is valid, and not reused, until the exit status was read.
         #[cfg(unix)]
         if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
-            // Whoever is gone already needs no ending.
+            // The group may be gone already.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
     }

@@ -1,8 +1,7 @@
-//! Secrets in files, which are changed by writing them anew or by putting another in their place.
+//! Secrets in files, which are rotated by rewriting or replacing the file.
 //!
-//! Invariant: what a file looked like is noted before it is read, from the very file that is read; whatever is
-//! written later shows, and a file that was half written when it was read is read again. A file system that
-//! hangs keeps one thread for each file, however often it is looked at.
+//! Invariants: the file's stamp is taken before it is read, from the open file, so that a later write shows
+//! and a half-written file is read again; a hanging file system blocks one thread per file at most.
 
 use std::fs::{File, Metadata};
 use std::future::Future;
@@ -17,20 +16,20 @@ use zeroize::Zeroizing;
 
 use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues, Sight};
 
-/// A file, and what it looked like when it was read last with success.
+/// A file and its stamp at the last good read.
 pub(super) struct Watched {
     path: Arc<str>,
     read: Mutex<Option<Stamp>>,
-    /// For whoever touches the file, held to the end of that and not of the wait for it.
+    /// Held until the access ends, not only while it is awaited.
     turn: Arc<Semaphore>,
 }
 
-/// What tells one version of a file from another, at a glance.
+/// Distinguishes versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     modified_at: Option<SystemTime>,
     length: u64,
-    /// Which file it is and when anything of it was changed, where the system tells.
+    /// Inode and change time, where the system has them.
     identity: (u64, i64, i64),
 }
 
@@ -57,11 +56,10 @@ impl SecretSource for Watched {
         })
     }
 
-    /// A file that is missing for a moment, or that nobody can look at, is taken for the same: it may be on
-    /// its way.
+    /// A missing or inaccessible file counts as unchanged: it may be being replaced.
     fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
         let path = Arc::clone(&self.path);
-        // Somebody is at it, and may have been for long.
+        // Another access is running, perhaps for long.
         let turn = Arc::clone(&self.turn).try_acquire_owned().ok()?;
         Some(Box::pin(async move {
             let looking = spawn_blocking(move || in_turn(turn, || std::fs::metadata(&*path).ok()));
@@ -75,34 +73,33 @@ impl SecretSource for Watched {
     }
 }
 
-/// Does something to its end before anybody else has the turn.
+/// Releases the permit when the work is done.
 fn in_turn<T>(turn: OwnedSemaphorePermit, work: impl FnOnce() -> T) -> T {
     let done = work();
     drop(turn);
     done
 }
 
-/// The values, and what the file looked like before they were read.
 pub(super) fn read(path: &str) -> Result<(SecretValues, Stamp), SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
-    // Whoever opens a pipe may wait for ever.
+    // Opening a pipe could block.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(SecretError::NoFile(path.to_owned()));
     }
     let mut file = open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    // It may have been put there since.
+    // It may have been replaced in between.
     if !metadata.is_file() {
         return Err(SecretError::NoFile(path.to_owned()));
     }
     let stamp = stamp(&metadata);
-    // Of one size from the start: a buffer that grows leaves copies behind that nobody wipes.
+    // Of fixed size: a growing buffer leaves copies that are not wiped.
     let mut buffer = Zeroizing::new(vec![0; SECRET_BYTES_MAX + 1]);
     let length = fill(&mut file, &mut buffer).map_err(unreadable)?;
     Ok((SecretValues::from_lines(&buffer[..length], path)?, stamp))
 }
 
-/// Opens a file, and a pipe without waiting for anybody at its other end.
+/// Does not block on a pipe.
 fn open(path: &str) -> io::Result<File> {
     let mut options = File::options();
     #[cfg(unix)]
@@ -113,7 +110,7 @@ fn open(path: &str) -> io::Result<File> {
     options.read(true).open(path)
 }
 
-/// Reads to the end of the file or of the buffer, and says how much there is.
+/// Reads until the end of the file or of the buffer.
 fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     loop {

@@ -1,6 +1,6 @@
-//! The values that were fetched, so that a log can leave them out wherever they turn up.
+//! Known secret values, to be removed from logs.
 //!
-//! Invariant: the lock here is held while nothing else is done, so that it can be taken by whoever logs.
+//! Invariant: nothing else runs under the lock, so it can be taken while logging.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,15 +11,15 @@ use zeroize::Zeroizing;
 
 use super::SecretValues;
 
-/// How many values are remembered; the oldest are forgotten first.
+/// Remembered values; the oldest are dropped first.
 const SEEN_MAX: usize = 256;
 
-/// Values that are secret, or were not long ago.
+/// Current and recent values.
 #[derive(Default)]
 pub(super) struct Seen(Mutex<VecDeque<Zeroizing<String>>>);
 
 impl Seen {
-    /// Remembers values; what is no text cannot turn up in one.
+    /// Values that are not UTF-8 cannot occur in a text.
     pub(super) fn note(&self, values: &SecretValues) {
         let mut seen = self.0.lock().expect("nobody panics while remembering");
         for value in values.iter().filter_map(|value| std::str::from_utf8(value).ok()) {
@@ -33,7 +33,6 @@ impl Seen {
         }
     }
 
-    /// The text without any of them.
     pub(super) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let seen = self.0.lock().expect("nobody panics while remembering");
         hide_known(text, seen.iter().map(|value| value.as_str()))

@@ -1,4 +1,4 @@
-//! The contract that every source keeps: scenarios with a real node and the real other side.
+//! The contract of every source: scenarios with a real node and the real upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,28 +22,27 @@ use crate::store::{self, Options};
 use crate::target::Target;
 use crate::target::registry::Targets;
 
-/// Long enough for any machine; a scenario that waits so long has failed.
+/// A scenario that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Long enough to see that something does not happen.
+/// Long enough to see that nothing happens.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// Messages that a source may have read and not acknowledged.
+/// Messages read and not acknowledged.
 const HELD_MAX: usize = 1_024;
 
-/// The other side of a source: a server, a folder, a script.
+/// The system that a source reads from.
 pub trait Upstream: Send + Sync {
-    /// The source, as its driver makes it.
     fn source(&self) -> Arc<dyn Source>;
-    /// Puts messages there, one after the other.
+    /// In order.
     fn put(&self, bodies: Vec<String>) -> Doing<'_, ()>;
-    /// How many messages are there and not acknowledged.
+    /// Unacknowledged messages.
     fn unacknowledged(&self) -> Doing<'_, usize>;
-    /// Breaks its connections, and takes none.
+    /// Breaks its connections and refuses new ones.
     fn go_away(&self) -> Doing<'_, ()>;
-    /// Takes connections again.
+    /// Accepts connections again.
     fn come_back(&self) -> Doing<'_, ()>;
 }
 
-/// Plays every scenario, each with an upstream of its own.
+/// Runs every scenario, each with a fresh upstream.
 ///
 /// # Panics
 ///
@@ -65,7 +64,6 @@ async fn taken_in_order_and_acknowledged(bench: Bench) {
     assert_eq!(bench.accepted().await, ids(0..10));
     let view = bench.view();
     assert_eq!((view.durable, view.duplicates, view.refused), (10, 0, 0));
-    // Messages that come while it runs.
     bench.put(10..13).await;
     bench.until("the rest is acknowledged", async || bench.upstream.unacknowledged().await == 0).await;
     assert_eq!(bench.accepted().await, ids(0..13));
@@ -77,7 +75,7 @@ async fn not_acknowledged_before_it_is_durable(bench: Bench) {
     bench.pause().await;
     bench.put(0..10).await;
     let sources = bench.start();
-    // The service takes four, and no more while it is paused.
+    // The paused service takes four.
     bench.until("it is held", async || matches!(bench.view().state, SourceState::Held(_))).await;
     bench.until("what waits is counted", async || bench.view().lag.is_some_and(|lag| lag > 0)).await;
     tokio::time::sleep(A_WHILE).await;
@@ -165,7 +163,7 @@ async fn drained_by_a_stop(bench: Bench) {
 pub(super) struct Bench {
     pub(super) node: Node,
     upstream: Box<dyn Upstream>,
-    /// Whether acknowledgements are lost on their way.
+    /// Whether acknowledgements are lost.
     is_deaf: Arc<AtomicBool>,
     _folder: TempDir,
 }
@@ -194,7 +192,7 @@ impl Bench {
         self.node.sources().remove("in").expect("the source is shown")
     }
 
-    /// The ids of all events, in the order in which they were accepted.
+    /// Event ids in order of acceptance.
     pub(super) async fn accepted(&self) -> Vec<String> {
         let all = self.node.read(|reader| reader.accepted(Seq::NONE, 10_000, usize::MAX)).await;
         all.expect("the store answers").iter().map(|view| view.event.id.to_string()).collect()
@@ -271,7 +269,7 @@ fn node(folder: &TempDir) -> Node {
     Node::start(config).expect("it starts")
 }
 
-/// A source whose acknowledgements may be lost: as a crash between the commit and the acknowledgement.
+/// Loses acknowledgements, as a crash between commit and acknowledgement would.
 struct Deaf {
     source: Arc<dyn Source>,
     is_deaf: Arc<AtomicBool>,

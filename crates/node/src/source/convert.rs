@@ -1,8 +1,8 @@
-//! What is made of a message: the `CloudEvent` that it is, or one that the templates of its source make of it.
+//! Makes the event of a message: the `CloudEvent` that it is, or one made by the templates of its source.
 //!
-//! A message is a `CloudEvent` if its content type or its headers say so, or if its source states no `type`. Of
-//! any other, `type` makes the event, and its data are the body, byte for byte. Templates for subject and session
-//! fill in what a `CloudEvent` does not say itself.
+//! A message is a `CloudEvent` if its content type or headers say so, or if its source states no `type`.
+//! Otherwise `type` makes the event and the body is its data, byte for byte. Templates for subject and
+//! session fill in what a `CloudEvent` lacks.
 
 use redrive_core::book::model::Source;
 use redrive_core::book::source_template::{Material, Picked, SourceTemplate, Wanted};
@@ -15,36 +15,34 @@ use super::Message;
 
 const STRUCTURED: &str = "application/cloudevents+json";
 
-/// A call or message of which no event can be made.
+/// A request or message that cannot become an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {why}")]
 pub struct Malformed {
-    /// The header, the attribute, or the body.
+    /// The header, the attribute, or `body`.
     pub field: &'static str,
-    /// What is wrong with it.
     pub why: Why,
 }
 
-/// What is wrong with a part of a call or a message.
+/// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// JSON was expected, and a form came.
+    /// A form instead of JSON.
     #[error("says that the body is a form: choose `application/json` where the webhook is set up")]
     Form,
-    /// Every part of the template lacks a value.
+    /// No part of the template has a value.
     #[error("has no value in this call: look at the template of this source")]
     NoValue,
-    /// It does not fit into an event.
+    /// Not a valid attribute.
     #[error(transparent)]
     Unfit(#[from] Reason),
 }
 
-/// An attribute that does not fit.
 pub(crate) const fn unfit(field: &'static str, reason: Reason) -> Malformed {
     Malformed { field, why: Why::Unfit(reason) }
 }
 
-/// An attribute, if there is a template for it and all that it needs.
+/// None without a template, or without its values.
 pub(crate) fn filled<Of: Bounds>(
     field: &'static str,
     template: Option<&SourceTemplate>,
@@ -54,20 +52,18 @@ pub(crate) fn filled<Of: Bounds>(
     text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
 }
 
-/// The type that a template makes.
 pub(crate) fn filled_type(template: &SourceTemplate, found: &dyn Material) -> Result<EventType, Malformed> {
     let text = template.fill_type(found).ok_or(Malformed { field: "type", why: Why::NoValue })?;
     EventType::new(&text).map_err(|reason| unfit("type", reason))
 }
 
-/// The templates of a source.
 #[derive(Debug)]
 pub(crate) struct Templates {
     pub(crate) event_type: Option<SourceTemplate>,
     pub(crate) subject: Option<SourceTemplate>,
     pub(crate) session: Option<SourceTemplate>,
     pub(crate) id: Option<SourceTemplate>,
-    /// The fields of the data that they look at.
+    /// The data fields that they use.
     pub(crate) wanted: Wanted,
 }
 
@@ -86,7 +82,6 @@ impl Templates {
     }
 }
 
-/// Makes events of the messages of a source.
 pub(super) struct Converter {
     templates: Templates,
     event_source: EventSource,
@@ -115,7 +110,7 @@ impl Converter {
         Self { templates: Templates::of(source), event_source }
     }
 
-    /// The event of a message, or why there is none, in words.
+    /// The event, or the reason for refusing the message.
     pub(super) fn event(&self, message: &Message, now: Timestamp) -> Result<Event, String> {
         if let Some(fault) = &message.fault {
             return Err(fault.clone());
@@ -133,7 +128,7 @@ impl Converter {
         }
     }
 
-    /// The event that the message is, by those headers.
+    /// Parses the message as a `CloudEvent`.
     fn read(&self, message: &Message, headers: &dyn HeaderList) -> Result<Event, String> {
         let parsed = parse(Incoming { headers, body: &message.body }).map_err(|error| error.to_string())?;
         let Parsed::One(mut event) = parsed else {
@@ -155,7 +150,7 @@ impl Converter {
         Ok(*event)
     }
 
-    /// The event that the templates make of the message.
+    /// Makes the event by templates.
     fn made_by(
         &self,
         event_type: &SourceTemplate,

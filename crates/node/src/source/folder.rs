@@ -1,10 +1,10 @@
 //! The `folder` source: reads files that are moved into a folder.
 //!
-//! Files are read in the order of their names, lines in theirs. A file is read once it is there under its own name:
-//! it is written elsewhere, or under a name that begins with a dot or ends in `.tmp` or `.part`, and then renamed.
-//! When all of its events are durable it is deleted, or moved to `done`; a file with an event that was refused is
-//! moved to `refused` as a whole, beside a text that says which lines and why. Moved back once it is mended, it is
-//! read again: what was taken before is known by its id.
+//! Files are read in the order of their names, lines in theirs. A file must be written elsewhere, or under a
+//! name that begins with a dot or ends in `.tmp` or `.part`, and then renamed. When all of its events are
+//! durable it is deleted, or moved to `done`; a file with a refused event is moved to `refused` as a whole,
+//! with a text that lists lines and reasons. Moved back after a fix it is read again, and accepted events are
+//! duplicates.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -22,23 +22,22 @@ use serde::de::IgnoredAny;
 use super::{Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError, Verdict};
 use crate::connectors::{Doing, Driver, Make, settings};
 
-/// How often the folder is looked at for more.
+/// The polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Names that one look remembers; the others wait for the next.
+/// File names per scan; the others wait for the next.
 const NAMES_MAX: usize = 4_096;
-/// The largest file that is one event, and the longest line.
+/// Bytes of a one-event file, or of a line.
 const EVENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Refused lines of a file that are named.
+/// Refused lines listed per file.
 const REASONS_MAX: usize = 1_000;
 
-/// How names end of files that are being written.
+/// Suffixes of files being written.
 const UNFINISHED: [&str; 2] = [".tmp", ".part"];
-/// How names end of files whose lines are events.
+/// Suffixes of files with one event per line.
 const WITH_LINES: [&str; 2] = [".ndjson", ".jsonl"];
 const DONE: &str = "done";
 const REFUSED: &str = "refused";
 
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &SOURCE,
     make: Make::Source(|endpoint, _| Ok(Arc::new(Folder(settings::<Spool>(endpoint).clone())))),
@@ -63,11 +62,11 @@ impl Source for Folder {
     }
 }
 
-/// What both halves of a connection know.
+/// Shared by both halves of a connection.
 struct OpenSpool {
     folder: PathBuf,
     keeps: bool,
-    /// The files that are being read, or whose events are not all acknowledged, by name.
+    /// Files being read or not fully acknowledged, by name.
     open: Mutex<BTreeMap<Arc<str>, OpenFile>>,
 }
 
@@ -83,7 +82,7 @@ impl OpenSpool {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a file away if all of it is done with.
+    /// Moves or deletes a file if it is done.
     fn end(&self, name: &str) -> io::Result<()> {
         let reasons = match self.lock().get_mut(name) {
             Some(file) if file.is_read && file.unsettled == 0 => std::mem::take(&mut file.reasons),
@@ -100,7 +99,7 @@ impl OpenSpool {
             fs::remove_file(&file)
         };
         match ended {
-            // Somebody has taken it back.
+            // It was removed by someone else.
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -109,7 +108,7 @@ impl OpenSpool {
     }
 }
 
-/// What an event is acknowledged by.
+/// Identifies an event for its acknowledgement.
 struct Line {
     file: Arc<str>,
     number: u64,
@@ -140,7 +139,7 @@ impl Messages for Files {
 
 struct Reader {
     spool: Arc<OpenSpool>,
-    /// Of the last look, the next first.
+    /// From the last scan, next first.
     names: VecDeque<String>,
     file: Option<Reading>,
 }
@@ -153,7 +152,7 @@ struct Reading {
 }
 
 impl Reader {
-    /// What there is, as far as there is room; nothing if nothing is there.
+    /// As many messages as there are and fit.
     fn read(&mut self, room: Room) -> io::Result<Vec<Message>> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while messages.len() < room.messages && bytes < room.bytes {
@@ -171,7 +170,7 @@ impl Reader {
             } else {
                 of.is_read = true;
                 drop(open);
-                // Whatever was read of it may be settled already.
+                // All of it may be acknowledged already.
                 self.spool.end(&file.name)?;
                 self.file = None;
             }
@@ -179,7 +178,7 @@ impl Reader {
         Ok(messages)
     }
 
-    /// Opens the next file; says whether there is one.
+    /// Returns whether there is one.
     fn open_next(&mut self) -> io::Result<bool> {
         if self.names.is_empty() {
             let open = self.spool.lock();
@@ -193,7 +192,7 @@ impl Reader {
                     self.file = Some(Reading { name: name.into(), lines, has_lines, number: 0 });
                     return Ok(true);
                 }
-                // Somebody has taken it back.
+                // It was removed by someone else.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -203,7 +202,6 @@ impl Reader {
 }
 
 impl Reading {
-    /// The next event of the file.
     fn next(&mut self) -> io::Result<Option<Message>> {
         let mut body = Vec::new();
         loop {
@@ -214,7 +212,7 @@ impl Reading {
             } else {
                 limited.read_to_end(&mut body)?
             };
-            // An empty file that should be one event is refused, not passed over.
+            // An empty one-event file is refused, not skipped.
             if read == 0 && (self.has_lines || self.number > 0) {
                 return Ok(None);
             }
@@ -279,7 +277,7 @@ impl Acknowledge for Acks {
     }
 }
 
-/// The first names of files that wait, in their order.
+/// The first names in order, bounded.
 fn waiting(folder: &Path, is_new: impl Fn(&str) -> bool) -> io::Result<BTreeSet<String>> {
     let mut first = BTreeSet::new();
     for name in names(folder)?.filter(|name| is_new(name)) {
@@ -291,7 +289,7 @@ fn waiting(folder: &Path, is_new: impl Fn(&str) -> bool) -> io::Result<BTreeSet<
     Ok(first)
 }
 
-/// The names of all files that wait, in no order. Names that are no text are passed over.
+/// Unordered; names that are not UTF-8 are skipped.
 fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
     let entries = fs::read_dir(folder)?.filter_map(Result::ok);
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -301,7 +299,7 @@ fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
     Ok(names.filter(is_whole))
 }
 
-/// Does what may wait for a disk where nobody else waits for it.
+/// Runs disk access on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, SourceError> {

@@ -1,7 +1,6 @@
-//! The sources of the rule book that holds: one handle for as long as the server runs.
+//! The polled sources of the active rule book.
 //!
-//! Invariant: a source that a reload does not change is not disturbed; of one that it changes, the old runner has
-//! ended before the new one connects.
+//! Invariant: a reload does not disturb unchanged sources; a changed one ends before its successor connects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +18,11 @@ use crate::connectors::{Drivers, MakeError, SourceSite};
 use crate::runtime::{Node, Switch, SwitchAt, WeakNode};
 use crate::secret::Secrets;
 
-/// What runs the sources; clones are the same. They stop when the last is dropped.
+/// Clones are the same sources. They stop when the last is dropped.
 #[derive(Clone)]
 pub struct Sources(Arc<Shared>);
 
-/// Makes the source of that name; none if it is served elsewhere.
+/// None if the source is served elsewhere.
 pub type Open = dyn Fn(&str, &Endpoint) -> Option<Result<Arc<dyn Source>, MakeError>> + Send + Sync;
 
 struct Shared {
@@ -39,7 +38,6 @@ struct Running {
 }
 
 impl Running {
-    /// Whether another book wants the same of it.
     fn is_for(&self, source: &model::Source) -> bool {
         fn templates(source: &model::Source) -> [&Option<String>; 4] {
             [&source.event_type, &source.subject, &source.session, &source.id]
@@ -57,7 +55,7 @@ impl Running {
 }
 
 impl Sources {
-    /// Runs the sources of a node's book, and of every book that it goes by later; an error says which cannot be
+    /// Runs the sources of a node's book and follows its reloads; an error names the source that cannot be
     /// made.
     pub fn start(node: &Node, drivers: &Drivers, secrets: &Secrets) -> Result<Self, String> {
         let (drivers, secrets) = (drivers.clone(), secrets.clone());
@@ -67,13 +65,13 @@ impl Sources {
         Self::with(node, Box::new(open))
     }
 
-    /// The same with sources of one's own.
+    /// With sources of one's own.
     pub fn with(node: &Node, open: Box<Open>) -> Result<Self, String> {
         let shared = Shared { node: node.downgrade(), open, running: Mutex::default() };
         let sources = Self(Arc::new(shared));
         sources.prepare(&node.book())?();
         let weak = Arc::downgrade(&sources.0);
-        // What comes in by a new source is routed by the book that has it.
+        // Events of a new source are routed by the book that has it.
         node.follow_book("sources", SwitchAt::AfterNode, move |book| match weak.upgrade() {
             Some(shared) => Self(shared).prepare(book),
             None => Ok(Box::new(|| {})),
@@ -81,7 +79,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Makes the sources of a book that are new or changed; they run once the switch is made.
+    /// Makes new and changed sources; the switch starts them.
     fn prepare(&self, book: &Arc<RuleBook>) -> Result<Switch, String> {
         let mut made = BTreeMap::new();
         let wanted = &book.sections().sources;
@@ -100,7 +98,7 @@ impl Sources {
         Ok(Box::new(move || shared.switch(made, &keep)))
     }
 
-    /// Stops reading, lets what was handed over be acknowledged, and disconnects.
+    /// Stops reading, acknowledges what was handed over, and disconnects.
     pub async fn stop(&self) {
         let running = std::mem::take(&mut *self.0.running());
         for one in running.values() {

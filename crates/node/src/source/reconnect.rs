@@ -1,9 +1,8 @@
-//! When a connection that was lost is opened again: by the delays and the breaker of its rule, for as long as it
-//! takes.
+//! When to reconnect: by the delays and the breaker of the source's rule, without an end.
 //!
-//! Delays grow with each failure until a message is read again: a connection that opens and breaks at once is no
-//! better than none. A failure that the rule would not retry is waited for by [`WAITS_LIKE`], since a source has no
-//! dead letters: its messages wait upstream.
+//! Delays grow with each failure until a message is read: a connection that breaks at once is no better than
+//! none. A failure that the rule would not retry waits by [`WAITS_LIKE`], since a source has no dead letters:
+//! its messages wait upstream.
 
 use redrive_core::limits;
 use redrive_core::policy::breaker::{Admission, Breaker, CallEnd, Observation, Permit, Phase, Transition};
@@ -16,24 +15,20 @@ use redrive_core::time::Timestamp;
 
 use super::SourceError;
 
-/// The policy of the catalog whose delays are waited where the rule has none.
+/// The catalog policy used where the rule has no delays.
 const WAITS_LIKE: &str = "webhook";
 
-/// What is known of a source's connections.
 #[derive(Debug, Default)]
 pub(super) struct Reconnect {
     breaker: Breaker,
-    /// Failures since a message was read.
+    /// Since the last message.
     failures: u32,
     wait_until: Option<Timestamp>,
 }
 
-/// What to do next.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Connect, and say what it came to.
     Connect(Option<Permit>),
-    /// Nothing before then.
     Wait(Timestamp),
 }
 
@@ -49,7 +44,6 @@ impl Reconnect {
         }
     }
 
-    /// The connection is open.
     pub(super) fn connected(
         &mut self,
         permit: Option<Permit>,
@@ -59,12 +53,12 @@ impl Reconnect {
         self.settle(permit, Observation::Success, rule, now)
     }
 
-    /// A message was read: whatever failed before is over.
+    /// A message ends a series of failures.
     pub(super) const fn read(&mut self) {
         self.failures = 0;
     }
 
-    /// The connection could not be opened, or is lost.
+    /// Failed to connect, or disconnected.
     pub(super) fn failed(
         &mut self,
         permit: Option<Permit>,
@@ -78,7 +72,7 @@ impl Reconnect {
         });
         let failure = match classify(&error.as_answer(), &rule.classify, rule.timeouts.category) {
             Outcome::Failed(failure) => Some(failure),
-            // A row of the book calls it a success: it is waited for like anything that nobody understands.
+            // A row of the book calls it a success: handled as an unknown failure.
             Outcome::Delivered { .. } => None,
         };
         let (category, status) =
@@ -104,7 +98,7 @@ impl Reconnect {
     ) -> Option<Transition> {
         let (permit, named) = permit.zip(rule.breaker.as_ref())?;
         let transition = self.breaker.settle(permit, seen, &named.settings, now)?;
-        // A probe that failed is no news.
+        // A failed probe is not reported.
         (transition.to == Phase::Closed || transition.from == Phase::Closed).then_some(transition)
     }
 }
@@ -130,7 +124,7 @@ mod tests {
         SourceError { seen: Seen::Broker(seen), message: String::new(), retry_after: None }
     }
 
-    /// Plays turns: each row is a time, what connecting comes to, and what is expected.
+    /// Each row: a time, the result of connecting, and the expected step.
     fn play(rule: &Rule, steps: &[(u64, Option<BrokerError>, &str)]) {
         let mut reconnect = Reconnect::default();
         for (number, (millis, outcome, expected)) in steps.iter().enumerate() {

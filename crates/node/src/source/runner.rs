@@ -1,11 +1,11 @@
-//! Runs a source: connects, reads, hands over, acknowledges, and does all of it again when the connection is lost.
+//! Runs a source: connects, reads, hands over, acknowledges, and reconnects.
 //!
-//! Three loops run side by side on one task: one reads, one hands over in the order in which messages were read,
-//! one acknowledges. What waits between them is in [`Window`], which bounds it. A batch is read while the one
-//! before it is written and the one before that is acknowledged.
+//! Three loops share one task: one reads, one hands over in reading order, one acknowledges. [`Window`]
+//! bounds what is between them. A batch is read while the previous one is written and the one before that is
+//! acknowledged.
 //!
-//! Invariants: a message is acknowledged only after [`Verdict`] is known and durable; no message is handed over
-//! before those that were read earlier; whatever ends the loops, what was not acknowledged comes again.
+//! Invariants: a message is acknowledged only after its [`Verdict`] is durable; no message is handed over
+//! before earlier ones; whatever ends the loops, unacknowledged messages come again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -32,20 +32,19 @@ use crate::activity::Activity;
 use crate::runtime::{Handed, Node, SubmitError, WeakNode};
 use crate::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
-/// Messages of a source that are read and not acknowledged, and the bytes of their bodies.
+/// Messages and body bytes read and not acknowledged.
 const WINDOW: Room = Room { messages: 1_024, bytes: 8 * 1024 * 1024 };
-/// Messages that are handed over at once, and written in one transaction.
+/// Messages per transaction.
 const BATCH_MAX: usize = 256;
-/// How long messages wait that could not be handed over: twice as long each time.
+/// The first and the longest delay before messages are handed over again.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
-/// How often leases of messages are extended that wait here, and how often the lag is asked for.
+/// How often leases are extended and the lag is read.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 const LAG_EVERY: Duration = Duration::from_secs(2);
-/// How long what was handed over may take to be acknowledged once the runner is told to stop.
+/// How long a stop may wait for acknowledgements.
 pub(super) const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What runs one source.
 pub(super) struct Runner {
     pub(super) name: String,
     pub(super) node: WeakNode,
@@ -54,7 +53,6 @@ pub(super) struct Runner {
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// A message in hand.
 struct Held {
     event: Result<Arc<Event>, String>,
     body: Bytes,
@@ -63,13 +61,12 @@ struct Held {
     token: Token,
 }
 
-/// What the acknowledging half is to do.
 enum Act {
     Settle { settled: Vec<Settled>, bytes: usize },
     Extend(Vec<Token>),
 }
 
-/// What was handed over and could not be taken is given back with the reason.
+/// The result of a batch; messages that were not accepted are returned with the reason.
 struct Ended {
     settled: Vec<Settled>,
     bytes: usize,
@@ -78,7 +75,6 @@ struct Ended {
 }
 
 impl Runner {
-    /// Runs until it is told to stop or the node is gone.
     pub(super) async fn run(mut self) {
         let mut reconnect = Reconnect::default();
         loop {
@@ -154,7 +150,7 @@ impl Runner {
         }
     }
 
-    /// Reads, hands over and acknowledges until the runner is told to stop, or the connection is lost.
+    /// Runs until a stop or a lost connection.
     async fn serve(
         &mut self,
         Connection { messages, acks }: Connection,
@@ -179,7 +175,7 @@ impl Runner {
         tokio::select! {
             served = serving => {
                 let ((), (), acks) = served?;
-                // One that hangs holds nothing that matters.
+                // A connection that hangs holds nothing of value.
                 let _ = tokio::time::timeout(STOP_WITHIN, acks.close()).await;
             }
             () = overdue => tracing::warn!(source = self.name, "source stopped before everything was acknowledged"),
@@ -187,7 +183,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Hands over what was read, in its order, until reading ends.
+    /// Hands over in reading order until reading ends.
     async fn hand_over(
         &self,
         mut reads: mpsc::Receiver<Read>,
@@ -195,7 +191,7 @@ impl Runner {
         window: &Window,
     ) -> Result<(), SourceError> {
         let mut pending: VecDeque<Held> = VecDeque::new();
-        // What is taken away while its messages are being handed over.
+        // Revoked while their messages are being handed over.
         let mut revoked: BTreeSet<Partition> = BTreeSet::new();
         let mut handing: Option<Pin<Box<dyn Future<Output = Option<Ended>> + Send>>> = None;
         let mut in_hand: Vec<Token> = Vec::new();
@@ -270,7 +266,7 @@ impl Runner {
         Held { event, body, headers, partition, token }
     }
 
-    /// Acknowledges what was handed over, until nothing more comes.
+    /// Acknowledges until nothing more comes.
     async fn acknowledge(
         &self,
         mut acks: Box<dyn Acknowledge>,
@@ -340,7 +336,7 @@ impl Held {
     }
 }
 
-/// Reads for as long as there is room, until it is told to stop.
+/// Reads while there is room, until a stop.
 async fn read(
     mut messages: Box<dyn Messages>,
     window: &Window,
@@ -364,7 +360,7 @@ async fn read(
     }
 }
 
-/// Hands over messages in their order; none if the node is gone.
+/// None if the node is gone.
 async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<Ended> {
     let node = node.upgrade()?;
     let events: Vec<Arc<Event>> = batch.iter().filter_map(|held| held.event.clone().ok()).collect();
@@ -388,7 +384,7 @@ async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<E
         };
         let verdict = match reason {
             Ok(verdict) => verdict,
-            // It is on record before upstream forgets it.
+            // Recorded before upstream forgets it.
             Err(reason) => match node.record_refused(held.refused(&source, &reason)).await {
                 Ok(()) => Verdict::Refused(reason),
                 Err(error) => {
@@ -412,14 +408,14 @@ impl Held {
             source: source.to_owned(),
             reason: reason.to_owned(),
             headers: self.headers.clone(),
-            // A part of a large body would keep all of it in memory.
+            // A slice of a large body would keep all of it in memory.
             body: Bytes::copy_from_slice(&self.body[..self.body.len().min(REFUSED_BODY_BYTES_MAX)]),
             body_bytes: self.body.len() as u64,
         }
     }
 }
 
-/// What is read and not acknowledged.
+/// Messages read and not acknowledged.
 #[derive(Default)]
 struct Window {
     used: Mutex<Used>,
@@ -441,7 +437,7 @@ impl Window {
         *self.lock()
     }
 
-    /// How much may be read, as soon as that is something.
+    /// Waits for room.
     async fn room(&self) -> Room {
         loop {
             let freed = self.freed.notified();
@@ -474,7 +470,6 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// The same, within a limit.
 async fn within<T>(
     limit: Duration,
     doing: impl Future<Output = Result<T, SourceError>>,

@@ -1,4 +1,4 @@
-//! The contract that every target keeps: scenarios with the real other side.
+//! The contract of every target: scenarios with the real other side.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +12,33 @@ use super::Target;
 use super::call_test::{call, order};
 use crate::connectors::Doing;
 
-/// What may pass beyond a call's limit on a machine that is busy.
+/// Slack for a busy machine.
 const BUSY: Duration = Duration::from_secs(10);
-/// Calls at once.
 const CALLS: u64 = 20;
 
-/// How the other side behaves.
+/// The behaviour of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// It takes what comes.
+    /// Accepts.
     Takes,
-    /// It says that it cannot now.
+    /// Reports a temporary failure.
     Fails,
-    /// It takes a call and never ends it.
+    /// Accepts a call and never ends it.
     Hangs,
-    /// It cannot be reached.
+    /// Unreachable.
     Away,
 }
 
-/// The other side of a target: a server, a program, a pipe.
+/// The system that a target calls.
 pub trait Downstream: Send + Sync {
-    /// The target, as its driver makes it.
     fn target(&self) -> Arc<dyn Target>;
-    /// Behaves like that from now on; false if it cannot.
+    /// Returns false if it cannot behave so.
     fn set_mood(&self, mood: Mood) -> Doing<'_, bool>;
-    /// The ids of the events that it has taken, in any order.
+    /// Ids of accepted events, in any order.
     fn taken(&self) -> Doing<'_, Vec<String>>;
 }
 
-/// Plays every scenario.
+/// Runs every scenario.
 ///
 /// # Panics
 ///
@@ -60,7 +58,7 @@ async fn what_is_taken_is_there(other: &dyn Downstream, target: &dyn Target) {
     assert_eq!(other.taken().await, ["first"]);
 }
 
-/// It ends within its limit, says that it failed, and the next call is taken once the other side is well.
+/// The call ends within its limit as a failure, and the next one succeeds after recovery.
 async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Target, mood: Mood) {
     if !other.set_mood(mood).await {
         return;
@@ -90,7 +88,7 @@ async fn many_at_once_all_end(other: &dyn Downstream, target: &Arc<dyn Target>) 
     }
 }
 
-/// Delivers an event; on a failure its category.
+/// The category of a failure.
 async fn outcome(target: &dyn Target, seq: u64, id: &str, limit: &str) -> Result<(), Category> {
     let call: Arc<Call> = call(limit, vec![order(seq, id)]);
     let reply: Reply = match target.call(Arc::clone(&call)).await {

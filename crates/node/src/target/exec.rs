@@ -1,12 +1,11 @@
-//! The `exec` target: runs a program for each delivery, with the event on its standard input.
+//! The `exec` target: runs a program per delivery, with the event on its standard input.
 //!
-//! What the delivery is stands in the program's environment, under the names of [`variables`]; of the server's own
-//! environment it gets what [`INHERITED`](redrive::process::INHERITED) and the book name, and nothing else. Exit 0
-//! is delivered. A run past its time limit is ended with all that it started, and `on_timeout` may then cancel
-//! what runs elsewhere.
+//! The environment has the delivery's facts under the names of [`variables`], and of the server's own only
+//! what [`INHERITED`](redrive::process::INHERITED) and the book name. Exit 0 means delivered. A run past its
+//! limit is killed with its process group, and `on_timeout` may then cancel work elsewhere.
 //!
-//! Invariants: one call is one run; it ends within its limits, whatever the program does; and a run that our own
-//! shutdown cut short says nothing of the program.
+//! Invariants: one call is one run; it ends within its limits whatever the program does; a run cut short by
+//! our shutdown is no failure of the program.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -31,26 +30,24 @@ use super::http::{InvalidAddress, Pool, Wire, WireOptions, place_in_trace, struc
 use crate::connectors::{Driver, Make, settings};
 use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
 
-/// How long whatever `on_timeout` names may take.
+/// The limit of `on_timeout`.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
-/// How long it may take beyond all limits until everybody of a run is gone.
+/// Time beyond all limits until the whole process group has ended.
 const END_WITHIN: Duration = Duration::from_secs(15);
-/// What is told of a last complaint.
+/// Bytes of the last error line that are reported.
 const COMPLAINT_BYTES_MAX: usize = 2_000;
 
-/// Runs one program.
 pub(super) struct ExecTarget {
     supervisor: Supervisor,
     words: Vec<String>,
     input: Input,
-    /// All but the time, which each call brings along.
+    /// Without the time, which each call has.
     limits: Limits,
     setting: Setting,
     on_timeout: Option<Cancel>,
     pool: Arc<Pool>,
 }
 
-/// Where a program runs.
 #[derive(Clone, Debug, Default)]
 struct Setting {
     folder: Option<String>,
@@ -58,23 +55,21 @@ struct Setting {
     inherit: Vec<String>,
 }
 
-/// What cancels a run elsewhere.
+/// Cancels work elsewhere.
 enum Cancel {
     Command(Vec<String>),
     Post(Wire),
 }
 
-/// What a target needs beside what the book says of it.
+/// What a target needs besides its settings.
 pub(super) struct ExecOptions {
-    /// Who runs programs.
     pub(super) supervisor: Supervisor,
-    /// Connections, for an address that cancels.
+    /// For an address that cancels.
     pub(super) pool: Arc<Pool>,
-    /// Whose target it is, and where the book says so.
+    /// Owner and line, for messages.
     pub(super) place: String,
 }
 
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::exec::TARGET,
     make: Make::Target(|endpoint, site| {
@@ -177,7 +172,7 @@ impl ExecTarget {
         }))
     }
 
-    /// Cancels what runs elsewhere, and says in words what came of it.
+    /// Runs `on_timeout` and describes the result.
     async fn cancel(
         &self,
         cancel: &Cancel,
@@ -218,7 +213,7 @@ impl Target for ExecTarget {
     }
 }
 
-/// What a program is told of its delivery, by the names of its environment.
+/// The environment variables of a delivery.
 fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
     let event = &delivery.event;
     let place = place_in_trace(delivery, pool.sampler());
@@ -240,11 +235,11 @@ fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
         ("TRACESTATE", state),
     ];
     let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    // What no environment can hold stands on standard input all the same.
+    // Such values are on standard input all the same.
     stated.filter(|(_, value)| !value.contains('\0')).collect()
 }
 
-/// The same as JSON, in lower case and without what they all begin with.
+/// As JSON, in lower case and without the prefix.
 fn told(variables: &[(&'static str, String)]) -> Bytes {
     let name = |name: &str| name.strip_prefix("REDRIVE_").unwrap_or(name).to_ascii_lowercase();
     let told: Map<String, Value> =
@@ -256,7 +251,6 @@ fn json_headers() -> HeaderMap {
     HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
 }
 
-/// How it ended, with its own words for it.
 fn message(run: &Run, exit: Exit) -> String {
     match exit {
         Exit::ReportedError => run.reported_error().unwrap_or_else(|| run.end.to_string()),
@@ -268,7 +262,6 @@ fn message(run: &Run, exit: Exit) -> String {
     }
 }
 
-/// The last line that it complained in.
 fn complaint(run: &Run) -> Option<String> {
     let line = run.stderr.last_line()?;
     Some(line[..line.floor_char_boundary(COMPLAINT_BYTES_MAX)].to_owned())

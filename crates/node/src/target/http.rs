@@ -1,11 +1,10 @@
-//! The `http` target: posts CloudEvents and says what came back, whatever that is.
+//! The `http` target: posts CloudEvents and reports the response.
 //!
-//! Every part of a call has its limit, and the whole has one, so a call ends whether the other side answers,
-//! hangs, talks nonsense or never stops talking. Redirects are answers like any other: an event goes where
-//! the book says and nowhere else. Only HTTP/1.1 is spoken.
+//! Every part of a call has a limit, and so has the whole, so a call ends whether the other side answers,
+//! hangs, sends garbage or never stops. Redirects are not followed: an event goes only where the book says.
+//! HTTP/1.1 only.
 //!
-//! Invariants: one call is one request, sent as `wire.rs` sends any. Whoever drops the future of a call ends the
-//! call, and its connection.
+//! Invariants: one call is one request; dropping a call's future ends the call and its connection.
 
 mod address;
 mod answer;
@@ -58,34 +57,28 @@ pub struct HttpTarget {
     wire: Wire,
     form: Form,
     signing: Option<Signing>,
-    /// The machine's clock: receivers compare it with theirs, and the node's own goes on when that is set.
+    /// The machine's clock, like the receiver's; the node's own is not affected when that is set.
     now: fn() -> Timestamp,
 }
 
-/// How events are posted.
 pub struct HttpOptions {
-    /// How they are laid out.
     pub form: Form,
-    /// What calls are signed with; none signs nothing.
+    /// None for unsigned calls.
     pub signing: Option<Signing>,
-    /// How many calls the dependency takes at once: so many connections are kept.
+    /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
-    /// What the name in the address may resolve to.
+    /// What the host name may resolve to.
     pub network: Network,
-    /// Whose target it is and where it stands, such as `service billing, line 6`: what is for the book to
-    /// mend says so.
+    /// Such as `service billing, line 6`, for errors in the book.
     pub place: String,
 }
 
-/// Why a target cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
-    /// Its address is none.
     #[error(transparent)]
     Address(#[from] InvalidAddress),
 }
 
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::http::TARGET,
     make: Make::Target(|endpoint, site| {
@@ -102,14 +95,14 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl HttpTarget {
-    /// A target that shares its connections with all others of the pool.
+    /// Shares its connections with all targets of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTarget> {
         let HttpOptions { form, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
         Ok(Self { wire, form, signing, now: wall_clock })
     }
 
-    /// The same with another clock.
+    /// With another clock.
     #[cfg(test)]
     fn at(self, now: fn() -> Timestamp) -> Self {
         Self { now, ..self }
@@ -133,7 +126,7 @@ impl HttpTarget {
         let wanted = if answers_batch {
             Wanted { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
         } else if head.status.is_success() && call.rule.classify.is_empty() {
-            // It says nothing that anybody would look at; it is read only to keep the connection.
+            // No rule reads the body; it is drained only to keep the connection.
             Wanted::usual(limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX))
         } else {
             Wanted::usual(limits.whole_at)
@@ -153,7 +146,7 @@ impl HttpTarget {
         Ok(Ending::Partly { reply, failed })
     }
 
-    /// What this call is signed with; none if calls are not signed.
+    /// None if calls are not signed.
     async fn signer(&self, limits: &Limits) -> Result<Option<Arc<Signer>>, Unsigned> {
         let Some(signing) = &self.signing else { return Ok(None) };
         signing.signer(limits.whole).await.map(Some)
@@ -180,7 +173,7 @@ impl Target for HttpTarget {
     }
 }
 
-/// The address and the form; secrets and credentials are left out.
+/// Without secrets and credentials.
 impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpTarget")
@@ -190,7 +183,7 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// What keeps the secrets is away: that heals, and the target has nothing to do with it.
+/// The secret provider is unavailable, which is transient and not the target's fault.
 fn not_made(unsigned: &Unsigned) -> Reply {
     Reply { seen: Seen::SecretUnavailable, message: unsigned.to_string(), retry_after: None }
 }

@@ -1,8 +1,7 @@
-//! The `log` target: prints one line for each event, for first steps and for looking on.
+//! The `log` target: prints one line per event.
 //!
-//! A thread of its own does the writing, so that a reader who stops reading holds up nothing else; calls
-//! then end at their limit like those of any other target. What an event says is shown harmless: a line
-//! stays a line, and no terminal takes orders from it.
+//! A dedicated thread writes, so a reader that stops reading blocks nothing else; calls then time out. Event
+//! content is escaped: a line stays a line, and no terminal sequence is passed through.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -23,16 +22,15 @@ use tokio::time::timeout;
 use super::Target;
 use crate::connectors::{Driver, Make};
 
-/// The part of the data that a line shows, in characters.
+/// Characters of the data in a line.
 const DATA_SHOWN_MAX: usize = 120;
 
-/// The longest attribute that a line shows, in characters.
+/// Characters of an attribute in a line.
 const ATTRIBUTE_SHOWN_MAX: usize = 80;
 
-/// Calls that wait for the thread to write them.
+/// Calls queued for the thread.
 const WAITING_MAX: usize = 64;
 
-/// Prints events.
 #[derive(Debug)]
 pub struct LogTarget {
     lines: mpsc::Sender<Lines>,
@@ -43,7 +41,7 @@ struct Lines {
     written: oneshot::Sender<io::Result<()>>,
 }
 
-/// How it is made: all of a process print through one.
+/// All services of a process share one.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::log::TARGET,
     make: Make::Target(|_, _| {
@@ -53,21 +51,19 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl LogTarget {
-    /// Prints to standard output.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new(io::stdout())
     }
 
-    /// Prints to anything; the thread that does it ends with the target. If there can be no thread, every
-    /// call fails and says so.
+    /// The thread ends with the target. If it cannot be started, every call fails.
     #[must_use]
     pub fn new(mut to: impl Write + Send + 'static) -> Self {
         let (lines, mut waiting) = mpsc::channel::<Lines>(WAITING_MAX);
         let print = move || {
             while let Some(Lines { text, written }) = waiting.blocking_recv() {
                 let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-                // Nobody waits any more if the call's limit is over.
+                // The call may have timed out.
                 let _ = written.send(result);
             }
         };
@@ -127,14 +123,13 @@ fn line(delivery: &Waiting, started_at: Timestamp) -> String {
     line
 }
 
-/// Adds the beginning of a text: white space becomes a space, other characters that are not to be seen are
-/// written as escapes.
+/// Appends the start of a text; white space becomes a space, invisible characters are escaped.
 fn show(line: &mut String, text: &str, shown_max: usize) {
     let mut characters = text.trim().chars();
     for character in characters.by_ref().take(shown_max) {
         match character {
             '\n' | '\r' | '\t' => line.push(' '),
-            // These turn the direction of a line, or hide in it.
+            // These change the text direction or are invisible.
             '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
                 line.extend(character.escape_unicode());
             }

@@ -1,7 +1,7 @@
-//! The targets of a rule book, one for each queue.
+//! The targets of a rule book, one per queue.
 //!
-//! Invariants: a book gets all of its targets or none; and a reload keeps every connection that is still
-//! of use, since connections belong to hosts and not to books.
+//! Invariants: a book gets all of its targets or none; a reload keeps connections, since they belong to hosts
+//! and not to books.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ use crate::secret::Secrets;
 use crate::tls::Roots;
 use redrive::process::Supervisor;
 
-/// Where the deliveries of each queue go.
 #[derive(Clone)]
 pub struct Targets {
     by_queue: BTreeMap<QueueName, Arc<dyn Target>>,
@@ -31,9 +30,8 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// The targets of a book, or everything that is wrong with them. What the previous ones had open is
-    /// used again. Secrets are asked for their values with each call: see [`Secrets::check`] for those that
-    /// have none.
+    /// The targets of a book, or all problems with them. Connections of the previous ones are reused. Secrets
+    /// are fetched with each call: see [`Secrets::check`].
     pub fn new(book: &RuleBook, secrets: &Secrets, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
         let mut targets = match previous {
             Some(previous) => Self { by_queue: BTreeMap::new(), ..previous.clone() },
@@ -54,7 +52,7 @@ impl Targets {
             };
             match targets.make(book, service, channel, secrets) {
                 Ok(target) => drop(targets.by_queue.insert(queue, target)),
-                // A channel without a target of its own has its service's problem over again.
+                // A channel without its own target repeats the problem of its service.
                 Err(problem) if problems.contains(&problem) => {}
                 Err(problem) => problems.push(problem),
             }
@@ -62,7 +60,7 @@ impl Targets {
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
     }
 
-    /// The targets of a book, made by those drivers over connections of their own.
+    /// With these drivers and new connections.
     pub fn made_by(drivers: &Drivers, book: &RuleBook, secrets: &Secrets) -> Result<Self, Vec<Problem>> {
         Self::new(book, secrets, Some(&Self::unused(drivers)))
     }
@@ -71,19 +69,18 @@ impl Targets {
         Self::none(drivers, Arc::new(Pool::new(Roots::System)), Supervisor::new())
     }
 
-    /// None yet, of those drivers, over those connections and with that hand for programs: the targets of a first book are made
-    /// after these.
+    /// No targets yet: the base for those of a first book.
     #[must_use]
     pub fn none(drivers: &Drivers, pool: Arc<Pool>, supervisor: Supervisor) -> Self {
         Self { by_queue: BTreeMap::new(), drivers: drivers.clone(), pool, supervisor }
     }
 
-    /// Ends the programs that run, within that time; no more are started.
+    /// Ends running programs within that time; no more are started.
     pub(crate) fn stop(&self, within: Duration) {
         self.supervisor.stop(within);
     }
 
-    /// The same target for every queue of a book, whatever the book says.
+    /// One target for every queue of a book.
     #[cfg(test)]
     pub(crate) fn all_to(book: &RuleBook, target: &Arc<dyn Target>) -> Self {
         let mut targets = Self::new(book, &Secrets::default(), None).expect("a book of a test");
@@ -91,13 +88,13 @@ impl Targets {
         targets
     }
 
-    /// Where the deliveries of that queue go; none if the book does not know it.
+    /// None if the book lacks the queue.
     #[must_use]
     pub fn get(&self, queue: &QueueName) -> Option<Arc<dyn Target>> {
         self.by_queue.get(queue).map(Arc::clone)
     }
 
-    /// The connections of all HTTP targets, and whom they trust, for whoever else fetches something.
+    /// Also for other outgoing HTTP calls.
     #[must_use]
     pub fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
@@ -128,14 +125,14 @@ impl Targets {
     }
 }
 
-/// The calls that may be under way to a queue's target at once: its rows may depend on different things.
+/// Concurrent calls to a queue's target; its rows may have different dependencies.
 fn permits(book: &RuleBook, service: &ServiceEntry, channel: Option<&ChannelEntry>) -> u32 {
     let rows = channel.map_or(&service.rows, |channel| &channel.rows);
     let permits = rows.iter().map(|row| book.sections().resolve(service, channel, row).in_flight.value);
     permits.max().unwrap_or(IN_FLIGHT_DEFAULT)
 }
 
-/// Whose target it is, and where the book says so.
+/// Owner and line in the book.
 fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::Target) -> String {
     let (service, line) = (&service.name, target.span.position.line);
     match channel {

@@ -1,7 +1,7 @@
-//! What is known of alerts, what is still to be said, and what was said lately; whoever asks brings the time.
+//! The state of all alerts, the notices still to be sent, and the recent ones.
 //!
-//! Invariant: what is remembered holds both where the alerts stand and what is still to be said because of it,
-//! so that neither can be had without the other.
+//! Invariant: the memo holds both the alert state and the notices that follow from it, so neither is restored
+//! without the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,42 +15,41 @@ use serde::{Deserialize, Serialize};
 use super::eyes::Seen;
 use super::{Alerts, is_firing};
 
-/// Things that were said, as far as they are kept to be shown.
+/// Recent notices kept for display.
 const RECENT_MAX: usize = 50;
 
-/// Something that was said.
+/// A notice that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AlertTold))]
 pub struct Told {
-    /// When.
+    /// When it was sent.
     pub at: Timestamp,
-    /// Of which alert.
+    /// The alert.
     pub alert: String,
-    /// Whether it had begun, lasted or was over.
+    /// Firing, repeated or resolved.
     pub stage: Stage,
-    /// How urgent it is.
+    /// The alert's severity.
     pub severity: String,
-    /// What was said, in one line.
+    /// One line of text.
     pub summary: String,
-    /// To whom.
+    /// Receivers.
     pub to: Vec<String>,
 }
 
-/// All that is known of alerts.
 pub(super) struct Ledger {
     book: Arc<RuleBook>,
     watch: Watch,
-    /// What is still to be said, the first first.
+    /// Notices to be sent, oldest first.
     owed: VecDeque<Notice>,
-    /// The latest first.
+    /// Latest first.
     recent: VecDeque<Told>,
     looked_at: Option<Timestamp>,
-    /// What the store remembers.
+    /// The memo as stored.
     written: Option<String>,
 }
 
-/// What is remembered over a restart.
+/// Stored over a restart.
 #[derive(Default, Serialize, Deserialize)]
 struct Memo {
     watch: Saved,
@@ -61,7 +60,7 @@ struct Memo {
 }
 
 impl Ledger {
-    /// What an earlier run remembered, as far as the book still has it.
+    /// Restores what an earlier run stored, as far as the book still has it.
     pub(super) fn new(book: Arc<RuleBook>, memo: Option<&str>, now: Timestamp) -> Self {
         let mut watch = Watch::new(&book, now);
         let written = memo.map(str::to_owned);
@@ -82,7 +81,7 @@ impl Ledger {
         self.book = book;
     }
 
-    /// Whether there is nothing to look for and nothing to say.
+    /// Whether there is nothing to evaluate and nothing to send.
     pub(super) fn is_idle(&self) -> bool {
         self.owed.is_empty() && self.watch.save() == Saved::default()
     }
@@ -91,7 +90,7 @@ impl Ledger {
         self.watch.wants()
     }
 
-    /// Holds the alerts against what was seen.
+    /// Evaluates the alerts.
     pub(super) fn look(&mut self, seen: &Seen) {
         self.looked_at = Some(seen.at);
         for notice in self.watch.look(&seen.sample(&self.book)) {
@@ -100,29 +99,25 @@ impl Ledger {
         }
     }
 
-    /// What is to be said next.
     pub(super) fn owed(&self) -> Option<&Notice> {
         self.owed.front()
     }
 
-    /// It was said.
     pub(super) fn said(&mut self) {
         self.owed.pop_front();
     }
 
-    /// What is to be remembered; none if it is already.
+    /// The memo to store; none if it is unchanged.
     pub(super) fn memo(&self) -> Option<String> {
         let memo = Memo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
         let memo = serde_json::to_string(&memo).expect("texts and numbers");
         (self.written.as_ref() != Some(&memo)).then_some(memo)
     }
 
-    /// It is remembered.
     pub(super) fn written(&mut self, memo: String) {
         self.written = Some(memo);
     }
 
-    /// The alerts that are raised.
     pub(super) fn firing(&self) -> Vec<AlertView> {
         self.watch.views().into_iter().filter(is_firing).collect()
     }
@@ -135,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// One alert is one entry, however many are told of it.
+    /// Notices of one alert to several receivers are one entry.
     fn remember(&mut self, notice: &Notice) {
         let Notice { at, alert, stage, severity, summary, receiver, .. } = notice.clone();
         let same = self.recent.iter_mut().find(|told| {

@@ -1,7 +1,7 @@
-//! What is known of each plan of the book, and what is to be done about it next; whoever asks brings the time.
+//! The state of every schedule and its next job; pure, with the time passed in.
 //!
-//! Invariants: a fire that is due stays due until it is durable, or is counted as lost; of each plan one thing
-//! is done at a time, the oldest fire first; and what is remembered never runs ahead of what is durable.
+//! Invariants: a due fire stays due until it is durable or counted as lost; each plan runs one job at a time,
+//! oldest fire first; the stored state never runs ahead of what is durable.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,21 +17,18 @@ use tokio::time::Instant;
 use super::ScheduleView;
 use redrive::clock::STEP_MIN;
 
-/// The name under which the names of all plans are remembered, so that one that is taken out of the book
-/// while nothing runs is forgotten too.
+/// The memo with the names of all plans, so that plans removed while the server is down are forgotten too.
 pub(super) const REGISTER: &str = "schedules";
-/// How long to wait after a first failure, and at most.
+/// The first and the longest retry delay.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// All plans.
 #[derive(Default)]
 pub(super) struct Desk {
     entries: BTreeMap<String, Entry>,
     register: Register,
 }
 
-/// A plan by the name under which it is remembered.
 struct Entry {
     state: State,
     turn: Turn,
@@ -39,20 +36,19 @@ struct Entry {
 
 enum State {
     Watched(Box<Watched>),
-    /// It is not in the book any more, and is to be forgotten.
+    /// Not in the book any more, and to be forgotten.
     Leaving,
 }
 
-/// A plan of the book.
 struct Watched {
     plan: Arc<Plan>,
-    /// Until when it is known what is due.
+    /// Up to when the due fires are known.
     decided_until: Timestamp,
-    /// Fires that are due and not durable, the oldest first.
+    /// Due fires that are not durable, oldest first.
     queue: VecDeque<QueuedFire>,
     next: Option<Timestamp>,
     figures: Figures,
-    /// Whether what is remembered is not what should be.
+    /// Whether the memo is out of date.
     memory: Memory,
 }
 
@@ -74,40 +70,39 @@ enum Memory {
     Stale,
 }
 
-/// What a plan has come to.
+/// The counters of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Figures {
-    /// The latest fire that is durable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_fire: Option<Timestamp>,
     /// Missed fires that were caught up.
     #[serde(default)]
     pub(super) caught_up: u64,
-    /// Missed fires that were not.
+    /// Missed fires that were not caught up.
     #[serde(default)]
     pub(super) lost: u64,
 }
 
-/// What is remembered of a plan over a restart.
+/// Stored over a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Memo {
-    /// Its cron and zone: another begins anew.
+    /// Another cron or zone starts anew.
     pub(super) cron: String,
     pub(super) zone: String,
-    /// Every fire until then is durable or lost.
+    /// Every fire up to then is durable or lost.
     pub(super) until: Timestamp,
     #[serde(flatten)]
     pub(super) figures: Figures,
 }
 
-/// The names that are remembered, as they stand in the store.
+/// The stored names.
 #[derive(Default)]
 struct Register {
     written: BTreeSet<String>,
     turn: Turn,
 }
 
-/// Whether something is being done, and when it may be tried again.
+/// The running job, and when to retry.
 #[derive(Default)]
 struct Turn {
     doing: Doing,
@@ -121,26 +116,25 @@ enum Doing {
     #[default]
     Nothing,
     Fire,
-    /// What is being written.
+    /// The memo being written.
     Remember(Option<String>),
 }
 
-/// Something to do, which may fail and is then tried again.
+/// A job, retried if it fails.
 pub(super) struct Job {
-    /// What the plan is remembered by.
     pub(super) name: String,
     pub(super) task: Task,
 }
 
 pub(super) enum Task {
-    /// Carry out what the plan says for that fire, and then remember this.
+    /// Run the plan for that fire, then store the memo.
     Fire { plan: Arc<Plan>, fire: Timestamp, memo: String },
-    /// Remember this; none forgets.
+    /// Store the memo; none deletes it.
     Remember(Option<String>),
 }
 
 impl Desk {
-    /// A desk that knows which names an earlier run remembered.
+    /// With the names that an earlier run stored.
     pub(super) fn new(register: Option<&str>) -> Self {
         let known = register.and_then(|text| serde_json::from_str::<BTreeSet<String>>(text).ok());
         let written = known.unwrap_or_default();
@@ -151,7 +145,7 @@ impl Desk {
         }
     }
 
-    /// The plans of a new book, each with what is remembered of it if nothing is known of it yet.
+    /// The plans of a new book, each with its memo if it is not known yet.
     pub(super) fn take(&mut self, plans: Vec<(Plan, Option<String>)>, now: Timestamp) {
         let mut before = std::mem::take(&mut self.entries);
         for (plan, memo) in plans {
@@ -173,12 +167,12 @@ impl Desk {
         }
     }
 
-    /// Whether something is known of the plan, so that nobody has to look up what is remembered.
+    /// Whether the plan is known, so its memo need not be read.
     pub(super) fn knows(&self, name: &str) -> bool {
         matches!(self.entries.get(name), Some(Entry { state: State::Watched(_), .. }))
     }
 
-    /// Finds what is due by now.
+    /// Queues the fires due by now.
     pub(super) fn look(&mut self, now: Timestamp) {
         for (name, entry) in &mut self.entries {
             if let State::Watched(watched) = &mut entry.state {
@@ -187,7 +181,7 @@ impl Desk {
         }
     }
 
-    /// All that can be done at the moment; it counts as being done from now on.
+    /// The jobs that can run now; they count as running.
     pub(super) fn jobs(&mut self, now: Instant) -> Vec<Job> {
         let mut jobs = Vec::new();
         for (name, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.turn.is_free(now)) {
@@ -210,7 +204,7 @@ impl Desk {
         jobs
     }
 
-    /// What a job came to.
+    /// Records the result of a job.
     pub(super) fn ended(&mut self, name: &str, outcome: Result<(), String>, now: Instant) {
         if name == REGISTER {
             if let Some(Doing::Remember(Some(text))) = self.register.turn.end(name, outcome, now) {
@@ -228,12 +222,12 @@ impl Desk {
             (State::Leaving, Doing::Remember(None)) => {
                 self.entries.remove(name);
             }
-            // What was done was for a plan that has changed since: it is looked at anew.
+            // The plan has changed since, so the result does not apply.
             (State::Watched(_) | State::Leaving, Doing::Remember(_) | Doing::Fire | Doing::Nothing) => {}
         }
     }
 
-    /// When to look again: at a fire of the machine's clock, or to try something again.
+    /// The next fire by the machine's clock, and the next retry.
     pub(super) fn wakes(&self) -> (Option<Timestamp>, Option<Instant>) {
         let watched = self.entries.values().filter_map(|entry| match &entry.state {
             State::Watched(watched) => watched.next,
@@ -243,7 +237,6 @@ impl Desk {
         (watched.min(), turns.filter_map(|turn| turn.not_before).min())
     }
 
-    /// How every plan stands.
     pub(super) fn views(&self) -> Arc<[ScheduleView]> {
         let views = self.entries.values().filter_map(|entry| match &entry.state {
             State::Watched(watched) => Some(ScheduleView {
@@ -264,7 +257,7 @@ impl Desk {
 impl Watched {
     fn new(plan: Plan, memo: Option<Memo>, now: Timestamp) -> Self {
         let memo = memo.filter(|memo| is_of(memo, &plan.schedule));
-        // One that nobody has seen before has missed nothing.
+        // A new plan has missed nothing.
         let memory = if memo.is_some() { Memory::Fresh } else { Memory::Stale };
         let decided_until = memo.as_ref().map_or(now, |memo| memo.until);
         Self {
@@ -277,7 +270,7 @@ impl Watched {
         }
     }
 
-    /// The same plan as a new book has it. Another cron begins now; what is due already stays due.
+    /// The plan as a new book states it. Another cron starts now; due fires stay due.
     fn changed(mut self, plan: Plan, now: Timestamp) -> Self {
         if plan.schedule != self.plan.schedule {
             self.decided_until = now;
@@ -290,7 +283,7 @@ impl Watched {
 
     fn look(&mut self, name: &str, turn: &Turn, now: Timestamp) {
         if now + STEP_MIN < self.decided_until {
-            // Fires that come again have the ids that they had, so nobody gets them twice.
+            // Repeated fires have the same ids, so they are absorbed.
             tracing::warn!(plan = name, "the machine's clock was set back; the schedule goes on from there");
             self.decided_until = now;
             self.memory = Memory::Stale;
@@ -315,8 +308,7 @@ impl Watched {
         self.bound(name, turn);
     }
 
-    /// Fires that cannot be made durable pile up to a bound, beyond which the oldest is lost; but not the one
-    /// that is on its way.
+    /// Bounds the queue: the oldest fires are lost, except one that is running.
     fn bound(&mut self, name: &str, turn: &Turn) {
         let too_many = self.queue.len().saturating_sub(limits::FIRES_CAUGHT_UP_MAX);
         if too_many > 0 {
@@ -342,7 +334,7 @@ impl Watched {
         }
     }
 
-    /// What is to be remembered while nothing is due.
+    /// The memo while nothing is due.
     fn memo(&self) -> String {
         text_of(&self.memo_until(self.decided_until, self.figures))
     }
@@ -352,9 +344,9 @@ impl Watched {
         Memo { cron: schedule.cron().to_owned(), zone: schedule.zone().to_owned(), until, figures }
     }
 
-    /// What is to be remembered once the first of the queue is durable.
+    /// The memo once the first fire is durable.
     fn memo_after(&self, fire: QueuedFire) -> Memo {
-        // Those that wait behind it are not.
+        // Fires behind it are not done.
         let until = if self.queue.len() == 1 { self.decided_until } else { fire.at };
         self.memo_until(until, self.figures_after(fire))
     }
@@ -368,7 +360,7 @@ impl Watched {
         }
     }
 
-    /// The first of the queue is durable, and so is what is remembered of it.
+    /// The first fire and its memo are durable.
     fn fired(&mut self) {
         let Some(fire) = self.queue.front().copied() else { return };
         self.figures = self.figures_after(fire);
@@ -398,7 +390,7 @@ impl Turn {
         self.doing == Doing::Nothing && self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// What was done; none if it failed, and then it is tried again later.
+    /// The finished job; none if it failed and will be retried.
     fn end(&mut self, name: &str, outcome: Result<(), String>, now: Instant) -> Option<Doing> {
         let doing = std::mem::take(&mut self.doing);
         match outcome {

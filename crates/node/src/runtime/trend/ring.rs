@@ -1,9 +1,8 @@
-//! Rings of what happened within equal steps of time: of the last quarter of an hour in seconds, of the last
-//! hours in minutes, of the last day in tens of minutes.
+//! Rings of points in equal steps: 15 minutes in seconds, hours in minutes, a day in tens of minutes.
 //!
-//! What comes in are figures that only grow, once in [`LOOK_EVERY`]; a point is the difference of two looks.
+//! Input are growing counters, sampled every [`LOOK_EVERY`]; a point is the difference of two samples.
 //!
-//! Invariant: a ring never has more points than its span has steps, whatever comes in.
+//! Invariant: a ring never has more points than its span has steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,25 +11,23 @@ use redrive_core::figures::{Sketch, Tally};
 use redrive_core::policy::breaker::Phase;
 use redrive_core::time::Timestamp;
 
-/// How often the figures are looked at.
+/// The sampling interval.
 pub(in crate::runtime) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How far back one may look.
+/// How far back a trend goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// A quarter of an hour, in steps of 5 seconds.
+    /// 15 minutes in steps of 5 seconds.
     Minutes,
-    /// Three hours, in steps of a minute.
+    /// 3 hours in steps of 1 minute.
     Hours,
-    /// A day, in steps of ten minutes.
+    /// 24 hours in steps of 10 minutes.
     Day,
 }
 
 impl Span {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Minutes, Self::Hours, Self::Day];
 
-    /// How long it is.
     #[must_use]
     pub const fn length(self) -> Duration {
         match self {
@@ -40,7 +37,6 @@ impl Span {
         }
     }
 
-    /// How long a step is.
     #[must_use]
     pub const fn step(self) -> Duration {
         match self {
@@ -50,19 +46,18 @@ impl Span {
         }
     }
 
-    /// How many looks make a step.
+    /// Samples per step.
     const fn looks(self) -> u64 {
         self.step().as_secs() / LOOK_EVERY.as_secs()
     }
 
-    /// How many points it has at most.
     fn points_max(self) -> usize {
         let steps = self.length().as_secs() / self.step().as_secs();
         usize::try_from(steps).expect("a few hundred")
     }
 }
 
-/// What is known of something at one moment: what only grows, and what is so now.
+/// A sample: counters that only grow, and gauges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::runtime) struct Known {
     pub accepted: u64,
@@ -71,7 +66,7 @@ pub(in crate::runtime) struct Known {
     pub now: Now,
 }
 
-/// What is so at one moment.
+/// Gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::runtime) struct Now {
     pub waiting: u64,
@@ -80,34 +75,32 @@ pub(in crate::runtime) struct Now {
     pub breaker: Option<Phase>,
 }
 
-/// What happened within a step, and how it was at its end.
+/// Counts within a step, and gauges at its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// When the step ended.
+    /// The end of the step.
     pub at: Timestamp,
-    /// Events that came in; known of all services together only.
+    /// Events accepted; overall trend only.
     pub accepted: u64,
-    /// Attempts that ended.
+    /// Attempts ended.
     pub attempts: u64,
-    /// Those of them that failed.
+    /// Attempts failed.
     pub failed: u64,
-    /// Those of them that are followed by another.
+    /// Attempts followed by another.
     pub retried: u64,
-    /// Deliveries that arrived.
+    /// Deliveries delivered.
     pub delivered: u64,
-    /// Deliveries that failed for good.
+    /// Deliveries dead-lettered.
     pub dead: u64,
-    /// Deliveries that waited at its end.
+    /// Waiting deliveries.
     pub waiting: u64,
-    /// Dead letters at its end.
     pub dead_letters: u64,
-    /// Calls under way at its end.
+    /// Calls in flight.
     pub in_flight: u32,
-    /// How the breaker was at its end.
     pub breaker: Option<Phase>,
-    /// The time that half of the attempts did not exceed.
+    /// Median duration of attempts.
     pub p50: Option<Duration>,
-    /// The time that 99 of 100 did not exceed.
+    /// 99th percentile of their duration.
     pub p99: Option<Duration>,
 }
 
@@ -131,8 +124,8 @@ impl Point {
         }
     }
 
-    /// Puts what happened elsewhere in the same step to it. Of times the longer is told: how they are spread
-    /// is not known any more.
+    /// Adds another point of the same step. Of durations the longer is kept, since their distributions are
+    /// gone.
     pub(in crate::runtime) fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.attempts += other.attempts;
@@ -148,7 +141,7 @@ impl Point {
     }
 }
 
-/// What happened to one thing, in steps of all lengths.
+/// Rings of all step lengths.
 #[derive(Clone, Debug, Default)]
 pub(in crate::runtime) struct Rings {
     rings: [Ring; Span::ALL.len()],
@@ -158,12 +151,12 @@ pub(in crate::runtime) struct Rings {
 #[derive(Clone, Debug, Default)]
 struct Ring {
     points: VecDeque<Point>,
-    /// As it was when the current step began.
+    /// The counters at the start of the current step.
     began: Known,
 }
 
 impl Rings {
-    /// Takes the `number`th look in, counted from 1 for all rings alike.
+    /// Adds a sample; `number` counts from 1 for all rings alike.
     pub(in crate::runtime) fn look(&mut self, number: u64, known: Known, at: Timestamp) {
         for (ring, span) in self.rings.iter_mut().zip(Span::ALL) {
             if number.is_multiple_of(span.looks()) {
@@ -177,7 +170,7 @@ impl Rings {
         self.latest = Some((at, known));
     }
 
-    /// The points of a span, the oldest first; the last is of a step that has not ended yet, if one has begun.
+    /// Oldest first; the last point may be of an unfinished step.
     pub(in crate::runtime) fn points(&self, span: Span) -> Vec<Point> {
         let ring = &self.rings[span as usize];
         let running =
@@ -186,7 +179,7 @@ impl Rings {
         ring.points.iter().cloned().chain(running).collect()
     }
 
-    /// The latest points of the shortest steps within a time, the latest first.
+    /// The latest points of the shortest steps, latest first.
     pub(in crate::runtime) fn recent(&self, within: Duration) -> impl Iterator<Item = &Point> {
         let steps = within.as_secs().div_ceil(LOOK_EVERY.as_secs());
         self.rings[Span::Minutes as usize]

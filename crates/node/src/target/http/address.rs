@@ -1,4 +1,4 @@
-//! Where an HTTP target is: read once from the book, and shown without the credentials that it may hold.
+//! The address of an HTTP target, shown without credentials.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,37 +11,33 @@ use redrive_core::book::model::Network;
 
 use super::guard::Leave;
 
-/// An address that events are posted to.
 pub(super) struct Address {
-    /// Whom to connect to.
+    /// Where to connect.
     pub(super) origin: Arc<Origin>,
-    /// What to ask for there.
+    /// The path to request.
     pub(super) path: PathAndQuery,
-    /// The `host` header.
     pub(super) host: HeaderValue,
-    /// The `authorization` header, if the address names a user.
+    /// If the address names a user.
     pub(super) authorization: Option<HeaderValue>,
 }
 
-/// Whom to connect to, and with which leave; addresses with the same origin share their connections.
+/// Addresses with the same origin share connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
     pub(super) security: Security,
-    /// A name or a literal, without brackets.
+    /// Without brackets.
     pub(super) host: String,
     pub(super) port: u16,
     /// What the host may resolve to.
     pub(super) leave: Leave,
 }
 
-/// Whether the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Security {
     Plain,
     Tls,
 }
 
-/// `host:port`, as people write it.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, .. } = self;
@@ -49,23 +45,18 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why a text is no address that events can be posted to; what it was is not repeated, for it may hold
-/// a password.
+/// The text is not repeated, since it may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
-    /// It does not parse.
     #[error("this is no address such as https://example.com/events")]
     Syntax,
-    /// Neither of the two that are spoken here.
     #[error("an address begins with http:// or https://")]
     Scheme,
-    /// Beyond what there is.
     #[error("a port is a number from 1 to 65535")]
     Port,
 }
 
 impl Address {
-    /// Reads an address of a target that may call in that network.
     pub(super) fn parse(text: &str, network: Network) -> Result<Self, InvalidAddress> {
         let uri: Uri = text.parse().map_err(|_| InvalidAddress::Syntax)?;
         let (security, usual_port) = match uri.scheme() {
@@ -101,17 +92,17 @@ impl Address {
     }
 }
 
-/// The address with all but the credentials, which are nobody's to read.
+/// Without credentials.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin, self.path)
     }
 }
 
-/// The value of an `authorization` header for what stands before the `@` of an address.
+/// From the part before the `@`.
 fn basic(user: &str) -> String {
     let bytes = percent_decoded(user);
-    // A user without a password has an empty one.
+    // A missing password is empty.
     let colon: &[u8] = if bytes.contains(&b':') { b"" } else { b":" };
     format!("Basic {}", STANDARD.encode([&bytes, colon].concat()))
 }
@@ -127,7 +118,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The byte that the first two characters are as hexadecimal digits.
+/// Two hex digits.
 fn text_of_two(bytes: &[u8]) -> Option<u8> {
     let digits = bytes.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

@@ -1,7 +1,7 @@
-//! Makes connections: a name becomes addresses, an address a TCP connection, and that perhaps a TLS one.
+//! Opens connections: DNS lookup, TCP, and perhaps TLS.
 //!
-//! Invariant: a name is looked up once for each connection, and only what the guard has let through of that
-//! is connected to.
+//! Invariant: a name is looked up once per connection, and only addresses admitted by the guard are connected
+//! to.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,16 +25,15 @@ use super::line::{Line, Socket};
 use super::pool::Pool;
 use super::resolve::Resolver;
 
-/// The end of a connection that requests go into; when it is dropped, the connection is closed.
+/// Dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) requests: SendRequest<Full<Bytes>>,
     pub(super) line: Line,
-    /// When its last request was about to be written: the other side has waited for the next for no longer.
+    /// When its last request was about to be written.
     pub(super) called_at: Instant,
 }
 
-/// A new connection, within the limits of the call that wants it.
 pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Result<Sender, Failure> {
     let stream = limits.wait(Step::Connection, origin, tcp(origin, pool.resolver(), limits)).await??;
     let socket = Socket::new(stream);
@@ -51,7 +50,7 @@ pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Re
     }
 }
 
-/// Tries the addresses of a name in turn; each gets its share of the time that is left.
+/// Tries the addresses in turn; each gets its share of the remaining time.
 async fn tcp(origin: &Origin, resolver: &Resolver, limits: &Limits) -> Result<TcpStream, Failure> {
     let ends_at = Instant::now() + limits.connect;
     let addresses = addresses(origin, resolver).await?;
@@ -68,7 +67,7 @@ async fn tcp(origin: &Origin, resolver: &Resolver, limits: &Limits) -> Result<Tc
     Err(failure)
 }
 
-/// What a name stands for, as far as it may be called and there is any use in trying.
+/// The admitted addresses of a host, bounded.
 pub(super) async fn addresses(origin: &Origin, resolver: &Resolver) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = resolver.addresses(&origin.host, origin.port).await;
     let addresses = addresses.map_err(|error| Failure::dns(origin, &error.to_string()))?;
@@ -80,7 +79,7 @@ pub(super) async fn addresses(origin: &Origin, resolver: &Resolver) -> Result<Ve
 
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
-    // A call is one small write, which must not wait for another.
+    // A request is one small write.
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEP_ALIVE))?;
     Ok(stream)
@@ -93,7 +92,7 @@ where
     let stream = TokioIo::new(line.counted(stream));
     let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(stream);
     let (requests, connection) = handshake.await.map_err(|error| Failure::http(origin, &error))?;
-    // It ends when the sender is dropped or the other side hangs up; whoever waits for an answer hears why.
+    // Ends when the sender is dropped or the other side closes; callers get the error.
     tokio::spawn(async move {
         let _ = connection.await;
     });

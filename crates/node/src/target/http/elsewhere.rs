@@ -1,5 +1,4 @@
-//! A host that speaks something else than HTTP: its name is looked up and judged as everybody's, and what goes
-//! wrong with its connection is told in the same words.
+//! Hosts that speak another protocol than HTTP, with the same lookup, the same guard and the same errors.
 
 use std::error::Error;
 use std::io;
@@ -15,7 +14,6 @@ use super::failure::Failure;
 use super::guard::Leave;
 use super::pool::Pool;
 
-/// A host that speaks something else.
 pub(crate) struct Elsewhere {
     origin: Origin,
     place: String,
@@ -23,14 +21,13 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// The host and the port, what the host may resolve to, and where the book says so.
+    /// `place` is where the book states the host.
     pub(crate) fn new(host: &str, port: u16, network: Network, place: String, pool: Arc<Pool>) -> Self {
         let host = host.to_ascii_lowercase();
         let leave = Leave::of(&host, network);
         Self { origin: Origin { security: Security::Plain, host, port, leave }, place, pool }
     }
 
-    /// The addresses that may be called.
     pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, Reply> {
         let found = connect::addresses(&self.origin, self.pool.resolver()).await;
         let found = found.map_err(|failure| failure.at(&self.place).into_reply())?;
@@ -40,7 +37,7 @@ impl Elsewhere {
         Ok(found)
     }
 
-    /// What went wrong with a connection, if that is what an error came of.
+    /// If the error was caused by the connection.
     pub(crate) fn broken(&self, error: &(dyn Error + 'static)) -> Option<Reply> {
         let io = std::iter::successors(Some(error), |cause| (*cause).source())
             .find_map(|cause| cause.downcast_ref::<io::Error>())?;

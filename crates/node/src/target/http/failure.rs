@@ -1,6 +1,6 @@
-//! Why no answer came: each way in which a call can go wrong, told apart and put in words.
+//! Reasons why no response came.
 //!
-//! Invariant: a message names the host and the port, and never a credential.
+//! Invariant: a message contains host and port, and never a credential.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -13,7 +13,6 @@ use crate::tls;
 use redrive::http::causes;
 use redrive::http::transport;
 
-/// A call without an answer.
 #[derive(Debug)]
 pub(super) struct Failure {
     error: TransportError,
@@ -30,7 +29,7 @@ impl Failure {
         Self { error: TransportError::Dns, message }
     }
 
-    /// Says what to change; [`Failure::at`] says where.
+    /// Says what to change; [`CallFailure::at`] says where.
     pub(super) fn no_leave(origin: &Origin, refused: Refused) -> Self {
         let Refused { address, what } = refused;
         let message = format!(
@@ -39,7 +38,7 @@ impl Failure {
         Self { error: TransportError::AddressRefused, message }
     }
 
-    /// The same, and if it is for the rule book to mend, with the place in it.
+    /// Adds the place in the rule book, if that is where the fix belongs.
     pub(super) fn at(mut self, place: &str) -> Self {
         if self.error == TransportError::AddressRefused {
             self.message = format!("{place}: {}", self.message);
@@ -65,16 +64,14 @@ impl Failure {
         Self { error: TransportError::Protocol, message }
     }
 
-    /// What went wrong while a connection was made.
     pub(super) fn connecting(origin: &Origin, error: &io::Error) -> Self {
         match error.kind() {
-            // The system gave up before our own limit did.
+            // The system's timeout was shorter than ours.
             ErrorKind::TimedOut => Self::timeout(CallPart::Connect, format!("no connection to {origin}")),
             _ => Self::io(origin, error),
         }
     }
 
-    /// What went wrong with a connection.
     pub(super) fn io(origin: &Origin, error: &io::Error) -> Self {
         if rustls_error(error).is_some() {
             return Self::tls(origin, error);
@@ -84,19 +81,18 @@ impl Failure {
             Some(TransportError::Refused) => {
                 failure(TransportError::Refused, format!("{origin} refused the connection"))
             }
-            // The system has waited in vain for a sign of life; our own limits are told elsewhere.
+            // The system's own timeout; our limits are reported elsewhere.
             Some(TransportError::Reset | TransportError::Timeout(_)) => {
                 failure(TransportError::Reset, format!("{origin} broke off the connection"))
             }
             Some(TransportError::ClosedEarly) => Self::closed_early(origin),
             Some(TransportError::Protocol) => Self::not_http(origin, error),
             None if error.kind() == ErrorKind::InvalidInput => Self::not_http(origin, error),
-            // No route, no address, or too many open files: all of it heals, and none of it is an answer.
+            // No route, no address or too many open files: transient.
             Some(_) | None => failure(TransportError::Unreachable, format!("no way to {origin}: {error}")),
         }
     }
 
-    /// What went wrong after the connection was made.
     pub(super) fn http(origin: &Origin, error: &hyper::Error) -> Self {
         if error.is_parse() {
             return Self::not_http(origin, error);
@@ -115,7 +111,7 @@ impl Failure {
         Self::protocol(format!("what {origin} answered is not HTTP: {error}"))
     }
 
-    /// Whether the other side closed the connection, in good order or not.
+    /// Whether the other side closed the connection.
     pub(super) const fn lost_connection(&self) -> bool {
         matches!(self.error, TransportError::Reset | TransportError::ClosedEarly)
     }

@@ -1,7 +1,7 @@
-//! Fetches a small document over HTTP: one request on a connection of its own, bounded in time and size.
+//! Fetches a small document over HTTP: one request on its own connection, bounded in time and size.
 //!
-//! Invariant: only a whole answer with the status 200 is one. Redirects are none, so nothing is fetched from
-//! anywhere but the address that the book states.
+//! Invariant: only a complete response with status 200 counts. Redirects are not followed, so nothing is
+//! fetched from another address than the book's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,38 +22,28 @@ use redrive_core::policy::answer::CallPart;
 
 const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
 
-/// A document that is fetched now and then.
 pub(crate) struct Document {
     address: Address,
     pool: Arc<Pool>,
     bounds: Bounds,
 }
 
-/// What a document may cost.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    /// How long fetching it may take.
     pub(crate) whole: Duration,
-    /// How large it may be.
     pub(crate) bytes_max: usize,
 }
 
-/// Why a document could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// No answer came.
     #[error("{message}")]
     NoAnswer {
-        /// What happened, in words.
         message: String,
     },
-    /// The answer is not the document.
     #[error("the answer has the status {0}")]
     Status(u16),
-    /// It is larger than any such document.
     #[error("the answer is larger than {bytes_max} bytes")]
     TooLarge {
-        /// How large it may be.
         bytes_max: usize,
     },
 }
@@ -66,8 +56,8 @@ impl From<Failure> for FetchError {
 
 impl Document {
     pub(crate) fn new(address: &str, pool: Arc<Pool>, bounds: Bounds) -> Result<Self, InvalidAddress> {
-        // Issuers mostly live within, nothing of ours is sent there, and what comes back is read as keys or
-        // not at all: so their names may lead anywhere.
+        // Issuers are mostly internal, nothing secret is sent, and the response is parsed as keys or not at
+        // all: so any address is allowed.
         Ok(Self { address: Address::parse(address, Network::Private)?, pool, bounds })
     }
 

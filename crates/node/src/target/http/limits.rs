@@ -1,4 +1,4 @@
-//! How long the parts of one call may take, how much of an answer is read, and how connections are kept.
+//! Limits of one call, of its response and of kept connections.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,41 +13,41 @@ use tokio::time::{Instant, timeout_at};
 use super::address::Origin;
 use super::failure::Failure;
 
-/// Connections that wait for their next call, over all hosts.
+/// Idle connections over all hosts.
 pub(super) const IDLE_MAX: usize = 100;
 
-/// How long a connection waits for its next call.
+/// How long an idle connection is kept.
 pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// A call that must not be sent twice is written to a connection that has rested for no longer than this: hardly
-/// any server closes one so soon, and a look at the socket shows whether it has.
+/// A request that must not be sent twice uses a connection idle for no longer than this: hardly any server
+/// closes one so soon, and a look at the socket shows whether it has.
 pub(super) const JUST_USED: Duration = Duration::from_millis(2);
 
-/// Such a call also needs a connection whose last call was written within this time.
+/// Such a request also needs a connection whose last request was written within this time.
 pub(super) const CALLED_WITHIN: Duration = Duration::from_millis(10);
 
-/// After so much silence the other side is asked whether it is still there.
+/// Idle time before the first TCP keep-alive probe.
 pub(super) const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// How long a connection may take after the end of an answer until it can carry another call.
+/// How long a connection may take after a response until it can be reused.
 pub(super) const TURN_AROUND_MAX: Duration = Duration::from_millis(100);
 
-/// The addresses of one name that are tried, one after the other.
+/// Addresses of one name that are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
-/// The largest head of an answer, and the largest piece that is read at once.
+/// Bytes of the head of a response, and of one read.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The part of an answer's body that is read, since a connection lives on only if its answer has ended.
+/// Bytes read of a body; a connection is reused only after the end of its response.
 pub(super) const BODY_READ_MAX: usize = 256 * 1024;
 
-/// The same of an answer to a batch: it may name every delivery, and half of it tells nothing.
+/// For the response to a batch, which may name every delivery and must be complete.
 pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 
-/// How long the body of a success is waited for that no rule looks at.
+/// How long the unused body of a success is drained.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The limits of one call, from when it was made.
+/// Starting when the call was made.
 pub(super) struct Limits {
     pub(super) connect: Duration,
     tls: Duration,
@@ -57,15 +57,15 @@ pub(super) struct Limits {
     pub(super) reuse: Reuse,
 }
 
-/// Whether a call may take a kept connection, which the other side may be about to close.
+/// Whether a call may use an idle connection, which the other side may be about to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reuse {
-    /// Any: if it closes before anything of an answer has come, the request is sent once more.
+    /// If it closes before any response, the request is sent once more.
     Any,
-    /// Only one that was [just used](JUST_USED) and shows no sign of an end; a request that was written whole
-    /// is not sent again, since its rule retries no lost connection.
+    /// Only one that was [just used](JUST_USED) and is quiet; a completely written request is not sent again,
+    /// since its rule retries no lost connection.
     JustUsed,
-    /// None: it is a retry, and must not fail for what is left from before.
+    /// A retry must not fail because of an old connection.
     None,
 }
 
@@ -81,7 +81,6 @@ impl Reuse {
     }
 }
 
-/// What is being waited for.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     Connection,
@@ -104,13 +103,13 @@ impl Limits {
         }
     }
 
-    /// The same limit for the whole and for each of its parts, from now on.
+    /// One limit for the whole and each of its parts.
     pub(super) fn within(whole: Duration) -> Self {
         let whole_at = Instant::now() + whole;
         Self { connect: whole, tls: whole, headers: whole, whole, whole_at, reuse: Reuse::Any }
     }
 
-    /// Waits for a step until its own limit or that of the whole is over, whichever comes first.
+    /// Until the step's own limit or that of the whole.
     pub(super) async fn wait<T>(
         &self,
         step: Step,

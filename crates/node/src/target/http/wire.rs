@@ -1,8 +1,8 @@
-//! A way to one address: requests go out and answers come back, over connections that all targets share.
+//! Sends requests to one address over the shared pool.
 //!
-//! Invariants: a request is sent at most twice, and a second time only if a kept connection was closed before
-//! anything of an answer came. Where the rule retries no lost connection, a request that may have been written
-//! whole is sent once. Whoever drops the future of an exchange ends it, and its connection.
+//! Invariants: a request is sent at most twice, and a second time only if an idle connection closed before
+//! any response. Where the rule retries no lost connection, a request that may have been written completely
+//! is sent once. Dropping the future ends the exchange and its connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
 use redrive::http::answer::reply;
 
-/// A way to one address.
+/// Sends requests to one address.
 pub(crate) struct Wire {
     pub(super) address: Address,
     idle_max: usize,
@@ -36,13 +36,12 @@ pub(crate) struct Wire {
     pool: Arc<Pool>,
 }
 
-/// How one comes by a [`Wire`].
 pub(crate) struct WireOptions {
-    /// How many calls are made at once: so many connections are kept.
+    /// Concurrent calls, and so connections kept.
     pub(crate) permits: u32,
-    /// What the name in the address may resolve to.
+    /// What the host name may resolve to.
     pub(crate) network: Network,
-    /// Whose it is and where it stands in the book: what is for the book to mend says so.
+    /// Owner and line in the book, for errors.
     pub(crate) place: String,
 }
 
@@ -51,19 +50,19 @@ impl Wire {
         let WireOptions { permits, network, place } = options;
         let address = Address::parse(address, network)?;
         if address.origin.security == Security::Tls {
-            // Reading the system's certificates is not for the first call to wait for.
+            // The first call need not wait for reading the system's certificates.
             pool.tls();
         }
         let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
         Ok(Self { address, idle_max, place, pool })
     }
 
-    /// Which traces are told of; none if nobody is told of any.
+    /// None if traces are not exported.
     pub(super) fn sampler(&self) -> Option<Sampler> {
         self.pool.sampler()
     }
 
-    /// Posts a body with those headers within the limits of a call, and says what came back.
+    /// Posts within the limits of a call.
     pub(crate) async fn post(&self, call: &Call, headers: HeaderMap, body: Bytes) -> Reply {
         let limits = Limits::of(call);
         match self.exchange(self.request(headers, body), &limits).await {
@@ -72,7 +71,7 @@ impl Wire {
         }
     }
 
-    /// The same within a time of its own.
+    /// Posts within its own limit.
     pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> Reply {
         let exchanged = self.exchange(self.request(headers, body), &Limits::within(whole)).await;
         exchanged.unwrap_or_else(Failure::into_reply)
@@ -108,7 +107,6 @@ impl Wire {
         &self.address.origin
     }
 
-    /// The head of the answer, and the connection that it came by.
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -138,8 +136,7 @@ impl Wire {
         })
     }
 
-    /// The limit on the headers runs from when the connection has the request, so it holds for sending
-    /// the request too.
+    /// The header limit starts when the connection has the request, so it includes sending it.
     async fn send_by(
         &self,
         mut sender: Sender,
@@ -166,9 +163,9 @@ impl Wire {
         }
     }
 
-    /// Keeps a connection whose answer has ended, if it can carry another call soon.
+    /// Returns a connection to the pool if it can be reused soon.
     pub(super) async fn keep(&self, mut sender: Sender) {
-        // An answer may come before its request has gone out, and then there may be no end to that.
+        // A response may precede the end of its request, which may never come.
         let requests = &mut sender.requests;
         if requests.is_ready() || matches!(timeout(TURN_AROUND_MAX, requests.ready()).await, Ok(Ok(()))) {
             self.pool.put(&self.address.origin, sender, self.idle_max);
@@ -176,34 +173,33 @@ impl Wire {
     }
 }
 
-/// The address; credentials are left out.
+/// Without credentials.
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)
     }
 }
 
-/// Why a connection brought no answer.
 enum Unanswered {
-    /// Something went wrong, and the target may have the request.
+    /// The target may have received the request.
     Failed(Failure),
-    /// The connection was closed, and nothing of an answer had come.
+    /// Closed before any response.
     Lost { failure: Failure, sent: Sent },
-    /// The connection was closed before any of the request was sent: here it is again.
+    /// Closed before any of the request was sent.
     NotSent(Box<Request<Full<Bytes>>>),
 }
 
 /// How much of a request was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// Not all of it, so nothing can have acted on it.
+    /// Nothing can have acted on it.
     InPart,
-    /// All of it, as far as anybody can tell.
+    /// As far as can be known.
     PerhapsWhole,
 }
 
 impl Sent {
-    /// A request is longer than its body: there is a head too.
+    /// A request is longer than its body.
     const fn of(written: u64, body_bytes: u64) -> Self {
         if written <= body_bytes { Self::InPart } else { Self::PerhapsWhole }
     }
