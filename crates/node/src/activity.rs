@@ -17,7 +17,7 @@ use redrive_core::trace::{Sampler, SpanId, Trace};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::feed::ActivityFeed;
-pub use self::feed::Step;
+pub use self::feed::TraceStep;
 
 /// An activity and its time: one line of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,15 +88,15 @@ pub enum Activity {
     /// A rule book was loaded.
     BookRead,
     /// A rule book was refused, and the old one stays.
-    BookRefused(Words),
+    BookRefused(ActivityMessage),
     /// The store takes no writes.
-    StoreFailing(Words),
+    StoreFailing(ActivityMessage),
     /// The store takes writes again.
     StoreHealed,
     /// A request had an invalid signature or API key.
-    Security(Words),
+    Security(ActivityMessage),
     /// The machine's clock was set.
-    ClockStepped(Words),
+    ClockStepped(ActivityMessage),
 }
 
 /// An event.
@@ -209,13 +209,13 @@ pub struct ReplayFacts {
 /// A message without further data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Words {
+pub struct ActivityMessage {
     /// The words.
     #[serde(default)]
     pub message: String,
 }
 
-impl From<String> for Words {
+impl From<String> for ActivityMessage {
     fn from(message: String) -> Self {
         Self { message }
     }
@@ -447,7 +447,7 @@ mod tests {
         let service = |message: Option<&str>| ServiceFacts { service: "s".into(), message: message.map(Into::into) };
         let breaker = || BreakerFacts { message: "m".into(), dependency: Some("x".into()), failures: Some(3) };
         let replay = || ReplayFacts { message: "m".into(), replay: 7 };
-        let words = || Words { message: "m".into() };
+        let words = || ActivityMessage { message: "m".into() };
         let of_delivery = r#""service":"s/c","delivery":"d","event_id":"e","event_type":"t","correlation_id":"c","trace_id":"f","attempt":2,"category":"transient","status":503,"message":"m","due_at":"1970-01-01T00:00:02Z","took_ms":1.5"#;
         let of_event = r#""event_id":"e","event_type":"t","correlation_id":"c","trace_id":"f""#;
         let of_breaker = r#""message":"m","dependency":"x","failures":3"#;

@@ -18,29 +18,29 @@ use std::time::Duration;
 use redrive_core::archive::Failure;
 use redrive_core::ids::Receipt;
 
-pub use self::entry::{Day, Entry, Kept};
+pub use self::entry::{Day, ArchiveEntry, ArchivedEvent};
 
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, ArchiveFailure>> + Send + 'a>>;
+pub type ArchiveFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ArchiveFailure>> + Send + 'a>>;
 
 /// Keeps events for audit.
 pub trait Archive: Send + Sync {
     /// Durable only after [`Archive::sync`]. The caller may stop waiting and put the same event again.
-    fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()>;
+    fn put(&self, entry: Arc<ArchiveEntry>) -> ArchiveFuture<'_, ()>;
 
     /// Makes everything put so far durable.
-    fn sync(&self) -> Doing<'_, ()>;
+    fn sync(&self) -> ArchiveFuture<'_, ()>;
 
     /// Deletes all earlier days; returns how many.
-    fn forget(&self, before: Day) -> Doing<'_, u64>;
+    fn forget(&self, before: Day) -> ArchiveFuture<'_, u64>;
 
     /// Finds events, latest day first, up to a bound.
-    fn get(&self, key: ArchiveKey) -> Doing<'_, Found>;
+    fn get(&self, key: ArchiveKey) -> ArchiveFuture<'_, ArchiveMatches>;
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ArchiveMatches {
     /// Events as accepted.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<ArchivedEvent>,
     /// Matching files that cannot be read, one sentence each.
     pub damaged: Vec<String>,
 }

@@ -20,7 +20,7 @@ use crate::target::{Target, exec, http, log};
 use redrive::process::Supervisor;
 
 /// The future returned by a connector's methods.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type ConnectorFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 pub type MakeError = Box<dyn Error + Send + Sync>;
 
@@ -144,7 +144,7 @@ impl Drivers {
     pub fn secret(&self, endpoint: &Endpoint) -> Arc<dyn SecretSource> {
         match self.make(endpoint) {
             Some(Make::Secret(make)) => make(endpoint),
-            _ => Arc::new(secret::Absent(endpoint.key())),
+            _ => Arc::new(secret::MissingProvider(endpoint.key())),
         }
     }
 

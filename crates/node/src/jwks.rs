@@ -19,9 +19,9 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-use crate::outage::{Record, Word};
-use crate::target::http::fetch::{Bounds, Document, FetchError};
-use crate::target::http::{InvalidAddress, Pool};
+use crate::outage::{OutageRecord, OutageReport};
+use crate::target::http::fetch::{FetchBounds, FetchedDocument, FetchError};
+use crate::target::http::{InvalidTargetAddress, Pool};
 use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
 const LIFETIMES: Lifetimes = Lifetimes {
@@ -33,7 +33,7 @@ const LIFETIMES: Lifetimes = Lifetimes {
 /// How often an unknown key may cause a fetch.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
 
-const BOUNDS: Bounds = Bounds { whole: Duration::from_secs(10), bytes_max: 1024 * 1024 };
+const BOUNDS: FetchBounds = FetchBounds { whole: Duration::from_secs(10), bytes_max: 1024 * 1024 };
 
 const KEYS_MAX: usize = 100;
 
@@ -47,7 +47,7 @@ const EXPONENT_BYTES_MAX: usize = 4;
 const COORDINATE_BYTES: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub(crate) enum KeyAlgorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
     Rs256,
     /// ECDSA on P-256 with SHA-256.
@@ -57,16 +57,16 @@ pub(crate) enum Algorithm {
 pub(crate) struct Issuer {
     cache: StaleCache<KeySet, KeysError>,
     clock: Clock,
-    record: Mutex<Record>,
-    listener: OnceLock<Listener>,
+    record: Mutex<OutageRecord>,
+    listener: OnceLock<KeysListener>,
 }
 
 /// Called when keys become unavailable, and when they are available again.
-pub(crate) type Listener = Box<dyn Fn(KeysNews) + Send + Sync>;
+pub(crate) type KeysListener = Box<dyn Fn(KeysChange) + Send + Sync>;
 
 /// A change in the availability of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeysNews {
+pub enum KeysChange {
     /// Tokens are refused.
     Gone {
         why: String,
@@ -74,7 +74,7 @@ pub enum KeysNews {
     Back,
 }
 
-impl std::fmt::Display for KeysNews {
+impl std::fmt::Display for KeysChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Gone { why } => write!(f, "the issuer's keys cannot be had, and tokens are refused: {why}"),
@@ -96,19 +96,19 @@ pub enum KeysError {
 }
 
 impl Issuer {
-    pub(crate) fn new(address: &str, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
-        let document = Arc::new(Document::new(address, pool, BOUNDS)?);
+    pub(crate) fn new(address: &str, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
+        let document = Arc::new(FetchedDocument::new(address, pool, BOUNDS)?);
         let clock = timer_clock();
         let plan = Plan { lifetimes: LIFETIMES, limit: BOUNDS.whole, clock: Arc::clone(&clock) };
         let cache = StaleCache::new(plan, move || {
             let document = Arc::clone(&document);
             async move { KeySet::parse(&document.fetch().await?) }
         });
-        Ok(Self { cache, clock, record: Mutex::new(Record::new()), listener: OnceLock::new() })
+        Ok(Self { cache, clock, record: Mutex::new(OutageRecord::new()), listener: OnceLock::new() })
     }
 
     /// Only the first listener is called.
-    pub(crate) fn listen(&self, listener: Listener) {
+    pub(crate) fn listen(&self, listener: KeysListener) {
         let _ = self.listener.set(listener);
     }
 
@@ -139,25 +139,25 @@ impl Issuer {
     ) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
         let word = self.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
         match (word, &found) {
-            (Word::Warning, Ok(Found { age, failure: Some(error), .. })) => {
+            (OutageReport::Warning, Ok(Found { age, failure: Some(error), .. })) => {
                 let age = show_rounded(*age);
                 tracing::warn!(age, %error, "the issuer's keys cannot be fetched: the last ones serve");
             }
-            (Word::Alert, Err(error)) => {
+            (OutageReport::Alert, Err(error)) => {
                 tracing::error!(%error, "the issuer's keys cannot be had: tokens are refused");
-                self.tell(|| KeysNews::Gone { why: error.to_string() });
+                self.tell(|| KeysChange::Gone { why: error.to_string() });
             }
-            (Word::Recovered, _) => tracing::info!("the issuer's keys can be fetched again"),
-            (Word::Back, _) => {
+            (OutageReport::Recovered, _) => tracing::info!("the issuer's keys can be fetched again"),
+            (OutageReport::Back, _) => {
                 tracing::info!("the issuer's keys can be had again");
-                self.tell(|| KeysNews::Back);
+                self.tell(|| KeysChange::Back);
             }
-            (Word::Nothing | Word::Warning | Word::Alert, _) => {}
+            (OutageReport::Nothing | OutageReport::Warning | OutageReport::Alert, _) => {}
         }
         found.map(|found| found.value).map_err(|missing| missing.failure)
     }
 
-    fn tell(&self, news: impl FnOnce() -> KeysNews) {
+    fn tell(&self, news: impl FnOnce() -> KeysChange) {
         if let Some(listener) = self.listener.get() {
             listener(news());
         }
@@ -170,10 +170,10 @@ pub(crate) struct KeySet {
 
 struct PublicKey {
     id: Option<String>,
-    material: Material,
+    material: KeyMaterial,
 }
 
-enum Material {
+enum KeyMaterial {
     Rsa(RsaPublicKeyComponents<Vec<u8>>),
     /// Uncompressed.
     P256(UnparsedPublicKey<Vec<u8>>),
@@ -214,7 +214,7 @@ impl KeySet {
 
     /// The candidates for a token's key id; without an id the issuer must have exactly one key of the
     /// algorithm.
-    pub(crate) fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Fitting<'_> {
+    pub(crate) fn fitting(&self, id: Option<&str>, algorithm: KeyAlgorithm) -> Fitting<'_> {
         let mut keys: Vec<&PublicKey> = self.keys.iter().collect();
         keys.retain(|key| key.algorithm() == algorithm && (id.is_none() || key.id.as_deref() == id));
         if id.is_none() && keys.len() > 1 {
@@ -235,8 +235,8 @@ impl Fitting<'_> {
     /// Whether one of them made the signature.
     pub(crate) fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
         self.0.iter().any(|key| match &key.material {
-            Material::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok(),
-            Material::P256(key) => key.verify(signed, signature).is_ok(),
+            KeyMaterial::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok(),
+            KeyMaterial::P256(key) => key.verify(signed, signature).is_ok(),
         })
     }
 }
@@ -258,18 +258,18 @@ impl PublicKey {
         Some(Self { id: kid, material })
     }
 
-    fn algorithm(&self) -> Algorithm {
+    fn algorithm(&self) -> KeyAlgorithm {
         match self.material {
-            Material::Rsa(_) => Algorithm::Rs256,
-            Material::P256(_) => Algorithm::Es256,
+            KeyMaterial::Rsa(_) => KeyAlgorithm::Rs256,
+            KeyMaterial::P256(_) => KeyAlgorithm::Es256,
         }
     }
 }
 
-fn rsa(modulus: &str, exponent: &str) -> Option<Material> {
+fn rsa(modulus: &str, exponent: &str) -> Option<KeyMaterial> {
     let (n, e) = (number(modulus)?, number(exponent)?);
     let is_fit = MODULUS_BYTES.contains(&n.len()) && (1..=EXPONENT_BYTES_MAX).contains(&e.len());
-    is_fit.then_some(Material::Rsa(RsaPublicKeyComponents { n, e }))
+    is_fit.then_some(KeyMaterial::Rsa(RsaPublicKeyComponents { n, e }))
 }
 
 /// Strips leading zeros, which some issuers write against the standard.
@@ -279,11 +279,11 @@ fn number(text: &str) -> Option<Vec<u8>> {
     Some(bytes[first..].to_vec())
 }
 
-fn p256(x: &str, y: &str) -> Option<Material> {
+fn p256(x: &str, y: &str) -> Option<KeyMaterial> {
     let [x, y] = [x, y].map(|text| URL_SAFE_NO_PAD.decode(text).ok().filter(|c| c.len() == COORDINATE_BYTES));
     // Marks an uncompressed point.
     let point = [vec![0x04], x?, y?].concat();
-    Some(Material::P256(UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)))
+    Some(KeyMaterial::P256(UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)))
 }
 
 #[cfg(test)]

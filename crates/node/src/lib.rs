@@ -8,9 +8,9 @@
 pub mod activity;
 pub mod archive;
 pub mod connectors;
-pub mod hook;
+pub mod webhook;
 mod jwks;
-pub mod letter;
+pub mod letters;
 mod outage;
 mod receiver;
 pub mod runtime;

@@ -15,7 +15,7 @@ const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// The state of a cached value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
+pub(crate) enum FetchHealth {
     Well,
     /// The last fetch failed; the old value is still served.
     Failing,
@@ -24,7 +24,7 @@ pub(crate) enum Health {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outage {
+pub(crate) enum ProviderOutage {
     None,
     /// Fetches fail.
     Warned {
@@ -35,7 +35,7 @@ pub(crate) enum Outage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum OutageReport {
     Nothing,
     /// Fetches fail; the old value is still served.
     Warning,
@@ -47,7 +47,7 @@ pub(crate) enum Word {
     Back,
 }
 
-impl Health {
+impl FetchHealth {
     pub(crate) fn of<T, E>(found: &Result<Found<T, E>, Missing<E>>) -> Self {
         match found {
             Ok(Found { failure: None, .. }) => Self::Well,
@@ -57,20 +57,20 @@ impl Health {
     }
 }
 
-impl Outage {
-    pub(crate) fn hear(&mut self, health: Health, now: Timestamp) -> Word {
+impl ProviderOutage {
+    pub(crate) fn hear(&mut self, health: FetchHealth, now: Timestamp) -> OutageReport {
         let (next, word) = match (*self, health) {
-            (Self::None, Health::Well) => (Self::None, Word::Nothing),
-            (Self::Warned { .. }, Health::Well) => (Self::None, Word::Recovered),
-            (Self::Alerted, Health::Well) => (Self::None, Word::Back),
-            (Self::Warned { at }, Health::Failing) if now.since(at) < WARN_EVERY => {
-                (Self::Warned { at }, Word::Nothing)
+            (Self::None, FetchHealth::Well) => (Self::None, OutageReport::Nothing),
+            (Self::Warned { .. }, FetchHealth::Well) => (Self::None, OutageReport::Recovered),
+            (Self::Alerted, FetchHealth::Well) => (Self::None, OutageReport::Back),
+            (Self::Warned { at }, FetchHealth::Failing) if now.since(at) < WARN_EVERY => {
+                (Self::Warned { at }, OutageReport::Nothing)
             }
-            (Self::None | Self::Warned { .. }, Health::Failing) => (Self::Warned { at: now }, Word::Warning),
+            (Self::None | Self::Warned { .. }, FetchHealth::Failing) => (Self::Warned { at: now }, OutageReport::Warning),
             // A reloaded book with a longer lifetime revived an old value.
-            (Self::Alerted, Health::Failing) => (Self::Warned { at: now }, Word::Back),
-            (Self::None | Self::Warned { .. }, Health::Gone) => (Self::Alerted, Word::Alert),
-            (Self::Alerted, Health::Gone) => (Self::Alerted, Word::Nothing),
+            (Self::Alerted, FetchHealth::Failing) => (Self::Warned { at: now }, OutageReport::Back),
+            (Self::None | Self::Warned { .. }, FetchHealth::Gone) => (Self::Alerted, OutageReport::Alert),
+            (Self::Alerted, FetchHealth::Gone) => (Self::Alerted, OutageReport::Nothing),
         };
         *self = next;
         word
@@ -79,21 +79,21 @@ impl Outage {
 
 /// What was reported, and the current problem.
 #[derive(Debug)]
-pub(crate) struct Record {
-    outage: Outage,
+pub(crate) struct OutageRecord {
+    outage: ProviderOutage,
     ailing: Option<Ailing>,
 }
 
-impl Record {
+impl OutageRecord {
     pub(crate) const fn new() -> Self {
-        Self { outage: Outage::None, ailing: None }
+        Self { outage: ProviderOutage::None, ailing: None }
     }
 
     pub(crate) fn hear<T, E: Display>(
         &mut self,
         found: &Result<Found<T, E>, Missing<E>>,
         now: Timestamp,
-    ) -> Word {
+    ) -> OutageReport {
         let ailment = match found {
             Ok(Found { failure: None, .. }) => None,
             Ok(Found { failure: Some(why), .. }) => Some((Ailment::Stale, why)),
@@ -105,7 +105,7 @@ impl Record {
             let since = begun.map_or_else(wall_clock, |before| before.since);
             Ailing { state, since, why: why.to_string() }
         });
-        self.outage.hear(Health::of(found), now)
+        self.outage.hear(FetchHealth::of(found), now)
     }
 
     /// The current problem, if any.
@@ -120,23 +120,23 @@ mod tests {
 
     #[test]
     fn every_turn_is_said_once() {
-        use Health::{Failing, Gone, Well};
+        use FetchHealth::{Failing, Gone, Well};
         #[rustfmt::skip]
         let steps = [
-            ("all is well",              0,   Well,    Word::Nothing),
-            ("the provider is away",     10,  Failing, Word::Warning),
-            ("which was said",           69,  Failing, Word::Nothing),
-            ("a minute ago",             70,  Failing, Word::Warning),
-            ("for too long",             80,  Gone,    Word::Alert),
-            ("which was said",           999, Gone,    Word::Nothing),
-            ("it is back",               999, Well,    Word::Back),
-            ("which was said",           999, Well,    Word::Nothing),
-            ("a short outage",           999, Failing, Word::Warning),
-            ("is over",                  999, Well,    Word::Recovered),
-            ("nothing from the start",   999, Gone,    Word::Alert),
-            ("kept for longer now",      999, Failing, Word::Back),
+            ("all is well",              0,   Well,    OutageReport::Nothing),
+            ("the provider is away",     10,  Failing, OutageReport::Warning),
+            ("which was said",           69,  Failing, OutageReport::Nothing),
+            ("a minute ago",             70,  Failing, OutageReport::Warning),
+            ("for too long",             80,  Gone,    OutageReport::Alert),
+            ("which was said",           999, Gone,    OutageReport::Nothing),
+            ("it is back",               999, Well,    OutageReport::Back),
+            ("which was said",           999, Well,    OutageReport::Nothing),
+            ("a short outage",           999, Failing, OutageReport::Warning),
+            ("is over",                  999, Well,    OutageReport::Recovered),
+            ("nothing from the start",   999, Gone,    OutageReport::Alert),
+            ("kept for longer now",      999, Failing, OutageReport::Back),
         ];
-        let mut outage = Outage::None;
+        let mut outage = ProviderOutage::None;
         for (name, seconds, health, expected) in steps {
             let now = Timestamp::EPOCH + Duration::from_secs(seconds);
             assert_eq!(outage.hear(health, now), expected, "{name} at {seconds} s");

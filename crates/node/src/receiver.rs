@@ -9,7 +9,7 @@ mod email;
 mod notice_test;
 mod ntfy;
 mod slack;
-mod words;
+mod text;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ use self::email::Mail;
 use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use crate::secret::Secrets;
 use crate::target::Target;
-use crate::target::http::{Form, HttpOptions, HttpTarget, InvalidAddress, Pool, Wire, WireOptions};
+use crate::target::http::{Form, HttpOptions, HttpTarget, InvalidTargetAddress, Pool, Wire, WireOptions};
 
 /// Concurrent messages per receiver.
 const PERMITS: u32 = 4;
 
 /// The network and the place of a receiver in the book.
-struct Whose {
+struct ReceiverSite {
     network: Network,
     place: String,
 }
@@ -60,18 +60,18 @@ pub(crate) const WEBHOOK: Driver = Driver {
 
 pub(crate) const NTFY: Driver = Driver {
     connector: &notify::NTFY,
-    make: Make::Target(|endpoint, site| posted(endpoint, site, "", Dialect::Ntfy)),
+    make: Make::Target(|endpoint, site| posted(endpoint, site, "", NoticeFormat::Ntfy)),
 };
 
 pub(crate) const SLACK: Driver = Driver {
     connector: &notify::SLACK,
-    make: Make::Target(|endpoint, site| posted(endpoint, site, "", Dialect::Slack)),
+    make: Make::Target(|endpoint, site| posted(endpoint, site, "", NoticeFormat::Slack)),
 };
 
 pub(crate) const ALERTMANAGER: Driver = Driver {
     connector: &notify::ALERTMANAGER,
     make: Make::Target(|endpoint, site| {
-        posted(endpoint, site, alertmanager::PATH, Dialect::Alertmanager(Repeats::of(site.sections)))
+        posted(endpoint, site, alertmanager::PATH, NoticeFormat::Alertmanager(Repeats::of(site.sections)))
     }),
 };
 
@@ -79,7 +79,7 @@ pub(crate) const EMAIL: Driver = Driver {
     connector: &email_settings::RECEIVER,
     make: Make::Target(|endpoint, site| {
         let email: &Email = settings(endpoint);
-        let whose = Whose { network: email.network, place: site.place.clone() };
+        let whose = ReceiverSite { network: email.network, place: site.place.clone() };
         Ok(Arc::new(Mail::new(email, token(email.secret.as_ref(), site), whose, Arc::clone(site.pool))?))
     }),
 };
@@ -88,55 +88,55 @@ fn posted(
     endpoint: &Endpoint,
     site: &Site<'_>,
     path: &str,
-    dialect: Dialect,
+    dialect: NoticeFormat,
 ) -> Result<Arc<dyn Target>, MakeError> {
     let notify::Posted { address, network, secret } = settings(endpoint);
     let address =
         if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
-    let whose = Whose { network: *network, place: site.place.clone() };
-    Ok(Arc::new(Posted::new(&address, dialect, token(secret.as_ref(), site), whose, Arc::clone(site.pool))?))
+    let whose = ReceiverSite { network: *network, place: site.place.clone() };
+    Ok(Arc::new(PostedReceiver::new(&address, dialect, token(secret.as_ref(), site), whose, Arc::clone(site.pool))?))
 }
 
-fn token(secret: Option<&String>, site: &Site<'_>) -> Option<Token> {
-    secret.map(|name| Token { secrets: site.secrets.clone(), name: name.clone() })
+fn token(secret: Option<&String>, site: &Site<'_>) -> Option<BearerToken> {
+    secret.map(|name| BearerToken { secrets: site.secrets.clone(), name: name.clone() })
 }
 
-struct Message {
+struct ReceiverMessage {
     headers: HeaderMap,
     body: Bytes,
 }
 
-enum Dialect {
+enum NoticeFormat {
     Ntfy,
     Slack,
     Alertmanager(Repeats),
 }
 
 /// Posts notices in a format of the receiver.
-struct Posted {
+struct PostedReceiver {
     wire: Wire,
-    dialect: Dialect,
-    token: Option<Token>,
+    dialect: NoticeFormat,
+    token: Option<BearerToken>,
 }
 
-impl Posted {
+impl PostedReceiver {
     fn new(
         address: &str,
-        dialect: Dialect,
-        token: Option<Token>,
-        Whose { network, place }: Whose,
+        dialect: NoticeFormat,
+        token: Option<BearerToken>,
+        ReceiverSite { network, place }: ReceiverSite,
         pool: Arc<Pool>,
-    ) -> Result<Self, InvalidAddress> {
+    ) -> Result<Self, InvalidTargetAddress> {
         let wire = Wire::new(address, WireOptions { permits: PERMITS, network, place }, pool)?;
         Ok(Self { wire, dialect, token })
     }
 
     async fn tell(&self, call: &Call) -> Result<Reply, Reply> {
         let (_, notice) = notice_of(call)?;
-        let Message { mut headers, body } = match &self.dialect {
-            Dialect::Ntfy => ntfy::message(&notice),
-            Dialect::Slack => slack::message(&notice),
-            Dialect::Alertmanager(repeats) => alertmanager::message(&notice, repeats),
+        let ReceiverMessage { mut headers, body } = match &self.dialect {
+            NoticeFormat::Ntfy => ntfy::message(&notice),
+            NoticeFormat::Slack => slack::message(&notice),
+            NoticeFormat::Alertmanager(repeats) => alertmanager::message(&notice, repeats),
         };
         let Some(token) = &self.token else { return Ok(self.wire.post(call, headers, body).await) };
         headers.insert(AUTHORIZATION, token.bearer(call.limit).await?);
@@ -144,19 +144,19 @@ impl Posted {
     }
 }
 
-impl Target for Posted {
+impl Target for PostedReceiver {
     fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move { Ending::Reply(self.tell(&call).await.unwrap_or_else(|failed| failed)) })
     }
 }
 
 /// A bearer token, read from the secret for each message.
-struct Token {
+struct BearerToken {
     secrets: Secrets,
     name: String,
 }
 
-impl Token {
+impl BearerToken {
     async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, Reply> {
         let missing = |why: &dyn std::fmt::Display| {
             let message = format!("nobody was told, for the secret `{}` is needed: {why}", self.name);

@@ -6,7 +6,7 @@
 mod active_book;
 mod alerting;
 mod breakers;
-mod doors;
+mod access;
 mod fatal;
 mod hand_over;
 mod health;
@@ -15,7 +15,7 @@ mod letters;
 mod readers;
 mod removed;
 mod schedules;
-mod shell;
+mod engine_task;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -39,29 +39,29 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use self::active_book::{ActiveBook, Followers};
-pub use self::active_book::{ChangeError, Switch, SwitchAt};
+use self::active_book::{ActiveBook, BookFollowers};
+pub use self::active_book::{ChangeError, BookSwitch, BookSwitchAt};
 use self::alerting::Alerting;
-pub use self::alerting::{Alerts, TellError, Told};
-pub use self::breakers::{Hand, Turn, Turns};
-pub use self::doors::KeyError;
+pub use self::alerting::{AlertsView, NotifyError, SentNotice};
+pub use self::breakers::{OperatorNote, BreakerChange, BreakerHistory};
+pub use self::access::KeyError;
 pub use self::fatal::Fatal;
-use self::fatal::Knell;
-pub use self::hand_over::{Handed, Way};
-use self::health::Chart;
-pub use self::health::{DiskShort, Health};
+use self::fatal::FatalReporter;
+pub use self::hand_over::{HandOverResult, IntakeKind};
+use self::health::HealthRecord;
+pub use self::health::{DiskShort, NodeHealth};
 use self::inbox::{Inbox, NoteJob};
-pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
+pub use self::letters::{StartedReplay, LetterCommandError, PurgeResult, ReplayRequest, SelectError};
 use self::readers::Readers;
-pub use self::removed::{Destination, Reassigned, RemovedPart, RemovedWaiting};
+pub use self::removed::{Destination, ReassignResult, RemovedPart, RemovedWaiting};
 pub use self::schedules::ScheduleView;
-use self::schedules::{Schedules, Wall};
+use self::schedules::{Schedules, WallClock};
 use self::sources::SourceViews;
 pub use self::sources::WeakNode;
 use self::trend::Trends;
-pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
-use self::writer::{Writer, WriterState};
-use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, Step};
+pub use self::trend::{RecentFigures, TrendPoint, TrendSpan, TrendSeries, TrendOf};
+use self::writer::{StoreWriter, WriterState};
+use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, TraceStep};
 use crate::store::door::{By, Deed};
 use crate::store::{
     Backup, BackupProgress, Counts, EventKey, EventView, Note, Reader, Recovered, Refusal, Store, StoreError,
@@ -89,23 +89,23 @@ pub struct Config {
 /// Clones are the same node.
 #[derive(Clone)]
 pub struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<NodeShared>,
 }
 
-struct Shared {
+struct NodeShared {
     clock: Clock,
     inbox: Arc<Inbox>,
-    engine: mpsc::Sender<Message>,
+    engine: mpsc::Sender<EngineMessage>,
     feed: ActivityFeed,
-    chart: Chart,
-    knell: Knell,
+    chart: HealthRecord,
+    knell: FatalReporter,
     /// Read by every component.
     books: watch::Sender<Arc<ActiveBook>>,
-    followers: Arc<Followers>,
+    followers: Arc<BookFollowers>,
     schedules: Schedules,
     sources: SourceViews,
     alerting: Alerting,
-    breakers: breakers::Desk,
+    breakers: breakers::HistoryHandle,
     trends: Trends,
     readers: Arc<Readers>,
     /// Prevents a reload from restoring a queue that is being emptied.
@@ -116,12 +116,12 @@ struct Shared {
 }
 
 /// Input of the engine task.
-enum Message {
+enum EngineMessage {
     /// The result of a batch. Callers get their answers before the engine sees the inputs.
     Batch {
-        answers: Vec<(Waiter, Answer)>,
+        answers: Vec<(AnswerSender, SubmitAnswer)>,
         inputs: Vec<Input>,
-        done: Vec<Doer>,
+        done: Vec<CompletionSender>,
     },
     Ended(CallId, Ending),
     Look(oneshot::Sender<Snapshot>),
@@ -129,15 +129,15 @@ enum Message {
     Removed(QueueName, oneshot::Sender<Option<RemovedQueue>>),
     Stop {
         within: Duration,
-        reply: oneshot::Sender<Stopped>,
+        reply: oneshot::Sender<StopReport>,
     },
 }
 
 /// The answer to a submission.
-type Answer = Result<Vec<Taken>, SubmitError>;
-type Waiter = oneshot::Sender<Answer>;
+type SubmitAnswer = Result<Vec<Taken>, SubmitError>;
+type AnswerSender = oneshot::Sender<SubmitAnswer>;
 /// Waits until a change is durable and known to the engine.
-type Doer = oneshot::Sender<Result<(), SubmitError>>;
+type CompletionSender = oneshot::Sender<Result<(), SubmitError>>;
 
 /// The engine's state at one moment.
 #[derive(Clone, Debug)]
@@ -154,7 +154,7 @@ pub struct Snapshot {
 
 /// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped {
+pub struct StopReport {
     /// Calls cut short; they use no retry.
     pub interrupted: usize,
 }
@@ -204,11 +204,11 @@ pub enum ReadError {
 impl Node {
     /// Recovers from the store and starts.
     pub fn start(config: Config) -> Result<Self, StoreError> {
-        Self::start_by(config, Wall::Machine)
+        Self::start_by(config, WallClock::Machine)
     }
 
     /// With the clock that schedules use.
-    fn start_by(config: Config, wall: Wall) -> Result<Self, StoreError> {
+    fn start_by(config: Config, wall: WallClock) -> Result<Self, StoreError> {
         let Config { book, book_text, targets, mut store, bounds } = config;
         let recovered = store.recover(wall_clock())?;
         // No event is accepted before this is known.
@@ -218,15 +218,15 @@ impl Node {
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
         let feed = ActivityFeed::new(Seed(recovered.seed));
-        let chart = Chart::default();
-        let followers = Arc::new(Followers::default());
+        let chart = HealthRecord::default();
+        let followers = Arc::new(BookFollowers::default());
         inbox.record_book(&book, &book_text);
         let first = ActiveBook::new(1, Arc::clone(&book), book_text, targets, now);
         let (books, active_books) = watch::channel(Arc::new(first));
         let (reprocess, well_again) = reprocessing(&recovered.owed);
         let engine = engine(recovered, book, bounds);
         let readers = Readers::new(store.as_ref())?;
-        let mut writer = Writer {
+        let mut writer = StoreWriter {
             store,
             inbox: Arc::clone(&inbox),
             engine: engine_sender.clone(),
@@ -237,21 +237,21 @@ impl Node {
             state: WriterState::new(),
         };
         writer.found_room(room);
-        let knell = Knell::new(Arc::clone(&inbox), chart.clone());
+        let knell = FatalReporter::new(Arc::clone(&inbox), chart.clone());
         start_writer(writer, knell.clone())?;
         let (breakers, keeper) = breakers::desk();
-        let onward = shell::Onward {
+        let onward = engine_task::EngineOutputs {
             reprocess,
             turns: breakers.news(),
             books: active_books.clone(),
             followers: Arc::clone(&followers),
         };
         let own = engine_sender.clone();
-        let shell = shell::Shell::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
+        let shell = engine_task::EngineTask::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
         start_engine(shell, engine_receiver, knell.clone());
         let (schedules, runner) = Schedules::new(active_books.clone(), wall);
         let (alerting, watching) = Alerting::new(active_books);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NodeShared {
             clock,
             inbox,
             engine: engine_sender,
@@ -313,9 +313,9 @@ impl Node {
     }
 
     /// Routes unrouted events by the current book; returns how many were checked and how many were routed.
-    pub async fn route_unrouted(&self, by: &By) -> Result<Rerouted, RerouteError> {
+    pub async fn route_unrouted(&self, by: &By) -> Result<RerouteResult, RerouteError> {
         let active = self.active_book();
-        let (mut after, mut rerouted) = (Seq::NONE, Rerouted::default());
+        let (mut after, mut rerouted) = (Seq::NONE, RerouteResult::default());
         loop {
             let page = self.read(move |reader| reader.unrouted(after, REROUTE_PAGE)).await?;
             let Some(last) = page.last() else {
@@ -366,11 +366,11 @@ impl Node {
     }
 
     pub async fn snapshot(&self) -> Option<Snapshot> {
-        self.ask_engine(Message::Look).await
+        self.ask_engine(EngineMessage::Look).await
     }
 
     /// None when the node has stopped.
-    async fn ask_engine<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
+    async fn ask_engine<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> EngineMessage) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.shared.engine.send(question(reply)).await.ok()?;
         answer.await.ok()
@@ -378,7 +378,7 @@ impl Node {
 
     /// What each delivery waits for; none when the node has stopped.
     pub async fn waits(&self, asked: Vec<Asked>) -> Option<Vec<Wait>> {
-        self.ask_engine(|reply| Message::Waits(asked, reply)).await
+        self.ask_engine(|reply| EngineMessage::Waits(asked, reply)).await
     }
 
     /// Activities by kind since the start.
@@ -394,7 +394,7 @@ impl Node {
 
     /// Every step of every event from now on; costs time while there is a receiver.
     #[must_use]
-    pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
+    pub fn follow(&self) -> broadcast::Receiver<Arc<TraceStep>> {
         self.shared.feed.follow()
     }
 
@@ -436,11 +436,11 @@ impl Node {
     }
 
     /// Stops accepting events, lets calls end within that time, settles, and closes the store.
-    pub async fn stop(&self, within: Duration) -> Stopped {
+    pub async fn stop(&self, within: Duration) -> StopReport {
         self.shared.chart.stops();
         self.shared.inbox.close();
-        let stopped = self.ask_engine(|reply| Message::Stop { within, reply }).await;
-        let stopped = stopped.unwrap_or(Stopped { interrupted: 0 });
+        let stopped = self.ask_engine(|reply| EngineMessage::Stop { within, reply }).await;
+        let stopped = stopped.unwrap_or(StopReport { interrupted: 0 });
         self.shared.readers.close();
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.add(|work| work.stop = Some(reply));
@@ -465,8 +465,8 @@ impl Node {
         recorded.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
-    async fn record_routing(&self, rerouted: Rerouted, by: &By) -> Result<(), SubmitError> {
-        let Rerouted { seen, routed } = rerouted;
+    async fn record_routing(&self, rerouted: RerouteResult, by: &By) -> Result<(), SubmitError> {
+        let RerouteResult { seen, routed } = rerouted;
         if routed == 0 {
             return Ok(());
         }
@@ -481,7 +481,7 @@ const BACKUP_PAGES: u32 = 256;
 /// The result of routing unrouted events again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Rerouted {
+pub struct RerouteResult {
     /// Unrouted events checked.
     pub seen: u64,
     /// Events routed to a service.
@@ -522,7 +522,7 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
 }
 
 /// Starts the watchers of held sessions, removed services and the trend.
-fn start_watching(shared: &Arc<Shared>) {
+fn start_watching(shared: &Arc<NodeShared>) {
     tokio::spawn(trend::watch(Arc::downgrade(shared)));
     tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
     tokio::spawn(removed::watch(Arc::downgrade(shared)));
@@ -541,7 +541,7 @@ fn reprocessing(
 }
 
 /// On a dedicated thread.
-fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
+fn start_writer(writer: StoreWriter, knell: FatalReporter) -> Result<(), StoreError> {
     let write = move || {
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())) {
             knell.panicked("the writer", &*panic);
@@ -552,7 +552,7 @@ fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
 }
 
 /// In a task of its own.
-fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>, knell: Knell) {
+fn start_engine(shell: engine_task::EngineTask, messages: mpsc::Receiver<EngineMessage>, knell: FatalReporter) {
     let running = tokio::spawn(shell.run(messages));
     tokio::spawn(async move {
         // An aborted task belongs to a runtime that is shutting down.

@@ -10,7 +10,7 @@
 mod command;
 mod env;
 mod file;
-mod seen;
+mod known_values;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,9 +29,9 @@ use redrive_core::time::Timestamp;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use self::seen::Seen;
-use crate::connectors::{Doing, Driver, Drivers, Make, settings};
-use crate::outage::{Record, Word};
+use self::known_values::KnownValues;
+use crate::connectors::{ConnectorFuture, Driver, Drivers, Make, settings};
+use crate::outage::{OutageRecord, OutageReport};
 use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
 const SECRET_BYTES_MAX: usize = 64 * 1024;
@@ -84,7 +84,7 @@ impl fmt::Debug for SecretValues {
 /// A secret provider: the environment, a file, a command, or a vault of one's own.
 pub trait SecretSource: Send + Sync {
     /// Fetches the current values. The future is dropped after 10 seconds.
-    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>>;
+    fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>>;
 
     /// The values, if they can be read without waiting: `check` and `serve` validate them before anything
     /// runs.
@@ -94,23 +94,23 @@ pub trait SecretSource: Send + Sync {
 
     /// Looks for a change since the last fetch, where that is cheap; called once a second at most. Changed
     /// values are fetched before they are served again.
-    fn look(&self) -> Option<Doing<'_, Sight>> {
+    fn look(&self) -> Option<ConnectorFuture<'_, ChangeCheck>> {
         None
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum ChangeCheck {
     /// Unchanged, as far as can be seen.
     Same,
     Changed,
 }
 
-pub type Opener = Box<dyn Fn(&Endpoint) -> Arc<dyn SecretSource> + Send + Sync>;
+pub type SecretOpener = Box<dyn Fn(&Endpoint) -> Arc<dyn SecretSource> + Send + Sync>;
 
 /// A change in the availability of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum SecretChange {
     /// No value: its users fail.
     Gone {
         name: String,
@@ -122,7 +122,7 @@ pub enum News {
     },
 }
 
-impl fmt::Display for News {
+impl fmt::Display for SecretChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone { name, why } => {
@@ -135,25 +135,25 @@ impl fmt::Display for News {
 
 #[derive(Clone)]
 pub struct Secrets {
-    shared: Arc<Shared>,
+    shared: Arc<SecretsShared>,
 }
 
-struct Shared {
-    by_name: RwLock<BTreeMap<String, Arc<Kept>>>,
-    open: Opener,
+struct SecretsShared {
+    by_name: RwLock<BTreeMap<String, Arc<CachedSecret>>>,
+    open: SecretOpener,
     clock: Clock,
-    listener: OnceLock<Box<dyn Fn(News) + Send + Sync>>,
-    seen: Arc<Seen>,
+    listener: OnceLock<Box<dyn Fn(SecretChange) + Send + Sync>>,
+    seen: Arc<KnownValues>,
 }
 
 /// A secret and its state.
-struct Kept {
+struct CachedSecret {
     name: String,
     from: Endpoint,
     source: Arc<dyn SecretSource>,
     cache: StaleCache<SecretValues, SecretError>,
     looked_at: Mutex<Option<Timestamp>>,
-    record: Mutex<Record>,
+    record: Mutex<OutageRecord>,
 }
 
 impl Secrets {
@@ -165,16 +165,16 @@ impl Secrets {
 
     /// With secret providers of one's own.
     #[must_use]
-    pub fn opened_by(book: &Arc<RuleBook>, open: Opener) -> Self {
+    pub fn opened_by(book: &Arc<RuleBook>, open: SecretOpener) -> Self {
         let secrets = Self::none(open);
         secrets.change(book);
         secrets
     }
 
-    fn none(open: Opener) -> Self {
+    fn none(open: SecretOpener) -> Self {
         let by_name = RwLock::new(BTreeMap::new());
         let shared =
-            Shared { by_name, open, clock: timer_clock(), listener: OnceLock::new(), seen: Arc::default() };
+            SecretsShared { by_name, open, clock: timer_clock(), listener: OnceLock::new(), seen: Arc::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -235,7 +235,7 @@ impl Secrets {
     }
 
     /// Only the first listener is called.
-    pub fn listen(&self, listener: impl Fn(News) + Send + Sync + 'static) {
+    pub fn listen(&self, listener: impl Fn(SecretChange) + Send + Sync + 'static) {
         let _ = self.shared.listener.set(Box::new(listener));
     }
 
@@ -260,7 +260,7 @@ impl Secrets {
 
     /// Secrets that cannot be fetched. Each is fetched once more, so that recovered ones are not reported.
     pub async fn ailing(&self) -> Vec<(String, Ailing)> {
-        let all: Vec<Arc<Kept>> = {
+        let all: Vec<Arc<CachedSecret>> = {
             let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
             by_name.values().map(Arc::clone).collect()
         };
@@ -299,8 +299,8 @@ impl fmt::Debug for Secrets {
     }
 }
 
-impl Shared {
-    fn kept(&self, name: &str, secret: &Secret) -> Kept {
+impl SecretsShared {
+    fn kept(&self, name: &str, secret: &Secret) -> CachedSecret {
         let source = (self.open)(&secret.endpoint);
         let plan = Plan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
         let (fetched, seen) = (Arc::clone(&source), Arc::clone(&self.seen));
@@ -308,24 +308,24 @@ impl Shared {
             let (source, seen) = (Arc::clone(&fetched), Arc::clone(&seen));
             async move { source.fetch().await.inspect(|values| seen.note(values)) }
         });
-        Kept {
+        CachedSecret {
             name: name.to_owned(),
             from: secret.endpoint.clone(),
             source,
             cache,
             looked_at: Mutex::new(None),
-            record: Mutex::new(Record::new()),
+            record: Mutex::new(OutageRecord::new()),
         }
     }
 
-    fn find(&self, name: &str) -> Result<Arc<Kept>, SecretError> {
+    fn find(&self, name: &str) -> Result<Arc<CachedSecret>, SecretError> {
         let by_name = self.by_name.read().expect("nobody panics while swapping");
         by_name.get(name).map(Arc::clone).ok_or(SecretError::Unknown)
     }
 
     fn judge(
         &self,
-        kept: &Kept,
+        kept: &CachedSecret,
         found: Result<Found<SecretValues, SecretError>, Missing<SecretError>>,
     ) -> Result<Arc<SecretValues>, SecretError> {
         let word = kept.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
@@ -333,23 +333,23 @@ impl Shared {
         match found {
             Ok(Found { value, age, failure, .. }) => {
                 match (word, failure) {
-                    (Word::Warning, Some(error)) => {
+                    (OutageReport::Warning, Some(error)) => {
                         let age = show_rounded(age);
                         tracing::warn!(secret, age, %error, "a secret cannot be fetched: the last value serves");
                     }
-                    (Word::Recovered, _) => tracing::info!(secret, "a secret can be fetched again"),
-                    (Word::Back, _) => {
+                    (OutageReport::Recovered, _) => tracing::info!(secret, "a secret can be fetched again"),
+                    (OutageReport::Back, _) => {
                         tracing::info!(secret, "a secret has a value again");
-                        self.tell(|| News::Back { name: secret.to_owned() });
+                        self.tell(|| SecretChange::Back { name: secret.to_owned() });
                     }
-                    (Word::Nothing | Word::Alert | Word::Warning, _) => {}
+                    (OutageReport::Nothing | OutageReport::Alert | OutageReport::Warning, _) => {}
                 }
                 Ok(value)
             }
             Err(Missing { failure, age }) => {
-                if word == Word::Alert {
+                if word == OutageReport::Alert {
                     tracing::error!(secret, error = %failure, "a secret has no value: what needs it is refused");
-                    self.tell(|| News::Gone { name: secret.to_owned(), why: failure.to_string() });
+                    self.tell(|| SecretChange::Gone { name: secret.to_owned(), why: failure.to_string() });
                 }
                 Err(match age {
                     Some(age) => SecretError::Expired { age, why: failure },
@@ -359,14 +359,14 @@ impl Shared {
         }
     }
 
-    fn tell(&self, news: impl FnOnce() -> News) {
+    fn tell(&self, news: impl FnOnce() -> SecretChange) {
         if let Some(listener) = self.listener.get() {
             listener(news());
         }
     }
 }
 
-impl Kept {
+impl CachedSecret {
     fn renamed(&self, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -374,7 +374,7 @@ impl Kept {
             source: Arc::clone(&self.source),
             cache: self.cache.clone(),
             looked_at: Mutex::new(None),
-            record: Mutex::new(Record::new()),
+            record: Mutex::new(OutageRecord::new()),
         }
     }
 
@@ -392,7 +392,7 @@ impl Kept {
             *looked_at = Some(now);
         }
         let Some(look) = self.source.look() else { return };
-        if timeout(LOOK_MAX, look).await == Ok(Sight::Changed) {
+        if timeout(LOOK_MAX, look).await == Ok(ChangeCheck::Changed) {
             // If this fails, the old values are served by their age, and the next look finds the change
             // again.
             let _ = timeout(RENEW_WAIT_MAX, self.cache.renewed(Duration::ZERO)).await;
@@ -464,27 +464,27 @@ fn how_it_ended(status: std::process::ExitStatus) -> String {
 
 pub(crate) const ENV: Driver = Driver {
     connector: &secrets::ENV,
-    make: Make::Secret(|endpoint| Arc::new(env::Variable(settings::<String>(endpoint).clone()))),
+    make: Make::Secret(|endpoint| Arc::new(env::EnvVariable(settings::<String>(endpoint).clone()))),
 };
 
 pub(crate) const FILE: Driver = Driver {
     connector: &secrets::FILE,
-    make: Make::Secret(|endpoint| Arc::new(file::Watched::new(settings::<String>(endpoint)))),
+    make: Make::Secret(|endpoint| Arc::new(file::SecretFile::new(settings::<String>(endpoint)))),
 };
 
 pub(crate) const COMMAND: Driver = Driver {
     connector: &secrets::COMMAND,
-    make: Make::Secret(|endpoint| Arc::new(command::Program::new(settings::<Vec<String>>(endpoint)))),
+    make: Make::Secret(|endpoint| Arc::new(command::SecretCommand::new(settings::<Vec<String>>(endpoint)))),
 };
 
-pub(crate) struct Absent(pub(crate) &'static str);
+pub(crate) struct MissingProvider(pub(crate) &'static str);
 
-impl SecretSource for Absent {
+impl SecretSource for MissingProvider {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         Some(Err(SecretError::NotBuiltIn(self.0)))
     }
 
-    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
+    fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>> {
         Box::pin(std::future::ready(Err(SecretError::NotBuiltIn(self.0))))
     }
 }

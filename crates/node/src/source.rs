@@ -25,8 +25,8 @@ use bytes::Bytes;
 use redrive_core::policy::answer::Reply;
 use redrive_core::time::Timestamp;
 
-pub use self::handle::{Open, Sources};
-use crate::connectors::Doing;
+pub use self::handle::{SourceOpener, Sources};
+use crate::connectors::ConnectorFuture;
 
 /// Upstream errors in the form that targets report, so the rule book classifies both alike.
 pub type SourceError = Reply;
@@ -34,11 +34,11 @@ pub type SourceError = Reply;
 /// A system that messages are read from.
 pub trait Source: Send + Sync {
     /// The future is dropped at the rule's timeout.
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>>;
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>>;
 }
 
 /// One half reads while the other acknowledges.
-pub struct Connection {
+pub struct SourceConnection {
     pub messages: Box<dyn Messages>,
     pub acks: Box<dyn Acknowledge>,
 }
@@ -48,41 +48,41 @@ pub trait Messages: Send {
     /// larger one comes alone. Not called without room. Dropping the future ends the connection.
     ///
     /// Messages of one partition come in order.
-    fn next(&mut self, room: Room) -> Doing<'_, Result<Read, SourceError>>;
+    fn next(&mut self, room: ReadRoom) -> ConnectorFuture<'_, Result<SourceRead, SourceError>>;
 }
 
 pub trait Acknowledge: Send {
     /// Acknowledges messages in reading order. Those of a revoked partition may be among them; a source that
     /// cannot acknowledge these skips them.
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>>;
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>>;
 
     /// Extends the leases of waiting messages; called every 10 seconds.
-    fn extend(&mut self, held: Vec<Token>) -> Doing<'_, Result<(), SourceError>> {
+    fn extend(&mut self, held: Vec<AckToken>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         drop(held);
         Box::pin(async { Ok(()) })
     }
 
     /// Unacknowledged messages upstream, if known.
-    fn lag(&mut self) -> Doing<'_, Option<u64>>;
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>>;
 
     /// Disconnects, after the last acknowledgement.
     #[must_use]
-    fn close(self: Box<Self>) -> Doing<'static, ()> {
+    fn close(self: Box<Self>) -> ConnectorFuture<'static, ()> {
         Box::pin(async {})
     }
 }
 
 /// How much may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ReadRoom {
     pub messages: usize,
     /// Of message bodies.
     pub bytes: usize,
 }
 
 /// The result of a read.
-pub enum Read {
-    Messages(Vec<Message>),
+pub enum SourceRead {
+    Messages(Vec<SourceMessage>),
     /// Partitions that were reassigned: their messages that are not yet handed over are dropped without
     /// acknowledgement.
     Revoked(Vec<Partition>),
@@ -92,9 +92,9 @@ pub enum Read {
 pub type Partition = Arc<str>;
 
 /// Whatever the source needs to acknowledge a message.
-pub type Token = Arc<dyn Any + Send + Sync>;
+pub type AckToken = Arc<dyn Any + Send + Sync>;
 
-pub struct Message {
+pub struct SourceMessage {
     /// Stable across redeliveries, such as topic, partition and offset.
     pub id: String,
     /// None if it cannot be revoked.
@@ -103,17 +103,17 @@ pub struct Message {
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
     pub fault: Option<String>,
-    pub token: Token,
+    pub token: AckToken,
 }
 
-pub struct Settled {
-    pub token: Token,
+pub struct SettledMessage {
+    pub token: AckToken,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: MessageVerdict,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum MessageVerdict {
     Durable,
     /// Already accepted.
     Duplicate,

@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use redrive_core::engine::{Call, Ending};
 
-use crate::connectors::Doing;
+use crate::connectors::ConnectorFuture;
 
 /// Time beyond a call's limit to report its end.
 const LIMIT_MARGIN: Duration = Duration::from_secs(1);
 
 pub trait Target: Send + Sync {
     /// Makes one call, which ends within its limits whatever the other side does.
-    fn call(&self, call: Arc<Call>) -> Doing<'_, Ending>;
+    fn call(&self, call: Arc<Call>) -> ConnectorFuture<'_, Ending>;
 
     /// When a call with that limit is cut off, if it has not ended by itself.
     fn ends_within(&self, limit: Duration) -> Duration {

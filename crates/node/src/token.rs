@@ -22,12 +22,12 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use crate::jwks::{Algorithm, Issuer};
+use crate::jwks::{KeyAlgorithm, Issuer};
 use crate::secret::{SecretError, SecretValues, Secrets};
-use crate::target::http::{InvalidAddress, Pool};
+use crate::target::http::{InvalidTargetAddress, Pool};
 use redrive::stale::{Ailing, Trouble};
 
-pub use crate::jwks::{KeysError, KeysNews};
+pub use crate::jwks::{KeysError, KeysChange};
 pub use crate::target::http::fetch::FetchError;
 
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -43,10 +43,10 @@ const ASK_AFTER_MAX: Duration = Duration::from_millis(100);
 
 pub struct Tokens {
     rules: Jwt,
-    keys: Keys,
+    keys: TokenKeys,
 }
 
-enum Keys {
+enum TokenKeys {
     /// By the issuer.
     Published(Issuer),
     /// With the issuer.
@@ -121,10 +121,10 @@ impl TokenError {
 
 impl Tokens {
     /// Keys are fetched with the first token.
-    pub fn new(rules: &Jwt, secrets: Secrets, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
+    pub fn new(rules: &Jwt, secrets: Secrets, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
         let keys = match &rules.keys {
-            JwtKeys::Jwks(address) => Keys::Published(Issuer::new(address, pool)?),
-            JwtKeys::Secret(name) => Keys::Shared { secrets, name: name.clone() },
+            JwtKeys::Jwks(address) => TokenKeys::Published(Issuer::new(address, pool)?),
+            JwtKeys::Secret(name) => TokenKeys::Shared { secrets, name: name.clone() },
         };
         Ok(Self { rules: rules.clone(), keys })
     }
@@ -142,7 +142,7 @@ impl Tokens {
 
     /// Fetches the keys in advance.
     pub async fn warm(&self) {
-        if let Keys::Published(issuer) = &self.keys {
+        if let TokenKeys::Published(issuer) = &self.keys {
             // Errors are logged by the fetch.
             let _ = issuer.keys().await;
         }
@@ -150,15 +150,15 @@ impl Tokens {
 
     /// Called when the issuer's keys become unavailable or available again; only the first listener counts.
     /// Shared secrets report through [`Secrets`].
-    pub fn listen(&self, listener: impl Fn(KeysNews) + Send + Sync + 'static) {
-        if let Keys::Published(issuer) = &self.keys {
+    pub fn listen(&self, listener: impl Fn(KeysChange) + Send + Sync + 'static) {
+        if let TokenKeys::Published(issuer) = &self.keys {
             issuer.listen(Box::new(listener));
         }
     }
 
     /// The problem with the issuer's published keys, if any; a shared secret is among the [`Secrets`].
     pub async fn ailing(&self) -> Option<Ailing> {
-        let Keys::Published(issuer) = &self.keys else { return None };
+        let TokenKeys::Published(issuer) = &self.keys else { return None };
         issuer.ailing()?;
         // It may have recovered without a token since.
         let _ = timeout(ASK_AFTER_MAX, issuer.keys()).await;
@@ -167,10 +167,10 @@ impl Tokens {
 
     /// `now` is wall-clock time.
     pub async fn verify(&self, token: &str, now: Timestamp) -> Result<Claims, TokenError> {
-        let token = Token::parse(token)?;
+        let token = ParsedToken::parse(token)?;
         match &self.keys {
-            Keys::Published(issuer) => verify_published(issuer, &token).await?,
-            Keys::Shared { secrets, name } => verify_shared(secrets, name, &token).await?,
+            TokenKeys::Published(issuer) => verify_published(issuer, &token).await?,
+            TokenKeys::Shared { secrets, name } => verify_shared(secrets, name, &token).await?,
         }
         let claims = serde_json::from_slice(&token.claims).map_err(|_| TokenError::Malformed)?;
         judge(&self.rules, &claims, now)
@@ -185,8 +185,8 @@ impl fmt::Debug for Tokens {
 }
 
 /// The claims are bytes until the signature is verified.
-struct Token<'a> {
-    header: Header,
+struct ParsedToken<'a> {
+    header: TokenHeader,
     signed: &'a [u8],
     claims: Vec<u8>,
     signature: Vec<u8>,
@@ -194,13 +194,13 @@ struct Token<'a> {
 
 /// Keys that a token brings along or points to are ignored.
 #[derive(Deserialize)]
-struct Header {
+struct TokenHeader {
     alg: String,
     kid: Option<String>,
     crit: Option<IgnoredAny>,
 }
 
-impl<'a> Token<'a> {
+impl<'a> ParsedToken<'a> {
     fn parse(text: &'a str) -> Result<Self, TokenError> {
         if text.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::TooLarge);
@@ -208,7 +208,7 @@ impl<'a> Token<'a> {
         let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed);
         let (signed, signature) = text.rsplit_once('.').ok_or(TokenError::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
-        let header: Header = serde_json::from_slice(&decoded(header)?).map_err(|_| TokenError::Malformed)?;
+        let header: TokenHeader = serde_json::from_slice(&decoded(header)?).map_err(|_| TokenError::Malformed)?;
         if header.crit.is_some() {
             return Err(TokenError::Critical);
         }
@@ -221,10 +221,10 @@ impl<'a> Token<'a> {
     }
 }
 
-async fn verify_published(issuer: &Issuer, token: &Token<'_>) -> Result<(), TokenError> {
+async fn verify_published(issuer: &Issuer, token: &ParsedToken<'_>) -> Result<(), TokenError> {
     let algorithm = match token.header.alg.as_str() {
-        "RS256" => Algorithm::Rs256,
-        "ES256" => Algorithm::Es256,
+        "RS256" => KeyAlgorithm::Rs256,
+        "ES256" => KeyAlgorithm::Es256,
         _ => return Err(TokenError::Algorithm),
     };
     let id = token.header.kid.as_deref();
@@ -240,7 +240,7 @@ async fn verify_published(issuer: &Issuer, token: &Token<'_>) -> Result<(), Toke
     if fitting.verify(token.signed, &token.signature) { Ok(()) } else { Err(TokenError::Signature) }
 }
 
-async fn verify_shared(secrets: &Secrets, name: &str, token: &Token<'_>) -> Result<(), TokenError> {
+async fn verify_shared(secrets: &Secrets, name: &str, token: &ParsedToken<'_>) -> Result<(), TokenError> {
     if token.header.alg != "HS256" {
         return Err(TokenError::Algorithm);
     }
@@ -257,7 +257,7 @@ async fn verify_shared(secrets: &Secrets, name: &str, token: &Token<'_>) -> Resu
     Err(TokenError::Signature)
 }
 
-fn is_signed_with(values: &SecretValues, token: &Token<'_>) -> bool {
+fn is_signed_with(values: &SecretValues, token: &ParsedToken<'_>) -> bool {
     values.iter().any(|value| {
         let key = hmac::Key::new(hmac::HMAC_SHA256, value);
         hmac::verify(&key, token.signed, &token.signature).is_ok()

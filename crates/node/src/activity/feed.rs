@@ -16,7 +16,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::broadcast;
 use tracing::level_filters::LevelFilter;
 
-use super::log::Log;
+use super::log::ActivityLog;
 use super::{Activity, ActivityLine, EventFacts};
 
 /// Lines a slow listener may lag behind.
@@ -28,7 +28,7 @@ const DOORS_MAX: usize = 200;
 
 /// A step of an event, in full, for tracing.
 #[derive(Debug)]
-pub enum Step {
+pub enum TraceStep {
     Accepted {
         event: Arc<Event>,
         deliveries: u32,
@@ -42,13 +42,13 @@ pub enum Step {
 #[derive(Clone)]
 pub(crate) struct ActivityFeed {
     lines: broadcast::Sender<Arc<ActivityLine>>,
-    steps: broadcast::Sender<Arc<Step>>,
-    log: Log,
-    counts: Arc<Counts>,
+    steps: broadcast::Sender<Arc<TraceStep>>,
+    log: ActivityLog,
+    counts: Arc<FeedCounts>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct FeedCounts {
     activities: [AtomicU64; Activity::NAMES.len()],
     refused: AtomicU64,
     /// Requests with an invalid key, token or signature, by endpoint.
@@ -62,7 +62,7 @@ impl ActivityFeed {
         Self {
             lines: broadcast::channel(LINES_MAX).0,
             steps: broadcast::channel(STEPS_MAX).0,
-            log: Log::new(seed),
+            log: ActivityLog::new(seed),
             counts: Arc::default(),
         }
     }
@@ -72,7 +72,7 @@ impl ActivityFeed {
     }
 
     /// Steps are built only while there is a receiver.
-    pub(crate) fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
+    pub(crate) fn follow(&self) -> broadcast::Receiver<Arc<TraceStep>> {
         self.steps.subscribe()
     }
 
@@ -99,7 +99,7 @@ impl ActivityFeed {
         } else {
             self.count(Activity::ACCEPTED);
         }
-        self.trace(|| Step::Accepted { event: Arc::clone(event), deliveries, at });
+        self.trace(|| TraceStep::Accepted { event: Arc::clone(event), deliveries, at });
     }
 
     pub(crate) fn publish_signal(&self, signal: Box<Signal>, now: impl Fn() -> Timestamp) {
@@ -114,7 +114,7 @@ impl ActivityFeed {
                 self.publish_line(line);
             }
         }
-        self.trace(|| Step::Signal(signal));
+        self.trace(|| TraceStep::Signal(signal));
     }
 
     /// Whether single events and deliveries are published; there are many.
@@ -122,7 +122,7 @@ impl ActivityFeed {
         self.lines.receiver_count() > 0 || LevelFilter::current() >= LevelFilter::DEBUG
     }
 
-    fn trace(&self, step: impl FnOnce() -> Step) {
+    fn trace(&self, step: impl FnOnce() -> TraceStep) {
         if self.steps.receiver_count() > 0 {
             // The last receiver may just have left.
             let _ = self.steps.send(Arc::new(step()));

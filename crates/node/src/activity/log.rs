@@ -14,11 +14,11 @@ use super::{Activity, AlertFacts, BreakerFacts, DeliveryFacts, EventFacts, Repla
 const SESSION_BYTES: usize = 8;
 
 #[derive(Clone)]
-pub(super) struct Log {
+pub(super) struct ActivityLog {
     sessions: hmac::Key,
 }
 
-impl Log {
+impl ActivityLog {
     pub(super) fn new(seed: Seed) -> Self {
         Self { sessions: hmac::Key::new(hmac::HMAC_SHA256, &seed.0.to_be_bytes()) }
     }

@@ -19,7 +19,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Archive, ArchiveFailure, Day, Entry};
+use super::{Archive, ArchiveFailure, Day, ArchiveEntry};
 use crate::activity::{Activity, BreakerFacts};
 use crate::connectors::Drivers;
 use crate::runtime::{Node, ReadError, SubmitError};
@@ -40,29 +40,29 @@ const FORGET_EVERY: Duration = Duration::from_hours(1);
 /// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-pub type Opener = dyn Fn(&ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> + Send + Sync;
+pub type ArchiveOpener = dyn Fn(&ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> + Send + Sync;
 
 /// Clones are the same archivist. It ends when the last is dropped.
 #[derive(Clone)]
 pub struct Archivist {
-    shared: Arc<Shared>,
+    shared: Arc<ArchivistShared>,
 }
 
-struct Shared {
-    wishes: watch::Sender<Wish>,
-    progress: Arc<Mutex<Progress>>,
+struct ArchivistShared {
+    wishes: watch::Sender<ArchivistGoal>,
+    progress: Arc<Mutex<ArchiveProgress>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Wish {
+enum ArchivistGoal {
     /// The rule book has no archive.
     Nothing,
     Keep(Arc<ArchiveRule>),
     Stop,
 }
 
-impl Wish {
+impl ArchivistGoal {
     fn of(book: &RuleBook) -> Self {
         ArchiveRule::of(book).map_or(Self::Nothing, |rule| Self::Keep(Arc::new(rule)))
     }
@@ -70,7 +70,7 @@ impl Wish {
 
 /// Since the process started.
 #[derive(Clone, Debug)]
-struct Progress {
+struct ArchiveProgress {
     standing: Standing,
     archived: u64,
     left_out: u64,
@@ -102,26 +102,26 @@ impl Archivist {
         Self::with(node, Box::new(move |rule| drivers.archive(&rule.endpoint))).await
     }
 
-    pub async fn with(node: &Node, open: Box<Opener>) -> Self {
-        let wish = Wish::of(&node.book());
-        if let Wish::Keep(_) = &wish
+    pub async fn with(node: &Node, open: Box<ArchiveOpener>) -> Self {
+        let wish = ArchivistGoal::of(&node.book());
+        if let ArchivistGoal::Keep(_) = &wish
             && let Err(error) = place(node).await
         {
             tracing::warn!(%error, "where the archive begins could not be written; it is tried again");
         }
         let (wishes, receiver) = watch::channel(wish);
-        let progress = Arc::new(Mutex::new(Progress::new()));
-        let task = Task { node: node.clone(), wishes: receiver, progress: Arc::clone(&progress), open };
+        let progress = Arc::new(Mutex::new(ArchiveProgress::new()));
+        let task = ArchivistTask { node: node.clone(), wishes: receiver, progress: Arc::clone(&progress), open };
         let task = Mutex::new(Some(tokio::spawn(task.run())));
-        Self { shared: Arc::new(Shared { wishes, progress, task }) }
+        Self { shared: Arc::new(ArchivistShared { wishes, progress, task }) }
     }
 
     /// Switches to a new rule book.
     pub fn change(&self, book: &RuleBook) {
-        let wish = Wish::of(book);
+        let wish = ArchivistGoal::of(book);
         // An unchanged rule does not interrupt the work.
         self.shared.wishes.send_if_modified(|now| {
-            let is_new = *now != wish && *now != Wish::Stop;
+            let is_new = *now != wish && *now != ArchivistGoal::Stop;
             if is_new {
                 *now = wish;
             }
@@ -131,10 +131,10 @@ impl Archivist {
 
     #[must_use]
     pub fn status(&self, now: Timestamp) -> Option<ArchiveStatus> {
-        if *self.shared.wishes.borrow() == Wish::Nothing {
+        if *self.shared.wishes.borrow() == ArchivistGoal::Nothing {
             return None;
         }
-        let Progress { standing, archived, left_out, waiting_since, last_error, is_stuck } =
+        let ArchiveProgress { standing, archived, left_out, waiting_since, last_error, is_stuck } =
             locked(&self.shared.progress).clone();
         let behind = waiting_since.map(|since| now.since(since));
         Some(ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck })
@@ -142,7 +142,7 @@ impl Archivist {
 
     /// Stops; unfinished work is repeated after the next start.
     pub async fn stop(&self) {
-        self.shared.wishes.send_replace(Wish::Stop);
+        self.shared.wishes.send_replace(ArchivistGoal::Stop);
         let task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             // A task that hangs holds nothing of value.
@@ -151,11 +151,11 @@ impl Archivist {
     }
 }
 
-fn locked(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+fn locked(progress: &Mutex<ArchiveProgress>) -> MutexGuard<'_, ArchiveProgress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Progress {
+impl ArchiveProgress {
     const fn new() -> Self {
         Self {
             standing: Standing::Well,
@@ -188,14 +188,14 @@ async fn place(node: &Node) -> Result<Seq, PlaceError> {
     Ok(last)
 }
 
-struct Task {
+struct ArchivistTask {
     node: Node,
-    wishes: watch::Receiver<Wish>,
-    progress: Arc<Mutex<Progress>>,
-    open: Box<Opener>,
+    wishes: watch::Receiver<ArchivistGoal>,
+    progress: Arc<Mutex<ArchiveProgress>>,
+    open: Box<ArchiveOpener>,
 }
 
-impl Task {
+impl ArchivistTask {
     async fn run(mut self) {
         loop {
             let wish = self.wishes.borrow_and_update().clone();
@@ -203,9 +203,9 @@ impl Task {
             self.node.clear_trouble(Trouble::ArchiveStuck, "");
             let work = async {
                 match wish {
-                    Wish::Stop => {}
-                    Wish::Nothing => self.forget_place().await,
-                    Wish::Keep(ref rule) => self.keep(rule).await,
+                    ArchivistGoal::Stop => {}
+                    ArchivistGoal::Nothing => self.forget_place().await,
+                    ArchivistGoal::Keep(ref rule) => self.keep(rule).await,
                 }
             };
             let mut wishes = self.wishes.clone();
@@ -214,8 +214,8 @@ impl Task {
                 biased;
                 changed = wishes.changed() => if changed.is_err() { return },
                 () = work => match wish {
-                    Wish::Stop => return,
-                    Wish::Nothing | Wish::Keep(_) => if wishes.changed().await.is_err() { return },
+                    ArchivistGoal::Stop => return,
+                    ArchivistGoal::Nothing | ArchivistGoal::Keep(_) => if wishes.changed().await.is_err() { return },
                 },
             }
         }
@@ -286,14 +286,14 @@ impl Task {
             return Ok(None);
         };
         // Hashing large payloads would block other tasks.
-        let packing = tokio::task::spawn_blocking(move || page.iter().map(InHand::of).collect::<Vec<_>>());
+        let packing = tokio::task::spawn_blocking(move || page.iter().map(PendingEntry::of).collect::<Vec<_>>());
         let page = packing.await.map_err(|error| error.to_string())?;
         let (mut archived, mut left_out) = (0, 0);
         for event in &page {
             locked(&self.progress).waiting_since = Some(event.received_at);
             match self.keep_one(rule, archive, care, event).await {
-                Done::Kept => archived += 1,
-                Done::LeftOut => left_out += 1,
+                WriteResult::Kept => archived += 1,
+                WriteResult::LeftOut => left_out += 1,
             }
         }
         if archived > 0 {
@@ -316,15 +316,15 @@ impl Task {
         rule: &ArchiveRule,
         archive: &Arc<dyn Archive>,
         care: &mut Care,
-        event: &InHand,
-    ) -> Done {
+        event: &PendingEntry,
+    ) -> WriteResult {
         loop {
             let now = self.node.now();
             let turn = care.turn(rule, now);
             locked(&self.progress).standing = care.standing(now);
             match turn {
                 Turn::Wait(until) => tokio::time::sleep(until.since(now)).await,
-                Turn::LeaveOut => return Done::LeftOut,
+                Turn::LeaveOut => return WriteResult::LeftOut,
                 Turn::Write { permit, within } => {
                     let written = tokio::time::timeout(within, archive.put(Arc::clone(&event.entry))).await;
                     let written = written.unwrap_or(Err(ArchiveFailure::TimedOut { within }));
@@ -339,8 +339,8 @@ impl Task {
                     }
                     locked(&self.progress).standing = care.standing(self.node.now());
                     match fate {
-                        Fate::Kept => return Done::Kept,
-                        Fate::LeftOut => return Done::LeftOut,
+                        Fate::Kept => return WriteResult::Kept,
+                        Fate::LeftOut => return WriteResult::LeftOut,
                         Fate::Again => {}
                     }
                 }
@@ -406,21 +406,21 @@ impl Task {
 }
 
 /// An event being written.
-struct InHand {
-    entry: Arc<Entry>,
+struct PendingEntry {
+    entry: Arc<ArchiveEntry>,
     receipt: Receipt,
     received_at: Timestamp,
 }
 
-impl InHand {
+impl PendingEntry {
     fn of(view: &EventView) -> Self {
-        let entry = Arc::new(Entry::of(view));
+        let entry = Arc::new(ArchiveEntry::of(view));
         Self { entry, receipt: view.receipt, received_at: view.received_at }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
+enum WriteResult {
     Kept,
     LeftOut,
 }

@@ -13,7 +13,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::hook::to_hex as hex;
+use crate::webhook::to_hex as hex;
 use crate::store::EventView;
 
 const ENDING: &str = ".json";
@@ -55,7 +55,7 @@ impl fmt::Display for Day {
 
 /// An event to be archived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ArchiveEntry {
     pub day: Day,
     /// The folder within the day.
     pub bucket: String,
@@ -66,7 +66,7 @@ pub struct Entry {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Document {
+struct ArchiveDocument {
     receipt: String,
     received_at: Timestamp,
     /// Of the data, in hex.
@@ -86,11 +86,11 @@ struct EventPart {
     data_base64: String,
 }
 
-impl Entry {
+impl ArchiveEntry {
     #[must_use]
     pub fn of(view: &EventView) -> Self {
         let event = String::from_utf8(view.event.to_structured_base64()).expect("JSON is text");
-        let document = Document {
+        let document = ArchiveDocument {
             receipt: view.receipt.to_string(),
             received_at: view.received_at,
             sha256: hex(digest(&SHA256, &view.event.data).as_ref()),
@@ -134,7 +134,7 @@ pub(super) fn has_receipt(file: &str, receipt: Receipt) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct ArchivedEvent {
     pub id: String,
     pub source: String,
     pub event_type: String,
@@ -157,11 +157,11 @@ pub enum Damaged {
     Changed,
 }
 
-impl Kept {
+impl ArchivedEvent {
     pub fn read(bytes: Vec<u8>) -> Result<Self, Damaged> {
         let unreadable = |reason: String| Damaged::Unreadable { reason };
         let json = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
-        let document: Document =
+        let document: ArchiveDocument =
             serde_json::from_str(&json).map_err(|error| unreadable(error.to_string()))?;
         let event: EventPart =
             serde_json::from_str(document.event.get()).map_err(|error| unreadable(error.to_string()))?;
@@ -170,7 +170,7 @@ impl Kept {
             return Err(Damaged::Changed);
         }
         let EventPart { id, source, event_type, .. } = event;
-        let Document { receipt, received_at, .. } = document;
+        let ArchiveDocument { receipt, received_at, .. } = document;
         Ok(Self { id, source, event_type, receipt, received_at, data, json })
     }
 }
@@ -211,8 +211,8 @@ pub(super) mod tests {
     #[test]
     fn what_is_kept_reads_back_byte_for_byte() {
         for data in [&b"{ \"a\":1.0 }\n"[..], b"", b"\x00\xff \x1b[31m", "ü".as_bytes()] {
-            let entry = Entry::of(&view(7, "order-1", data));
-            let kept = Kept::read(entry.bytes.clone()).expect("as it was written");
+            let entry = ArchiveEntry::of(&view(7, "order-1", data));
+            let kept = ArchivedEvent::read(entry.bytes.clone()).expect("as it was written");
             assert_eq!((&kept.data[..], kept.id.as_str()), (data, "order-1"));
             assert_eq!(
                 (kept.event_type.as_str(), kept.received_at),
@@ -220,7 +220,7 @@ pub(super) mod tests {
             );
             assert_eq!(kept.json.as_bytes(), entry.bytes);
         }
-        let entry = Entry::of(&view(7, "order-1", b"x"));
+        let entry = ArchiveEntry::of(&view(7, "order-1", b"x"));
         let text = String::from_utf8(entry.bytes).expect("text");
         for part in ["\"specversion\":\"1.0\"", "\"partitionkey\":\"k\"", "\"data_base64\":\"eA==\""] {
             assert!(text.contains(part), "{part}: {text}");
@@ -229,11 +229,11 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_changed_is_noticed() {
-        let text = String::from_utf8(Entry::of(&view(7, "a", b"one")).bytes).expect("text");
+        let text = String::from_utf8(ArchiveEntry::of(&view(7, "a", b"one")).bytes).expect("text");
         let other = STANDARD.encode("two");
-        assert_eq!(Kept::read(text.replace(&STANDARD.encode("one"), &other).into()), Err(Damaged::Changed));
+        assert_eq!(ArchivedEvent::read(text.replace(&STANDARD.encode("one"), &other).into()), Err(Damaged::Changed));
         for torn in [&text[..text.len() / 2], "", "{}", "\u{fffd}"] {
-            let found = Kept::read(torn.as_bytes().to_vec());
+            let found = ArchivedEvent::read(torn.as_bytes().to_vec());
             assert!(matches!(found, Err(Damaged::Unreadable { .. })), "{torn}: {found:?}");
         }
     }
@@ -242,7 +242,7 @@ pub(super) mod tests {
     fn no_name_has_anything_of_a_sender_in_it() {
         let long = "x".repeat(500);
         for id in ["../../etc/passwd", "a/b", "..", "C:\\x", &long, "ünï"] {
-            let Entry { day, bucket, file, .. } = Entry::of(&view(7, id, b"x"));
+            let ArchiveEntry { day, bucket, file, .. } = ArchiveEntry::of(&view(7, id, b"x"));
             assert_eq!(day.as_str(), "2025-10-21");
             assert!(is_bucket(&bucket), "{bucket}");
             let (hash, rest) = file.split_once('-').expect("two parts");

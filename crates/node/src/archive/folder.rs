@@ -21,8 +21,8 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 use tokio::sync::{mpsc, oneshot};
 
-use super::entry::{self, Day, Entry, Kept};
-use super::{Archive, ArchiveFailure, ArchiveKey, Doing, Found};
+use super::entry::{self, Day, ArchiveEntry, ArchivedEvent};
+use super::{Archive, ArchiveFailure, ArchiveKey, ArchiveFuture, ArchiveMatches};
 use crate::connectors::{Driver, Make, settings};
 use redrive_core::book::connectors;
 
@@ -38,28 +38,28 @@ const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlag
 
 pub struct FolderArchive {
     folder: PathBuf,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<FolderJob>,
 }
 
-enum Job {
-    Put { entry: Arc<Entry>, reply: Reply },
-    Sync { reply: Reply },
+enum FolderJob {
+    Put { entry: Arc<ArchiveEntry>, reply: FolderReply },
+    Sync { reply: FolderReply },
 }
 
 /// The caller may have stopped waiting.
-type Reply = oneshot::Sender<io::Result<()>>;
+type FolderReply = oneshot::Sender<io::Result<()>>;
 
 impl FolderArchive {
     /// The folder is created when the first event is written.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel(JOBS_MAX);
-        let writer = Writer { folder: folder.to_owned(), unsynced: BTreeSet::new() };
+        let writer = FolderWriter { folder: folder.to_owned(), unsynced: BTreeSet::new() };
         // The thread ends when the sender is dropped.
         std::thread::Builder::new().name("redrive-archive".to_owned()).spawn(move || writer.run(receiver))?;
         Ok(Self { folder: folder.to_owned(), jobs })
     }
 
-    async fn ask(&self, job: impl FnOnce(Reply) -> Job) -> Result<(), ArchiveFailure> {
+    async fn ask(&self, job: impl FnOnce(FolderReply) -> FolderJob) -> Result<(), ArchiveFailure> {
         let (reply, answer) = oneshot::channel();
         let gone = || ArchiveFailure::Other { reason: "the thread that writes it has ended".to_owned() };
         self.jobs.send(job(reply)).await.map_err(|_| gone())?;
@@ -80,15 +80,15 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl Archive for FolderArchive {
-    fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()> {
-        Box::pin(self.ask(move |reply| Job::Put { entry, reply }))
+    fn put(&self, entry: Arc<ArchiveEntry>) -> ArchiveFuture<'_, ()> {
+        Box::pin(self.ask(move |reply| FolderJob::Put { entry, reply }))
     }
 
-    fn sync(&self) -> Doing<'_, ()> {
-        Box::pin(self.ask(|reply| Job::Sync { reply }))
+    fn sync(&self) -> ArchiveFuture<'_, ()> {
+        Box::pin(self.ask(|reply| FolderJob::Sync { reply }))
     }
 
-    fn forget(&self, before: Day) -> Doing<'_, u64> {
+    fn forget(&self, before: Day) -> ArchiveFuture<'_, u64> {
         let folder = self.folder.clone();
         // Deleting a day may take long; writes must not wait for it.
         Box::pin(async move {
@@ -99,7 +99,7 @@ impl Archive for FolderArchive {
         })
     }
 
-    fn get(&self, key: ArchiveKey) -> Doing<'_, Found> {
+    fn get(&self, key: ArchiveKey) -> ArchiveFuture<'_, ArchiveMatches> {
         let folder = self.folder.clone();
         Box::pin(async move {
             let looking = tokio::task::spawn_blocking(move || find(&folder, &key));
@@ -127,26 +127,26 @@ fn failure(folder: &Path, error: &io::Error) -> ArchiveFailure {
     }
 }
 
-struct Writer {
+struct FolderWriter {
     folder: PathBuf,
     /// Day, folder and file of what is not yet durable.
     unsynced: BTreeSet<(String, String, String)>,
 }
 
-impl Writer {
-    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+impl FolderWriter {
+    fn run(mut self, mut jobs: mpsc::Receiver<FolderJob>) {
         while let Some(job) = jobs.blocking_recv() {
             let (outcome, reply) = match job {
-                Job::Put { entry, reply } => (self.put(&entry), reply),
-                Job::Sync { reply } => (self.sync(), reply),
+                FolderJob::Put { entry, reply } => (self.put(&entry), reply),
+                FolderJob::Sync { reply } => (self.sync(), reply),
             };
             // The caller may have stopped waiting.
             let _ = reply.send(outcome);
         }
     }
 
-    fn put(&mut self, entry: &Entry) -> io::Result<()> {
-        let Entry { day, bucket, file: name, bytes } = entry;
+    fn put(&mut self, entry: &ArchiveEntry) -> io::Result<()> {
+        let ArchiveEntry { day, bucket, file: name, bytes } = entry;
         let root = self.root()?;
         let bucket_folder = made_in(made_in(root, day.as_str())?, bucket)?;
         let temporary = format!(".{name}");
@@ -277,8 +277,8 @@ fn forget_day(root: impl AsFd, day: &Day) -> io::Result<()> {
 }
 
 /// Finds events in an archive, latest day first; works on archives of stopped servers too.
-pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
-    let mut found = Found::default();
+pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<ArchiveMatches> {
+    let mut found = ArchiveMatches::default();
     let root = rustix::fs::open(folder, FOLDER_FLAGS, Mode::empty())?;
     for day in days(folder)? {
         let Some(day_folder) = there(&root, day.as_str())? else { continue };
@@ -341,7 +341,7 @@ fn entries(folder: impl AsFd) -> io::Result<Vec<CString>> {
     Ok(entries)
 }
 
-fn read(folder: impl AsFd, name: &str) -> io::Result<Kept> {
+fn read(folder: impl AsFd, name: &str) -> io::Result<ArchivedEvent> {
     let mut file = opened(folder, name)?;
     if file.metadata()?.len() > FILE_BYTES_MAX {
         return Err(io::Error::new(ErrorKind::FileTooLarge, "it is larger than any event"));
@@ -349,7 +349,7 @@ fn read(folder: impl AsFd, name: &str) -> io::Result<Kept> {
     let mut bytes = Vec::new();
     // The file may grow while it is read.
     (&mut file).take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Kept::read(bytes).map_err(|damaged| io::Error::new(ErrorKind::InvalidData, damaged))
+    ArchivedEvent::read(bytes).map_err(|damaged| io::Error::new(ErrorKind::InvalidData, damaged))
 }
 
 /// Opens a regular file, without blocking on a pipe in its place.

@@ -13,7 +13,7 @@ use redrive_core::book::model::{AlertSeverity, Sections};
 use redrive_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Message, words};
+use super::{ReceiverMessage, text};
 
 /// Below the base address.
 pub(super) const PATH: &str = "/api/v2/alerts";
@@ -44,7 +44,7 @@ impl Repeats {
     }
 }
 
-pub(super) fn message(notice: &Notice, repeats: &Repeats) -> Message {
+pub(super) fn message(notice: &Notice, repeats: &Repeats) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let ends_at = match notice.stage {
@@ -57,7 +57,7 @@ pub(super) fn message(notice: &Notice, repeats: &Repeats) -> Message {
     let raised = subjects.iter().map(|subject| alert(notice, subject, ends_at));
     let ended = notice.ended.iter().map(|subject| alert(notice, subject, notice.at));
     let alerts: Vec<Value> = raised.chain(ended).collect();
-    Message { headers, body: Value::from(alerts).to_string().into() }
+    ReceiverMessage { headers, body: Value::from(alerts).to_string().into() }
 }
 
 fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
@@ -73,8 +73,8 @@ fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
     labels.insert("severity".to_owned(), notice.severity.clone().into());
     labels.insert("source".to_owned(), "redrive".into());
     let mut annotations = json!({
-        "summary": words::subject_line(notice),
-        "description": words::lines(notice).join("\n"),
+        "summary": text::subject_line(notice),
+        "description": text::lines(notice).join("\n"),
         "condition": notice.condition,
         "value": subject.value,
     });

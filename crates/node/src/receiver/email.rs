@@ -1,6 +1,6 @@
 //! E-mail: a subject line and plain text, sent over SMTP.
 //!
-//! A retry of the same notice has the same `Message-ID`, so mailboxes recognize it. Of the server's replies,
+//! A retry of the same notice has the same `ReceiverMessage-ID`, so mailboxes recognize it. Of the server's replies,
 //! 4xx is transient, 5xx is permanent, and a refused login is an authorization failure.
 
 #[cfg(test)]
@@ -24,9 +24,9 @@ use redrive_core::engine::{Call, Ending};
 use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::text::show_duration;
 
-use super::{Token, Whose, notice_of, words};
+use super::{BearerToken, ReceiverSite, notice_of, text};
 use crate::target::Target;
-use crate::target::http::{Elsewhere, Pool};
+use crate::target::http::{OtherHost, Pool};
 use crate::tls::Roots;
 
 /// In characters.
@@ -45,16 +45,16 @@ pub(super) struct Mail {
     from: Address,
     to: Address,
     smtp: Smtp,
-    server: Elsewhere,
-    password: Option<Token>,
+    server: OtherHost,
+    password: Option<BearerToken>,
     pool: Arc<Pool>,
 }
 
 impl Mail {
     pub(super) fn new(
         email: &Email,
-        password: Option<Token>,
-        whose: Whose,
+        password: Option<BearerToken>,
+        whose: ReceiverSite,
         pool: Arc<Pool>,
     ) -> Result<Self, AddressError> {
         let Email { to, from, smtp, .. } = email;
@@ -62,7 +62,7 @@ impl Mail {
             from: from.parse()?,
             to: to.parse()?,
             smtp: smtp.clone(),
-            server: Elsewhere::new(&smtp.host, smtp.port, whose.network, whose.place, Arc::clone(&pool)),
+            server: OtherHost::new(&smtp.host, smtp.port, whose.network, whose.place, Arc::clone(&pool)),
             password,
             pool,
         })
@@ -87,8 +87,8 @@ impl Mail {
 
     fn message(&self, event_id: &str, notice: &Notice) -> String {
         let Self { from, to, .. } = self;
-        let (subject, date) = (subject(&words::subject_line(notice)), notice.at.in_mail());
-        let (encoding, body) = body(&words::lines(notice));
+        let (subject, date) = (subject(&text::subject_line(notice)), notice.at.in_mail());
+        let (encoding, body) = body(&text::lines(notice));
         // `Auto-Submitted` suppresses out-of-office replies.
         let head = [
             format!("From: {from}"),
@@ -223,14 +223,14 @@ const fn meaning(code: u16) -> BrokerError {
 
 fn said(answer: &Response) -> String {
     let lines: Vec<&str> = answer.message().collect();
-    words::one_line(&format!("{} {}", answer.code(), lines.join(" ")))
+    text::one_line(&format!("{} {}", answer.code(), lines.join(" ")))
 }
 
 /// The error and its causes, in one line.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     let causes: Vec<String> =
         std::iter::successors(Some(error), |cause| (*cause).source()).map(ToString::to_string).collect();
-    words::one_line(&causes.join(": "))
+    text::one_line(&causes.join(": "))
 }
 
 fn transport(error: TransportError, message: String) -> Reply {
@@ -273,7 +273,7 @@ mod tests {
             network: Network::Public,
             secret: None,
         };
-        let whose = Whose { network: Network::Public, place: "receiver ops, line 3".to_owned() };
+        let whose = ReceiverSite { network: Network::Public, place: "receiver ops, line 3".to_owned() };
         let mail =
             Mail::new(&email, None, whose, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
         let told = Notice { summary: "Störung".to_owned(), ..notice(Stage::Firing) };

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use redrive_core::alerts::notice::{Notice, Stage};
 
-use super::Message;
-use super::words;
+use super::ReceiverMessage;
+use super::text;
 
 const TITLE: HeaderName = HeaderName::from_static("title");
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
@@ -16,16 +16,16 @@ const TITLE_CHARS_MAX: usize = 200;
 /// ntfy turns a longer body into an attachment.
 const BODY_BYTES_MAX: usize = 4_000;
 
-pub(super) fn message(notice: &Notice) -> Message {
+pub(super) fn message(notice: &Notice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
-    let title: String = words::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
+    let title: String = text::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
     headers.insert(TITLE, header(&title));
     headers.insert(PRIORITY, HeaderValue::from_static(priority(notice)));
     headers.insert(TAGS, HeaderValue::from_static(tags(notice)));
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    let mut body = words::lines(notice).join("\n");
+    let mut body = text::lines(notice).join("\n");
     body.truncate(body.floor_char_boundary(BODY_BYTES_MAX));
-    Message { headers, body: body.into() }
+    ReceiverMessage { headers, body: body.into() }
 }
 
 /// 5 overrides silent mode, 3 is the default.

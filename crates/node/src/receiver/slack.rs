@@ -6,16 +6,16 @@ use http::{HeaderMap, HeaderValue};
 use redrive_core::alerts::notice::{Notice, Stage};
 use serde_json::json;
 
-use super::{Message, words};
+use super::{ReceiverMessage, text};
 
-pub(super) fn message(notice: &Notice) -> Message {
+pub(super) fn message(notice: &Notice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let line = escaped(&words::subject_line(notice));
-    let text = escaped(&words::lines(notice).join("\n"));
+    let line = escaped(&text::subject_line(notice));
+    let text = escaped(&text::lines(notice).join("\n"));
     let attachment = json!({ "color": colour(notice), "fallback": line, "text": text });
     let body = json!({ "text": line, "attachments": [attachment] });
-    Message { headers, body: body.to_string().into() }
+    ReceiverMessage { headers, body: body.to_string().into() }
 }
 
 fn colour(notice: &Notice) -> &'static str {

@@ -41,29 +41,29 @@ pub(super) struct ActiveBook {
 pub(super) type ActiveBooks = watch::Receiver<Arc<ActiveBook>>;
 
 /// Switches a component to a book that it has prepared for; cannot fail.
-pub type Switch = Box<dyn FnOnce() + Send>;
+pub type BookSwitch = Box<dyn FnOnce() + Send>;
 
 /// Prepares a component for a book; an error refuses the book.
-type Prepare = Box<dyn Fn(&Arc<RuleBook>) -> Result<Switch, String> + Send + Sync>;
+type Prepare = Box<dyn Fn(&Arc<RuleBook>) -> Result<BookSwitch, String> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SwitchAt {
+pub enum BookSwitchAt {
     /// Before the node routes and delivers by it: what targets need.
     BeforeNode,
     /// Afterwards: what accepts events.
     AfterNode,
 }
 
-struct Follower {
+struct BookFollower {
     part: &'static str,
-    at: SwitchAt,
+    at: BookSwitchAt,
     prepare: Prepare,
 }
 
 /// Components that follow the active book, and the generation each has reached.
 #[derive(Default)]
-pub(super) struct Followers {
-    list: Mutex<Vec<Follower>>,
+pub(super) struct BookFollowers {
+    list: Mutex<Vec<BookFollower>>,
     reached: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -81,14 +81,14 @@ pub enum ChangeError {
     NotWritten(#[from] SubmitError),
 }
 
-impl Followers {
+impl BookFollowers {
     /// Records that a component follows that generation.
     pub(super) fn reach(&self, part: &'static str, generation: u64) {
         locked(&self.reached).insert(part, generation);
     }
 
-    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Vec<(&'static str, SwitchAt, Switch)>, ChangeError> {
-        let prepared = |Follower { part, at, prepare }: &Follower| match prepare(book) {
+    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Vec<(&'static str, BookSwitchAt, BookSwitch)>, ChangeError> {
+        let prepared = |BookFollower { part, at, prepare }: &BookFollower| match prepare(book) {
             Ok(switch) => Ok((*part, *at, switch)),
             Err(reason) => Err(ChangeError::NotBuilt { part, reason }),
         };
@@ -116,8 +116,8 @@ impl Node {
         let prepared = followers.prepare(&next.book)?;
         self.note(Note::Book { hash: next.book.hash(), text: Arc::clone(&next.text) }, None).await?;
         let (before, after): (Vec<_>, Vec<_>) =
-            prepared.into_iter().partition(|(_, at, _)| *at == SwitchAt::BeforeNode);
-        let switch = |(part, _, switch): (&'static str, SwitchAt, Switch)| {
+            prepared.into_iter().partition(|(_, at, _)| *at == BookSwitchAt::BeforeNode);
+        let switch = |(part, _, switch): (&'static str, BookSwitchAt, BookSwitch)| {
             switch();
             followers.reach(part, generation);
         };
@@ -133,11 +133,11 @@ impl Node {
     pub fn follow_book(
         &self,
         part: &'static str,
-        at: SwitchAt,
-        prepare: impl Fn(&Arc<RuleBook>) -> Result<Switch, String> + Send + Sync + 'static,
+        at: BookSwitchAt,
+        prepare: impl Fn(&Arc<RuleBook>) -> Result<BookSwitch, String> + Send + Sync + 'static,
     ) {
         self.shared.followers.reach(part, self.active_book().generation);
-        locked(&self.shared.followers.list).push(Follower { part, at, prepare: Box::new(prepare) });
+        locked(&self.shared.followers.list).push(BookFollower { part, at, prepare: Box::new(prepare) });
     }
 
     /// The generation each component follows. The node's own tasks reach a new one soon after a reload, the

@@ -10,7 +10,7 @@
 //! Invariants: alerts are not evaluated while notices are waiting, so the backlog is bounded and nothing is
 //! lost while the store fails; failing notifications raise no alerts.
 
-mod eyes;
+mod sampler;
 mod ledger;
 
 use std::sync::{Arc, Weak};
@@ -24,12 +24,12 @@ use redrive_core::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use self::eyes::Eyes;
-use self::ledger::Ledger;
-pub use self::ledger::Told;
+use self::sampler::AlertSampler;
+use self::ledger::AlertLedger;
+pub use self::ledger::SentNotice;
 use super::active_book::ActiveBooks;
 use super::inbox::SubmitJob;
-use super::{Handed, Node, Shared, SubmitError};
+use super::{HandOverResult, Node, NodeShared, SubmitError};
 use crate::activity::Activity;
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Submission, Submitted};
@@ -49,35 +49,35 @@ const SOURCE: &str = "redrive:alerts";
 
 /// The state of all alerts.
 #[derive(Clone, Debug, Default)]
-pub struct Alerts {
+pub struct AlertsView {
     /// When they were last evaluated; none if the book has none.
     pub looked_at: Option<Timestamp>,
     pub alerts: Vec<AlertView>,
     /// Recent notices, latest first.
-    pub recent: Vec<Told>,
+    pub recent: Vec<SentNotice>,
 }
 
 /// The node's handle.
 pub(super) struct Alerting {
-    alerts: watch::Receiver<Arc<Alerts>>,
+    alerts: watch::Receiver<Arc<AlertsView>>,
 }
 
 /// The task's side.
-pub(super) struct Runner {
+pub(super) struct AlertRunner {
     books: ActiveBooks,
-    alerts: watch::Sender<Arc<Alerts>>,
+    alerts: watch::Sender<Arc<AlertsView>>,
 }
 
 impl Alerting {
-    pub(super) fn new(books: ActiveBooks) -> (Self, Runner) {
+    pub(super) fn new(books: ActiveBooks) -> (Self, AlertRunner) {
         let (alerts, alerts_seen) = watch::channel(Arc::default());
-        (Self { alerts: alerts_seen }, Runner { books, alerts })
+        (Self { alerts: alerts_seen }, AlertRunner { books, alerts })
     }
 }
 
 /// Why a notice was not sent.
 #[derive(Debug, thiserror::Error)]
-pub enum TellError {
+pub enum NotifyError {
     /// Not in the book.
     #[error("the rule book has no receiver `{0}`")]
     NoReceiver(String),
@@ -87,12 +87,12 @@ pub enum TellError {
 
 impl Node {
     #[must_use]
-    pub fn alerts(&self) -> Arc<Alerts> {
+    pub fn alerts(&self) -> Arc<AlertsView> {
         Arc::clone(&self.shared.alerting.alerts.borrow())
     }
 
     /// Sends a test notice and returns its event's id. It is audited, since it disturbs people.
-    pub async fn test_receiver(&self, receiver: &str, by: &By) -> Result<EventId, TellError> {
+    pub async fn test_receiver(&self, receiver: &str, by: &By) -> Result<EventId, NotifyError> {
         let now = self.now();
         let notice = Notice {
             alert: "test".to_owned(),
@@ -119,36 +119,36 @@ impl Node {
     }
 
     /// Has the engine deliver a notice; duplicates are absorbed.
-    async fn tell(&self, receiver: &str, event: Event) -> Result<(), TellError> {
+    async fn tell(&self, receiver: &str, event: Event) -> Result<(), NotifyError> {
         let addressee = self.active_book().to_receiver(receiver, event.event_type.as_str());
-        let addressee = addressee.ok_or_else(|| TellError::NoReceiver(receiver.to_owned()))?;
+        let addressee = addressee.ok_or_else(|| NotifyError::NoReceiver(receiver.to_owned()))?;
         let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
         match answer.await.unwrap_or(Err(SubmitError::Stopping)).map(|taken| taken[0]).into() {
             // Another book may have changed the text, but the receiver has been notified.
-            Handed::Durable(_) | Handed::Duplicate(_) | Handed::Refused { .. } => Ok(()),
-            Handed::Busy(error) => Err(error.into()),
+            HandOverResult::Durable(_) | HandOverResult::Duplicate(_) | HandOverResult::Refused { .. } => Ok(()),
+            HandOverResult::Busy(error) => Err(error.into()),
         }
     }
 
     /// Stores all pending notices, sends them, then removes them.
-    async fn say(&self, ledger: &mut Ledger) -> Result<(), SubmitError> {
+    async fn say(&self, ledger: &mut AlertLedger) -> Result<(), SubmitError> {
         self.save(ledger).await?;
         while let Some(notice) = ledger.owed() {
             match self.tell(&notice.receiver, event(notice)).await {
                 Ok(()) => {}
-                Err(TellError::NoReceiver(receiver)) => {
+                Err(NotifyError::NoReceiver(receiver)) => {
                     tracing::info!(receiver, alert = notice.alert, "nobody is told: the receiver is gone");
                 }
-                Err(TellError::NotWritten(error)) => return Err(error),
+                Err(NotifyError::NotWritten(error)) => return Err(error),
             }
             ledger.said();
         }
         self.save(ledger).await
     }
 
-    async fn save(&self, ledger: &mut Ledger) -> Result<(), SubmitError> {
+    async fn save(&self, ledger: &mut AlertLedger) -> Result<(), SubmitError> {
         let Some(memo) = ledger.memo() else { return Ok(()) };
         self.set_memo(MEMO, Some(memo.clone())).await?;
         ledger.written(memo);
@@ -179,17 +179,17 @@ fn event(notice: &Notice) -> Event {
 }
 
 /// Runs for as long as the node lives.
-pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
+pub(super) async fn run(node: Weak<NodeShared>, mut runner: AlertRunner) {
     let Some(memo) = recall(&node).await else { return };
     let Some(shared) = node.upgrade() else { return };
     let followers = Arc::clone(&shared.followers);
     let now = Node { shared }.now();
     let active = Arc::clone(&runner.books.borrow_and_update());
-    let mut ledger = Ledger::new(Arc::clone(&active.book), memo.as_deref(), now);
+    let mut ledger = AlertLedger::new(Arc::clone(&active.book), memo.as_deref(), now);
     followers.reach("alerts", active.generation);
-    let mut eyes = Eyes::default();
+    let mut sampler = AlertSampler::default();
     let mut saved_at = Instant::now();
-    let mut trouble = Trouble::default();
+    let mut trouble = FailureLog::default();
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -213,7 +213,7 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
             continue;
         }
         if ledger.owed().is_none()
-            && let Some(seen) = eyes.look(&node, ledger.wants()).await
+            && let Some(seen) = sampler.look(&node, ledger.wants()).await
         {
             let before = ledger.firing();
             ledger.look(&seen);
@@ -224,7 +224,7 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
         }
         match tokio::time::timeout(TRY_MAX, node.say(&mut ledger)).await {
             Ok(Ok(())) => {
-                trouble = Trouble::None;
+                trouble = FailureLog::None;
                 saved_at = Instant::now();
             }
             Ok(Err(error)) => trouble.log(&error.to_string()),
@@ -235,13 +235,13 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
 
 /// Logs the first of a series of failures.
 #[derive(Default)]
-enum Trouble {
+enum FailureLog {
     #[default]
     None,
     Known,
 }
 
-impl Trouble {
+impl FailureLog {
     fn log(&mut self, error: &str) {
         if matches!(self, Self::None) {
             tracing::warn!(error, "what is to be said of alerts waits: it is tried again");
@@ -273,7 +273,7 @@ fn is_firing(view: &AlertView) -> bool {
 }
 
 /// Retries until the memo is read; none when the node is gone.
-async fn recall(node: &Weak<Shared>) -> Option<Option<String>> {
+async fn recall(node: &Weak<NodeShared>) -> Option<Option<String>> {
     loop {
         match (Node { shared: node.upgrade()? }).memo(MEMO).await {
             Ok(memo) => return Some(memo),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Node, Shared, SubmitError};
+use super::{Node, NodeShared, SubmitError};
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Reader, StoreError};
 
@@ -36,7 +36,7 @@ const MEMO: &str = "breakers";
 
 /// A transition of a breaker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct BreakerChange {
     pub at: Timestamp,
     pub from: Phase,
     pub to: Phase,
@@ -47,11 +47,11 @@ pub struct Turn {
     pub delivery: Option<String>,
     /// The operator who caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hand: Option<Hand>,
+    pub hand: Option<OperatorNote>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hand {
+pub struct OperatorNote {
     /// None if unnamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -63,9 +63,9 @@ pub struct Hand {
 /// Transitions of every breaker, latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Turns(BTreeMap<String, VecDeque<Turn>>);
+pub struct BreakerHistory(BTreeMap<String, VecDeque<BreakerChange>>);
 
-impl Turns {
+impl BreakerHistory {
     /// As stored, for commands that read a data folder without its node.
     pub fn remembered_by(reader: &dyn Reader) -> Result<Self, StoreError> {
         Ok(Self::read(reader.memo(MEMO)?))
@@ -82,7 +82,7 @@ impl Turns {
     }
 
     /// Latest first.
-    pub fn of(&self, dependency: &str) -> impl Iterator<Item = &Turn> {
+    pub fn of(&self, dependency: &str) -> impl Iterator<Item = &BreakerChange> {
         self.0.get(dependency).into_iter().flatten()
     }
 
@@ -93,7 +93,7 @@ impl Turns {
         opened.filter(|turn| turn.to == Phase::Open).any(|turn| turn.hand.is_some())
     }
 
-    fn add(&mut self, dependency: &DependencyName, turn: Turn) {
+    fn add(&mut self, dependency: &DependencyName, turn: BreakerChange) {
         let turns = self.0.entry(dependency.to_string()).or_default();
         turns.push_front(turn);
         turns.truncate(TURNS_MAX);
@@ -104,7 +104,7 @@ impl Turns {
     }
 
     /// Attributes the latest transition to an operator.
-    fn sign(&mut self, dependency: &DependencyName, hand: Hand) {
+    fn sign(&mut self, dependency: &DependencyName, hand: OperatorNote) {
         let latest = self.0.get_mut(dependency.as_str()).and_then(VecDeque::front_mut);
         if let Some(turn) = latest.filter(|turn| turn.delivery.is_none() && turn.hand.is_none()) {
             turn.hand = Some(hand);
@@ -113,13 +113,13 @@ impl Turns {
 }
 
 /// Input of the history task.
-pub(super) enum News {
-    Turned(DependencyName, Turn),
+pub(super) enum HistoryMessage {
+    Turned(DependencyName, BreakerChange),
     /// The last transition was an operator's, who waits until it is durable.
-    ByHand(DependencyName, Hand, oneshot::Sender<Result<(), SubmitError>>),
+    ByHand(DependencyName, OperatorNote, oneshot::Sender<Result<(), SubmitError>>),
 }
 
-impl News {
+impl HistoryMessage {
     pub(super) fn turned(
         dependency: &DependencyName,
         transition: &Transition,
@@ -127,31 +127,31 @@ impl News {
     ) -> Self {
         let Transition { from, to, at, failures, generation: _ } = *transition;
         let delivery = by.map(|delivery| delivery.to_string());
-        Self::Turned(dependency.clone(), Turn { at, from, to, failures, delivery, hand: None })
+        Self::Turned(dependency.clone(), BreakerChange { at, from, to, failures, delivery, hand: None })
     }
 }
 
 /// The node's handle.
-pub(super) struct Desk {
-    news: mpsc::Sender<News>,
-    turns: watch::Receiver<Arc<Turns>>,
+pub(super) struct HistoryHandle {
+    news: mpsc::Sender<HistoryMessage>,
+    turns: watch::Receiver<Arc<BreakerHistory>>,
 }
 
 /// The task's side.
-pub(super) struct Keeper {
-    news: mpsc::Receiver<News>,
-    turns: watch::Sender<Arc<Turns>>,
+pub(super) struct HistoryTask {
+    news: mpsc::Receiver<HistoryMessage>,
+    turns: watch::Sender<Arc<BreakerHistory>>,
 }
 
-pub(super) fn desk() -> (Desk, Keeper) {
+pub(super) fn desk() -> (HistoryHandle, HistoryTask) {
     let (news, heard) = mpsc::channel(NEWS_MAX);
     let (published, turns) = watch::channel(Arc::default());
-    (Desk { news, turns }, Keeper { news: heard, turns: published })
+    (HistoryHandle { news, turns }, HistoryTask { news: heard, turns: published })
 }
 
-impl Desk {
+impl HistoryHandle {
     /// For the sender of transitions.
-    pub(super) fn news(&self) -> mpsc::Sender<News> {
+    pub(super) fn news(&self) -> mpsc::Sender<HistoryMessage> {
         self.news.clone()
     }
 }
@@ -187,25 +187,25 @@ impl Node {
     ) -> Result<(), SubmitError> {
         let deed = Deed { act, what: dependency.to_string(), by: by.clone(), note: note.clone() };
         self.note(Note::Deed(Box::new(deed)), Some(Input::Operator(command))).await?;
-        let hand = Hand { by: by.name().map(ToOwned::to_owned), note };
+        let hand = OperatorNote { by: by.name().map(ToOwned::to_owned), note };
         let (reply, written) = oneshot::channel();
         // The engine reported the transition before it completed the command, so this message follows it. The
         // stored breaker state precedes the history on its way to the store.
-        let sent = self.shared.breakers.news.send(News::ByHand(dependency, hand, reply)).await;
+        let sent = self.shared.breakers.news.send(HistoryMessage::ByHand(dependency, hand, reply)).await;
         sent.map_err(|_| SubmitError::Stopping)?;
         written.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
     /// The history of all breakers.
     #[must_use]
-    pub fn turns(&self) -> Arc<Turns> {
+    pub fn turns(&self) -> Arc<BreakerHistory> {
         Arc::clone(&self.shared.breakers.turns.borrow())
     }
 }
 
 /// Runs until the node is gone.
-pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
-    let Keeper { mut news, turns: published } = keeper;
+pub(super) async fn keep(shared: Weak<NodeShared>, keeper: HistoryTask) {
+    let HistoryTask { mut news, turns: published } = keeper;
     let Some(mut turns) = remembered(&shared).await else { return };
     published.send_replace(Arc::new(turns.clone()));
     let mut is_saved = true;
@@ -216,11 +216,11 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
             biased;
             heard = news.recv() => match heard {
                 None => return,
-                Some(News::Turned(dependency, turn)) => {
+                Some(HistoryMessage::Turned(dependency, turn)) => {
                     turns.add(&dependency, turn);
                     None
                 }
-                Some(News::ByHand(dependency, hand, reply)) => {
+                Some(HistoryMessage::ByHand(dependency, hand, reply)) => {
                     turns.sign(&dependency, hand);
                     Some(reply)
                 }
@@ -244,16 +244,16 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
 }
 
 /// None when the node is gone.
-async fn remembered(shared: &Weak<Shared>) -> Option<Turns> {
+async fn remembered(shared: &Weak<NodeShared>) -> Option<BreakerHistory> {
     let node = Node { shared: shared.upgrade()? };
     let text = node.memo(MEMO).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "what breakers have been through could not be read");
         None
     });
-    Some(Turns::read(text))
+    Some(BreakerHistory::read(text))
 }
 
-async fn save(shared: &Weak<Shared>, turns: &Turns) -> Result<(), SubmitError> {
+async fn save(shared: &Weak<NodeShared>, turns: &BreakerHistory) -> Result<(), SubmitError> {
     let Some(shared) = shared.upgrade() else { return Err(SubmitError::Stopping) };
     let text = serde_json::to_string(turns).expect("names, numbers and texts are always JSON");
     Node { shared }.set_memo(MEMO, Some(text)).await
@@ -267,9 +267,9 @@ mod tests {
         DependencyName::new(text).expect("a name")
     }
 
-    fn turn(at_s: u64, from: Phase, to: Phase) -> Turn {
+    fn turn(at_s: u64, from: Phase, to: Phase) -> BreakerChange {
         let at = Timestamp::EPOCH + Duration::from_secs(at_s);
-        Turn { at, from, to, failures: 0, delivery: None, hand: None }
+        BreakerChange { at, from, to, failures: 0, delivery: None, hand: None }
     }
 
     #[test]
@@ -287,11 +287,11 @@ mod tests {
             ("closed by a person, and failed", &[(Open, Closed, true), (Closed, Open, false)],             false),
         ];
         for (case, changes, expected) in cases {
-            let mut turns = Turns::default();
+            let mut turns = BreakerHistory::default();
             for (second, (from, to, by_hand)) in (0..).zip(changes) {
                 turns.add(&name("db"), turn(second, *from, *to));
                 if *by_hand {
-                    turns.sign(&name("db"), Hand::default());
+                    turns.sign(&name("db"), OperatorNote::default());
                 }
             }
             assert_eq!(turns.is_tripped_by_hand("db"), expected, "{case}");
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn only_the_latest_changes_are_kept() {
-        let mut turns = Turns::default();
+        let mut turns = BreakerHistory::default();
         for second in 0..200 {
             turns.add(&name("a"), turn(second, Phase::Closed, Phase::Open));
         }
@@ -318,11 +318,11 @@ mod tests {
 
     #[test]
     fn a_person_signs_only_what_no_delivery_did() {
-        let mut turns = Turns::default();
-        let hand = Hand { by: Some("ops".to_owned()), note: None };
+        let mut turns = BreakerHistory::default();
+        let hand = OperatorNote { by: Some("ops".to_owned()), note: None };
         turns.sign(&name("a"), hand.clone());
-        assert_eq!(turns, Turns::default(), "there is nothing to sign");
-        let by_delivery = Turn { delivery: Some("3c".to_owned()), ..turn(1, Phase::Closed, Phase::Open) };
+        assert_eq!(turns, BreakerHistory::default(), "there is nothing to sign");
+        let by_delivery = BreakerChange { delivery: Some("3c".to_owned()), ..turn(1, Phase::Closed, Phase::Open) };
         turns.add(&name("a"), by_delivery.clone());
         turns.sign(&name("a"), hand);
         assert_eq!(turns.of("a").next(), Some(&by_delivery));
@@ -330,11 +330,11 @@ mod tests {
 
     #[test]
     fn the_record_reads_back_what_it_wrote() {
-        let mut turns = Turns::default();
+        let mut turns = BreakerHistory::default();
         turns.add(&name("a"), turn(1, Phase::Closed, Phase::Open));
-        turns.sign(&name("a"), Hand { by: None, note: Some("maintenance".to_owned()) });
+        turns.sign(&name("a"), OperatorNote { by: None, note: Some("maintenance".to_owned()) });
         turns.add(&name("a"), turn(2, Phase::Open, Phase::HalfOpen));
         let text = serde_json::to_string(&turns).expect("JSON");
-        assert_eq!(serde_json::from_str::<Turns>(&text).expect("it reads"), turns);
+        assert_eq!(serde_json::from_str::<BreakerHistory>(&text).expect("it reads"), turns);
     }
 }

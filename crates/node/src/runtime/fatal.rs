@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::Node;
-use super::health::Chart;
+use super::health::HealthRecord;
 use super::inbox::Inbox;
 
 /// Why the node failed.
@@ -24,14 +24,14 @@ pub struct Fatal {
 
 /// Notifies the host; clones share one channel.
 #[derive(Clone)]
-pub(super) struct Knell {
+pub(super) struct FatalReporter {
     told: watch::Sender<Option<Fatal>>,
     inbox: Arc<Inbox>,
-    chart: Chart,
+    chart: HealthRecord,
 }
 
-impl Knell {
-    pub(super) fn new(inbox: Arc<Inbox>, chart: Chart) -> Self {
+impl FatalReporter {
+    pub(super) fn new(inbox: Arc<Inbox>, chart: HealthRecord) -> Self {
         Self { told: watch::Sender::new(None), inbox, chart }
     }
 

@@ -12,7 +12,7 @@ use crate::store::{Refusal, Seen, Submission, Submitted, Taken};
 
 /// The result for one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handed {
+pub enum HandOverResult {
     /// Durable and new.
     Durable(Taken),
     /// Already accepted, and durable.
@@ -27,14 +27,14 @@ pub enum Handed {
 
 /// Which limits on waiting deliveries apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum IntakeKind {
     /// Those of the service.
     Usual,
     /// Those for webhooks, whose senders may not send again.
     Webhook,
 }
 
-impl From<Result<Taken, SubmitError>> for Handed {
+impl From<Result<Taken, SubmitError>> for HandOverResult {
     fn from(answer: Result<Taken, SubmitError>) -> Self {
         match answer {
             Ok(taken) => match taken.seen {
@@ -51,21 +51,21 @@ impl From<Result<Taken, SubmitError>> for Handed {
 
 impl Node {
     /// Durable unless the result says otherwise.
-    pub async fn hand_over(&self, event: Event, way: Way) -> Handed {
+    pub async fn hand_over(&self, event: Event, way: IntakeKind) -> HandOverResult {
         let taken = self.submit_all(vec![self.routed(&Arc::new(event), way)]).await;
         taken.map(|taken| taken[0]).into()
     }
 
-    /// Hands over events in order, each for itself. After the first [`Handed::Busy`] all others are busy too,
+    /// Hands over events in order, each for itself. After the first [`HandOverResult::Busy`] all others are busy too,
     /// so that no event overtakes an earlier one.
-    pub async fn hand_over_in_order(&self, events: &[Arc<Event>]) -> Vec<Handed> {
-        let submitted: Vec<_> = events.iter().map(|event| self.routed(event, Way::Usual)).collect();
+    pub async fn hand_over_in_order(&self, events: &[Arc<Event>]) -> Vec<HandOverResult> {
+        let submitted: Vec<_> = events.iter().map(|event| self.routed(event, IntakeKind::Usual)).collect();
         let (mut rest, mut upto) = (submitted.as_slice(), submitted.len());
         let mut handed = Vec::with_capacity(events.len());
         while !rest.is_empty() {
             match self.submit_all(rest[..upto].to_vec()).await {
                 Ok(taken) => {
-                    handed.extend(taken.into_iter().map(|taken| Handed::from(Ok(taken))));
+                    handed.extend(taken.into_iter().map(|taken| HandOverResult::from(Ok(taken))));
                     rest = &rest[upto..];
                 }
                 // Events before the refused one can be accepted.
@@ -73,8 +73,8 @@ impl Node {
                     upto = refusal.index();
                     continue;
                 }
-                Err(error) => match Handed::from(Err(error)) {
-                    busy @ Handed::Busy(_) => {
+                Err(error) => match HandOverResult::from(Err(error)) {
+                    busy @ HandOverResult::Busy(_) => {
                         handed.resize(events.len(), busy);
                         return handed;
                     }
@@ -91,14 +91,14 @@ impl Node {
 
     /// Accepts all events or none; they are durable when this returns.
     pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
-        let routed = |event| self.routed(&Arc::new(event), Way::Usual);
+        let routed = |event| self.routed(&Arc::new(event), IntakeKind::Usual);
         self.submit_all(events.into_iter().map(routed).collect()).await
     }
 
-    fn routed(&self, event: &Arc<Event>, way: Way) -> Submitted {
+    fn routed(&self, event: &Arc<Event>, way: IntakeKind) -> Submitted {
         let active = self.active_book();
         let mut routes = active.of(event.event_type.as_str()).to_vec();
-        if way == Way::Webhook {
+        if way == IntakeKind::Webhook {
             for addressee in &mut routes {
                 addressee.bound.when_full = active.when_full_of_webhook(&addressee.queue.service);
             }

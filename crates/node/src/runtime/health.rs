@@ -16,7 +16,7 @@ pub(super) const SLOW_WRITE: Duration = Duration::from_secs(1);
 const SLOW_TOLD_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct NodeHealth {
     /// Since when, and why.
     pub store_failing: Option<(Timestamp, String)>,
     /// Since when.
@@ -36,10 +36,10 @@ pub struct DiskShort {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Chart(Arc<Mutex<Health>>);
+pub(super) struct HealthRecord(Arc<Mutex<NodeHealth>>);
 
-impl Chart {
-    fn lock(&self) -> MutexGuard<'_, Health> {
+impl HealthRecord {
+    fn lock(&self) -> MutexGuard<'_, NodeHealth> {
         self.0.lock().expect("nobody panics while writing it down")
     }
 
@@ -80,7 +80,7 @@ impl Chart {
         self.lock().stopping = true;
     }
 
-    fn look(&self, now: Timestamp) -> Health {
+    fn look(&self, now: Timestamp) -> NodeHealth {
         let mut health = self.lock().clone();
         health.store_slow = health.store_slow.filter(|(at, _)| now.since(*at) <= SLOW_TOLD_FOR);
         health
@@ -90,7 +90,7 @@ impl Chart {
 impl Node {
     /// Never waits.
     #[must_use]
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> NodeHealth {
         self.shared.chart.look(self.now())
     }
 }
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_known_since_it_began_and_until_it_is_over() {
-        let chart = Chart::default();
-        assert_eq!(chart.look(at(1)), Health::default());
+        let chart = HealthRecord::default();
+        assert_eq!(chart.look(at(1)), NodeHealth::default());
         chart.store_fails(at(1), "disk I/O error".to_owned());
         chart.store_fails(at(2), "another".to_owned());
         let short = Room::Short { free_bytes: 1, needed_bytes: 2 };
@@ -115,7 +115,7 @@ mod tests {
         chart.book_refused(at(5), "line 2");
         chart.wrote(at(6), Duration::from_millis(999));
         chart.wrote(at(7), Duration::from_secs(3));
-        let expected = Health {
+        let expected = NodeHealth {
             store_failing: Some((at(1), "disk I/O error".to_owned())),
             disk_short: Some((at(3), DiskShort { free_bytes: 1, needed_bytes: 2 })),
             store_slow: Some((at(7), Duration::from_secs(3))),
@@ -126,7 +126,7 @@ mod tests {
         chart.store_heals();
         chart.has_room(at(61), Room::Enough);
         chart.book_read();
-        assert_eq!(chart.look(at(90)), Health::default(), "a slow write is forgotten after a while");
+        assert_eq!(chart.look(at(90)), NodeHealth::default(), "a slow write is forgotten after a while");
         chart.stops();
         assert!(chart.look(at(91)).stopping);
     }

@@ -10,7 +10,7 @@ use redrive_core::book::RuleBook;
 use redrive_core::engine::{Advance, Input, Load, Settlement};
 use tokio::sync::oneshot;
 
-use super::{BackupJob, Doer, SubmitError, Waiter};
+use super::{BackupJob, CompletionSender, SubmitError, AnswerSender};
 use crate::store::door::RefusedBody;
 use crate::store::letter::GivenCommand;
 use crate::store::{Note, Submission};
@@ -34,7 +34,7 @@ const BATCH_EVENTS_MAX: usize = 1_024;
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct WriterWork {
     pub settlements: Vec<Arc<Settlement>>,
     pub loads: Vec<Load>,
     pub notes: Vec<NoteJob>,
@@ -47,7 +47,7 @@ pub(super) struct Work {
     pub stop: Option<oneshot::Sender<()>>,
 }
 
-impl Work {
+impl WriterWork {
     pub(super) fn append(&mut self, other: &mut Self) {
         self.settlements.append(&mut other.settlements);
         self.loads.append(&mut other.loads);
@@ -77,7 +77,7 @@ impl Work {
 pub(super) struct NoteJob {
     pub note: Note,
     pub then: Option<Input>,
-    pub reply: Option<Doer>,
+    pub reply: Option<CompletionSender>,
 }
 
 impl NoteJob {
@@ -99,7 +99,7 @@ impl NoteJob {
 /// A command on dead letters and its waiting caller.
 pub(super) struct CommandJob {
     pub given: GivenCommand,
-    pub reply: Doer,
+    pub reply: CompletionSender,
 }
 
 impl CommandJob {
@@ -111,7 +111,7 @@ impl CommandJob {
 /// Events to accept and their waiting caller.
 pub(super) struct SubmitJob {
     pub submission: Submission,
-    pub reply: Waiter,
+    pub reply: AnswerSender,
 }
 
 impl SubmitJob {
@@ -122,13 +122,13 @@ impl SubmitJob {
 
 #[derive(Default)]
 pub(super) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    work: Work,
+struct InboxState {
+    work: WriterWork,
     closed: bool,
     /// The writer has ended.
     ended: bool,
@@ -139,15 +139,15 @@ struct State {
 }
 
 impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().expect("nobody panics while adding to a list")
     }
 
-    pub(super) fn add(&self, add: impl FnOnce(&mut Work)) {
+    pub(super) fn add(&self, add: impl FnOnce(&mut WriterWork)) {
         let mut state = self.lock();
         if state.ended {
             // Dropping the work tells its callers that the writer has ended.
-            return add(&mut Work::default());
+            return add(&mut WriterWork::default());
         }
         add(&mut state.work);
         self.wake_writer(state);
@@ -159,7 +159,7 @@ impl Inbox {
         self.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
     }
 
-    fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_writer(&self, mut state: MutexGuard<'_, InboxState>) {
         let sleeps = std::mem::take(&mut state.writer_sleeps);
         drop(state);
         if sleeps {
@@ -233,7 +233,7 @@ impl Inbox {
 
     /// Everything queued, as soon as there is something or the time has passed; of submissions and commands
     /// only as many as fit one transaction.
-    pub(super) fn take(&self, patience: Duration) -> Work {
+    pub(super) fn take(&self, patience: Duration) -> WriterWork {
         let mut state = self.lock();
         if state.work.is_empty() {
             state.writer_sleeps = true;

@@ -22,7 +22,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::CommandJob;
-use super::{Node, ReadError, Shared, SubmitError};
+use super::{Node, ReadError, NodeShared, SubmitError};
 use crate::activity::{Activity, ReplayFacts};
 use crate::store::Note;
 use crate::store::door::By;
@@ -46,7 +46,7 @@ const SESSIONS_TOLD_MAX: usize = 1_000;
 
 /// A replay to start.
 #[derive(Clone, Debug)]
-pub struct ReplayWish {
+pub struct ReplayRequest {
     pub selection: Selection,
     /// The filter as text.
     pub what: String,
@@ -58,7 +58,7 @@ pub struct ReplayWish {
 
 /// The result of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
+pub struct PurgeResult {
     pub deleted: u64,
     /// Letters skipped because a replay has claimed them.
     pub claimed: u64,
@@ -66,7 +66,7 @@ pub struct Purged {
 
 /// Why a command failed. Nothing has changed, unless the store cannot tell whether it committed.
 #[derive(Debug, thiserror::Error)]
-pub enum OrderError {
+pub enum LetterCommandError {
     /// The store refused it.
     #[error(transparent)]
     Refused(#[from] OrderRefusal),
@@ -123,7 +123,7 @@ pub enum SelectError {
 
 /// A replay that has started.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct StartedReplay {
     /// Its current state.
     pub replay: ReplayView,
     /// Matching letters skipped as poison.
@@ -153,8 +153,8 @@ impl Node {
         Ok(())
     }
 
-    pub async fn replay(&self, wish: ReplayWish, by: &By) -> Result<Begun, OrderError> {
-        let ReplayWish { selection, what, pace, to, note } = wish;
+    pub async fn replay(&self, wish: ReplayRequest, by: &By) -> Result<StartedReplay, LetterCommandError> {
+        let ReplayRequest { selection, what, pace, to, note } = wish;
         if selection.poison == Poison::Included && note.is_none() {
             return Err(SelectError::NoNote.into());
         }
@@ -171,10 +171,10 @@ impl Node {
         });
         let new = NewReplay { selection, what, pace, origin: Origin::Operator, to, note };
         let replay = self.begin(new, by).await?;
-        Ok(Begun { replay, poison_left: survey.poison_left })
+        Ok(StartedReplay { replay, poison_left: survey.poison_left })
     }
 
-    async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, OrderError> {
+    async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, LetterCommandError> {
         let view = self.command(by, |answer| LetterCommand::Replay(Box::new(new), answer)).await?;
         self.publish(Activity::ReplayBegan(facts(&view)));
         Ok(view)
@@ -186,14 +186,14 @@ impl Node {
         replay: ReplayId,
         act: ReplayAct,
         by: &By,
-    ) -> Result<ReplayView, OrderError> {
+    ) -> Result<ReplayView, LetterCommandError> {
         let view = self.command(by, |answer| LetterCommand::Change { replay, act, answer }).await?;
         self.publish(Activity::ReplayChanged(facts(&view)));
         Ok(view)
     }
 
     /// Gives up a letter; returns how many deliveries waited behind it.
-    pub async fn skip(&self, letter: DeliveryId, note: Option<String>, by: &By) -> Result<u64, OrderError> {
+    pub async fn skip(&self, letter: DeliveryId, note: Option<String>, by: &By) -> Result<u64, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Skip { letter, note, answer }).await
     }
 
@@ -204,9 +204,9 @@ impl Node {
         what: String,
         note: Option<String>,
         by: &By,
-        mut told: impl FnMut(Purged),
-    ) -> Result<Purged, OrderError> {
-        let mut purged = Purged::default();
+        mut told: impl FnMut(PurgeResult),
+    ) -> Result<PurgeResult, LetterCommandError> {
+        let mut purged = PurgeResult::default();
         let mut after = None;
         loop {
             let step = Purge {
@@ -234,13 +234,13 @@ impl Node {
         event: Event,
         note: Option<String>,
         by: &By,
-    ) -> Result<(Receipt, DeliveryId), OrderError> {
+    ) -> Result<(Receipt, DeliveryId), LetterCommandError> {
         let edit = Edit { letter, event: Arc::new(event), note };
         self.command(by, |answer| LetterCommand::Edit(Box::new(edit), answer)).await
     }
 
     /// Imports letters.
-    pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<ImportCounts, OrderError> {
+    pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<ImportCounts, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Import(letters, answer)).await
     }
 
@@ -249,7 +249,7 @@ impl Node {
         &self,
         by: &By,
         command: impl FnOnce(CommandAnswer<T>) -> LetterCommand,
-    ) -> Result<T, OrderError> {
+    ) -> Result<T, LetterCommandError> {
         let answer = CommandAnswer::default();
         let (reply, done) = oneshot::channel();
         let given = GivenCommand { command: command(answer.clone()), by: by.clone() };
@@ -259,13 +259,13 @@ impl Node {
     }
 
     /// Replays the letters that the book reprocesses when this dependency recovers.
-    async fn reprocess(&self, dependency: &DependencyName) -> Result<(), OrderError> {
+    async fn reprocess(&self, dependency: &DependencyName) -> Result<(), LetterCommandError> {
         self.bring_letters_back(Occasion::WellAgain(dependency)).await?;
         self.pay(dependency).await
     }
 
     /// Replays the letters that the book reprocesses on this occasion, if any.
-    pub(super) async fn bring_letters_back(&self, occasion: Occasion<'_>) -> Result<(), OrderError> {
+    pub(super) async fn bring_letters_back(&self, occasion: Occasion<'_>) -> Result<(), LetterCommandError> {
         let kinds = self.read(|reader| reader.kinds(&LetterFilter::default())).await?;
         let book = self.book();
         // One replay for all, or letters of one session could overtake each other.
@@ -299,7 +299,7 @@ impl Node {
         };
         match self.begin(new, &By::nobody()).await {
             Ok(_)
-            | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. } | OrderRefusal::Damaged(_))) => {
+            | Err(LetterCommandError::Refused(OrderRefusal::NothingMatches { .. } | OrderRefusal::Damaged(_))) => {
                 Ok(())
             }
             Err(error) => Err(error),
@@ -307,12 +307,12 @@ impl Node {
     }
 
     /// Clears the debt of a recovered dependency.
-    async fn pay(&self, dependency: &DependencyName) -> Result<(), OrderError> {
+    async fn pay(&self, dependency: &DependencyName) -> Result<(), LetterCommandError> {
         Ok(self.note(Note::Paid(dependency.clone()), None).await?)
     }
 
     /// Reports sessions held by a dead letter, and releases those that the book no longer holds.
-    async fn look_at_sessions(&self, told: &mut BTreeMap<DeliveryId, Timestamp>) -> Result<(), OrderError> {
+    async fn look_at_sessions(&self, told: &mut BTreeMap<DeliveryId, Timestamp>) -> Result<(), LetterCommandError> {
         let (book, now) = (self.book(), self.now());
         let (mut seen, mut news) = (BTreeSet::new(), 0);
         let mut after = None;
@@ -342,10 +342,10 @@ impl Node {
 
     /// Releases the deliveries behind a letter. If further letters hold the session, the next check finds
     /// them.
-    pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
+    pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), LetterCommandError> {
         match self.command(&By::nobody(), |answer| LetterCommand::LetGo { letter, answer }).await {
             // Refused means that it is being replayed or was already released.
-            Ok(_) | Err(OrderError::Refused(_)) => Ok(()),
+            Ok(_) | Err(LetterCommandError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -386,7 +386,7 @@ pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
 }
 
 /// Reprocesses letters whenever a dependency recovers.
-pub(super) async fn bring_back(node: Weak<Shared>, mut well_again: mpsc::Receiver<DependencyName>) {
+pub(super) async fn bring_back(node: Weak<NodeShared>, mut well_again: mpsc::Receiver<DependencyName>) {
     while let Some(dependency) = well_again.recv().await {
         loop {
             let Some(shared) = node.upgrade() else { return };
@@ -398,7 +398,7 @@ pub(super) async fn bring_back(node: Weak<Shared>, mut well_again: mpsc::Receive
 }
 
 /// Runs for as long as the node lives.
-pub(super) async fn watch_sessions(node: Weak<Shared>) {
+pub(super) async fn watch_sessions(node: Weak<NodeShared>) {
     let mut told = BTreeMap::new();
     loop {
         let Some(shared) = node.upgrade() else { return };

@@ -15,7 +15,7 @@ use redrive_core::ids::ChannelName;
 use redrive_core::time::Timestamp;
 
 use super::letters::order_of;
-use super::{Message, Node, OrderError, ReadError, SelectError, Shared, SubmitError};
+use super::{EngineMessage, Node, LetterCommandError, ReadError, SelectError, NodeShared, SubmitError};
 use crate::activity::{Activity, AlertFacts};
 use crate::store::door::By;
 use crate::store::letter::{LetterCommand, Reassign, ReassignScope, ReassignStep, Reassignment, Redirect};
@@ -49,7 +49,7 @@ pub enum RemovedPart {
 
 /// The result of reassigning deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reassigned {
+pub struct ReassignResult {
     /// Moved to dead letters or to the other queue.
     pub done: u64,
     /// Skipped: the other queue does not take their type.
@@ -91,7 +91,7 @@ impl Node {
         at_most: Option<u64>,
         note: Option<String>,
         by: &By,
-    ) -> Result<Reassigned, OrderError> {
+    ) -> Result<ReassignResult, LetterCommandError> {
         let queue = Arc::new(queue);
         let to = self.reassignment(&destination)?;
         if self.rows_of(&queue).is_some() && !self.removed_waiting().await?.contains_key(&*queue) {
@@ -100,10 +100,10 @@ impl Node {
         if destination == Destination::DeadLetters {
             self.let_sessions_go(&queue).await?;
         }
-        let (mut all, mut audit) = (Reassigned::default(), None);
+        let (mut all, mut audit) = (ReassignResult::default(), None);
         loop {
             // One pass over the ready deliveries; those that become ready are found by the next pass.
-            let (mut after, mut pass) = (None, Reassigned::default());
+            let (mut after, mut pass) = (None, ReassignResult::default());
             loop {
                 let left = at_most.map_or(STEP, |most| most.saturating_sub(all.done).min(STEP));
                 if left == 0 {
@@ -136,10 +136,10 @@ impl Node {
         }
     }
 
-    async fn reassign_step(&self, step: Reassign, by: &By) -> Result<ReassignStep, OrderError> {
+    async fn reassign_step(&self, step: Reassign, by: &By) -> Result<ReassignStep, LetterCommandError> {
         let _unchanged = self.shared.changing_book.lock().await;
         let queue = QueueName::clone(&step.queue);
-        let removed = self.ask_engine(|reply| Message::Removed(queue, reply)).await;
+        let removed = self.ask_engine(|reply| EngineMessage::Removed(queue, reply)).await;
         let removed = removed.ok_or(SubmitError::Stopping)?;
         let step = match (removed, self.rows_of(&step.queue)) {
             (Some(removed), _) => Reassign { running: removed.running, ..step },
@@ -170,7 +170,7 @@ impl Node {
     }
 
     /// A held session must be released before its deliveries can move.
-    async fn let_sessions_go(&self, queue: &QueueName) -> Result<(), OrderError> {
+    async fn let_sessions_go(&self, queue: &QueueName) -> Result<(), LetterCommandError> {
         let mut after = None;
         loop {
             let page = self.read(move |reader| reader.held_page(after, SESSIONS_PER_LOOK)).await?;
@@ -213,7 +213,7 @@ impl Node {
 }
 
 /// Runs at the start, after each reload and at intervals.
-pub(super) async fn watch(node: Weak<Shared>) {
+pub(super) async fn watch(node: Weak<NodeShared>) {
     let Some(mut books) = node.upgrade().map(|shared| shared.books.subscribe()) else { return };
     let (mut told, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
     loop {

@@ -6,7 +6,7 @@
 //!
 //! Invariant: a wait is never longer than [`WAIT_MAX`], so a changed clock or a suspended machine is noticed.
 
-mod desk;
+mod plans;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +20,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::desk::{Desk, Job, REGISTER, Task};
+use self::plans::{ScheduleStates, ScheduleJob, REGISTER, ScheduleTask};
 use super::active_book::ActiveBooks;
-use super::{Handed, Node, Shared, Way};
+use super::{HandOverResult, Node, NodeShared, IntakeKind};
 use redrive::clock::wall_clock;
 
 /// How often the machine's clock is checked at least.
@@ -54,14 +54,14 @@ pub(super) struct Schedules {
     views: watch::Receiver<Arc<[ScheduleView]>>,
 }
 
-pub(super) struct Runner {
+pub(super) struct ScheduleRunner {
     books: ActiveBooks,
     views: watch::Sender<Arc<[ScheduleView]>>,
-    wall: Wall,
+    wall: WallClock,
 }
 
 /// The clock of schedules.
-pub(super) enum Wall {
+pub(super) enum WallClock {
     Machine,
     /// Set by a test.
     #[cfg(test)]
@@ -69,13 +69,13 @@ pub(super) enum Wall {
 }
 
 impl Schedules {
-    pub(super) fn new(books: ActiveBooks, wall: Wall) -> (Self, Runner) {
+    pub(super) fn new(books: ActiveBooks, wall: WallClock) -> (Self, ScheduleRunner) {
         let (views, views_seen) = watch::channel(Arc::default());
-        (Self { views: views_seen }, Runner { books, views, wall })
+        (Self { views: views_seen }, ScheduleRunner { books, views, wall })
     }
 }
 
-impl Wall {
+impl WallClock {
     fn now(&self) -> Timestamp {
         match self {
             Self::Machine => wall_clock(),
@@ -104,14 +104,14 @@ impl Node {
 
     async fn fire(&self, plan: &Plan, fire: Timestamp) -> Result<(), String> {
         match &plan.act {
-            Act::Emit(emission) => match self.hand_over(emission.event(fire), Way::Usual).await {
-                Handed::Durable(_) | Handed::Duplicate(_) => Ok(()),
-                Handed::Refused { first } => {
+            Act::Emit(emission) => match self.hand_over(emission.event(fire), IntakeKind::Usual).await {
+                HandOverResult::Durable(_) | HandOverResult::Duplicate(_) => Ok(()),
+                HandOverResult::Refused { first } => {
                     let schedule = emission.name.as_str();
                     tracing::info!(schedule, %fire, %first, "a fire was emitted before, with other content");
                     Ok(())
                 }
-                Handed::Busy(error) => Err(error.to_string()),
+                HandOverResult::Busy(error) => Err(error.to_string()),
             },
             Act::BringBack => {
                 let cron = plan.schedule.cron();
@@ -120,22 +120,22 @@ impl Node {
         }
     }
 
-    async fn do_job(&self, name: &str, task: Task) -> Result<(), String> {
+    async fn do_job(&self, name: &str, task: ScheduleTask) -> Result<(), String> {
         let memo = match task {
-            Task::Fire { plan, fire, memo } => {
+            ScheduleTask::Fire { plan, fire, memo } => {
                 self.fire(&plan, fire).await?;
                 Some(memo)
             }
-            Task::Remember(memo) => memo,
+            ScheduleTask::Remember(memo) => memo,
         };
         self.set_memo(name, memo).await.map_err(|error| error.to_string())
     }
 }
 
 /// Runs for as long as the node lives.
-pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
+pub(super) async fn run(node: Weak<NodeShared>, mut runner: ScheduleRunner) {
     let Some(register) = recall(&node, REGISTER).await else { return };
-    let mut desk = Desk::new(register.as_deref());
+    let mut desk = ScheduleStates::new(register.as_deref());
     let mut jobs: JoinSet<(String, Result<(), String>)> = JoinSet::new();
     // First, plans that left the book are forgotten.
     if change(&node, &mut desk, &mut runner).await.is_none() {
@@ -169,13 +169,13 @@ pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
     }
 }
 
-async fn attempt(node: Node, Job { name, task }: Job) -> (String, Result<(), String>) {
+async fn attempt(node: Node, ScheduleJob { name, task }: ScheduleJob) -> (String, Result<(), String>) {
     let outcome = tokio::time::timeout(TRY_MAX, node.do_job(&name, task)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(format!("nothing was written within {TRY_MAX:?}")));
     (name, outcome)
 }
 
-fn end(desk: &mut Desk, ended: Result<(String, Result<(), String>), tokio::task::JoinError>) {
+fn end(desk: &mut ScheduleStates, ended: Result<(String, Result<(), String>), tokio::task::JoinError>) {
     match ended {
         Ok((name, outcome)) => desk.ended(&name, outcome, Instant::now()),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -185,7 +185,7 @@ fn end(desk: &mut Desk, ended: Result<(String, Result<(), String>), tokio::task:
 }
 
 /// The time until the next fire or retry.
-fn wait(desk: &Desk, now: Timestamp) -> Duration {
+fn wait(desk: &ScheduleStates, now: Timestamp) -> Duration {
     let (fire, again) = desk.wakes();
     let fire = fire.map(|at| at.since(now));
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));
@@ -193,7 +193,7 @@ fn wait(desk: &Desk, now: Timestamp) -> Duration {
 }
 
 /// Switches to the newest book; none when the node is gone.
-async fn change(node: &Weak<Shared>, desk: &mut Desk, runner: &mut Runner) -> Option<()> {
+async fn change(node: &Weak<NodeShared>, desk: &mut ScheduleStates, runner: &mut ScheduleRunner) -> Option<()> {
     let active = Arc::clone(&runner.books.borrow_and_update());
     let mut remembered = Vec::new();
     for plan in plans(&active.book) {
@@ -207,7 +207,7 @@ async fn change(node: &Weak<Shared>, desk: &mut Desk, runner: &mut Runner) -> Op
 }
 
 /// Retries until the memo is read; none when the node is gone.
-async fn recall(node: &Weak<Shared>, name: &str) -> Option<Option<String>> {
+async fn recall(node: &Weak<NodeShared>, name: &str) -> Option<Option<String>> {
     loop {
         match (Node { shared: node.upgrade()? }).memo(name).await {
             Ok(memo) => return Some(memo),

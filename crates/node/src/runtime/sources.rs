@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use redrive::clock::wall_clock;
 
-use super::{Node, Shared, SubmitError};
+use super::{Node, NodeShared, SubmitError};
 use crate::source::{SourceState, SourceView};
 use crate::store::Note;
 use crate::store::door::RefusedBody;
@@ -15,7 +15,7 @@ pub(super) type SourceViews = Mutex<BTreeMap<String, SourceView>>;
 
 /// Does not keep the node alive.
 #[derive(Clone)]
-pub struct WeakNode(Weak<Shared>);
+pub struct WeakNode(Weak<NodeShared>);
 
 impl WeakNode {
     #[must_use]

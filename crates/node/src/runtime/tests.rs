@@ -1,7 +1,7 @@
 //! A node with a store that fails when asked to, and a target that answers when asked to.
 
 mod books;
-mod doors;
+mod access;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -19,9 +19,9 @@ use redrive_core::policy::breaker::{Phase, State};
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use self::ring::{Known, LOOK_EVERY, Now, Rings};
-pub use self::ring::{Point, Span};
-use super::{Node, Shared, Snapshot};
+use self::ring::{TrendSample, LOOK_EVERY, TrendGauges, Rings};
+pub use self::ring::{TrendPoint, TrendSpan};
+use super::{Node, NodeShared, Snapshot};
 use crate::store::{Counts, QueueCounts};
 
 /// Queues with a trend of their own.
@@ -39,16 +39,16 @@ pub enum TrendOf {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trend {
+pub struct TrendSeries {
     /// The start of the data.
     pub since: Timestamp,
     /// Oldest first.
-    pub points: Vec<Point>,
+    pub points: Vec<TrendPoint>,
 }
 
 /// A queue's figures of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lately {
+pub struct RecentFigures {
     /// Attempts ended.
     pub attempts: u64,
     /// Attempts failed.
@@ -67,19 +67,19 @@ pub struct Lately {
 impl Node {
     /// None if there is no data.
     #[must_use]
-    pub fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
+    pub fn trend(&self, of: &TrendOf, span: TrendSpan) -> Option<TrendSeries> {
         self.shared.trends.lock().trend(of, span)
     }
 
     /// Figures of the last minute, per queue.
     #[must_use]
-    pub fn lately(&self) -> BTreeMap<Arc<QueueName>, Lately> {
+    pub fn lately(&self) -> BTreeMap<Arc<QueueName>, RecentFigures> {
         self.shared.trends.lock().lately()
     }
 }
 
 /// Runs until the node is gone.
-pub(super) async fn watch(shared: Weak<Shared>) {
+pub(super) async fn watch(shared: Weak<NodeShared>) {
     let mut ticks = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -93,11 +93,11 @@ pub(super) async fn watch(shared: Weak<Shared>) {
     }
 }
 
-pub(super) struct Trends(Mutex<Seen>);
+pub(super) struct Trends(Mutex<TrendData>);
 
 impl Trends {
     pub(super) fn new(since: Timestamp) -> Self {
-        Self(Mutex::new(Seen {
+        Self(Mutex::new(TrendData {
             since,
             looks: 0,
             all: Rings::default(),
@@ -106,13 +106,13 @@ impl Trends {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, TrendData> {
         // The next sample replaces incomplete data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Seen {
+struct TrendData {
     since: Timestamp,
     looks: u64,
     all: Rings,
@@ -120,10 +120,10 @@ struct Seen {
     dependencies: BTreeMap<DependencyName, Rings>,
 }
 
-impl Seen {
+impl TrendData {
     fn look(&mut self, snapshot: &Snapshot, counts: &Counts, now: Timestamp) {
         self.looks += 1;
-        let mut all = Known { accepted: snapshot.figures.intake.accepted, ..Known::default() };
+        let mut all = TrendSample { accepted: snapshot.figures.intake.accepted, ..TrendSample::default() };
         all.now.in_flight = u32::try_from(snapshot.calls).unwrap_or(u32::MAX);
         // Notifications are not part of the delivered traffic.
         let theirs = counts.queues.iter().filter(|(name, _)| !is_own(name.service.as_str()));
@@ -148,8 +148,8 @@ impl Seen {
                 State::Open { .. } => Phase::Open,
                 State::HalfOpen { .. } => Phase::HalfOpen,
             });
-            let at_once = Now { in_flight: view.in_flight, breaker, ..Now::default() };
-            let known = Known { accepted: 0, tally: figures.tally, took: figures.took_finely, now: at_once };
+            let at_once = TrendGauges { in_flight: view.in_flight, breaker, ..TrendGauges::default() };
+            let known = TrendSample { accepted: 0, tally: figures.tally, took: figures.took_finely, now: at_once };
             if let Some(rings) = place(&mut self.dependencies, &view.name, DEPENDENCIES_MAX) {
                 rings.look(self.looks, known, now);
             }
@@ -157,7 +157,7 @@ impl Seen {
         self.all.look(self.looks, all, now);
     }
 
-    fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
+    fn trend(&self, of: &TrendOf, span: TrendSpan) -> Option<TrendSeries> {
         let points = match of {
             TrendOf::All => self.all.points(span),
             TrendOf::Services(names) => {
@@ -172,19 +172,19 @@ impl Seen {
                 found?.1.points(span)
             }
         };
-        Some(Trend { since: self.since, points })
+        Some(TrendSeries { since: self.since, points })
     }
 
-    fn lately(&self) -> BTreeMap<Arc<QueueName>, Lately> {
+    fn lately(&self) -> BTreeMap<Arc<QueueName>, RecentFigures> {
         let of = |rings: &Rings| {
-            let mut lately = Lately::default();
+            let mut lately = RecentFigures::default();
             for point in rings.recent(LATELY) {
                 lately.attempts += point.attempts;
                 lately.failed += point.failed;
                 lately.delivered += point.delivered;
                 lately.dead += point.dead;
             }
-            for point in rings.recent(Span::Minutes.length()) {
+            for point in rings.recent(TrendSpan::Minutes.length()) {
                 lately.recent_attempts += point.attempts;
                 lately.recent_failed += point.failed;
                 lately.active_at = lately.active_at.or((point.attempts > 0).then_some(point.at));
@@ -195,9 +195,9 @@ impl Seen {
     }
 }
 
-fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> Known {
-    let now = Now { waiting: counts.waiting, dead_letters: counts.dead, ..Now::default() };
-    Known { took: figures.took_finely.clone(), tally: figures.total(), now, ..Known::default() }
+fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> TrendSample {
+    let now = TrendGauges { waiting: counts.waiting, dead_letters: counts.dead, ..TrendGauges::default() };
+    TrendSample { took: figures.took_finely.clone(), tally: figures.total(), now, ..TrendSample::default() }
 }
 
 /// None if the name is new and there are too many.
@@ -213,7 +213,7 @@ fn place<'a, Name: Clone + Ord>(
 }
 
 /// Sums trends; shorter ones align at the end.
-fn together(trends: impl Iterator<Item = Vec<Point>>) -> Option<Vec<Point>> {
+fn together(trends: impl Iterator<Item = Vec<TrendPoint>>) -> Option<Vec<TrendPoint>> {
     trends.reduce(|mut sum, mut other| {
         if other.len() > sum.len() {
             std::mem::swap(&mut sum, &mut other);

@@ -18,9 +18,9 @@ use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
 use super::active_book::ActiveBooks;
-use super::health::Chart;
-use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, Work};
-use super::{Answer, BackupJob, Doer, Message, SubmitError, Waiter};
+use super::health::HealthRecord;
+use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, WriterWork};
+use super::{SubmitAnswer, BackupJob, CompletionSender, EngineMessage, SubmitError, AnswerSender};
 use crate::activity::{Activity, ActivityFeed};
 use crate::store::door::Deed;
 use crate::store::letter::GivenCommand;
@@ -43,11 +43,11 @@ const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
 const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
 
 /// The result of a batch.
-struct Digest {
+struct BatchResult {
     /// One per submission.
-    answers: Vec<Answer>,
+    answers: Vec<SubmitAnswer>,
     inputs: Vec<Input>,
-    done: Vec<Doer>,
+    done: Vec<CompletionSender>,
 }
 
 /// Refuses notes that a caller waits for and keeps the others, except refused bodies, which may be dropped.
@@ -64,7 +64,7 @@ fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
     kept
 }
 
-fn refuse_commands(doers: Vec<Doer>, why: &SubmitError) {
+fn refuse_commands(doers: Vec<CompletionSender>, why: &SubmitError) {
     for doer in doers {
         let _ = doer.send(Err(why.clone()));
     }
@@ -81,13 +81,13 @@ fn still_failing() -> SubmitError {
     SubmitError::Failing { reason: "the store takes no writes at the moment".to_owned() }
 }
 
-pub(super) struct Writer {
+pub(super) struct StoreWriter {
     pub store: Box<dyn Store>,
     pub inbox: Arc<Inbox>,
-    pub engine: mpsc::Sender<Message>,
+    pub engine: mpsc::Sender<EngineMessage>,
     pub clock: Clock,
     pub feed: ActivityFeed,
-    pub chart: Chart,
+    pub chart: HealthRecord,
     pub books: ActiveBooks,
     pub state: WriterState,
 }
@@ -100,18 +100,18 @@ pub(super) struct WriterState {
     housekept_at: Instant,
     more_to_keep: bool,
     /// Set while the store is failing.
-    failing: Option<Failing>,
+    failing: Option<StoreOutage>,
     backups: Vec<BackupJob>,
 }
 
 /// Must be written as soon as the store recovers.
 #[derive(Default)]
-struct Unwritten {
+struct UnwrittenWork {
     settlements: Vec<Arc<Settlement>>,
     emissions: Vec<Submission>,
 }
 
-struct Failing {
+struct StoreOutage {
     since: Timestamp,
     /// Whether the store must be reopened first, to see what is durable or to free memory.
     reopen: bool,
@@ -137,7 +137,7 @@ impl WriterState {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Runs until it is stopped, and closes the store.
     pub(super) fn run(mut self) {
         loop {
@@ -181,7 +181,7 @@ impl Writer {
             Ok(room) => self.found_room(room),
             // It is checked when the store recovers.
             Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "the store still fails"),
-            Err(error) => self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
+            Err(error) => self.fail(&error, UnwrittenWork::default(), Vec::new(), self.clock.now()),
         }
     }
 
@@ -195,7 +195,7 @@ impl Writer {
     }
 
     /// Does all work; returns the stop request, if any.
-    fn work(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
+    fn work(&mut self, mut work: WriterWork) -> Option<tokio::sync::oneshot::Sender<()>> {
         if let Room::Short { free_bytes, needed_bytes } = self.state.room {
             for job in work.submissions.drain(..) {
                 self.feed.refused();
@@ -217,7 +217,7 @@ impl Writer {
             work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
         }
         let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
-        let (commands, doers): (Vec<GivenCommand>, Vec<Doer>) =
+        let (commands, doers): (Vec<GivenCommand>, Vec<CompletionSender>) =
             work.commands.into_iter().map(|CommandJob { given, reply }| (given, reply)).unzip();
         let batch =
             Batch { settlements: work.settlements, submissions, notes, commands, advances: work.advances };
@@ -248,7 +248,7 @@ impl Writer {
                 refuse_commands(doers, &why);
                 self.fail(
                     &error,
-                    Unwritten { settlements: batch.settlements, emissions: work.emissions },
+                    UnwrittenWork { settlements: batch.settlements, emissions: work.emissions },
                     work.notes,
                     now,
                 );
@@ -263,9 +263,9 @@ impl Writer {
         batch: &Batch,
         written: Written,
         notes: Vec<NoteJob>,
-        mut done: Vec<Doer>,
+        mut done: Vec<CompletionSender>,
         now: Timestamp,
-    ) -> Digest {
+    ) -> BatchResult {
         let mut inputs = Vec::new();
         for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
             let (fate, promoted) = match settled {
@@ -289,7 +289,7 @@ impl Writer {
         }
         let answers =
             written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
-        Digest { answers, inputs, done }
+        BatchResult { answers, inputs, done }
     }
 
     fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
@@ -304,24 +304,24 @@ impl Writer {
         for load in loads {
             match self.store.load(load) {
                 Ok(page) => inputs.push(Input::Loaded(page)),
-                Err(error) => return self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
+                Err(error) => return self.fail(&error, UnwrittenWork::default(), Vec::new(), self.clock.now()),
             }
         }
     }
 
     fn tell_engine(&self, inputs: Vec<Input>) {
-        let nobody = Digest { answers: Vec::new(), inputs, done: Vec::new() };
+        let nobody = BatchResult { answers: Vec::new(), inputs, done: Vec::new() };
         self.tell(Vec::new(), nobody);
     }
 
-    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done }: Digest) {
+    fn tell(&self, waiters: Vec<AnswerSender>, BatchResult { answers, inputs, done }: BatchResult) {
         if answers.is_empty() && inputs.is_empty() && done.is_empty() {
             return;
         }
         let answers = waiters.into_iter().zip(answers).collect();
-        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done });
+        let sent = self.engine.blocking_send(EngineMessage::Batch { answers, inputs, done });
         // The engine has stopped but the store has not: callers are answered from here.
-        if let Err(mpsc::error::SendError(Message::Batch { answers, done, .. })) = sent {
+        if let Err(mpsc::error::SendError(EngineMessage::Batch { answers, done, .. })) = sent {
             for (waiter, answer) in answers {
                 let _ = waiter.send(answer);
             }
@@ -334,7 +334,7 @@ impl Writer {
     fn fail(
         &mut self,
         error: &StoreError,
-        Unwritten { settlements, emissions }: Unwritten,
+        UnwrittenWork { settlements, emissions }: UnwrittenWork,
         notes: Vec<NoteJob>,
         now: Timestamp,
     ) {
@@ -343,12 +343,12 @@ impl Writer {
         let reopen = error.wants_reopening();
         let notes = refuse_asked(notes, &not_written(error));
         let reason = error.to_string();
-        self.state.failing = Some(Failing { since: now, reopen, reason, settlements, emissions, notes });
+        self.state.failing = Some(StoreOutage { since: now, reopen, reason, settlements, emissions, notes });
         self.tell_engine(vec![Input::StoreFailing]);
     }
 
     /// While the store fails: refuses requests, keeps settlements, and retries.
-    fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
+    fn bear(&mut self, mut work: WriterWork) -> Option<tokio::sync::oneshot::Sender<()>> {
         for job in work.submissions.drain(..) {
             self.feed.refused();
             let _ = job.reply.send(Err(still_failing()));
@@ -374,7 +374,7 @@ impl Writer {
         work.stop
     }
 
-    fn heal(&mut self, failing: &mut Failing) -> Result<(), StoreError> {
+    fn heal(&mut self, failing: &mut StoreOutage) -> Result<(), StoreError> {
         if failing.reopen {
             self.store.reopen()?;
         }
@@ -417,7 +417,7 @@ impl Writer {
             Err(error) => {
                 self.state.more_to_keep = false;
                 let now = self.clock.now();
-                self.fail(&error, Unwritten::default(), Vec::new(), now);
+                self.fail(&error, UnwrittenWork::default(), Vec::new(), now);
             }
         }
     }

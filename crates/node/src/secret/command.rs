@@ -15,11 +15,11 @@ use zeroize::Zeroizing;
 
 use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues};
 
-pub(super) struct Program {
+pub(super) struct SecretCommand {
     words: Vec<String>,
 }
 
-impl Program {
+impl SecretCommand {
     pub(super) fn new(words: &[String]) -> Self {
         Self { words: words.to_vec() }
     }
@@ -32,7 +32,7 @@ impl Program {
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
-        let mut running = Running(command.spawn().map_err(not_run)?);
+        let mut running = RunningCommand(command.spawn().map_err(not_run)?);
         let stdout = running.0.stdout.take().expect("it is piped");
         let mut buffer = Zeroizing::new(vec![0; SECRET_BYTES_MAX + 1]);
         let length = fill(stdout, &mut buffer).await.map_err(not_run)?;
@@ -47,7 +47,7 @@ impl Program {
     }
 }
 
-impl SecretSource for Program {
+impl SecretSource for SecretCommand {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         self.words.is_empty().then_some(Err(SecretError::NoCommand))
     }
@@ -69,9 +69,9 @@ async fn fill(mut stdout: ChildStdout, buffer: &mut [u8]) -> std::io::Result<usi
 }
 
 /// Kills the process group when dropped early.
-struct Running(Child);
+struct RunningCommand(Child);
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // The id is valid, and not reused, until the exit status was read.
         #[cfg(unix)]

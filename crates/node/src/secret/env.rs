@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 
 use super::{SecretError, SecretSource, SecretValues};
 
-pub(super) struct Variable(pub(super) String);
+pub(super) struct EnvVariable(pub(super) String);
 
-impl SecretSource for Variable {
+impl SecretSource for EnvVariable {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         Some(read(&self.0))
     }

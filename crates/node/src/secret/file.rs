@@ -14,32 +14,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
-use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues, Sight};
+use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues, ChangeCheck};
 
 /// A file and its stamp at the last good read.
-pub(super) struct Watched {
+pub(super) struct SecretFile {
     path: Arc<str>,
-    read: Mutex<Option<Stamp>>,
+    read: Mutex<Option<FileStamp>>,
     /// Held until the access ends, not only while it is awaited.
     turn: Arc<Semaphore>,
 }
 
 /// Distinguishes versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     modified_at: Option<SystemTime>,
     length: u64,
     /// Inode and change time, where the system has them.
     identity: (u64, i64, i64),
 }
 
-impl Watched {
+impl SecretFile {
     pub(super) fn new(path: &str) -> Self {
         Self { path: path.into(), read: Mutex::new(None), turn: Arc::new(Semaphore::new(1)) }
     }
 }
 
-impl SecretSource for Watched {
+impl SecretSource for SecretFile {
     fn read_now(&self) -> Option<Result<SecretValues, SecretError>> {
         Some(read(&self.path).map(|(values, _)| values))
     }
@@ -57,7 +57,7 @@ impl SecretSource for Watched {
     }
 
     /// A missing or inaccessible file counts as unchanged: it may be being replaced.
-    fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
+    fn look(&self) -> Option<Pin<Box<dyn Future<Output = ChangeCheck> + Send + '_>>> {
         let path = Arc::clone(&self.path);
         // Another access is running, perhaps for long.
         let turn = Arc::clone(&self.turn).try_acquire_owned().ok()?;
@@ -66,8 +66,8 @@ impl SecretSource for Watched {
             let now = looking.await.ok().flatten();
             let read = *self.read.lock().expect("nobody panics with it");
             match (read, now.as_ref().map(stamp)) {
-                (Some(read), Some(now)) if read != now => Sight::Changed,
-                (Some(_) | None, Some(_) | None) => Sight::Same,
+                (Some(read), Some(now)) if read != now => ChangeCheck::Changed,
+                (Some(_) | None, Some(_) | None) => ChangeCheck::Same,
             }
         }))
     }
@@ -80,7 +80,7 @@ fn in_turn<T>(turn: OwnedSemaphorePermit, work: impl FnOnce() -> T) -> T {
     done
 }
 
-pub(super) fn read(path: &str) -> Result<(SecretValues, Stamp), SecretError> {
+pub(super) fn read(path: &str) -> Result<(SecretValues, FileStamp), SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
     // Opening a pipe could block.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
@@ -123,8 +123,8 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn stamp(metadata: &Metadata) -> Stamp {
-    Stamp { modified_at: metadata.modified().ok(), length: metadata.len(), identity: identity(metadata) }
+fn stamp(metadata: &Metadata) -> FileStamp {
+    FileStamp { modified_at: metadata.modified().ok(), length: metadata.len(), identity: identity(metadata) }
 }
 
 #[cfg(unix)]
@@ -151,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret");
         std::fs::write(&path, "hunter2").expect("a file");
-        let watched = Watched::new(&path.display().to_string());
+        let watched = SecretFile::new(&path.display().to_string());
         let turn = Arc::clone(&watched.turn).acquire_owned().await.expect("nobody closes it");
         assert!(watched.look().is_none(), "a look does not wait");
         let fetched = timeout(Duration::from_millis(10), watched.fetch()).await;

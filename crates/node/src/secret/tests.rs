@@ -159,7 +159,7 @@ struct Vault {
 }
 
 impl SecretSource for Vault {
-    fn fetch(&self) -> Doing<'_, Result<SecretValues, SecretError>> {
+    fn fetch(&self) -> ConnectorFuture<'_, Result<SecretValues, SecretError>> {
         let takes = *self.takes.lock().expect("nobody panics");
         Box::pin(async move {
             let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
@@ -175,7 +175,7 @@ impl SecretSource for Vault {
 const VAULT: &str = "key-vault: \"https://v.test/s\"";
 
 /// Secrets of a vault, and the news of them.
-fn kept_in(vault: &Arc<Vault>, book: &Arc<RuleBook>) -> (Secrets, Arc<Mutex<Vec<News>>>) {
+fn kept_in(vault: &Arc<Vault>, book: &Arc<RuleBook>) -> (Secrets, Arc<Mutex<Vec<SecretChange>>>) {
     let vault = Arc::clone(vault);
     let open = Box::new(move |_: &Endpoint| Arc::clone(&vault) as Arc<dyn SecretSource>);
     let secrets = Secrets::opened_by(book, open);
@@ -219,8 +219,8 @@ async fn an_outage_of_the_vault_is_bridged_for_half_an_hour_and_then_refused_and
         assert_eq!(news.lock().expect("nobody panics").len(), told_so_far, "{name}");
     }
     let expected = [
-        News::Gone { name: "hooks".to_owned(), why: "the vault is sealed".to_owned() },
-        News::Back { name: "hooks".to_owned() },
+        SecretChange::Gone { name: "hooks".to_owned(), why: "the vault is sealed".to_owned() },
+        SecretChange::Back { name: "hooks".to_owned() },
     ];
     assert_eq!(*news.lock().expect("nobody panics"), expected);
 }

@@ -13,8 +13,8 @@ use redrive_core::policy::answer::{BrokerError, Reply, Seen};
 use redrive_core::policy::catalog::Kind;
 use tempfile::TempDir;
 
-use super::{Acknowledge, Connection, Settled, Source, SourceError, SourceState, SourceView, Sources, Token};
-use crate::connectors::{Doing, Driver, Drivers, Make};
+use super::{Acknowledge, SourceConnection, SettledMessage, Source, SourceError, SourceState, SourceView, Sources, AckToken};
+use crate::connectors::{ConnectorFuture, Driver, Drivers, Make};
 use crate::runtime::{Config, Node};
 use crate::secret::Secrets;
 use crate::store::door::By;
@@ -33,13 +33,13 @@ const HELD_MAX: usize = 1_024;
 pub trait Upstream: Send + Sync {
     fn source(&self) -> Arc<dyn Source>;
     /// In order.
-    fn put(&self, bodies: Vec<String>) -> Doing<'_, ()>;
+    fn put(&self, bodies: Vec<String>) -> ConnectorFuture<'_, ()>;
     /// Unacknowledged messages.
-    fn unacknowledged(&self) -> Doing<'_, usize>;
+    fn unacknowledged(&self) -> ConnectorFuture<'_, usize>;
     /// Breaks its connections and refuses new ones.
-    fn go_away(&self) -> Doing<'_, ()>;
+    fn go_away(&self) -> ConnectorFuture<'_, ()>;
     /// Accepts connections again.
-    fn come_back(&self) -> Doing<'_, ()>;
+    fn come_back(&self) -> ConnectorFuture<'_, ()>;
 }
 
 /// Runs every scenario, each with a fresh upstream.
@@ -249,7 +249,7 @@ static DISCARD: Connector =
 struct Discard;
 
 impl Target for Discard {
-    fn call(&self, _: Arc<Call>) -> Doing<'_, Ending> {
+    fn call(&self, _: Arc<Call>) -> ConnectorFuture<'_, Ending> {
         let taken = Reply { seen: Seen::Taken, message: String::new(), retry_after: None };
         Box::pin(async move { Ending::Reply(taken) })
     }
@@ -276,10 +276,10 @@ struct Deaf {
 }
 
 impl Source for Deaf {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
         Box::pin(async {
-            let Connection { messages, acks } = self.source.connect().await?;
-            Ok(Connection { messages, acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }) })
+            let SourceConnection { messages, acks } = self.source.connect().await?;
+            Ok(SourceConnection { messages, acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }) })
         })
     }
 }
@@ -290,7 +290,7 @@ struct DeafAcks {
 }
 
 impl Acknowledge for DeafAcks {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         if self.is_deaf.load(Ordering::SeqCst) {
             let (seen, message) = (Seen::Broker(BrokerError::Unavailable), "the connection broke".to_owned());
             return Box::pin(async { Err(SourceError { seen, message, retry_after: None }) });
@@ -298,15 +298,15 @@ impl Acknowledge for DeafAcks {
         self.acks.settle(settled)
     }
 
-    fn extend(&mut self, held: Vec<Token>) -> Doing<'_, Result<(), SourceError>> {
+    fn extend(&mut self, held: Vec<AckToken>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         self.acks.extend(held)
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         self.acks.lag()
     }
 
-    fn close(self: Box<Self>) -> Doing<'static, ()> {
+    fn close(self: Box<Self>) -> ConnectorFuture<'static, ()> {
         self.acks.close()
     }
 }

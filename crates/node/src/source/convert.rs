@@ -11,22 +11,22 @@ use redrive_core::event::refusal::Reason;
 use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
 use redrive_core::time::Timestamp;
 
-use super::Message;
+use super::SourceMessage;
 
 const STRUCTURED: &str = "application/cloudevents+json";
 
 /// A request or message that cannot become an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {why}")]
-pub struct Malformed {
+pub struct MalformedInput {
     /// The header, the attribute, or `body`.
     pub field: &'static str,
-    pub why: Why,
+    pub why: MalformedReason,
 }
 
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum MalformedReason {
     /// A form instead of JSON.
     #[error("says that the body is a form: choose `application/json` where the webhook is set up")]
     Form,
@@ -38,8 +38,8 @@ pub enum Why {
     Unfit(#[from] Reason),
 }
 
-pub(crate) const fn unfit(field: &'static str, reason: Reason) -> Malformed {
-    Malformed { field, why: Why::Unfit(reason) }
+pub(crate) const fn unfit(field: &'static str, reason: Reason) -> MalformedInput {
+    MalformedInput { field, why: MalformedReason::Unfit(reason) }
 }
 
 /// None without a template, or without its values.
@@ -47,13 +47,13 @@ pub(crate) fn filled<Of: Bounds>(
     field: &'static str,
     template: Option<&SourceTemplate>,
     found: &dyn Material,
-) -> Result<Option<Text<Of>>, Malformed> {
+) -> Result<Option<Text<Of>>, MalformedInput> {
     let text = template.and_then(|template| template.fill(found));
     text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
 }
 
-pub(crate) fn filled_type(template: &SourceTemplate, found: &dyn Material) -> Result<EventType, Malformed> {
-    let text = template.fill_type(found).ok_or(Malformed { field: "type", why: Why::NoValue })?;
+pub(crate) fn filled_type(template: &SourceTemplate, found: &dyn Material) -> Result<EventType, MalformedInput> {
+    let text = template.fill_type(found).ok_or(MalformedInput { field: "type", why: MalformedReason::NoValue })?;
     EventType::new(&text).map_err(|reason| unfit("type", reason))
 }
 
@@ -87,12 +87,12 @@ pub(super) struct Converter {
     event_source: EventSource,
 }
 
-struct Found<'a> {
+struct MessageMaterial<'a> {
     headers: &'a [(String, String)],
     data: Picked<'a>,
 }
 
-impl Material for Found<'_> {
+impl Material for MessageMaterial<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim())
@@ -111,7 +111,7 @@ impl Converter {
     }
 
     /// The event, or the reason for refusing the message.
-    pub(super) fn event(&self, message: &Message, now: Timestamp) -> Result<Event, String> {
+    pub(super) fn event(&self, message: &SourceMessage, now: Timestamp) -> Result<Event, String> {
         if let Some(fault) = &message.fault {
             return Err(fault.clone());
         }
@@ -129,7 +129,7 @@ impl Converter {
     }
 
     /// Parses the message as a `CloudEvent`.
-    fn read(&self, message: &Message, headers: &dyn HeaderList) -> Result<Event, String> {
+    fn read(&self, message: &SourceMessage, headers: &dyn HeaderList) -> Result<Event, String> {
         let parsed = parse(Incoming { headers, body: &message.body }).map_err(|error| error.to_string())?;
         let Parsed::One(mut event) = parsed else {
             return Err("the message is a batch: send each event as a message of its own".to_owned());
@@ -139,8 +139,8 @@ impl Converter {
         }
         let Templates { subject, session, wanted, .. } = &self.templates;
         let data = event.data.clone();
-        let found = Found { headers: &message.headers, data: wanted.pick(&data).unwrap_or_default() };
-        let unfit = |malformed: Malformed| malformed.to_string();
+        let found = MessageMaterial { headers: &message.headers, data: wanted.pick(&data).unwrap_or_default() };
+        let unfit = |malformed: MalformedInput| malformed.to_string();
         if event.subject.is_none() {
             event.subject = filled("subject", subject.as_ref(), &found).map_err(unfit)?;
         }
@@ -154,16 +154,16 @@ impl Converter {
     fn made_by(
         &self,
         event_type: &SourceTemplate,
-        message: &Message,
+        message: &SourceMessage,
         now: Timestamp,
-    ) -> Result<Event, Malformed> {
+    ) -> Result<Event, MalformedInput> {
         let Templates { subject, session, id, wanted, .. } = &self.templates;
         let data = if wanted.is_empty() {
             Picked::default()
         } else {
             wanted.pick(&message.body).map_err(|reason| unfit("body", reason))?
         };
-        let found = Found { headers: &message.headers, data };
+        let found = MessageMaterial { headers: &message.headers, data };
         let own_id = || EventId::new(&message.id).map_err(|reason| unfit("id", reason));
         let content_type = found.header("content-type").map(ContentType::new).transpose();
         Ok(Event {

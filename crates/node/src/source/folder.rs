@@ -19,8 +19,8 @@ use redrive_core::hash;
 use redrive_core::policy::answer::{BrokerError, Seen};
 use serde::de::IgnoredAny;
 
-use super::{Acknowledge, Connection, Message, Messages, Read, Room, Settled, Source, SourceError, Verdict};
-use crate::connectors::{Doing, Driver, Make, settings};
+use super::{Acknowledge, SourceConnection, SourceMessage, Messages, SourceRead, ReadRoom, SettledMessage, Source, SourceError, MessageVerdict};
+use crate::connectors::{ConnectorFuture, Driver, Make, settings};
 
 /// The polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -40,13 +40,13 @@ const REFUSED: &str = "refused";
 
 pub(crate) const DRIVER: Driver = Driver {
     connector: &SOURCE,
-    make: Make::Source(|endpoint, _| Ok(Arc::new(Folder(settings::<Spool>(endpoint).clone())))),
+    make: Make::Source(|endpoint, _| Ok(Arc::new(FolderSource(settings::<Spool>(endpoint).clone())))),
 };
 
-struct Folder(Spool);
+struct FolderSource(Spool);
 
-impl Source for Folder {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+impl Source for FolderSource {
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
         let Spool { folder, keeps } = self.0.clone();
         Box::pin(blocking(move || {
             let folder = PathBuf::from(folder);
@@ -56,8 +56,8 @@ impl Source for Folder {
                 private::make_folder(&folder.join(DONE))?;
             }
             let spool = Arc::new(OpenSpool { folder, keeps, open: Mutex::default() });
-            let reader = Reader { spool: Arc::clone(&spool), names: VecDeque::new(), file: None };
-            Ok(Connection { messages: Box::new(Files(Some(reader))), acks: Box::new(Acks(spool)) })
+            let reader = FolderReader { spool: Arc::clone(&spool), names: VecDeque::new(), file: None };
+            Ok(SourceConnection { messages: Box::new(FolderMessages(Some(reader))), acks: Box::new(FolderAcks(spool)) })
         }))
     }
 }
@@ -109,15 +109,15 @@ impl OpenSpool {
 }
 
 /// Identifies an event for its acknowledgement.
-struct Line {
+struct LineToken {
     file: Arc<str>,
     number: u64,
 }
 
-struct Files(Option<Reader>);
+struct FolderMessages(Option<FolderReader>);
 
-impl Messages for Files {
-    fn next(&mut self, room: Room) -> Doing<'_, Result<Read, SourceError>> {
+impl Messages for FolderMessages {
+    fn next(&mut self, room: ReadRoom) -> ConnectorFuture<'_, Result<SourceRead, SourceError>> {
         Box::pin(async move {
             loop {
                 let mut reader = self.0.take().ok_or_else(|| failed(&io::Error::other("it was left")))?;
@@ -129,7 +129,7 @@ impl Messages for Files {
                 self.0 = Some(reader);
                 let messages = read.map_err(|error| failed(&error))?;
                 if !messages.is_empty() {
-                    return Ok(Read::Messages(messages));
+                    return Ok(SourceRead::Messages(messages));
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -137,23 +137,23 @@ impl Messages for Files {
     }
 }
 
-struct Reader {
+struct FolderReader {
     spool: Arc<OpenSpool>,
     /// From the last scan, next first.
     names: VecDeque<String>,
-    file: Option<Reading>,
+    file: Option<FileCursor>,
 }
 
-struct Reading {
+struct FileCursor {
     name: Arc<str>,
     lines: BufReader<File>,
     has_lines: bool,
     number: u64,
 }
 
-impl Reader {
+impl FolderReader {
     /// As many messages as there are and fit.
-    fn read(&mut self, room: Room) -> io::Result<Vec<Message>> {
+    fn read(&mut self, room: ReadRoom) -> io::Result<Vec<SourceMessage>> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while messages.len() < room.messages && bytes < room.bytes {
             if self.file.is_none() && !self.open_next()? {
@@ -189,7 +189,7 @@ impl Reader {
                 Ok(file) => {
                     let has_lines = WITH_LINES.iter().any(|end| name.ends_with(end));
                     let lines = BufReader::new(file);
-                    self.file = Some(Reading { name: name.into(), lines, has_lines, number: 0 });
+                    self.file = Some(FileCursor { name: name.into(), lines, has_lines, number: 0 });
                     return Ok(true);
                 }
                 // It was removed by someone else.
@@ -201,8 +201,8 @@ impl Reader {
     }
 }
 
-impl Reading {
-    fn next(&mut self) -> io::Result<Option<Message>> {
+impl FileCursor {
+    fn next(&mut self) -> io::Result<Option<SourceMessage>> {
         let mut body = Vec::new();
         loop {
             body.clear();
@@ -237,30 +237,30 @@ impl Reading {
             serde_json::from_slice::<IgnoredAny>(&body).err().map(|error| format!("it is not JSON: {error}"))
         };
         let (name, number) = (&self.name, self.number);
-        Ok(Some(Message {
+        Ok(Some(SourceMessage {
             id: format!("{name}:{number}:{:032x}", hash::stable_128(&body)),
             partition: None,
             headers: vec![("content-type".to_owned(), "application/json".to_owned())],
             fault,
             body: body.into(),
-            token: Arc::new(Line { file: Arc::clone(name), number }),
+            token: Arc::new(LineToken { file: Arc::clone(name), number }),
         }))
     }
 }
 
-struct Acks(Arc<OpenSpool>);
+struct FolderAcks(Arc<OpenSpool>);
 
-impl Acknowledge for Acks {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+impl Acknowledge for FolderAcks {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         let spool = Arc::clone(&self.0);
         Box::pin(blocking(move || {
             let mut files = BTreeSet::new();
-            for Settled { token, verdict } in settled {
-                let Some(Line { file, number }) = token.downcast_ref() else { continue };
+            for SettledMessage { token, verdict } in settled {
+                let Some(LineToken { file, number }) = token.downcast_ref() else { continue };
                 let mut open = spool.lock();
                 let Some(of) = open.get_mut(file) else { continue };
                 of.unsettled -= 1;
-                if let Verdict::Refused(reason) = verdict
+                if let MessageVerdict::Refused(reason) = verdict
                     && of.reasons.len() < REASONS_MAX
                 {
                     of.reasons.push(format!("line {number}: {reason}\n"));
@@ -271,7 +271,7 @@ impl Acknowledge for Acks {
         }))
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         let spool = Arc::clone(&self.0);
         Box::pin(async move { blocking(move || Ok(names(&spool.folder)?.count() as u64)).await.ok() })
     }

@@ -13,31 +13,31 @@ use tokio::task::JoinHandle;
 
 use super::Source;
 use super::convert::Converter;
-use super::runner::{Runner, STOP_WITHIN};
+use super::runner::{SourceRunner, STOP_WITHIN};
 use crate::connectors::{Drivers, MakeError, SourceSite};
-use crate::runtime::{Node, Switch, SwitchAt, WeakNode};
+use crate::runtime::{Node, BookSwitch, BookSwitchAt, WeakNode};
 use crate::secret::Secrets;
 
 /// Clones are the same sources. They stop when the last is dropped.
 #[derive(Clone)]
-pub struct Sources(Arc<Shared>);
+pub struct Sources(Arc<SourcesShared>);
 
 /// None if the source is served elsewhere.
-pub type Open = dyn Fn(&str, &Endpoint) -> Option<Result<Arc<dyn Source>, MakeError>> + Send + Sync;
+pub type SourceOpener = dyn Fn(&str, &Endpoint) -> Option<Result<Arc<dyn Source>, MakeError>> + Send + Sync;
 
-struct Shared {
+struct SourcesShared {
     node: WeakNode,
-    open: Box<Open>,
-    running: Mutex<BTreeMap<String, Running>>,
+    open: Box<SourceOpener>,
+    running: Mutex<BTreeMap<String, RunningSource>>,
 }
 
-struct Running {
+struct RunningSource {
     from: model::Source,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningSource {
     fn is_for(&self, source: &model::Source) -> bool {
         fn templates(source: &model::Source) -> [&Option<String>; 4] {
             [&source.event_type, &source.subject, &source.session, &source.id]
@@ -66,13 +66,13 @@ impl Sources {
     }
 
     /// With sources of one's own.
-    pub fn with(node: &Node, open: Box<Open>) -> Result<Self, String> {
-        let shared = Shared { node: node.downgrade(), open, running: Mutex::default() };
+    pub fn with(node: &Node, open: Box<SourceOpener>) -> Result<Self, String> {
+        let shared = SourcesShared { node: node.downgrade(), open, running: Mutex::default() };
         let sources = Self(Arc::new(shared));
         sources.prepare(&node.book())?();
         let weak = Arc::downgrade(&sources.0);
         // Events of a new source are routed by the book that has it.
-        node.follow_book("sources", SwitchAt::AfterNode, move |book| match weak.upgrade() {
+        node.follow_book("sources", BookSwitchAt::AfterNode, move |book| match weak.upgrade() {
             Some(shared) => Self(shared).prepare(book),
             None => Ok(Box::new(|| {})),
         });
@@ -80,7 +80,7 @@ impl Sources {
     }
 
     /// Makes new and changed sources; the switch starts them.
-    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Switch, String> {
+    fn prepare(&self, book: &Arc<RuleBook>) -> Result<BookSwitch, String> {
         let mut made = BTreeMap::new();
         let wanted = &book.sections().sources;
         for (name, at) in wanted {
@@ -110,8 +110,8 @@ impl Sources {
     }
 }
 
-impl Shared {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
+impl SourcesShared {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, RunningSource>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl Shared {
         for (name, (source, from)) in made {
             let (stop, told) = watch::channel(false);
             node.add_source(&name, from.endpoint.key());
-            let runner = Runner {
+            let runner = SourceRunner {
                 name: name.clone(),
                 node: self.node.clone(),
                 source,
@@ -138,7 +138,7 @@ impl Shared {
                 }
                 runner.run().await;
             });
-            running.insert(name, Running { from, stop, task });
+            running.insert(name, RunningSource { from, stop, task });
         }
         for (name, old) in gone {
             node.remove_source(&name);

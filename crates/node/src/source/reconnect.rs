@@ -27,20 +27,20 @@ pub(super) struct Reconnect {
 }
 
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum ReconnectStep {
     Connect(Option<Permit>),
     Wait(Timestamp),
 }
 
 impl Reconnect {
-    pub(super) fn turn(&mut self, rule: &Rule, now: Timestamp) -> Turn {
+    pub(super) fn turn(&mut self, rule: &Rule, now: Timestamp) -> ReconnectStep {
         if let Some(until) = self.wait_until.filter(|until| now < *until) {
-            return Turn::Wait(until);
+            return ReconnectStep::Wait(until);
         }
-        let Some(named) = &rule.breaker else { return Turn::Connect(None) };
+        let Some(named) = &rule.breaker else { return ReconnectStep::Connect(None) };
         match self.breaker.admit(&named.settings, rule.timeouts.whole.first, now) {
-            Admission::Allowed(permit) => Turn::Connect(Some(permit)),
-            Admission::WaitUntil(until) => Turn::Wait(until),
+            Admission::Allowed(permit) => ReconnectStep::Connect(Some(permit)),
+            Admission::WaitUntil(until) => ReconnectStep::Wait(until),
         }
     }
 
@@ -67,8 +67,8 @@ impl Reconnect {
         now: Timestamp,
     ) -> Option<Transition> {
         let permit = permit.or_else(|| match self.turn(rule, now) {
-            Turn::Connect(permit) => permit,
-            Turn::Wait(_) => None,
+            ReconnectStep::Connect(permit) => permit,
+            ReconnectStep::Wait(_) => None,
         });
         let failure = match classify(&error.as_answer(), &rule.classify, rule.timeouts.category) {
             Outcome::Failed(failure) => Some(failure),
@@ -130,8 +130,8 @@ mod tests {
         for (number, (millis, outcome, expected)) in steps.iter().enumerate() {
             let now = at(*millis);
             let came_to = match reconnect.turn(rule, now) {
-                Turn::Wait(until) => format!("wait {}", until.since(now).as_millis()),
-                Turn::Connect(permit) => match outcome {
+                ReconnectStep::Wait(until) => format!("wait {}", until.since(now).as_millis()),
+                ReconnectStep::Connect(permit) => match outcome {
                     None => {
                         reconnect.connected(permit, rule, now);
                         reconnect.read();

@@ -4,7 +4,7 @@
 //! bounds what is between them. A batch is read while the previous one is written and the one before that is
 //! acknowledged.
 //!
-//! Invariants: a message is acknowledged only after its [`Verdict`] is durable; no message is handed over
+//! Invariants: a message is acknowledged only after its [`MessageVerdict`] is durable; no message is handed over
 //! before earlier ones; whatever ends the loops, unacknowledged messages come again.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -23,17 +23,17 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::convert::Converter;
-use super::reconnect::{Reconnect, Turn};
+use super::reconnect::{Reconnect, ReconnectStep};
 use super::{
-    Acknowledge, Connection, Message, Messages, Partition, Read, Room, Settled, Source, SourceError,
-    SourceState, Token, Verdict,
+    Acknowledge, SourceConnection, SourceMessage, Messages, Partition, SourceRead, ReadRoom, SettledMessage, Source, SourceError,
+    SourceState, AckToken, MessageVerdict,
 };
 use crate::activity::Activity;
-use crate::runtime::{Handed, Node, SubmitError, WeakNode};
+use crate::runtime::{HandOverResult, Node, SubmitError, WeakNode};
 use crate::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
 /// Messages and body bytes read and not acknowledged.
-const WINDOW: Room = Room { messages: 1_024, bytes: 8 * 1024 * 1024 };
+const WINDOW: ReadRoom = ReadRoom { messages: 1_024, bytes: 8 * 1024 * 1024 };
 /// Messages per transaction.
 const BATCH_MAX: usize = 256;
 /// The first and the longest delay before messages are handed over again.
@@ -45,7 +45,7 @@ const LAG_EVERY: Duration = Duration::from_secs(2);
 /// How long a stop may wait for acknowledgements.
 pub(super) const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) struct Runner {
+pub(super) struct SourceRunner {
     pub(super) name: String,
     pub(super) node: WeakNode,
     pub(super) source: Arc<dyn Source>,
@@ -53,36 +53,36 @@ pub(super) struct Runner {
     pub(super) stop: watch::Receiver<bool>,
 }
 
-struct Held {
+struct PendingMessage {
     event: Result<Arc<Event>, String>,
     body: Bytes,
     headers: Vec<(String, String)>,
     partition: Option<Partition>,
-    token: Token,
+    token: AckToken,
 }
 
-enum Act {
-    Settle { settled: Vec<Settled>, bytes: usize },
-    Extend(Vec<Token>),
+enum AckCommand {
+    Settle { settled: Vec<SettledMessage>, bytes: usize },
+    Extend(Vec<AckToken>),
 }
 
 /// The result of a batch; messages that were not accepted are returned with the reason.
-struct Ended {
-    settled: Vec<Settled>,
+struct BatchOutcome {
+    settled: Vec<SettledMessage>,
     bytes: usize,
-    busy: Vec<Held>,
+    busy: Vec<PendingMessage>,
     why: Option<SubmitError>,
 }
 
-impl Runner {
+impl SourceRunner {
     pub(super) async fn run(mut self) {
         let mut reconnect = Reconnect::default();
         loop {
             let Some((node, rule)) = self.rule() else { return };
             let now = node.now();
             let permit = match reconnect.turn(&rule, now) {
-                Turn::Connect(permit) => permit,
-                Turn::Wait(until) => {
+                ReconnectStep::Connect(permit) => permit,
+                ReconnectStep::Wait(until) => {
                     drop(node);
                     tokio::select! {
                         biased;
@@ -153,7 +153,7 @@ impl Runner {
     /// Runs until a stop or a lost connection.
     async fn serve(
         &mut self,
-        Connection { messages, acks }: Connection,
+        SourceConnection { messages, acks }: SourceConnection,
         limit: Duration,
         reconnect: &mut Reconnect,
     ) -> Result<(), SourceError> {
@@ -186,21 +186,21 @@ impl Runner {
     /// Hands over in reading order until reading ends.
     async fn hand_over(
         &self,
-        mut reads: mpsc::Receiver<Read>,
-        orders: mpsc::Sender<Act>,
+        mut reads: mpsc::Receiver<SourceRead>,
+        orders: mpsc::Sender<AckCommand>,
         window: &Window,
     ) -> Result<(), SourceError> {
-        let mut pending: VecDeque<Held> = VecDeque::new();
+        let mut pending: VecDeque<PendingMessage> = VecDeque::new();
         // Revoked while their messages are being handed over.
         let mut revoked: BTreeSet<Partition> = BTreeSet::new();
-        let mut handing: Option<Pin<Box<dyn Future<Output = Option<Ended>> + Send>>> = None;
-        let mut in_hand: Vec<Token> = Vec::new();
+        let mut handing: Option<Pin<Box<dyn Future<Output = Option<BatchOutcome>> + Send>>> = None;
+        let mut in_hand: Vec<AckToken> = Vec::new();
         let (mut again_at, mut again_after) = (Instant::now(), AGAIN_AFTER);
         let mut extend = ticks(EXTEND_EVERY);
         let mut is_reading = true;
         while is_reading || handing.is_some() {
             if handing.is_none() && !pending.is_empty() && again_at <= Instant::now() && is_reading {
-                let batch: Vec<Held> = pending.drain(..pending.len().min(BATCH_MAX)).collect();
+                let batch: Vec<PendingMessage> = pending.drain(..pending.len().min(BATCH_MAX)).collect();
                 in_hand = batch.iter().map(|held| Arc::clone(&held.token)).collect();
                 handing = Some(Box::pin(hand_over(self.node.clone(), self.name.clone(), batch)));
             }
@@ -218,27 +218,27 @@ impl Runner {
                     }
                     let (lost, busy): (Vec<_>, Vec<_>) =
                         ended.busy.into_iter().partition(|held| held.is_of(&revoked));
-                    window.release(lost.len(), lost.iter().map(Held::bytes).sum());
+                    window.release(lost.len(), lost.iter().map(PendingMessage::bytes).sum());
                     busy.into_iter().rev().for_each(|held| pending.push_front(held));
                     revoked.clear();
                     if !ended.settled.is_empty() {
-                        let act = Act::Settle { settled: ended.settled, bytes: ended.bytes };
+                        let act = AckCommand::Settle { settled: ended.settled, bytes: ended.bytes };
                         if orders.send(act).await.is_err() {
                             return Ok(());
                         }
                     }
                 }
                 read = reads.recv(), if is_reading => match read {
-                    Some(Read::Messages(messages)) => {
+                    Some(SourceRead::Messages(messages)) => {
                         let now = wall_clock();
                         pending.extend(messages.into_iter().map(|message| self.held(message, now)));
                         self.see_held(window);
                     }
-                    Some(Read::Revoked(partitions)) => {
+                    Some(SourceRead::Revoked(partitions)) => {
                         revoked.extend(partitions);
-                        let before = (pending.len(), pending.iter().map(Held::bytes).sum::<usize>());
+                        let before = (pending.len(), pending.iter().map(PendingMessage::bytes).sum::<usize>());
                         pending.retain(|held| !held.is_of(&revoked));
-                        let after = (pending.len(), pending.iter().map(Held::bytes).sum::<usize>());
+                        let after = (pending.len(), pending.iter().map(PendingMessage::bytes).sum::<usize>());
                         window.release(before.0 - after.0, before.1 - after.1);
                         if handing.is_none() {
                             revoked.clear();
@@ -250,8 +250,8 @@ impl Runner {
                 () = tokio::time::sleep_until(again_at), if handing.is_none() && !pending.is_empty() => {}
                 _ = extend.tick() => {
                     let waiting = pending.iter().map(|held| Arc::clone(&held.token));
-                    let held: Vec<Token> = in_hand.iter().map(Arc::clone).chain(waiting).collect();
-                    if !held.is_empty() && orders.send(Act::Extend(held)).await.is_err() {
+                    let held: Vec<AckToken> = in_hand.iter().map(Arc::clone).chain(waiting).collect();
+                    if !held.is_empty() && orders.send(AckCommand::Extend(held)).await.is_err() {
                         return Ok(());
                     }
                 }
@@ -260,17 +260,17 @@ impl Runner {
         Ok(())
     }
 
-    fn held(&self, message: Message, now: Timestamp) -> Held {
+    fn held(&self, message: SourceMessage, now: Timestamp) -> PendingMessage {
         let event = self.converter.event(&message, now).map(Arc::new);
-        let Message { partition, headers, body, token, .. } = message;
-        Held { event, body, headers, partition, token }
+        let SourceMessage { partition, headers, body, token, .. } = message;
+        PendingMessage { event, body, headers, partition, token }
     }
 
     /// Acknowledges until nothing more comes.
     async fn acknowledge(
         &self,
         mut acks: Box<dyn Acknowledge>,
-        mut orders: mpsc::Receiver<Act>,
+        mut orders: mpsc::Receiver<AckCommand>,
         window: &Window,
         limit: Duration,
     ) -> Result<Box<dyn Acknowledge>, SourceError> {
@@ -280,13 +280,13 @@ impl Runner {
                 biased;
                 act = orders.recv() => match act {
                     None => return Ok(acks),
-                    Some(Act::Settle { settled, bytes }) => {
+                    Some(AckCommand::Settle { settled, bytes }) => {
                         let count = settled.len();
                         within(limit, acks.settle(settled)).await?;
                         window.release(count, bytes);
                         self.see_held(window);
                     }
-                    Some(Act::Extend(held)) => within(limit, acks.extend(held)).await?,
+                    Some(AckCommand::Extend(held)) => within(limit, acks.extend(held)).await?,
                 },
                 _ = lag.tick() => {
                     let lag = tokio::time::timeout(limit, acks.lag()).await.unwrap_or_default();
@@ -298,14 +298,14 @@ impl Runner {
         }
     }
 
-    fn saw(&self, ended: &Ended) {
+    fn saw(&self, ended: &BatchOutcome) {
         let Some(node) = self.node.upgrade() else { return };
         node.see_source(&self.name, |view| {
-            for Settled { verdict, .. } in &ended.settled {
+            for SettledMessage { verdict, .. } in &ended.settled {
                 match verdict {
-                    Verdict::Durable => view.durable += 1,
-                    Verdict::Duplicate => view.duplicates += 1,
-                    Verdict::Refused(_) => view.refused += 1,
+                    MessageVerdict::Durable => view.durable += 1,
+                    MessageVerdict::Duplicate => view.duplicates += 1,
+                    MessageVerdict::Refused(_) => view.refused += 1,
                 }
             }
             let state = match &ended.why {
@@ -326,7 +326,7 @@ impl Runner {
     }
 }
 
-impl Held {
+impl PendingMessage {
     fn bytes(&self) -> usize {
         self.body.len()
     }
@@ -340,7 +340,7 @@ impl Held {
 async fn read(
     mut messages: Box<dyn Messages>,
     window: &Window,
-    reads: mpsc::Sender<Read>,
+    reads: mpsc::Sender<SourceRead>,
     mut stop: watch::Receiver<bool>,
     reconnect: &mut Reconnect,
 ) -> Result<(), SourceError> {
@@ -350,7 +350,7 @@ async fn read(
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
             read = async { messages.next(window.room().await).await } => read?,
         };
-        if let Read::Messages(messages) = &read {
+        if let SourceRead::Messages(messages) = &read {
             reconnect.read();
             window.take(messages.len(), messages.iter().map(|message| message.body.len()).sum());
         }
@@ -361,20 +361,20 @@ async fn read(
 }
 
 /// None if the node is gone.
-async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<Ended> {
+async fn hand_over(node: WeakNode, source: String, batch: Vec<PendingMessage>) -> Option<BatchOutcome> {
     let node = node.upgrade()?;
     let events: Vec<Arc<Event>> = batch.iter().filter_map(|held| held.event.clone().ok()).collect();
     let mut handed = node.hand_over_in_order(&events).await.into_iter();
-    let mut ended = Ended { settled: Vec::new(), bytes: 0, busy: Vec::new(), why: None };
+    let mut ended = BatchOutcome { settled: Vec::new(), bytes: 0, busy: Vec::new(), why: None };
     for held in batch {
         let reason = match &held.event {
             Ok(_) => match handed.next()? {
-                Handed::Durable(_) => Ok(Verdict::Durable),
-                Handed::Duplicate(_) => Ok(Verdict::Duplicate),
-                Handed::Refused { first } => {
+                HandOverResult::Durable(_) => Ok(MessageVerdict::Durable),
+                HandOverResult::Duplicate(_) => Ok(MessageVerdict::Duplicate),
+                HandOverResult::Refused { first } => {
                     Err(format!("another event with its source and id came before: {first}"))
                 }
-                Handed::Busy(error) => {
+                HandOverResult::Busy(error) => {
                     ended.why.get_or_insert(error);
                     ended.busy.push(held);
                     continue;
@@ -386,7 +386,7 @@ async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<E
             Ok(verdict) => verdict,
             // Recorded before upstream forgets it.
             Err(reason) => match node.record_refused(held.refused(&source, &reason)).await {
-                Ok(()) => Verdict::Refused(reason),
+                Ok(()) => MessageVerdict::Refused(reason),
                 Err(error) => {
                     ended.why.get_or_insert(error);
                     ended.busy.push(held);
@@ -395,12 +395,12 @@ async fn hand_over(node: WeakNode, source: String, batch: Vec<Held>) -> Option<E
             },
         };
         ended.bytes += held.bytes();
-        ended.settled.push(Settled { token: held.token, verdict });
+        ended.settled.push(SettledMessage { token: held.token, verdict });
     }
     Some(ended)
 }
 
-impl Held {
+impl PendingMessage {
     fn refused(&self, source: &str, reason: &str) -> RefusedBody {
         RefusedBody {
             number: 0,
@@ -418,32 +418,32 @@ impl Held {
 /// Messages read and not acknowledged.
 #[derive(Default)]
 struct Window {
-    used: Mutex<Used>,
+    used: Mutex<WindowUse>,
     freed: Notify,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Used {
+struct WindowUse {
     messages: usize,
     bytes: usize,
 }
 
 impl Window {
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, WindowUse> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn used(&self) -> Used {
+    fn used(&self) -> WindowUse {
         *self.lock()
     }
 
     /// Waits for room.
-    async fn room(&self) -> Room {
+    async fn room(&self) -> ReadRoom {
         loop {
             let freed = self.freed.notified();
-            let Used { messages, bytes } = self.used();
+            let WindowUse { messages, bytes } = self.used();
             if messages < WINDOW.messages && bytes < WINDOW.bytes {
-                return Room { messages: WINDOW.messages - messages, bytes: WINDOW.bytes - bytes };
+                return ReadRoom { messages: WINDOW.messages - messages, bytes: WINDOW.bytes - bytes };
             }
             freed.await;
         }

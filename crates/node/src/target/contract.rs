@@ -10,7 +10,7 @@ use redrive_core::policy::classify::{Outcome, classify};
 
 use super::Target;
 use super::call_test::{call, order};
-use crate::connectors::Doing;
+use crate::connectors::ConnectorFuture;
 
 /// Slack for a busy machine.
 const BUSY: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const CALLS: u64 = 20;
 
 /// The behaviour of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub enum DownstreamMood {
     /// Accepts.
     Takes,
     /// Reports a temporary failure.
@@ -33,9 +33,9 @@ pub enum Mood {
 pub trait Downstream: Send + Sync {
     fn target(&self) -> Arc<dyn Target>;
     /// Returns false if it cannot behave so.
-    fn set_mood(&self, mood: Mood) -> Doing<'_, bool>;
+    fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool>;
     /// Ids of accepted events, in any order.
-    fn taken(&self) -> Doing<'_, Vec<String>>;
+    fn taken(&self) -> ConnectorFuture<'_, Vec<String>>;
 }
 
 /// Runs every scenario.
@@ -46,20 +46,20 @@ pub trait Downstream: Send + Sync {
 pub async fn keeps(other: &dyn Downstream) {
     let target = other.target();
     what_is_taken_is_there(other, &*target).await;
-    for mood in [Mood::Fails, Mood::Hangs, Mood::Away] {
+    for mood in [DownstreamMood::Fails, DownstreamMood::Hangs, DownstreamMood::Away] {
         what_is_not_taken_is_a_failure(other, &*target, mood).await;
     }
     many_at_once_all_end(other, &target).await;
 }
 
 async fn what_is_taken_is_there(other: &dyn Downstream, target: &dyn Target) {
-    assert!(other.set_mood(Mood::Takes).await, "every other side can take something");
+    assert!(other.set_mood(DownstreamMood::Takes).await, "every other side can take something");
     assert_eq!(outcome(target, 1, "first", "30s").await, Ok(()));
     assert_eq!(other.taken().await, ["first"]);
 }
 
 /// The call ends within its limit as a failure, and the next one succeeds after recovery.
-async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Target, mood: Mood) {
+async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Target, mood: DownstreamMood) {
     if !other.set_mood(mood).await {
         return;
     }
@@ -68,7 +68,7 @@ async fn what_is_not_taken_is_a_failure(other: &dyn Downstream, target: &dyn Tar
     let failed = ending.await.unwrap_or_else(|_| panic!("{mood:?}: the call goes on beyond its limit"));
     let category = failed.expect_err("the other side has not taken it");
     assert_ne!(category, Category::Invalid, "{mood:?}: nothing is wrong with the event");
-    assert!(other.set_mood(Mood::Takes).await, "it was well before");
+    assert!(other.set_mood(DownstreamMood::Takes).await, "it was well before");
     let id = format!("after-{mood:?}");
     assert_eq!(outcome(target, 3, &id, "30s").await, Ok(()), "{mood:?} is over");
     assert!(other.taken().await.contains(&id), "{mood:?}: what is delivered is there");

@@ -26,7 +26,7 @@ use redrive_core::policy::answer::{Exit, Reply, Seen};
 use serde_json::{Map, Value};
 
 use super::Target;
-use super::http::{InvalidAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
+use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
 use crate::connectors::{Driver, Make, settings};
 use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
 
@@ -83,7 +83,7 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl ExecTarget {
-    pub(super) fn new(settings: &Exec, options: ExecOptions) -> Result<Self, InvalidAddress> {
+    pub(super) fn new(settings: &Exec, options: ExecOptions) -> Result<Self, InvalidTargetAddress> {
         let ExecOptions { supervisor, pool, place } = options;
         let usual = Limits::default();
         let on_timeout = match settings.on_timeout.as_slice() {

@@ -10,7 +10,7 @@ mod address;
 mod answer;
 mod batch;
 mod connect;
-mod elsewhere;
+mod other_host;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
@@ -34,17 +34,17 @@ use redrive_core::policy::answer::{CallPart, Reply, Seen};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
-use self::answer::{Body, BodyEnd, Wanted};
-use self::failure::Failure;
-use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, timed_out};
+use self::answer::{ResponseBody, BodyEnd, BodyLimits};
+use self::failure::CallFailure;
+use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, CallLimits, CallPhase, timed_out};
 use self::sign::{Signer, Unsigned};
 use super::Target;
 use crate::connectors::{Driver, Make, settings};
 use redrive::clock::wall_clock;
 use redrive::http::answer::reply;
 
-pub use self::address::InvalidAddress;
-pub(crate) use self::elsewhere::Elsewhere;
+pub use self::address::InvalidTargetAddress;
+pub(crate) use self::other_host::OtherHost;
 pub use self::pool::Pool;
 pub(super) use self::request::{place_in_trace, structured, trace_state};
 pub use self::sign::{InvalidSecret, Signing};
@@ -76,7 +76,7 @@ pub struct HttpOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
     #[error(transparent)]
-    Address(#[from] InvalidAddress),
+    Address(#[from] InvalidTargetAddress),
 }
 
 pub(crate) const DRIVER: Driver = Driver {
@@ -108,8 +108,8 @@ impl HttpTarget {
         Self { now, ..self }
     }
 
-    async fn exchange(&self, call: &Call) -> Result<Ending, Failure> {
-        let limits = Limits::of(call);
+    async fn exchange(&self, call: &Call) -> Result<Ending, CallFailure> {
+        let limits = CallLimits::of(call);
         let signer = match self.signer(&limits).await {
             Ok(signer) => signer,
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
@@ -124,12 +124,12 @@ impl HttpTarget {
         let (head, body) = response.into_parts();
         let answers_batch = self.form == Form::Batch && head.status.is_success();
         let wanted = if answers_batch {
-            Wanted { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
+            BodyLimits { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
         } else if head.status.is_success() && call.rule.classify.is_empty() {
             // No rule reads the body; it is drained only to keep the connection.
-            Wanted::usual(limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX))
+            BodyLimits::usual(limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX))
         } else {
-            Wanted::usual(limits.whole_at)
+            BodyLimits::usual(limits.whole_at)
         };
         let body = answer::read(body, wanted).await;
         if matches!(body.end, BodyEnd::Whole) {
@@ -147,19 +147,19 @@ impl HttpTarget {
     }
 
     /// None if calls are not signed.
-    async fn signer(&self, limits: &Limits) -> Result<Option<Arc<Signer>>, Unsigned> {
+    async fn signer(&self, limits: &CallLimits) -> Result<Option<Arc<Signer>>, Unsigned> {
         let Some(signing) = &self.signing else { return Ok(None) };
         signing.signer(limits.whole).await.map(Some)
     }
 
-    fn failed_in_batch(&self, call: &Call, body: &Body, limits: &Limits) -> Result<Vec<usize>, Failure> {
+    fn failed_in_batch(&self, call: &Call, body: &ResponseBody, limits: &CallLimits) -> Result<Vec<usize>, CallFailure> {
         let origin = self.wire.origin();
-        let refuse = |why: &str| Failure::protocol(format!("the answer of {origin} is of no use: {why}"));
+        let refuse = |why: &str| CallFailure::protocol(format!("the answer of {origin} is of no use: {why}"));
         match &body.end {
             BodyEnd::Whole => batch::failed(&body.bytes, &call.deliveries).map_err(|why| refuse(&why)),
             BodyEnd::TooLong => Err(refuse("it is too long")),
-            BodyEnd::TimedOut => Err(timed_out(Step::Body, CallPart::Whole, limits.whole, origin)),
-            BodyEnd::Broken(error) => Err(Failure::http(origin, error)),
+            BodyEnd::TimedOut => Err(timed_out(CallPhase::Body, CallPart::Whole, limits.whole, origin)),
+            BodyEnd::Broken(error) => Err(CallFailure::http(origin, error)),
         }
     }
 }

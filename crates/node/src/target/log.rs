@@ -33,10 +33,10 @@ const WAITING_MAX: usize = 64;
 
 #[derive(Debug)]
 pub struct LogTarget {
-    lines: mpsc::Sender<Lines>,
+    lines: mpsc::Sender<LogLines>,
 }
 
-struct Lines {
+struct LogLines {
     text: String,
     written: oneshot::Sender<io::Result<()>>,
 }
@@ -59,9 +59,9 @@ impl LogTarget {
     /// The thread ends with the target. If it cannot be started, every call fails.
     #[must_use]
     pub fn new(mut to: impl Write + Send + 'static) -> Self {
-        let (lines, mut waiting) = mpsc::channel::<Lines>(WAITING_MAX);
+        let (lines, mut waiting) = mpsc::channel::<LogLines>(WAITING_MAX);
         let print = move || {
-            while let Some(Lines { text, written }) = waiting.blocking_recv() {
+            while let Some(LogLines { text, written }) = waiting.blocking_recv() {
                 let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
                 // The call may have timed out.
                 let _ = written.send(result);
@@ -74,7 +74,7 @@ impl LogTarget {
     async fn print(&self, text: String) -> io::Result<()> {
         let (written, done) = oneshot::channel();
         let gone = || io::Error::other("there is no thread that prints");
-        self.lines.send(Lines { text, written }).await.map_err(|_| gone())?;
+        self.lines.send(LogLines { text, written }).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?
     }
 }

@@ -271,7 +271,7 @@ async fn keys_serve_through_a_day_of_the_issuers_absence() {
 
 /// Waits until a fetch in the background has failed like that.
 async fn failed(reader: &Tokens, why: &str) {
-    let Keys::Published(issuer) = &reader.keys else { panic!("it fetches nothing") };
+    let TokenKeys::Published(issuer) = &reader.keys else { panic!("it fetches nothing") };
     for _ in 0..20_000 {
         if issuer.failure().is_some_and(|failure| failure == why) {
             return;
@@ -393,6 +393,6 @@ proptest! {
 
     #[test]
     fn no_text_upsets_the_reader(text in "\\PC{0,200}|([A-Za-z0-9_-]{0,40}\\.){0,4}[A-Za-z0-9_-]{0,40}") {
-        prop_assert!(Token::parse(&text).is_err() || text.matches('.').count() == 2);
+        prop_assert!(ParsedToken::parse(&text).is_err() || text.matches('.').count() == 2);
     }
 }

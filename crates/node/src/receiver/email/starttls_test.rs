@@ -133,7 +133,7 @@ async fn sent(post: &Post, trust: Trust) -> Reply {
         network: Network::Private,
         secret: None,
     };
-    let whose = Whose { network: Network::Private, place: "receiver ops, line 3".to_owned() };
+    let whose = ReceiverSite { network: Network::Private, place: "receiver ops, line 3".to_owned() };
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
     let mail = Mail::new(&email, None, whose, pool).expect("mail");
     let told = serde_json::to_string(&notice(Stage::Firing)).expect("JSON");

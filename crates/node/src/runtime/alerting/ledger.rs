@@ -12,8 +12,8 @@ use redrive_core::book::RuleBook;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::eyes::Seen;
-use super::{Alerts, is_firing};
+use super::sampler::AlertSample;
+use super::{AlertsView, is_firing};
 
 /// Recent notices kept for display.
 const RECENT_MAX: usize = 50;
@@ -22,7 +22,7 @@ const RECENT_MAX: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AlertTold))]
-pub struct Told {
+pub struct SentNotice {
     /// When it was sent.
     pub at: Timestamp,
     /// The alert.
@@ -37,13 +37,13 @@ pub struct Told {
     pub to: Vec<String>,
 }
 
-pub(super) struct Ledger {
+pub(super) struct AlertLedger {
     book: Arc<RuleBook>,
     watch: Watch,
     /// Notices to be sent, oldest first.
     owed: VecDeque<Notice>,
     /// Latest first.
-    recent: VecDeque<Told>,
+    recent: VecDeque<SentNotice>,
     looked_at: Option<Timestamp>,
     /// The memo as stored.
     written: Option<String>,
@@ -51,27 +51,27 @@ pub(super) struct Ledger {
 
 /// Stored over a restart.
 #[derive(Default, Serialize, Deserialize)]
-struct Memo {
+struct AlertMemo {
     watch: Saved,
     #[serde(default)]
     owed: VecDeque<Notice>,
     #[serde(default)]
-    recent: VecDeque<Told>,
+    recent: VecDeque<SentNotice>,
 }
 
-impl Ledger {
+impl AlertLedger {
     /// Restores what an earlier run stored, as far as the book still has it.
     pub(super) fn new(book: Arc<RuleBook>, memo: Option<&str>, now: Timestamp) -> Self {
         let mut watch = Watch::new(&book, now);
         let written = memo.map(str::to_owned);
-        let memo = memo.and_then(|text| match serde_json::from_str::<Memo>(text) {
+        let memo = memo.and_then(|text| match serde_json::from_str::<AlertMemo>(text) {
             Ok(memo) => Some(memo),
             Err(error) => {
                 tracing::warn!(%error, "what was known of alerts cannot be read: they begin anew");
                 None
             }
         });
-        let Memo { watch: saved, owed, recent } = memo.unwrap_or_default();
+        let AlertMemo { watch: saved, owed, recent } = memo.unwrap_or_default();
         watch.restore(saved);
         Self { book, watch, owed, recent, looked_at: None, written }
     }
@@ -91,7 +91,7 @@ impl Ledger {
     }
 
     /// Evaluates the alerts.
-    pub(super) fn look(&mut self, seen: &Seen) {
+    pub(super) fn look(&mut self, seen: &AlertSample) {
         self.looked_at = Some(seen.at);
         for notice in self.watch.look(&seen.sample(&self.book)) {
             self.remember(&notice);
@@ -109,7 +109,7 @@ impl Ledger {
 
     /// The memo to store; none if it is unchanged.
     pub(super) fn memo(&self) -> Option<String> {
-        let memo = Memo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
+        let memo = AlertMemo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
         let memo = serde_json::to_string(&memo).expect("texts and numbers");
         (self.written.as_ref() != Some(&memo)).then_some(memo)
     }
@@ -122,8 +122,8 @@ impl Ledger {
         self.watch.views().into_iter().filter(is_firing).collect()
     }
 
-    pub(super) fn view(&self) -> Alerts {
-        Alerts {
+    pub(super) fn view(&self) -> AlertsView {
+        AlertsView {
             looked_at: self.looked_at,
             alerts: self.watch.views(),
             recent: self.recent.iter().cloned().collect(),
@@ -138,7 +138,7 @@ impl Ledger {
         });
         match same {
             Some(told) => told.to.push(receiver),
-            None => self.recent.push_front(Told { at, alert, stage, severity, summary, to: vec![receiver] }),
+            None => self.recent.push_front(SentNotice { at, alert, stage, severity, summary, to: vec![receiver] }),
         }
         self.recent.truncate(RECENT_MAX);
     }
@@ -167,34 +167,34 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
         Timestamp::from_millis(1_761_057_000_000) + Duration::from_secs(secs)
     }
 
-    fn ids(ledger: &Ledger) -> Vec<String> {
+    fn ids(ledger: &AlertLedger) -> Vec<String> {
         ledger.owed.iter().map(Notice::id).collect()
     }
 
     #[test]
     fn what_was_found_and_not_said_is_said_by_the_next_run_and_not_found_again() {
-        let mut first = Ledger::new(book(BOOK), None, at(0));
-        first.look(&Seen::of_letters(at(1), 0));
+        let mut first = AlertLedger::new(book(BOOK), None, at(0));
+        first.look(&AlertSample::of_letters(at(1), 0));
         assert_eq!(ids(&first).len(), 0, "nothing is wrong yet");
-        first.look(&Seen::of_letters(at(2), 3));
+        first.look(&AlertSample::of_letters(at(2), 3));
         assert_eq!(ids(&first).len(), 2, "both are told");
         let memo = first.memo().expect("something has changed");
-        let mut second = Ledger::new(book(BOOK), Some(&memo), at(10));
+        let mut second = AlertLedger::new(book(BOOK), Some(&memo), at(10));
         assert_eq!(ids(&second), ids(&first), "under the same ids");
         while second.owed().is_some() {
             second.said();
         }
-        second.look(&Seen::of_letters(at(11), 3));
+        second.look(&AlertSample::of_letters(at(11), 3));
         assert_eq!(ids(&second).len(), 0, "they know already");
-        second.look(&Seen::of_letters(at(700), 3));
+        second.look(&AlertSample::of_letters(at(700), 3));
         let stages: Vec<Stage> = second.owed.iter().map(|notice| notice.stage).collect();
         assert_eq!(stages, [Stage::Repeated, Stage::Repeated]);
     }
 
     #[test]
     fn one_alert_is_one_entry_of_what_was_said() {
-        let mut ledger = Ledger::new(book(BOOK), None, at(0));
-        ledger.look(&Seen::of_letters(at(1), 3));
+        let mut ledger = AlertLedger::new(book(BOOK), None, at(0));
+        ledger.look(&AlertSample::of_letters(at(1), 3));
         let view = ledger.view();
         assert_eq!(view.recent.len(), 1);
         assert_eq!(view.recent[0].to, ["desk", "pager"]);
@@ -203,7 +203,7 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
 
     #[test]
     fn what_is_remembered_is_not_written_twice() {
-        let mut ledger = Ledger::new(book(BOOK), None, at(0));
+        let mut ledger = AlertLedger::new(book(BOOK), None, at(0));
         let memo = ledger.memo().expect("nothing is written yet");
         ledger.written(memo);
         assert_eq!(ledger.memo(), None);
@@ -212,8 +212,8 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
     #[test]
     fn a_book_without_alerts_is_left_alone_and_a_memo_that_is_none_too() {
         let quiet = "version: 1\nservices: { shop: { target: { log: stdout }, events: [a] } }\n";
-        assert!(Ledger::new(book(quiet), None, at(0)).is_idle());
-        assert!(Ledger::new(book(quiet), Some("{ nonsense"), at(0)).is_idle());
-        assert!(!Ledger::new(book(BOOK), None, at(0)).is_idle());
+        assert!(AlertLedger::new(book(quiet), None, at(0)).is_idle());
+        assert!(AlertLedger::new(book(quiet), Some("{ nonsense"), at(0)).is_idle());
+        assert!(!AlertLedger::new(book(BOOK), None, at(0)).is_idle());
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::limits::BODY_READ_MAX;
 use redrive::http::answer::BODY_KEPT_MAX;
 
-pub(super) struct Body {
+pub(super) struct ResponseBody {
     pub(super) bytes: Vec<u8>,
     pub(super) end: BodyEnd,
 }
@@ -27,25 +27,25 @@ pub(super) enum BodyEnd {
 
 /// How much of a body is read.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct BodyLimits {
     pub(super) kept_max: usize,
     pub(super) read_max: usize,
     pub(super) until: Instant,
 }
 
-impl Wanted {
+impl BodyLimits {
     pub(super) const fn usual(until: Instant) -> Self {
         Self { kept_max: BODY_KEPT_MAX, read_max: BODY_READ_MAX, until }
     }
 }
 
-pub(super) async fn read(mut body: Incoming, wanted: Wanted) -> Body {
+pub(super) async fn read(mut body: Incoming, wanted: BodyLimits) -> ResponseBody {
     let mut bytes = Vec::new();
     let end = timeout_at(wanted.until, read_into(&mut bytes, &mut body, wanted)).await;
-    Body { bytes, end: end.unwrap_or(BodyEnd::TimedOut) }
+    ResponseBody { bytes, end: end.unwrap_or(BodyEnd::TimedOut) }
 }
 
-async fn read_into(bytes: &mut Vec<u8>, body: &mut Incoming, wanted: Wanted) -> BodyEnd {
+async fn read_into(bytes: &mut Vec<u8>, body: &mut Incoming, wanted: BodyLimits) -> BodyEnd {
     let mut read = 0;
     while read <= wanted.read_max {
         let frame = match body.frame().await {

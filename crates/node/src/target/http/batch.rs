@@ -15,7 +15,7 @@ use serde::Deserialize;
 const SHOWN_MAX: usize = 80;
 
 #[derive(Deserialize)]
-struct Answer {
+struct BatchAnswer {
     #[serde(rename = "batchItemFailures")]
     failures: Option<Vec<ItemFailure>>,
 }
@@ -31,7 +31,7 @@ pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, 
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
-    let answer: Option<Answer> = serde_json::from_slice(body)
+    let answer: Option<BatchAnswer> = serde_json::from_slice(body)
         .map_err(|error| format!("it is not the JSON that answers a batch: {error}"))?;
     let mut places = Vec::new();
     for ItemFailure { identifier } in answer.and_then(|answer| answer.failures).unwrap_or_default() {

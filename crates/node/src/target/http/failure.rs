@@ -7,31 +7,31 @@ use std::io::{self, ErrorKind};
 
 use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
 
-use super::address::Origin;
-use super::guard::Refused;
+use super::address::HttpOrigin;
+use super::guard::RefusedAddress;
 use crate::tls;
 use redrive::http::causes;
 use redrive::http::transport;
 
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CallFailure {
     error: TransportError,
     message: String,
 }
 
-impl Failure {
+impl CallFailure {
     pub(super) fn timeout(part: CallPart, message: String) -> Self {
         Self { error: TransportError::Timeout(part), message }
     }
 
-    pub(super) fn dns(origin: &Origin, why: &str) -> Self {
+    pub(super) fn dns(origin: &HttpOrigin, why: &str) -> Self {
         let message = format!("the name {} could not be resolved: {why}", origin.host);
         Self { error: TransportError::Dns, message }
     }
 
     /// Says what to change; [`CallFailure::at`] says where.
-    pub(super) fn no_leave(origin: &Origin, refused: Refused) -> Self {
-        let Refused { address, what } = refused;
+    pub(super) fn no_leave(origin: &HttpOrigin, refused: RefusedAddress) -> Self {
+        let RefusedAddress { address, what } = refused;
         let message = format!(
             "{origin} resolves to {address}, {what}: write `network: private` beside its address to allow it"
         );
@@ -46,7 +46,7 @@ impl Failure {
         self
     }
 
-    pub(super) fn tls(origin: &Origin, error: &io::Error) -> Self {
+    pub(super) fn tls(origin: &HttpOrigin, error: &io::Error) -> Self {
         let why = match rustls_error(error) {
             Some(error) => tls::why(error),
             None if error.kind() == ErrorKind::UnexpectedEof => "it hung up in the handshake".to_owned(),
@@ -55,7 +55,7 @@ impl Failure {
         Self { error: TransportError::Tls, message: format!("TLS with {origin} failed: {why}") }
     }
 
-    pub(super) fn closed_early(origin: &Origin) -> Self {
+    pub(super) fn closed_early(origin: &HttpOrigin) -> Self {
         let message = format!("{origin} hung up before its answer was whole");
         Self { error: TransportError::ClosedEarly, message }
     }
@@ -64,7 +64,7 @@ impl Failure {
         Self { error: TransportError::Protocol, message }
     }
 
-    pub(super) fn connecting(origin: &Origin, error: &io::Error) -> Self {
+    pub(super) fn connecting(origin: &HttpOrigin, error: &io::Error) -> Self {
         match error.kind() {
             // The system's timeout was shorter than ours.
             ErrorKind::TimedOut => Self::timeout(CallPart::Connect, format!("no connection to {origin}")),
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    pub(super) fn io(origin: &Origin, error: &io::Error) -> Self {
+    pub(super) fn io(origin: &HttpOrigin, error: &io::Error) -> Self {
         if rustls_error(error).is_some() {
             return Self::tls(origin, error);
         }
@@ -93,7 +93,7 @@ impl Failure {
         }
     }
 
-    pub(super) fn http(origin: &Origin, error: &hyper::Error) -> Self {
+    pub(super) fn http(origin: &HttpOrigin, error: &hyper::Error) -> Self {
         if error.is_parse() {
             return Self::not_http(origin, error);
         }
@@ -107,7 +107,7 @@ impl Failure {
         }
     }
 
-    fn not_http(origin: &Origin, error: &dyn Error) -> Self {
+    fn not_http(origin: &HttpOrigin, error: &dyn Error) -> Self {
         Self::protocol(format!("what {origin} answered is not HTTP: {error}"))
     }
 

@@ -11,25 +11,25 @@ use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 
-use super::address::{Address, InvalidAddress};
-use super::answer::{self, BodyEnd, Wanted};
+use super::address::{HttpAddress, InvalidTargetAddress};
+use super::answer::{self, BodyEnd, BodyLimits};
 use super::connect;
-use super::failure::Failure;
-use super::limits::{Limits, Step, timed_out};
+use super::failure::CallFailure;
+use super::limits::{CallLimits, CallPhase, timed_out};
 use super::pool::Pool;
 use redrive_core::book::model::Network;
 use redrive_core::policy::answer::CallPart;
 
 const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
 
-pub(crate) struct Document {
-    address: Address,
+pub(crate) struct FetchedDocument {
+    address: HttpAddress,
     pool: Arc<Pool>,
-    bounds: Bounds,
+    bounds: FetchBounds,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct FetchBounds {
     pub(crate) whole: Duration,
     pub(crate) bytes_max: usize,
 }
@@ -48,36 +48,36 @@ pub enum FetchError {
     },
 }
 
-impl From<Failure> for FetchError {
-    fn from(failure: Failure) -> Self {
+impl From<CallFailure> for FetchError {
+    fn from(failure: CallFailure) -> Self {
         Self::NoAnswer { message: failure.into_reply().message }
     }
 }
 
-impl Document {
-    pub(crate) fn new(address: &str, pool: Arc<Pool>, bounds: Bounds) -> Result<Self, InvalidAddress> {
+impl FetchedDocument {
+    pub(crate) fn new(address: &str, pool: Arc<Pool>, bounds: FetchBounds) -> Result<Self, InvalidTargetAddress> {
         // Issuers are mostly internal, nothing secret is sent, and the response is parsed as keys or not at
         // all: so any address is allowed.
-        Ok(Self { address: Address::parse(address, Network::Private)?, pool, bounds })
+        Ok(Self { address: HttpAddress::parse(address, Network::Private)?, pool, bounds })
     }
 
     pub(crate) async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
-        let Bounds { whole, bytes_max } = self.bounds;
-        let limits = Limits::within(whole);
+        let FetchBounds { whole, bytes_max } = self.bounds;
+        let limits = CallLimits::within(whole);
         let origin = &self.address.origin;
         let mut sender = connect::connect(origin, &self.pool, &limits).await?;
-        let answer = limits.wait(Step::Head, origin, sender.requests.send_request(self.request())).await?;
-        let answer = answer.map_err(|error| Failure::http(origin, &error))?;
+        let answer = limits.wait(CallPhase::Head, origin, sender.requests.send_request(self.request())).await?;
+        let answer = answer.map_err(|error| CallFailure::http(origin, &error))?;
         if answer.status() != StatusCode::OK {
             return Err(FetchError::Status(answer.status().as_u16()));
         }
-        let wanted = Wanted { kept_max: bytes_max, read_max: bytes_max, until: limits.whole_at };
+        let wanted = BodyLimits { kept_max: bytes_max, read_max: bytes_max, until: limits.whole_at };
         let body = answer::read(answer.into_body(), wanted).await;
         match body.end {
             BodyEnd::Whole => Ok(body.bytes),
             BodyEnd::TooLong => Err(FetchError::TooLarge { bytes_max }),
-            BodyEnd::TimedOut => Err(timed_out(Step::Body, CallPart::Whole, whole, origin).into()),
-            BodyEnd::Broken(error) => Err(Failure::http(origin, &error).into()),
+            BodyEnd::TimedOut => Err(timed_out(CallPhase::Body, CallPart::Whole, whole, origin).into()),
+            BodyEnd::Broken(error) => Err(CallFailure::http(origin, &error).into()),
         }
     }
 

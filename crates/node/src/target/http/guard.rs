@@ -6,9 +6,9 @@
 //!
 //! Invariants: an address that the book itself states is trusted; everything else is a name, even if it looks
 //! like a number; what is not known to be public is refused. Connections are shared only by targets with the
-//! same permission, which is part of [`Origin`].
+//! same permission, which is part of [`HttpOrigin`].
 //!
-//! [`Origin`]: super::address::Origin
+//! [`HttpOrigin`]: super::address::HttpOrigin
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,7 +16,7 @@ use redrive_core::book::model::Network;
 
 /// Where a target may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Leave {
+pub(super) enum AddressPolicy {
     /// Wherever its name or address leads.
     Anywhere,
     /// Public addresses only.
@@ -25,12 +25,12 @@ pub(super) enum Leave {
 
 /// The first address of a name of which none is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedAddress {
     pub(super) address: IpAddr,
     pub(super) what: &'static str,
 }
 
-impl Leave {
+impl AddressPolicy {
     /// The host is a name or a literal without brackets.
     pub(super) fn of(host: &str, network: Network) -> Self {
         let is_literal = host.parse::<IpAddr>().is_ok();
@@ -44,14 +44,14 @@ impl Leave {
     pub(super) fn admit(
         self,
         addresses: impl Iterator<Item = SocketAddr>,
-    ) -> Result<Vec<SocketAddr>, Refused> {
+    ) -> Result<Vec<SocketAddr>, RefusedAddress> {
         let mut admitted = Vec::new();
         let mut refused = None;
         for address in addresses {
             match (self, why_not_public(address.ip())) {
                 (Self::Anywhere, _) | (Self::PublicOnly, None) => admitted.push(address),
                 (Self::PublicOnly, Some(what)) => {
-                    refused.get_or_insert(Refused { address: address.ip(), what });
+                    refused.get_or_insert(RefusedAddress { address: address.ip(), what });
                 }
             }
         }
@@ -247,36 +247,36 @@ mod tests {
     fn only_literals_and_those_with_leave_are_trusted() {
         #[rustfmt::skip]
         let cases = [
-            ("127.0.0.1",           Network::Public,  Leave::Anywhere),
-            ("::1",                 Network::Public,  Leave::Anywhere),
-            ("::ffff:10.0.0.1",     Network::Public,  Leave::Anywhere),
-            ("localhost",           Network::Public,  Leave::PublicOnly),
-            ("localhost",           Network::Private, Leave::Anywhere),
+            ("127.0.0.1",           Network::Public,  AddressPolicy::Anywhere),
+            ("::1",                 Network::Public,  AddressPolicy::Anywhere),
+            ("::ffff:10.0.0.1",     Network::Public,  AddressPolicy::Anywhere),
+            ("localhost",           Network::Public,  AddressPolicy::PublicOnly),
+            ("localhost",           Network::Private, AddressPolicy::Anywhere),
             // All of these are numbers to a resolver, and none of them says which to a reader.
-            ("0x7f.1",              Network::Public,  Leave::PublicOnly),
-            ("127.1",               Network::Public,  Leave::PublicOnly),
-            ("2130706433",          Network::Public,  Leave::PublicOnly),
-            ("0177.0.0.1",          Network::Public,  Leave::PublicOnly),
-            ("0x7f000001",          Network::Public,  Leave::PublicOnly),
-            ("127.0.0.1.",          Network::Public,  Leave::PublicOnly),
-            ("fe80::1%eth0",        Network::Public,  Leave::PublicOnly),
+            ("0x7f.1",              Network::Public,  AddressPolicy::PublicOnly),
+            ("127.1",               Network::Public,  AddressPolicy::PublicOnly),
+            ("2130706433",          Network::Public,  AddressPolicy::PublicOnly),
+            ("0177.0.0.1",          Network::Public,  AddressPolicy::PublicOnly),
+            ("0x7f000001",          Network::Public,  AddressPolicy::PublicOnly),
+            ("127.0.0.1.",          Network::Public,  AddressPolicy::PublicOnly),
+            ("fe80::1%eth0",        Network::Public,  AddressPolicy::PublicOnly),
         ];
         for (host, network, expected) in cases {
-            assert_eq!(Leave::of(host, network), expected, "{host} {network:?}");
+            assert_eq!(AddressPolicy::of(host, network), expected, "{host} {network:?}");
         }
     }
 
     #[test]
     fn of_several_addresses_the_public_ones_are_called() {
         let refused =
-            |address: &str, what| Err(Refused { address: address.parse().expect("an address"), what });
+            |address: &str, what| Err(RefusedAddress { address: address.parse().expect("an address"), what });
         #[rustfmt::skip]
         let cases = [
-            ("public",          Leave::PublicOnly, vec!["8.8.8.8:1", "1.1.1.1:1"],    Ok(vec!["8.8.8.8:1", "1.1.1.1:1"])),
-            ("mixed",           Leave::PublicOnly, vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["8.8.8.8:1"])),
-            ("private",         Leave::PublicOnly, vec!["10.0.0.5:1", "[::1]:1"],     refused("10.0.0.5", PRIVATE)),
-            ("with leave",      Leave::Anywhere,   vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["10.0.0.5:1", "8.8.8.8:1"])),
-            ("no address",      Leave::PublicOnly, vec![],                            Ok(vec![])),
+            ("public",          AddressPolicy::PublicOnly, vec!["8.8.8.8:1", "1.1.1.1:1"],    Ok(vec!["8.8.8.8:1", "1.1.1.1:1"])),
+            ("mixed",           AddressPolicy::PublicOnly, vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["8.8.8.8:1"])),
+            ("private",         AddressPolicy::PublicOnly, vec!["10.0.0.5:1", "[::1]:1"],     refused("10.0.0.5", PRIVATE)),
+            ("with leave",      AddressPolicy::Anywhere,   vec!["10.0.0.5:1", "8.8.8.8:1"],   Ok(vec!["10.0.0.5:1", "8.8.8.8:1"])),
+            ("no address",      AddressPolicy::PublicOnly, vec![],                            Ok(vec![])),
         ];
         for (name, leave, addresses, expected) in cases {
             let addresses = addresses.into_iter().map(|one| one.parse().expect("an address"));

@@ -10,8 +10,8 @@ use redrive_core::policy::answer::CallPart;
 use redrive_core::text::show_duration;
 use tokio::time::{Instant, timeout_at};
 
-use super::address::Origin;
-use super::failure::Failure;
+use super::address::HttpOrigin;
+use super::failure::CallFailure;
 
 /// Idle connections over all hosts.
 pub(super) const IDLE_MAX: usize = 100;
@@ -48,7 +48,7 @@ pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Starting when the call was made.
-pub(super) struct Limits {
+pub(super) struct CallLimits {
     pub(super) connect: Duration,
     tls: Duration,
     headers: Duration,
@@ -82,14 +82,14 @@ impl Reuse {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum CallPhase {
     Connection,
     Tls,
     Head,
     Body,
 }
 
-impl Limits {
+impl CallLimits {
     pub(super) fn of(call: &Call) -> Self {
         let timeouts = &call.rule.timeouts;
         let whole = call.limit.min(DURATION_MAX);
@@ -112,15 +112,15 @@ impl Limits {
     /// Until the step's own limit or that of the whole.
     pub(super) async fn wait<T>(
         &self,
-        step: Step,
-        origin: &Origin,
+        step: CallPhase,
+        origin: &HttpOrigin,
         work: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CallFailure> {
         let (part, limit) = match step {
-            Step::Connection => (CallPart::Connect, self.connect),
-            Step::Tls => (CallPart::Tls, self.tls),
-            Step::Head => (CallPart::Headers, self.headers),
-            Step::Body => (CallPart::Whole, self.whole),
+            CallPhase::Connection => (CallPart::Connect, self.connect),
+            CallPhase::Tls => (CallPart::Tls, self.tls),
+            CallPhase::Head => (CallPart::Headers, self.headers),
+            CallPhase::Body => (CallPart::Whole, self.whole),
         };
         let part_at = Instant::now() + limit;
         let (part, limit, at) = if part_at < self.whole_at {
@@ -132,13 +132,13 @@ impl Limits {
     }
 }
 
-pub(super) fn timed_out(step: Step, part: CallPart, limit: Duration, origin: &Origin) -> Failure {
+pub(super) fn timed_out(step: CallPhase, part: CallPart, limit: Duration, origin: &HttpOrigin) -> CallFailure {
     let limit = show_duration(limit);
     let message = match step {
-        Step::Connection => format!("no connection to {origin} within {limit}"),
-        Step::Tls => format!("no TLS handshake with {origin} within {limit}"),
-        Step::Head => format!("no answer from {origin} within {limit}"),
-        Step::Body => format!("the answer of {origin} was not whole within {limit}"),
+        CallPhase::Connection => format!("no connection to {origin} within {limit}"),
+        CallPhase::Tls => format!("no TLS handshake with {origin} within {limit}"),
+        CallPhase::Head => format!("no answer from {origin} within {limit}"),
+        CallPhase::Body => format!("the answer of {origin} was not whole within {limit}"),
     };
-    Failure::timeout(part, message)
+    CallFailure::timeout(part, message)
 }

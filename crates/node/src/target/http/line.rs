@@ -20,14 +20,14 @@ use tokio::time::Instant;
 
 /// Access to a connection's socket while HTTP is spoken over it.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct SocketLine {
     socket: Weak<TcpStream>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<LineTraffic>,
 }
 
 /// In bytes; below TLS it may be more.
 #[derive(Debug, Default)]
-struct Traffic {
+struct LineTraffic {
     written: AtomicU64,
     read: AtomicU64,
     /// The next write happens before then and on a quiet line, or fails.
@@ -36,7 +36,7 @@ struct Traffic {
 
 /// A point in the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Passed {
+pub(super) struct LinePosition {
     pub(super) written: u64,
     pub(super) read: u64,
 }
@@ -45,10 +45,10 @@ pub(super) struct Passed {
 pub(super) struct Socket(Arc<TcpStream>);
 
 #[derive(Debug)]
-pub(super) struct Counted<S> {
+pub(super) struct CountedStream<S> {
     stream: S,
     socket: Weak<TcpStream>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<LineTraffic>,
 }
 
 impl Socket {
@@ -56,15 +56,15 @@ impl Socket {
         Self(Arc::new(stream))
     }
 
-    pub(super) fn line(&self) -> Line {
-        Line { socket: Arc::downgrade(&self.0), traffic: Arc::default() }
+    pub(super) fn line(&self) -> SocketLine {
+        SocketLine { socket: Arc::downgrade(&self.0), traffic: Arc::default() }
     }
 }
 
-impl Line {
+impl SocketLine {
     /// Counts the stream's traffic for this line.
-    pub(super) fn counted<S>(&self, stream: S) -> Counted<S> {
-        Counted { stream, socket: Weak::clone(&self.socket), traffic: Arc::clone(&self.traffic) }
+    pub(super) fn counted<S>(&self, stream: S) -> CountedStream<S> {
+        CountedStream { stream, socket: Weak::clone(&self.socket), traffic: Arc::clone(&self.traffic) }
     }
 
     /// Makes the next write fail, with nothing written, if it is later than that or the other side has
@@ -78,14 +78,14 @@ impl Line {
         is_quiet(&self.socket)
     }
 
-    pub(super) fn passed(&self) -> Passed {
+    pub(super) fn passed(&self) -> LinePosition {
         let of = |count: &AtomicU64| count.load(Ordering::Acquire);
-        Passed { written: of(&self.traffic.written), read: of(&self.traffic.read) }
+        LinePosition { written: of(&self.traffic.written), read: of(&self.traffic.read) }
     }
 
-    pub(super) fn since(&self, start: Passed) -> Passed {
+    pub(super) fn since(&self, start: LinePosition) -> LinePosition {
         let now = self.passed();
-        Passed { written: now.written - start.written, read: now.read - start.read }
+        LinePosition { written: now.written - start.written, read: now.read - start.read }
     }
 }
 
@@ -150,7 +150,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -163,7 +163,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Counted<S> {
+impl<S: AsyncWrite + Unpin> CountedStream<S> {
     /// Whether an armed line allows the write.
     fn check(&self) -> io::Result<()> {
         let armed_until =
@@ -184,7 +184,7 @@ impl<S: AsyncWrite + Unpin> Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.check()?;
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);

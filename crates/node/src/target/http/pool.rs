@@ -10,8 +10,8 @@ use redrive_core::trace::Sampler;
 use rustls::client::ClientConfig;
 use tokio::time::{Instant, sleep_until};
 
-use super::address::Origin;
-use super::connect::Sender;
+use super::address::HttpOrigin;
+use super::connect::ConnectionSender;
 use super::limits::{CALLED_WITHIN, IDLE_MAX, IDLE_TIME_MAX, JUST_USED, Reuse};
 use super::resolve::Resolver;
 use crate::tls::{Roots, client_config};
@@ -29,18 +29,18 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Idle {
     /// The newest is last; no list is empty.
-    by_origin: BTreeMap<Arc<Origin>, Vec<Resting>>,
+    by_origin: BTreeMap<Arc<HttpOrigin>, Vec<IdleConnection>>,
     count: usize,
     sweeper: Sweeper,
 }
 
 #[derive(Debug)]
-struct Resting {
-    sender: Sender,
+struct IdleConnection {
+    sender: ConnectionSender,
     since: Instant,
 }
 
-impl Resting {
+impl IdleConnection {
     /// Until when a request that must not be sent twice may use it. If we were late to read a response, the
     /// connection is older to the other side, so the time of the last request counts too.
     fn expires_at(&self) -> Instant {
@@ -97,7 +97,7 @@ impl Pool {
     }
 
     /// The newest connection to that host, if it may be reused.
-    pub(super) fn take(&self, origin: &Origin, reuse: Reuse) -> Option<Sender> {
+    pub(super) fn take(&self, origin: &HttpOrigin, reuse: Reuse) -> Option<ConnectionSender> {
         let mut idle = self.lock();
         loop {
             let newest = idle.by_origin.get(origin)?.last()?;
@@ -111,7 +111,7 @@ impl Pool {
                 // Another call may use it.
                 return None;
             }
-            let resting = idle.remove(origin, End::Newest)?;
+            let resting = idle.remove(origin, PoolEnd::Newest)?;
             if is_usable {
                 if reuse == Reuse::JustUsed {
                     // The write may be delayed.
@@ -123,17 +123,17 @@ impl Pool {
     }
 
     /// Where there are too many, the oldest goes.
-    pub(super) fn put(self: &Arc<Self>, origin: &Arc<Origin>, sender: Sender, per_host_max: usize) {
+    pub(super) fn put(self: &Arc<Self>, origin: &Arc<HttpOrigin>, sender: ConnectionSender, per_host_max: usize) {
         let mut idle = self.lock();
         let resting = idle.by_origin.entry(Arc::clone(origin)).or_default();
-        resting.push(Resting { sender, since: Instant::now() });
+        resting.push(IdleConnection { sender, since: Instant::now() });
         let too_many = resting.len() > per_host_max;
         idle.count += 1;
         if too_many {
-            idle.remove(origin, End::Oldest);
+            idle.remove(origin, PoolEnd::Oldest);
         } else if idle.count > IDLE_MAX {
             let oldest = idle.oldest().map(|(origin, _)| Arc::clone(origin));
-            idle.remove(&oldest.expect("there are more than none"), End::Oldest);
+            idle.remove(&oldest.expect("there are more than none"), PoolEnd::Oldest);
         }
         if idle.sweeper == Sweeper::Absent {
             idle.sweeper = Sweeper::Waits;
@@ -153,7 +153,7 @@ impl Pool {
                 return Some(since + IDLE_TIME_MAX);
             }
             let origin = Arc::clone(origin);
-            idle.remove(&origin, End::Oldest);
+            idle.remove(&origin, PoolEnd::Oldest);
         }
     }
 
@@ -174,17 +174,17 @@ impl Pool {
 }
 
 #[derive(Clone, Copy)]
-enum End {
+enum PoolEnd {
     Newest,
     Oldest,
 }
 
 impl Idle {
-    fn remove(&mut self, origin: &Origin, end: End) -> Option<Resting> {
+    fn remove(&mut self, origin: &HttpOrigin, end: PoolEnd) -> Option<IdleConnection> {
         let resting = self.by_origin.get_mut(origin)?;
         let taken = match end {
-            End::Newest => resting.pop(),
-            End::Oldest => (!resting.is_empty()).then(|| resting.remove(0)),
+            PoolEnd::Newest => resting.pop(),
+            PoolEnd::Oldest => (!resting.is_empty()).then(|| resting.remove(0)),
         };
         if resting.is_empty() {
             self.by_origin.remove(origin);
@@ -193,7 +193,7 @@ impl Idle {
         taken
     }
 
-    fn oldest(&self) -> Option<(&Arc<Origin>, Instant)> {
+    fn oldest(&self) -> Option<(&Arc<HttpOrigin>, Instant)> {
         let firsts =
             self.by_origin.iter().filter_map(|(origin, resting)| Some((origin, resting.first()?.since)));
         firsts.min_by_key(|(_, since)| *since)

@@ -34,7 +34,7 @@ use redrive_core::hash::stable_128;
 use redrive_core::time::Timestamp;
 use redrive_core::trace::{Context, Sampler, Trace};
 
-use super::address::Address;
+use super::address::HttpAddress;
 use super::sign::Signer;
 
 pub(super) const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
@@ -52,19 +52,19 @@ const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id")
 /// The call does not fit the target's form, which is a bug.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a call carries {deliveries} deliveries to a target that takes them in the form {form:?}")]
-pub(super) struct Misfit {
+pub(super) struct FormMismatch {
     deliveries: usize,
     form: Form,
 }
 
 pub(super) fn make(
-    address: &Address,
+    address: &HttpAddress,
     form: Form,
     signer: Option<&Signer>,
     call: &Call,
     sampler: Option<Sampler>,
     now: Timestamp,
-) -> Result<Request<Full<Bytes>>, Misfit> {
+) -> Result<Request<Full<Bytes>>, FormMismatch> {
     let mut headers = HeaderMap::with_capacity(24);
     headers.insert(HOST, address.host.clone());
     headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
@@ -90,7 +90,7 @@ pub(super) fn make(
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
             (several(&mut headers, deliveries), list(deliveries, sampler))
         }
-        (form, deliveries) => return Err(Misfit { deliveries: deliveries.len(), form }),
+        (form, deliveries) => return Err(FormMismatch { deliveries: deliveries.len(), form }),
     };
     let timestamp = now.as_millis() / 1_000;
     let signature = signer.map(|signer| signer.sign(&id, timestamp, &body));

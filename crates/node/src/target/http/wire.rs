@@ -19,18 +19,18 @@ use redrive_core::policy::answer::Reply;
 use redrive_core::trace::Sampler;
 use tokio::time::{Instant, timeout};
 
-use super::address::{Address, InvalidAddress, Origin, Security};
-use super::answer::{self, BodyEnd, Wanted};
-use super::connect::{self, Sender};
-use super::failure::Failure;
-use super::limits::{DRAIN_TIME_MAX, Limits, Reuse, Step, TURN_AROUND_MAX};
+use super::address::{HttpAddress, InvalidTargetAddress, HttpOrigin, ConnectionSecurity};
+use super::answer::{self, BodyEnd, BodyLimits};
+use super::connect::{self, ConnectionSender};
+use super::failure::CallFailure;
+use super::limits::{DRAIN_TIME_MAX, CallLimits, Reuse, CallPhase, TURN_AROUND_MAX};
 use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
 use redrive::http::answer::reply;
 
 /// Sends requests to one address.
 pub(crate) struct Wire {
-    pub(super) address: Address,
+    pub(super) address: HttpAddress,
     idle_max: usize,
     place: String,
     pool: Arc<Pool>,
@@ -46,10 +46,10 @@ pub(crate) struct WireOptions {
 }
 
 impl Wire {
-    pub(crate) fn new(address: &str, options: WireOptions, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
+    pub(crate) fn new(address: &str, options: WireOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
         let WireOptions { permits, network, place } = options;
-        let address = Address::parse(address, network)?;
-        if address.origin.security == Security::Tls {
+        let address = HttpAddress::parse(address, network)?;
+        if address.origin.security == ConnectionSecurity::Tls {
             // The first call need not wait for reading the system's certificates.
             pool.tls();
         }
@@ -64,7 +64,7 @@ impl Wire {
 
     /// Posts within the limits of a call.
     pub(crate) async fn post(&self, call: &Call, headers: HeaderMap, body: Bytes) -> Reply {
-        let limits = Limits::of(call);
+        let limits = CallLimits::of(call);
         match self.exchange(self.request(headers, body), &limits).await {
             Ok(reply) => reply,
             Err(failure) => failure.into_reply(),
@@ -73,16 +73,16 @@ impl Wire {
 
     /// Posts within its own limit.
     pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> Reply {
-        let exchanged = self.exchange(self.request(headers, body), &Limits::within(whole)).await;
-        exchanged.unwrap_or_else(Failure::into_reply)
+        let exchanged = self.exchange(self.request(headers, body), &CallLimits::within(whole)).await;
+        exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>, limits: &Limits) -> Result<Reply, Failure> {
+    async fn exchange(&self, request: Request<Full<Bytes>>, limits: &CallLimits) -> Result<Reply, CallFailure> {
         let (response, sender) = self.send(request, limits).await?;
         let (head, body) = response.into_parts();
         let drained_by = limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX);
         let until = if head.status.is_success() { drained_by } else { limits.whole_at };
-        let body = answer::read(body, Wanted::usual(until)).await;
+        let body = answer::read(body, BodyLimits::usual(until)).await;
         if matches!(body.end, BodyEnd::Whole) {
             self.keep(sender).await;
         }
@@ -103,15 +103,15 @@ impl Wire {
         request
     }
 
-    pub(super) fn origin(&self) -> &Origin {
+    pub(super) fn origin(&self) -> &HttpOrigin {
         &self.address.origin
     }
 
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
-        limits: &Limits,
-    ) -> Result<(Response<Incoming>, Sender), Failure> {
+        limits: &CallLimits,
+    ) -> Result<(Response<Incoming>, ConnectionSender), CallFailure> {
         let origin = self.origin();
         let request = match self.pool.take(origin, limits.reuse) {
             None => request,
@@ -121,8 +121,8 @@ impl Wire {
                     Ok(answered) => return Ok(answered),
                     Err(Unanswered::NotSent(request)) => *request,
                     Err(Unanswered::Lost { failure, sent }) => match (limits.reuse, sent) {
-                        (Reuse::Any, _) | (Reuse::JustUsed, Sent::InPart) => copy,
-                        (Reuse::JustUsed, Sent::PerhapsWhole) | (Reuse::None, _) => return Err(failure),
+                        (Reuse::Any, _) | (Reuse::JustUsed, SentPart::InPart) => copy,
+                        (Reuse::JustUsed, SentPart::PerhapsWhole) | (Reuse::None, _) => return Err(failure),
                     },
                     Err(Unanswered::Failed(failure)) => return Err(failure),
                 }
@@ -132,29 +132,29 @@ impl Wire {
         let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
             Unanswered::Failed(failure) | Unanswered::Lost { failure, .. } => failure,
-            Unanswered::NotSent(_) => Failure::closed_early(origin),
+            Unanswered::NotSent(_) => CallFailure::closed_early(origin),
         })
     }
 
     /// The header limit starts when the connection has the request, so it includes sending it.
     async fn send_by(
         &self,
-        mut sender: Sender,
+        mut sender: ConnectionSender,
         request: Request<Full<Bytes>>,
-        limits: &Limits,
-    ) -> Result<(Response<Incoming>, Sender), Unanswered> {
+        limits: &CallLimits,
+    ) -> Result<(Response<Incoming>, ConnectionSender), Unanswered> {
         let origin = self.origin();
         let (start, body_bytes) = (sender.line.passed(), request.body().size_hint().lower());
         sender.called_at = Instant::now();
-        match limits.wait(Step::Head, origin, sender.requests.try_send_request(request)).await {
+        match limits.wait(CallPhase::Head, origin, sender.requests.try_send_request(request)).await {
             Ok(Ok(response)) => Ok((response, sender)),
             Ok(Err(mut error)) => Err(if let Some(request) = error.take_message() {
                 Unanswered::NotSent(Box::new(request))
             } else {
-                let failure = Failure::http(origin, error.error());
+                let failure = CallFailure::http(origin, error.error());
                 let passed = sender.line.since(start);
                 if failure.lost_connection() && passed.read == 0 {
-                    Unanswered::Lost { failure, sent: Sent::of(passed.written, body_bytes) }
+                    Unanswered::Lost { failure, sent: SentPart::of(passed.written, body_bytes) }
                 } else {
                     Unanswered::Failed(failure)
                 }
@@ -164,7 +164,7 @@ impl Wire {
     }
 
     /// Returns a connection to the pool if it can be reused soon.
-    pub(super) async fn keep(&self, mut sender: Sender) {
+    pub(super) async fn keep(&self, mut sender: ConnectionSender) {
         // A response may precede the end of its request, which may never come.
         let requests = &mut sender.requests;
         if requests.is_ready() || matches!(timeout(TURN_AROUND_MAX, requests.ready()).await, Ok(Ok(()))) {
@@ -182,23 +182,23 @@ impl fmt::Debug for Wire {
 
 enum Unanswered {
     /// The target may have received the request.
-    Failed(Failure),
+    Failed(CallFailure),
     /// Closed before any response.
-    Lost { failure: Failure, sent: Sent },
+    Lost { failure: CallFailure, sent: SentPart },
     /// Closed before any of the request was sent.
     NotSent(Box<Request<Full<Bytes>>>),
 }
 
 /// How much of a request was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum SentPart {
     /// Nothing can have acted on it.
     InPart,
     /// As far as can be known.
     PerhapsWhole,
 }
 
-impl Sent {
+impl SentPart {
     /// A request is longer than its body.
     const fn of(written: u64, body_bytes: u64) -> Self {
         if written <= body_bytes { Self::InPart } else { Self::PerhapsWhole }

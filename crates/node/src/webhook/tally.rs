@@ -19,7 +19,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum WebhookResponse {
     Accepted,
     Duplicate,
     /// A different event with the same id exists.
@@ -35,7 +35,7 @@ pub enum Answered {
     Unavailable,
 }
 
-impl Answered {
+impl WebhookResponse {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,18 +53,18 @@ impl Answered {
     }
 }
 
-const KINDS: usize = Answered::Unavailable as usize + 1;
+const KINDS: usize = WebhookResponse::Unavailable as usize + 1;
 
 /// Counts since the server started.
 #[derive(Debug, Default)]
-pub struct Tally {
-    kinds: [Kind; KINDS],
+pub struct WebhookTally {
+    kinds: [TallyKind; KINDS],
     no_session: AtomicU64,
     too_large_by: Mutex<BTreeMap<String, u64>>,
 }
 
 #[derive(Debug, Default)]
-struct Kind {
+struct TallyKind {
     count: AtomicU64,
     untold: AtomicU64,
     /// In nanoseconds.
@@ -77,7 +77,7 @@ struct Kind {
 #[cfg_attr(feature = "schema", schema(as = SourceCounts))]
 #[serde(default)]
 #[expect(missing_docs, reason = "each is the number of its kind of answer")]
-pub struct Counts {
+pub struct WebhookCounts {
     pub accepted: u64,
     pub duplicates: u64,
     pub conflicts: u64,
@@ -95,9 +95,9 @@ pub struct Counts {
     pub too_large_by: BTreeMap<String, u64>,
 }
 
-impl Tally {
+impl WebhookTally {
     /// Counts a response. Returns how many of its kind have not been logged, if it is time to log them.
-    pub fn count(&self, answered: Answered, now: Timestamp) -> Option<u64> {
+    pub fn count(&self, answered: WebhookResponse, now: Timestamp) -> Option<u64> {
         let kind = &self.kinds[answered as usize];
         kind.count.fetch_add(1, Ordering::Relaxed);
         kind.untold.fetch_add(1, Ordering::Relaxed);
@@ -125,19 +125,19 @@ impl Tally {
     }
 
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        let of = |answered: Answered| self.kinds[answered as usize].count.load(Ordering::Relaxed);
-        Counts {
-            accepted: of(Answered::Accepted),
-            duplicates: of(Answered::Duplicate),
-            conflicts: of(Answered::Conflict),
-            challenges: of(Answered::Challenge),
-            unauthorized: of(Answered::Unauthorized),
-            malformed: of(Answered::Malformed),
-            too_large: of(Answered::TooLarge),
-            too_slow: of(Answered::TooSlow),
-            rate_limited: of(Answered::RateLimited),
-            unavailable: of(Answered::Unavailable),
+    pub fn counts(&self) -> WebhookCounts {
+        let of = |answered: WebhookResponse| self.kinds[answered as usize].count.load(Ordering::Relaxed);
+        WebhookCounts {
+            accepted: of(WebhookResponse::Accepted),
+            duplicates: of(WebhookResponse::Duplicate),
+            conflicts: of(WebhookResponse::Conflict),
+            challenges: of(WebhookResponse::Challenge),
+            unauthorized: of(WebhookResponse::Unauthorized),
+            malformed: of(WebhookResponse::Malformed),
+            too_large: of(WebhookResponse::TooLarge),
+            too_slow: of(WebhookResponse::TooSlow),
+            rate_limited: of(WebhookResponse::RateLimited),
+            unavailable: of(WebhookResponse::Unavailable),
             no_session: self.no_session.load(Ordering::Relaxed),
             too_large_by: self.too_large_by.lock().expect("nobody panics while counting").clone(),
         }
@@ -154,18 +154,18 @@ mod tests {
 
     #[test]
     fn a_flood_is_told_once_a_second_with_its_number() {
-        let tally = Tally::default();
+        let tally = WebhookTally::default();
         let told: Vec<Option<u64>> =
-            [0, 1, 999, 1_000, 1_500, 5_000].map(|now| tally.count(Answered::Unauthorized, at(now))).into();
+            [0, 1, 999, 1_000, 1_500, 5_000].map(|now| tally.count(WebhookResponse::Unauthorized, at(now))).into();
         assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
-        assert_eq!(tally.count(Answered::Malformed, at(1_001)), Some(1), "each kind has a second of its own");
-        let Counts { unauthorized, malformed, accepted, .. } = tally.counts();
+        assert_eq!(tally.count(WebhookResponse::Malformed, at(1_001)), Some(1), "each kind has a second of its own");
+        let WebhookCounts { unauthorized, malformed, accepted, .. } = tally.counts();
         assert_eq!((unauthorized, malformed, accepted), (6, 1, 0));
     }
 
     #[test]
     fn names_beyond_the_bound_are_counted_together() {
-        let tally = Tally::default();
+        let tally = WebhookTally::default();
         for number in 0..TOO_LARGE_BY_MAX + 5 {
             tally.too_large_by(&format!("repository {number}"));
         }

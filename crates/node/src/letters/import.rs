@@ -39,7 +39,7 @@ const TYPE_DEFAULT: &str = "imported.message";
 
 /// A letter as read, before the rule book is applied.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Foreign {
+pub struct ImportLetter {
     pub key: String,
     pub queue: QueueName,
     pub event: Event,
@@ -54,7 +54,7 @@ pub struct Foreign {
     died_at: Option<Timestamp>,
 }
 
-pub fn read(line: &str) -> Result<Foreign, String> {
+pub fn read(line: &str) -> Result<ImportLetter, String> {
     let members: Value = serde_json::from_str(line).map_err(|error| format!("is no JSON: {error}"))?;
     let Value::Object(members) = &members else {
         return Err("is no JSON object".to_owned());
@@ -86,7 +86,7 @@ fn key_of(line: &str) -> String {
 /// The plain form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain<'a> {
+struct PlainLetter<'a> {
     service: String,
     #[serde(rename = "type")]
     event_type: String,
@@ -108,8 +108,8 @@ struct Plain<'a> {
     key: Option<String>,
 }
 
-fn of_plain(line: &str) -> Result<Foreign, String> {
-    let plain: Plain<'_> =
+fn of_plain(line: &str) -> Result<ImportLetter, String> {
+    let plain: PlainLetter<'_> =
         serde_json::from_str(line).map_err(|error| format!("is no letter in the plain form: {error}"))?;
     let key = plain.key.clone().unwrap_or_else(|| key_of(line));
     let category = match plain.category.as_deref() {
@@ -130,7 +130,7 @@ fn of_plain(line: &str) -> Result<Foreign, String> {
             http_status: None,
         });
     let event = plain_event(&plain, &key)?;
-    finish(Foreign {
+    finish(ImportLetter {
         queue: queue(&plain.service)?,
         key,
         event,
@@ -147,7 +147,7 @@ fn of_plain(line: &str) -> Result<Foreign, String> {
 }
 
 /// The data is kept byte for byte.
-fn plain_event(plain: &Plain<'_>, key: &str) -> Result<Event, String> {
+fn plain_event(plain: &PlainLetter<'_>, key: &str) -> Result<Event, String> {
     let mut members = json!({
         "specversion": "1.0", "id": plain.id.as_deref().unwrap_or(key), "type": plain.event_type,
         "source": plain.source.as_deref().unwrap_or(SOURCE_DEFAULT),
@@ -189,12 +189,12 @@ fn event_of(structured: Vec<u8>) -> Result<Event, String> {
     Ok(events.into_events().remove(0))
 }
 
-fn of_envelope(envelope: Envelope) -> Result<Foreign, String> {
+fn of_envelope(envelope: Envelope) -> Result<ImportLetter, String> {
     let event = enveloped_event(&envelope)?;
     let told: Vec<AttemptRecord> = envelope.retry_attempts.into_iter().take(ATTEMPTS_TOLD_MAX).collect();
     let last = told.last().map_or(0, |record| record.attempt.get());
     let counted = if envelope.total_retries > 0 { envelope.total_retries.saturating_add(1) } else { 0 };
-    finish(Foreign {
+    finish(ImportLetter {
         key: envelope.dlq_id.as_str().to_owned(),
         queue: queue(&envelope.consumer_service)?,
         event,
@@ -254,7 +254,7 @@ pub fn queue(text: &str) -> Result<QueueName, String> {
 }
 
 /// The checks that all forms share.
-fn finish(mut letter: Foreign) -> Result<Foreign, String> {
+fn finish(mut letter: ImportLetter) -> Result<ImportLetter, String> {
     let source = letter.event.source.as_str();
     // Reserved sources are prefixed: only Redrive makes such events.
     if reserved::owner_of(source).is_some() {
@@ -280,7 +280,7 @@ fn head(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-impl Foreign {
+impl ImportLetter {
     /// Whether the event has the source of imported events, so it claims to be from no real one.
     #[must_use]
     pub fn is_nobodys(&self) -> bool {
@@ -346,7 +346,7 @@ fn usual_name(queue: &QueueName) -> String {
     format!("_{}.deadletter{channel}", queue.service)
 }
 
-fn stories(letter: &Foreign, death: &Death, died_at: Timestamp) -> Vec<Story> {
+fn stories(letter: &ImportLetter, death: &Death, died_at: Timestamp) -> Vec<Story> {
     let story = |(place, record): (usize, &AttemptRecord)| Story {
         attempt: record.attempt,
         started_at: if record.timestamp == Timestamp::EPOCH { died_at } else { record.timestamp },

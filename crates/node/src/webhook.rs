@@ -28,14 +28,14 @@ use redrive_core::event::attribute::EventSource;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 
-pub use self::claim::Distrust;
+pub use self::claim::SignatureError;
 use self::claim::check;
 pub(crate) use self::claim::to_hex;
-pub use self::event::{Call, Made};
-pub use self::handle::{Hooks, Opened};
-pub use self::tally::{Answered, Counts, Tally};
+pub use self::event::{WebhookCall, WebhookOutcome};
+pub use self::handle::{WebhookSources, OpenWebhook};
+pub use self::tally::{WebhookResponse, WebhookCounts, WebhookTally};
 use crate::source::convert::Templates;
-pub use crate::source::convert::{Malformed, Why};
+pub use crate::source::convert::{MalformedInput, MalformedReason};
 
 /// The prefix of a webhook event's source; the name of the webhook follows.
 pub const SOURCE_PREFIX: &str = "/v1/hooks/";
@@ -48,7 +48,7 @@ const GITHUB_BODY_BYTES_DEFAULT: u64 = 25 * 1024 * 1024;
 
 /// A webhook source of a rule book.
 #[derive(Debug)]
-pub struct Hook {
+pub struct WebhookSource {
     name: String,
     webhook: Webhook,
     event_source: EventSource,
@@ -58,7 +58,7 @@ pub struct Hook {
     needs_data: bool,
 }
 
-impl Hook {
+impl WebhookSource {
     /// None if the source is not a webhook.
     #[must_use]
     pub fn new(name: &str, source: &Source) -> Option<Self> {
@@ -121,7 +121,7 @@ impl Hook {
         headers: &HeaderMap,
         body: &[u8],
         now: Timestamp,
-    ) -> Result<(), Distrust> {
+    ) -> Result<(), SignatureError> {
         let keys: Vec<_> = secrets.iter().filter_map(|secret| self.key(secret)).collect();
         check(&self.claim(headers)?, &keys, body, now, self.tolerance())
     }

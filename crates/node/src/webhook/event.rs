@@ -21,10 +21,10 @@ use redrive_core::time::Timestamp;
 use redrive_core::trace::Context;
 use ring::digest::{SHA256, digest};
 
-use super::Hook;
+use super::WebhookSource;
 use super::claim::to_hex;
 use super::scheme::WEBHOOK_ID;
-use crate::source::convert::{Malformed, Templates, Why, filled, filled_type, unfit};
+use crate::source::convert::{MalformedInput, Templates, MalformedReason, filled, filled_type, unfit};
 
 pub(super) const GITHUB_EVENT: &str = "x-github-event";
 pub(super) const GITHUB_DELIVERY: &str = "x-github-delivery";
@@ -34,7 +34,7 @@ const SLACK_CHALLENGE: &str = "url_verification";
 
 /// A request with a valid signature.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct WebhookCall<'a> {
     pub headers: &'a HeaderMap,
     /// The whole body.
     pub body: &'a Bytes,
@@ -44,7 +44,7 @@ pub struct Call<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum WebhookOutcome {
     Event(Box<Event>),
     /// No event: the text to send back, by which the sender checks the endpoint.
     Challenge(String),
@@ -60,12 +60,12 @@ pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
 }
 
 /// What the templates are filled from.
-struct Found<'a> {
+struct WebhookMaterial<'a> {
     headers: &'a HeaderMap,
     data: Picked<'a>,
 }
 
-impl Material for Found<'_> {
+impl Material for WebhookMaterial<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.headers.get(name)?.as_bytes()).ok().map(str::trim)
     }
@@ -75,22 +75,22 @@ impl Material for Found<'_> {
     }
 }
 
-impl Hook {
+impl WebhookSource {
     /// Makes the event; the signature must have been verified.
-    pub fn read(&self, call: Call<'_>) -> Result<Made, Malformed> {
+    pub fn read(&self, call: WebhookCall<'_>) -> Result<WebhookOutcome, MalformedInput> {
         let content_type = content_type_of(call.headers)?;
         self.refuse_forms(content_type.as_ref())?;
         if *self.scheme() == Scheme::Github {
             required(call.headers, GITHUB_EVENT)?;
         }
-        let found = Found { headers: call.headers, data: self.picked(call.body)? };
+        let found = WebhookMaterial { headers: call.headers, data: self.picked(call.body)? };
         if let Some(challenge) = self.challenge(&found) {
-            return Ok(Made::Challenge(challenge));
+            return Ok(WebhookOutcome::Challenge(challenge));
         }
         let Templates { event_type, subject, session, .. } = &self.templates;
         let event_type = event_type.as_ref().expect("the book wants one of webhooks");
         let signed_at = self.claim(call.headers).ok().and_then(|claim| claim.signed_at);
-        Ok(Made::Event(Box::new(Event {
+        Ok(WebhookOutcome::Event(Box::new(Event {
             id: self.id_of(&found, call.body)?,
             source: self.event_source.clone(),
             event_type: filled_type(event_type, &found)?,
@@ -106,17 +106,17 @@ impl Hook {
     }
 
     /// GitHub sends forms by default, but readers of its events expect JSON.
-    fn refuse_forms(&self, content_type: Option<&ContentType>) -> Result<(), Malformed> {
+    fn refuse_forms(&self, content_type: Option<&ContentType>) -> Result<(), MalformedInput> {
         let is_form =
             content_type.is_some_and(|content_type| content_type.media_type().eq_ignore_ascii_case(FORM));
         if is_form && (self.needs_data || *self.scheme() == Scheme::Github) {
-            return Err(Malformed { field: "content-type", why: Why::Form });
+            return Err(MalformedInput { field: "content-type", why: MalformedReason::Form });
         }
         Ok(())
     }
 
     /// The data fields that are used; a body that is not JSON has none, unless a template needs one.
-    fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, Malformed> {
+    fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, MalformedInput> {
         if self.templates.wanted.is_empty() {
             return Ok(Picked::default());
         }
@@ -127,14 +127,14 @@ impl Hook {
         }
     }
 
-    fn challenge(&self, found: &Found<'_>) -> Option<String> {
+    fn challenge(&self, found: &WebhookMaterial<'_>) -> Option<String> {
         let is_asked = *self.scheme() == Scheme::Slack && found.data.get(&["type"]) == Some(SLACK_CHALLENGE);
         // It is sent back verbatim, so control characters are refused.
         let is_plain = |text: &&str| !text.chars().any(char::is_control);
         found.data.get(&["challenge"]).filter(is_plain).filter(|_| is_asked).map(str::to_owned)
     }
 
-    fn id_of(&self, found: &Found<'_>, body: &[u8]) -> Result<EventId, Malformed> {
+    fn id_of(&self, found: &WebhookMaterial<'_>, body: &[u8]) -> Result<EventId, MalformedInput> {
         let fit = |field, text: &str| EventId::new(text).map_err(|reason| unfit(field, reason));
         // The scheme's required headers must be there even if the book states an id.
         let of_scheme = match self.scheme() {
@@ -155,7 +155,7 @@ impl Hook {
 }
 
 /// A header that must occur once.
-fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, Malformed> {
+fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, MalformedInput> {
     match single(headers, name)? {
         Some(text) if !text.is_empty() => Ok(text),
         Some(_) | None => Err(unfit(name, Reason::Missing)),
@@ -163,7 +163,7 @@ fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, M
 }
 
 /// A header that may occur once.
-fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Malformed> {
+fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, MalformedInput> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -173,7 +173,7 @@ fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h s
     Ok(Some(text.trim()))
 }
 
-fn content_type_of(headers: &HeaderMap) -> Result<Option<ContentType>, Malformed> {
+fn content_type_of(headers: &HeaderMap) -> Result<Option<ContentType>, MalformedInput> {
     const FIELD: &str = "content-type";
     let text = single(headers, FIELD)?.filter(|text| !text.is_empty());
     let content_type = text.map(ContentType::new).transpose().map_err(|reason| unfit(FIELD, reason))?;

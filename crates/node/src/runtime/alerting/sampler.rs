@@ -23,7 +23,7 @@ const OLDEST_EVERY: Duration = Duration::from_secs(5);
 const LETTERS_EVERY: Duration = Duration::from_secs(5);
 
 /// Everything at one moment.
-pub(super) struct Seen {
+pub(super) struct AlertSample {
     pub(super) at: Timestamp,
     figures: Arc<Figures>,
     dependencies: Vec<DependencyView>,
@@ -33,7 +33,7 @@ pub(super) struct Seen {
     sources: Vec<SourceSample>,
 }
 
-impl Seen {
+impl AlertSample {
     pub(super) fn sample<'a>(&'a self, book: &'a RuleBook) -> Sample<'a> {
         Sample {
             at: self.at,
@@ -49,7 +49,7 @@ impl Seen {
 }
 
 #[cfg(test)]
-impl Seen {
+impl AlertSample {
     /// A service with so many dead letters.
     pub(super) fn of_letters(at: Timestamp, dead: u64) -> Self {
         let service = redrive_core::ids::ServiceName::new("shop").expect("a name");
@@ -69,15 +69,15 @@ impl Seen {
 
 /// Takes samples, and caches what need not be read each time.
 #[derive(Default)]
-pub(super) struct Eyes {
+pub(super) struct AlertSampler {
     oldest: BTreeMap<QueueName, Oldest>,
     oldest_at: Option<Instant>,
     letters_at: Option<Instant>,
 }
 
-impl Eyes {
+impl AlertSampler {
     /// None if the store does not answer or the node is stopping.
-    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<Seen> {
+    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<AlertSample> {
         let snapshot = node.snapshot().await?;
         match self.ask(node, wants, snapshot).await {
             Ok(seen) => Some(seen),
@@ -88,7 +88,7 @@ impl Eyes {
         }
     }
 
-    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<Seen, ReadError> {
+    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<AlertSample, ReadError> {
         let counts = node.read(|reader| reader.counts()).await?;
         if wants.oldest && is_due(self.oldest_at, OLDEST_EVERY) {
             self.oldest = node.read(|reader| reader.oldest()).await?;
@@ -102,7 +102,7 @@ impl Eyes {
         }
         // What is found from now on belongs to the next sample.
         let at = node.now();
-        Ok(Seen {
+        Ok(AlertSample {
             at,
             troubles: node.troubles(),
             sources: node.sources().into_iter().filter_map(source).collect(),

@@ -8,53 +8,53 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use redrive_core::book::RuleBook;
 
-use super::Hook;
-use super::tally::{Counts, Tally};
-use crate::runtime::Switch;
+use super::WebhookSource;
+use super::tally::{WebhookCounts, WebhookTally};
+use crate::runtime::BookSwitch;
 
 /// A webhook source and its counts.
 #[derive(Debug)]
-pub struct Opened {
-    pub hook: Hook,
-    pub tally: Arc<Tally>,
+pub struct OpenWebhook {
+    pub hook: WebhookSource,
+    pub tally: Arc<WebhookTally>,
 }
 
-type All = BTreeMap<String, Arc<Opened>>;
+type WebhooksByName = BTreeMap<String, Arc<OpenWebhook>>;
 
 /// Clones share one list.
 #[derive(Clone, Debug)]
-pub struct Hooks(Arc<ArcSwap<All>>);
+pub struct WebhookSources(Arc<ArcSwap<WebhooksByName>>);
 
-impl Hooks {
+impl WebhookSources {
     #[must_use]
     pub fn new(book: &Arc<RuleBook>) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(opened(book, &All::new()))))
+        Self(Arc::new(ArcSwap::from_pointee(opened(book, &WebhooksByName::new()))))
     }
 
     /// Prepares the sources of another book; the switch activates them.
     #[must_use]
-    pub fn prepare(&self, book: &Arc<RuleBook>) -> Switch {
+    pub fn prepare(&self, book: &Arc<RuleBook>) -> BookSwitch {
         let (hooks, next) = (Arc::clone(&self.0), Arc::new(opened(book, &self.0.load())));
         Box::new(move || hooks.store(next))
     }
 
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<Arc<Opened>> {
+    pub fn get(&self, name: &str) -> Option<Arc<OpenWebhook>> {
         self.0.load().get(name).cloned()
     }
 
     /// Counts by name.
     #[must_use]
-    pub fn counts(&self) -> Vec<(String, Counts)> {
+    pub fn counts(&self) -> Vec<(String, WebhookCounts)> {
         self.0.load().iter().map(|(name, opened)| (name.clone(), opened.tally.counts())).collect()
     }
 }
 
-fn opened(book: &RuleBook, before: &All) -> All {
-    let hooks = book.sections().sources.iter().filter_map(|(name, source)| Hook::new(name, &source.value));
-    let open = |hook: Hook| {
+fn opened(book: &RuleBook, before: &WebhooksByName) -> WebhooksByName {
+    let hooks = book.sections().sources.iter().filter_map(|(name, source)| WebhookSource::new(name, &source.value));
+    let open = |hook: WebhookSource| {
         let known = before.get(hook.name()).map(|opened| Arc::clone(&opened.tally));
-        (hook.name().to_owned(), Arc::new(Opened { hook, tally: known.unwrap_or_default() }))
+        (hook.name().to_owned(), Arc::new(OpenWebhook { hook, tally: known.unwrap_or_default() }))
     };
     hooks.map(open).collect()
 }

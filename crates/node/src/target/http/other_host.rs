@@ -8,31 +8,31 @@ use std::sync::Arc;
 use redrive_core::book::model::Network;
 use redrive_core::policy::answer::Reply;
 
-use super::address::{Origin, Security};
+use super::address::{HttpOrigin, ConnectionSecurity};
 use super::connect;
-use super::failure::Failure;
-use super::guard::Leave;
+use super::failure::CallFailure;
+use super::guard::AddressPolicy;
 use super::pool::Pool;
 
-pub(crate) struct Elsewhere {
-    origin: Origin,
+pub(crate) struct OtherHost {
+    origin: HttpOrigin,
     place: String,
     pool: Arc<Pool>,
 }
 
-impl Elsewhere {
+impl OtherHost {
     /// `place` is where the book states the host.
     pub(crate) fn new(host: &str, port: u16, network: Network, place: String, pool: Arc<Pool>) -> Self {
         let host = host.to_ascii_lowercase();
-        let leave = Leave::of(&host, network);
-        Self { origin: Origin { security: Security::Plain, host, port, leave }, place, pool }
+        let leave = AddressPolicy::of(&host, network);
+        Self { origin: HttpOrigin { security: ConnectionSecurity::Plain, host, port, leave }, place, pool }
     }
 
     pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, Reply> {
         let found = connect::addresses(&self.origin, self.pool.resolver()).await;
         let found = found.map_err(|failure| failure.at(&self.place).into_reply())?;
         if found.is_empty() {
-            return Err(Failure::dns(&self.origin, "it has no address").into_reply());
+            return Err(CallFailure::dns(&self.origin, "it has no address").into_reply());
         }
         Ok(found)
     }
@@ -41,6 +41,6 @@ impl Elsewhere {
     pub(crate) fn broken(&self, error: &(dyn Error + 'static)) -> Option<Reply> {
         let io = std::iter::successors(Some(error), |cause| (*cause).source())
             .find_map(|cause| cause.downcast_ref::<io::Error>())?;
-        Some(Failure::io(&self.origin, io).into_reply())
+        Some(CallFailure::io(&self.origin, io).into_reply())
     }
 }

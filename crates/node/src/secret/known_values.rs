@@ -16,9 +16,9 @@ const SEEN_MAX: usize = 256;
 
 /// Current and recent values.
 #[derive(Default)]
-pub(super) struct Seen(Mutex<VecDeque<Zeroizing<String>>>);
+pub(super) struct KnownValues(Mutex<VecDeque<Zeroizing<String>>>);
 
-impl Seen {
+impl KnownValues {
     /// Values that are not UTF-8 cannot occur in a text.
     pub(super) fn note(&self, values: &SecretValues) {
         let mut seen = self.0.lock().expect("nobody panics while remembering");
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn values_are_left_out_of_texts_even_after_they_were_changed() {
-        let seen = Seen::default();
+        let seen = KnownValues::default();
         assert_eq!(seen.hide("correct horse"), "correct horse");
         for lines in ["correct horse\n", "battery staple\ncorrect horse\n"] {
             seen.note(&SecretValues::from_lines(lines.as_bytes(), "here").expect("a line or two"));

@@ -10,14 +10,14 @@ use redrive_core::book::connectors::webhook::{Algorithm, Encoding, Scheme};
 use redrive_core::time::Timestamp;
 use ring::hmac;
 
-use super::Hook;
-use super::claim::{Claim, Distrust, from_hex, only, seconds, signature, to_hex};
+use super::WebhookSource;
+use super::claim::{SignatureClaim, SignatureError, from_hex, only, seconds, signature, to_hex};
 use super::event::{GITHUB_DELIVERY, GITHUB_EVENT};
 use crate::target::http::standard_key;
 
 pub(super) const WEBHOOK_ID: &str = "webhook-id";
 
-struct Layout<'a> {
+struct SignatureLayout<'a> {
     header: &'a str,
     /// The prefix of the signature; those with another prefix belong to other versions and are skipped.
     prefix: &'a str,
@@ -26,7 +26,7 @@ struct Layout<'a> {
     time: Option<&'a str>,
 }
 
-impl<'a> Layout<'a> {
+impl<'a> SignatureLayout<'a> {
     fn of(scheme: &'a Scheme) -> Self {
         let (algorithm, hex) = (Algorithm::Sha256, Encoding::Hex);
         let (header, prefix, encoding, time) = match scheme {
@@ -70,11 +70,11 @@ fn head(scheme: &Scheme, id: &str, time: &str) -> String {
     }
 }
 
-impl Hook {
+impl WebhookSource {
     /// What the request claims to have signed.
-    pub(super) fn claim(&self, headers: &HeaderMap) -> Result<Claim, Distrust> {
+    pub(super) fn claim(&self, headers: &HeaderMap) -> Result<SignatureClaim, SignatureError> {
         let scheme = self.scheme();
-        let layout = Layout::of(scheme);
+        let layout = SignatureLayout::of(scheme);
         let id = if *scheme == Scheme::StandardWebhooks { only(headers, WEBHOOK_ID)? } else { "" };
         let mut time = layout.time.map(|name| only(headers, name)).transpose()?;
         let text = only(headers, layout.header)?;
@@ -86,16 +86,16 @@ impl Hook {
                 time = times.next();
                 // With two times it would be ambiguous which one was signed.
                 if time.is_none() || times.next().is_some() {
-                    return Err(Distrust::Malformed);
+                    return Err(SignatureError::Malformed);
                 }
                 parts.filter_map(|part| layout.read(part)).collect()
             }
             Scheme::Github | Scheme::Slack | Scheme::Hmac(_) => {
-                vec![layout.read(text).ok_or(Distrust::Malformed)?]
+                vec![layout.read(text).ok_or(SignatureError::Malformed)?]
             }
         };
         let head = head(scheme, id, time.unwrap_or_default());
-        Ok(Claim { head, signatures, signed_at: time.map(seconds).transpose()? })
+        Ok(SignatureClaim { head, signatures, signed_at: time.map(seconds).transpose()? })
     }
 
     /// The HMAC key of a secret; none if it is invalid. Stripe's secret includes its `whsec_` prefix.
@@ -104,7 +104,7 @@ impl Hook {
         if *scheme == Scheme::StandardWebhooks {
             return standard_key(secret).ok();
         }
-        let algorithm = match Layout::of(scheme).algorithm {
+        let algorithm = match SignatureLayout::of(scheme).algorithm {
             Algorithm::Sha256 => hmac::HMAC_SHA256,
             Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
             Algorithm::Sha512 => hmac::HMAC_SHA512,
@@ -123,7 +123,7 @@ impl Hook {
         now: Timestamp,
     ) -> Option<Vec<(String, String)>> {
         let (scheme, key) = (self.scheme(), self.key(secret)?);
-        let layout = Layout::of(scheme);
+        let layout = SignatureLayout::of(scheme);
         let time = (now.as_millis() / 1_000).to_string();
         let signed = layout.write(signature(&key, &head(scheme, id, &time), body).as_ref());
         let mut headers = match scheme {

@@ -4,7 +4,7 @@ use redrive_core::book;
 use redrive_core::book::connectors::built_in;
 
 use super::*;
-use crate::letter::envelope::{envelope, tests::letter};
+use crate::letters::envelope::{envelope, tests::letter};
 
 const NOW: &str = "2026-02-01T00:00:00Z";
 

@@ -15,7 +15,7 @@ const SIGNATURES_MAX: usize = 16;
 
 /// Why a request is not trusted. For the log: the sender learns only of a wrong time, which is checked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Distrust {
+pub enum SignatureError {
     #[error("the signature, or what is signed with it, is missing")]
     Missing,
     #[error("the signature is none in the form of its scheme")]
@@ -34,7 +34,7 @@ pub enum Distrust {
 }
 
 /// What a request claims to have signed.
-pub(super) struct Claim {
+pub(super) struct SignatureClaim {
     /// The signed text before the body.
     pub head: String,
     /// One of them must match.
@@ -44,29 +44,29 @@ pub(super) struct Claim {
 }
 
 pub(super) fn check(
-    claim: &Claim,
+    claim: &SignatureClaim,
     keys: &[hmac::Key],
     body: &[u8],
     now: Timestamp,
     tolerance: Duration,
-) -> Result<(), Distrust> {
+) -> Result<(), SignatureError> {
     if keys.is_empty() {
-        return Err(Distrust::NoKey);
+        return Err(SignatureError::NoKey);
     }
     if claim.signatures.is_empty() || claim.signatures.len() > SIGNATURES_MAX {
-        return Err(Distrust::Malformed);
+        return Err(SignatureError::Malformed);
     }
     if !keys.iter().any(|key| fits(key, claim, body)) {
-        return Err(Distrust::Bad);
+        return Err(SignatureError::Bad);
     }
     match claim.signed_at {
-        Some(at) if now.since(at) > tolerance => Err(Distrust::TooOld),
-        Some(at) if at.since(now) > tolerance => Err(Distrust::TooNew),
+        Some(at) if now.since(at) > tolerance => Err(SignatureError::TooOld),
+        Some(at) if at.since(now) > tolerance => Err(SignatureError::TooNew),
         Some(_) | None => Ok(()),
     }
 }
 
-fn fits(key: &hmac::Key, claim: &Claim, body: &[u8]) -> bool {
+fn fits(key: &hmac::Key, claim: &SignatureClaim, body: &[u8]) -> bool {
     let signature = signature(key, &claim.head, body);
     // Hashing both sides again makes the compared values ours, so the comparison is constant-time.
     let is_it =
@@ -82,20 +82,20 @@ pub(super) fn signature(key: &hmac::Key, head: &str, body: &[u8]) -> hmac::Tag {
 }
 
 /// The only value of a header; two are refused as ambiguous.
-pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, Distrust> {
+pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, SignatureError> {
     let mut values = headers.get_all(name).iter();
-    let value = values.next().ok_or(Distrust::Missing)?;
+    let value = values.next().ok_or(SignatureError::Missing)?;
     if values.next().is_some() {
-        return Err(Distrust::Malformed);
+        return Err(SignatureError::Malformed);
     }
-    let text = value.to_str().map_err(|_| Distrust::Malformed)?.trim();
-    if text.is_empty() { Err(Distrust::Missing) } else { Ok(text) }
+    let text = value.to_str().map_err(|_| SignatureError::Malformed)?.trim();
+    if text.is_empty() { Err(SignatureError::Missing) } else { Ok(text) }
 }
 
 /// Unix seconds, digits only.
-pub(super) fn seconds(text: &str) -> Result<Timestamp, Distrust> {
+pub(super) fn seconds(text: &str) -> Result<Timestamp, SignatureError> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds: u64 = text.parse().ok().filter(|_| is_plain).ok_or(Distrust::Malformed)?;
+    let seconds: u64 = text.parse().ok().filter(|_| is_plain).ok_or(SignatureError::Malformed)?;
     Ok(Timestamp::from_millis(seconds.saturating_mul(1_000)))
 }
 

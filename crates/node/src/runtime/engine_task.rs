@@ -13,10 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::active_book::{ActiveBook, ActiveBooks, Followers};
-use super::breakers::News;
-use super::inbox::{Inbox, NoteJob, Work};
-use super::{Answer, Message, Snapshot, Stopped};
+use super::active_book::{ActiveBook, ActiveBooks, BookFollowers};
+use super::breakers::HistoryMessage;
+use super::inbox::{Inbox, NoteJob, WriterWork};
+use super::{SubmitAnswer, EngineMessage, Snapshot, StopReport};
 use crate::activity::{Activity, ActivityFeed};
 use crate::store::{self, Note, Submission, Submitted, WhenFull};
 use redrive::clock::{Clock, STEP_MIN, wall_clock};
@@ -26,17 +26,17 @@ const MESSAGES_AT_ONCE: usize = 256;
 /// How often the machine's clock is compared with ours.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) struct Shell {
+pub(super) struct EngineTask {
     engine: Engine,
     /// The book of engine and targets.
     active: Arc<ActiveBook>,
     inbox: Arc<Inbox>,
     /// Collects writes until all messages at hand are handled.
-    outbox: Work,
-    own: mpsc::Sender<Message>,
+    outbox: WriterWork,
+    own: mpsc::Sender<EngineMessage>,
     clock: Clock,
     feed: ActivityFeed,
-    onward: Onward,
+    onward: EngineOutputs,
     calls: HashMap<CallId, AbortHandle>,
     /// Calls cut short by the stop.
     interrupted: usize,
@@ -49,28 +49,28 @@ pub(super) struct Shell {
 }
 
 /// Outputs other than the writer's queue, and the active book.
-pub(super) struct Onward {
+pub(super) struct EngineOutputs {
     /// Recovered dependencies whose letters the book reprocesses.
     pub reprocess: mpsc::Sender<DependencyName>,
     /// Breaker transitions.
-    pub turns: mpsc::Sender<News>,
+    pub turns: mpsc::Sender<HistoryMessage>,
     pub books: ActiveBooks,
-    pub followers: Arc<Followers>,
+    pub followers: Arc<BookFollowers>,
 }
 
 struct Stopping {
     until: Instant,
-    reply: oneshot::Sender<Stopped>,
+    reply: oneshot::Sender<StopReport>,
 }
 
-impl Shell {
+impl EngineTask {
     pub(super) fn new(
         engine: Engine,
         inbox: Arc<Inbox>,
-        own: mpsc::Sender<Message>,
+        own: mpsc::Sender<EngineMessage>,
         clock: Clock,
         feed: ActivityFeed,
-        mut onward: Onward,
+        mut onward: EngineOutputs,
     ) -> Self {
         let drift = drift(&clock);
         let active = Arc::clone(&onward.books.borrow_and_update());
@@ -79,7 +79,7 @@ impl Shell {
             engine,
             active,
             inbox,
-            outbox: Work::default(),
+            outbox: WriterWork::default(),
             own,
             clock,
             feed,
@@ -93,7 +93,7 @@ impl Shell {
         }
     }
 
-    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<EngineMessage>) {
         let mut taken = Vec::with_capacity(MESSAGES_AT_ONCE);
         let mut look_at_clock = tokio::time::interval(CLOCK_EVERY);
         self.carry_out();
@@ -147,9 +147,9 @@ impl Shell {
         [timer, stop].into_iter().flatten().min()
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: EngineMessage) {
         match message {
-            Message::Batch { answers, inputs, done } => {
+            EngineMessage::Batch { answers, inputs, done } => {
                 for (waiter, answer) in answers {
                     self.count(&answer);
                     // A client that disconnected has its event accepted all the same.
@@ -162,21 +162,21 @@ impl Shell {
                     let _ = doer.send(Ok(()));
                 }
             }
-            Message::Ended(call, ending) => {
+            EngineMessage::Ended(call, ending) => {
                 self.calls.remove(&call);
                 self.interrupted += usize::from(ending == Ending::Interrupted);
                 self.feed(Input::Ended { call, ending });
             }
-            Message::Look(reply) => {
+            EngineMessage::Look(reply) => {
                 let _ = reply.send(self.snapshot());
             }
-            Message::Waits(asked, reply) => {
+            EngineMessage::Waits(asked, reply) => {
                 let _ = reply.send(self.engine.waits(&asked, self.clock.now()));
             }
-            Message::Removed(queue, reply) => {
+            EngineMessage::Removed(queue, reply) => {
                 let _ = reply.send(self.engine.removed_queue(&queue));
             }
-            Message::Stop { within, reply } => {
+            EngineMessage::Stop { within, reply } => {
                 self.stopping = Some(Stopping { until: Instant::now() + within, reply });
                 self.active.targets.stop(within);
                 self.feed(Input::Stop);
@@ -185,7 +185,7 @@ impl Shell {
     }
 
     /// Counts submissions and their results.
-    fn count(&mut self, answer: &Answer) {
+    fn count(&mut self, answer: &SubmitAnswer) {
         let Ok(taken) = answer else { return self.feed.refused() };
         let now = self.clock.now();
         let intake = &mut Arc::make_mut(&mut self.figures).intake;
@@ -286,7 +286,7 @@ impl Shell {
         Arc::make_mut(&mut self.figures).count(&signal);
         if let Signal::Breaker { dependency, transition, by } = &*signal {
             // If it is full, only the history misses the transition.
-            let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
+            let _ = self.onward.turns.try_send(HistoryMessage::turned(dependency, transition, *by));
         }
         if let Signal::Stale(delivery) = &*signal {
             tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
@@ -299,7 +299,7 @@ impl Shell {
         let (id, own) = (call.id, self.own.clone());
         let limit = target.as_ref().map_or(call.limit, |target| target.ends_within(call.limit));
         let task = tokio::spawn(async move {
-            let report = Report { own: own.clone(), id, is_made: false };
+            let report = CallReport { own: own.clone(), id, is_made: false };
             let ending = match target {
                 Some(target) => {
                     let called = tokio::time::timeout(limit, target.call(call)).await;
@@ -330,7 +330,7 @@ impl Shell {
         self.carry_out();
         self.hand_over();
         if let Some(stopping) = self.stopping {
-            let _ = stopping.reply.send(Stopped { interrupted });
+            let _ = stopping.reply.send(StopReport { interrupted });
         }
     }
 
@@ -360,21 +360,21 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// Reports the end of a call even if its task panics.
-struct Report {
-    own: mpsc::Sender<Message>,
+struct CallReport {
+    own: mpsc::Sender<EngineMessage>,
     id: CallId,
     is_made: bool,
 }
 
-impl Report {
+impl CallReport {
     async fn make(mut self, ending: Ending) {
         self.is_made = true;
         // The engine is gone only when the node is.
-        let _ = self.own.send(Message::Ended(self.id, ending)).await;
+        let _ = self.own.send(EngineMessage::Ended(self.id, ending)).await;
     }
 }
 
-impl Drop for Report {
+impl Drop for CallReport {
     fn drop(&mut self) {
         if self.is_made || !std::thread::panicking() {
             return;
@@ -382,7 +382,7 @@ impl Drop for Report {
         let reply = Reply::new(Seen::Internal, "the target's code panicked");
         let (own, id) = (self.own.clone(), self.id);
         tokio::spawn(async move {
-            let _ = own.send(Message::Ended(id, Ending::Reply(reply))).await;
+            let _ = own.send(EngineMessage::Ended(id, Ending::Reply(reply))).await;
         });
     }
 }
