@@ -343,7 +343,7 @@ impl ActivityLine {
             Signal::Breaker { dependency, transition, .. } => {
                 let failures = counted(u64::from(transition.failures), "failure");
                 let facts = BreakerFacts {
-                    message: format!("the breaker of {dependency}, after {failures}"),
+                    message: format!("circuit breaker of {dependency}, after {failures}"),
                     dependency: Some(dependency.to_string()),
                     failures: Some(transition.failures),
                 };
@@ -360,12 +360,12 @@ impl ActivityLine {
             })),
             Signal::DependencyHeld { dependency, until } => at_once(Activity::DependencyHeld {
                 dependency: dependency.to_string(),
-                message: format!("{dependency} asks everybody to wait"),
+                message: format!("{dependency} asked callers to wait"),
                 due_at: *until,
             }),
             Signal::Paused(service) => at_once(Activity::Paused(ServiceFacts {
                 service: service.to_string(),
-                message: Some("its rule says so after this failure".to_owned()),
+                message: Some("paused by its rule after this failure".to_owned()),
             })),
             Signal::Alert { kind, queue, delivery, code } => at_once(Activity::Alert(AlertFacts {
                 service: Some(queue.to_string()),
@@ -425,10 +425,10 @@ fn settled(delivery: &Waiting, settlement: &Settlement) -> Option<Activity> {
 
 const fn alert_in_words(kind: AlertKind) -> &'static str {
     match kind {
-        AlertKind::Security => "security: the target refuses our credentials",
-        AlertKind::Configuration => "configuration: something is set up wrongly, here or at the target",
-        AlertKind::Exhausted => "exhausted: the retries ran out",
-        AlertKind::Internal => "internal: redrive itself failed",
+        AlertKind::Security => "security: the target rejected our credentials",
+        AlertKind::Configuration => "configuration: invalid setup, here or at the target",
+        AlertKind::Exhausted => "exhausted: no retries left",
+        AlertKind::Internal => "internal: internal error in redrive",
     }
 }
 

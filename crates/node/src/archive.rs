@@ -55,7 +55,7 @@ pub enum ArchiveKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveFailure {
     /// No space, or asked to slow down.
-    #[error("it takes nothing at the moment: {reason}")]
+    #[error("no space or throttled: {reason}")]
     Throttled {
         retry_after: Option<Duration>,
         reason: String,
@@ -65,7 +65,7 @@ pub enum ArchiveFailure {
         within: Duration,
     },
     /// Access denied or wrong kind of file: needs an operator.
-    #[error("it lets nobody in: {reason}")]
+    #[error("access denied: {reason}")]
     Credentials {
         reason: String,
     },

@@ -77,8 +77,8 @@ pub enum KeysChange {
 impl std::fmt::Display for KeysChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Gone { why } => write!(f, "the issuer's keys cannot be had, and tokens are refused: {why}"),
-            Self::Back => f.write_str("the issuer's keys can be had again"),
+            Self::Gone { why } => write!(f, "issuer keys unavailable, tokens are refused: {why}"),
+            Self::Back => f.write_str("issuer keys available again"),
         }
     }
 }
@@ -87,11 +87,11 @@ impl std::fmt::Display for KeysChange {
 pub enum KeysError {
     #[error(transparent)]
     NotFetched(#[from] FetchError),
-    #[error("what came is no set of keys")]
+    #[error("response is not a key set")]
     NotKeys,
-    #[error("what came has more than 100 keys")]
+    #[error("response has more than 100 keys")]
     TooMany,
-    #[error("what came has no key for RS256 or ES256")]
+    #[error("response has no key for RS256 or ES256")]
     NoneOfUse,
 }
 
@@ -123,8 +123,8 @@ impl Issuer {
     }
 
     /// The current fetch problem, if any.
-    pub(crate) fn ailing(&self) -> Option<Ailing> {
-        self.record.lock().expect("nobody panics with it").ailing()
+    pub(crate) fn failing(&self) -> Option<Ailing> {
+        self.record.lock().expect("lock is not poisoned").failing()
     }
 
     /// Why the last fetch failed, if it did.
@@ -137,29 +137,29 @@ impl Issuer {
         &self,
         found: Result<Found<KeySet, KeysError>, Missing<KeysError>>,
     ) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
-        let word = self.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
-        match (word, &found) {
+        let report = self.record.lock().expect("lock is not poisoned").observe(&found, (self.clock)());
+        match (report, &found) {
             (OutageReport::Warning, Ok(Found { age, failure: Some(error), .. })) => {
                 let age = show_rounded(*age);
-                tracing::warn!(age, %error, "the issuer's keys cannot be fetched: the last ones serve");
+                tracing::warn!(age, %error, "issuer keys not fetched, using cached keys");
             }
             (OutageReport::Alert, Err(error)) => {
-                tracing::error!(%error, "the issuer's keys cannot be had: tokens are refused");
-                self.tell(|| KeysChange::Gone { why: error.to_string() });
+                tracing::error!(%error, "issuer keys unavailable, tokens are refused");
+                self.report(|| KeysChange::Gone { why: error.to_string() });
             }
-            (OutageReport::Recovered, _) => tracing::info!("the issuer's keys can be fetched again"),
+            (OutageReport::Recovered, _) => tracing::info!("issuer keys fetched again"),
             (OutageReport::Back, _) => {
-                tracing::info!("the issuer's keys can be had again");
-                self.tell(|| KeysChange::Back);
+                tracing::info!("issuer keys available again");
+                self.report(|| KeysChange::Back);
             }
             (OutageReport::Nothing | OutageReport::Warning | OutageReport::Alert, _) => {}
         }
         found.map(|found| found.value).map_err(|missing| missing.failure)
     }
 
-    fn tell(&self, news: impl FnOnce() -> KeysChange) {
+    fn report(&self, change: impl FnOnce() -> KeysChange) {
         if let Some(listener) = self.listener.get() {
-            listener(news());
+            listener(change());
         }
     }
 }

@@ -58,8 +58,8 @@ impl FetchHealth {
 }
 
 impl ProviderOutage {
-    pub(crate) fn hear(&mut self, health: FetchHealth, now: Timestamp) -> OutageReport {
-        let (next, word) = match (*self, health) {
+    pub(crate) fn observe(&mut self, health: FetchHealth, now: Timestamp) -> OutageReport {
+        let (next, report) = match (*self, health) {
             (Self::None, FetchHealth::Well) => (Self::None, OutageReport::Nothing),
             (Self::Warned { .. }, FetchHealth::Well) => (Self::None, OutageReport::Recovered),
             (Self::Alerted, FetchHealth::Well) => (Self::None, OutageReport::Back),
@@ -73,7 +73,7 @@ impl ProviderOutage {
             (Self::Alerted, FetchHealth::Gone) => (Self::Alerted, OutageReport::Nothing),
         };
         *self = next;
-        word
+        report
     }
 }
 
@@ -81,36 +81,36 @@ impl ProviderOutage {
 #[derive(Debug)]
 pub(crate) struct OutageRecord {
     outage: ProviderOutage,
-    ailing: Option<Ailing>,
+    failing: Option<Ailing>,
 }
 
 impl OutageRecord {
     pub(crate) const fn new() -> Self {
-        Self { outage: ProviderOutage::None, ailing: None }
+        Self { outage: ProviderOutage::None, failing: None }
     }
 
-    pub(crate) fn hear<T, E: Display>(
+    pub(crate) fn observe<T, E: Display>(
         &mut self,
         found: &Result<Found<T, E>, Missing<E>>,
         now: Timestamp,
     ) -> OutageReport {
-        let ailment = match found {
+        let problem = match found {
             Ok(Found { failure: None, .. }) => None,
             Ok(Found { failure: Some(why), .. }) => Some((Ailment::Stale, why)),
             Err(Missing { failure: why, .. }) => Some((Ailment::Gone, why)),
         };
-        self.ailing = ailment.map(|(state, why)| {
+        self.failing = problem.map(|(state, why)| {
             // An outage keeps the time at which it began, even if the error changes.
-            let begun = self.ailing.as_ref().filter(|before| before.state == state);
+            let begun = self.failing.as_ref().filter(|before| before.state == state);
             let since = begun.map_or_else(wall_clock, |before| before.since);
             Ailing { state, since, why: why.to_string() }
         });
-        self.outage.hear(FetchHealth::of(found), now)
+        self.outage.observe(FetchHealth::of(found), now)
     }
 
     /// The current problem, if any.
-    pub(crate) fn ailing(&self) -> Option<Ailing> {
-        self.ailing.clone()
+    pub(crate) fn failing(&self) -> Option<Ailing> {
+        self.failing.clone()
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let mut outage = ProviderOutage::None;
         for (name, seconds, health, expected) in steps {
             let now = Timestamp::EPOCH + Duration::from_secs(seconds);
-            assert_eq!(outage.hear(health, now), expected, "{name} at {seconds} s");
+            assert_eq!(outage.observe(health, now), expected, "{name} at {seconds} s");
         }
     }
 }

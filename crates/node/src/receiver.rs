@@ -131,7 +131,7 @@ impl PostedReceiver {
         Ok(Self { wire, dialect, token })
     }
 
-    async fn tell(&self, call: &Call) -> Result<Reply, Reply> {
+    async fn send(&self, call: &Call) -> Result<Reply, Reply> {
         let (_, notice) = notice_of(call)?;
         let ReceiverMessage { mut headers, body } = match &self.dialect {
             NoticeFormat::Ntfy => ntfy::message(&notice),
@@ -146,7 +146,7 @@ impl PostedReceiver {
 
 impl Target for PostedReceiver {
     fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
-        Box::pin(async move { Ending::Reply(self.tell(&call).await.unwrap_or_else(|failed| failed)) })
+        Box::pin(async move { Ending::Reply(self.send(&call).await.unwrap_or_else(|failed| failed)) })
     }
 }
 
@@ -159,7 +159,7 @@ struct BearerToken {
 impl BearerToken {
     async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, Reply> {
         let missing = |why: &dyn std::fmt::Display| {
-            let message = format!("nobody was told, for the secret `{}` is needed: {why}", self.name);
+            let message = format!("notification not sent: secret `{}` is unavailable: {why}", self.name);
             Reply::new(Seen::SecretUnavailable, message)
         };
         let values = self.secrets.get_within(&self.name, limit).await.map_err(|error| missing(&error))?;
@@ -181,7 +181,7 @@ impl BearerToken {
     async fn bearer(&self, limit: Duration) -> Result<HeaderValue, Reply> {
         let value = Zeroizing::new(format!("Bearer {}", self.value(limit).await?.as_str()));
         let mut header = HeaderValue::from_str(&value).map_err(|_| {
-            let message = format!("the secret `{}` has characters that no header takes", self.name);
+            let message = format!("secret `{}` has characters not allowed in a header", self.name);
             Reply::new(Seen::ConfigMissing, message)
         })?;
         header.set_sensitive(true);
@@ -192,7 +192,7 @@ impl BearerToken {
 /// The event's id and the notice in its data.
 fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
     let malformed = |why: String| {
-        let message = format!("the event's data are no notice: {why}");
+        let message = format!("event data is not a notice: {why}");
         Reply::new(Seen::Malformed(Malformed::DoesNotParse), message)
     };
     let [delivery] = call.deliveries.as_slice() else {

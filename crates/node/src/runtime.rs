@@ -98,7 +98,7 @@ struct NodeShared {
     engine: mpsc::Sender<EngineMessage>,
     feed: ActivityFeed,
     chart: HealthRecord,
-    knell: FatalReporter,
+    fatal: FatalReporter,
     /// Read by every component.
     books: watch::Sender<Arc<ActiveBook>>,
     followers: Arc<BookFollowers>,
@@ -164,19 +164,19 @@ pub struct StopReport {
 pub enum SubmitError {
     #[error(transparent)]
     Refused(Refusal),
-    #[error("more events come in than can be written")]
+    #[error("write queue is full")]
     Busy,
-    #[error("the disk is nearly full: {free_bytes} bytes are free, {needed_bytes} must be")]
+    #[error("disk is nearly full: {free_bytes} bytes free, {needed_bytes} required")]
     NoRoom {
         free_bytes: u64,
         needed_bytes: u64,
     },
-    #[error("the store takes no writes: {reason}")]
+    #[error("store writes are failing: {reason}")]
     Failing {
         reason: String,
     },
     /// The commit failed and may or may not be durable. Sending the same ids again is safe.
-    #[error("it is not known whether the events were written: {reason}")]
+    #[error("commit failed, events may or may not be durable: {reason}")]
     Unknown {
         reason: String,
     },
@@ -197,7 +197,7 @@ pub enum ReadError {
     #[error("the server is shutting down")]
     Stopping,
     /// The store failed.
-    #[error("the store could not be read")]
+    #[error("store read failed")]
     Store(#[from] StoreError),
 }
 
@@ -237,8 +237,8 @@ impl Node {
             state: WriterState::new(),
         };
         writer.found_room(room);
-        let knell = FatalReporter::new(Arc::clone(&inbox), chart.clone());
-        start_writer(writer, knell.clone())?;
+        let fatal = FatalReporter::new(Arc::clone(&inbox), chart.clone());
+        start_writer(writer, fatal.clone())?;
         let (breakers, keeper) = breakers::desk();
         let onward = engine_task::EngineOutputs {
             reprocess,
@@ -247,8 +247,8 @@ impl Node {
             followers: Arc::clone(&followers),
         };
         let own = engine_sender.clone();
-        let shell = engine_task::EngineTask::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
-        start_engine(shell, engine_receiver, knell.clone());
+        let engine_task = engine_task::EngineTask::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
+        start_engine(engine_task, engine_receiver, fatal.clone());
         let (schedules, runner) = Schedules::new(active_books.clone(), wall);
         let (alerting, watching) = Alerting::new(active_books);
         let shared = Arc::new(NodeShared {
@@ -257,7 +257,7 @@ impl Node {
             engine: engine_sender,
             feed,
             chart,
-            knell,
+            fatal,
             books,
             followers,
             schedules,
@@ -382,7 +382,7 @@ impl Node {
     }
 
     /// Activities by kind since the start.
-    pub fn happened(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn activity_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.shared.feed.counts()
     }
 
@@ -503,7 +503,7 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     let suspects_until = suspects(&recovered.crashes, recovered.resumes_at);
     if suspects_until.is_some() {
         tracing::warn!(
-            "redrive went down again and again: what was waiting is started one by one for a while"
+            "repeated crashes detected, starting waiting deliveries one by one"
         );
     }
     Engine::new(Setup {
@@ -541,10 +541,10 @@ fn reprocessing(
 }
 
 /// On a dedicated thread.
-fn start_writer(writer: StoreWriter, knell: FatalReporter) -> Result<(), StoreError> {
+fn start_writer(writer: StoreWriter, fatal: FatalReporter) -> Result<(), StoreError> {
     let write = move || {
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())) {
-            knell.panicked("the writer", &*panic);
+            fatal.panicked("the writer", &*panic);
         }
     };
     let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
@@ -552,14 +552,14 @@ fn start_writer(writer: StoreWriter, knell: FatalReporter) -> Result<(), StoreEr
 }
 
 /// In a task of its own.
-fn start_engine(shell: engine_task::EngineTask, messages: mpsc::Receiver<EngineMessage>, knell: FatalReporter) {
-    let running = tokio::spawn(shell.run(messages));
+fn start_engine(engine_task: engine_task::EngineTask, messages: mpsc::Receiver<EngineMessage>, fatal: FatalReporter) {
+    let running = tokio::spawn(engine_task.run(messages));
     tokio::spawn(async move {
         // An aborted task belongs to a runtime that is shutting down.
         if let Err(error) = running.await
             && error.is_panic()
         {
-            knell.panicked("the engine", &*error.into_panic());
+            fatal.panicked("the engine", &*error.into_panic());
         }
     });
 }

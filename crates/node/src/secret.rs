@@ -126,9 +126,9 @@ impl fmt::Display for SecretChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone { name, why } => {
-                write!(f, "the secret `{name}` has no value, and what needs it is refused: {why}")
+                write!(f, "secret `{name}` is unavailable, its users fail: {why}")
             }
-            Self::Back { name } => write!(f, "the secret `{name}` has a value again"),
+            Self::Back { name } => write!(f, "secret `{name}` is available again"),
         }
     }
 }
@@ -198,7 +198,7 @@ impl Secrets {
 
     /// Switches to another book; values from the same provider are kept, even under another name.
     pub fn change(&self, book: &Arc<RuleBook>) {
-        let mut by_name = self.shared.by_name.write().expect("nobody panics while swapping");
+        let mut by_name = self.shared.by_name.write().expect("lock is not poisoned");
         let (book, mut before) = (&book.sections().secrets, std::mem::take(&mut *by_name));
         // Unchanged names come first, so that they keep their values.
         let (same, new): (Vec<_>, Vec<_>) = book
@@ -259,16 +259,16 @@ impl Secrets {
     }
 
     /// Secrets that cannot be fetched. Each is fetched once more, so that recovered ones are not reported.
-    pub async fn ailing(&self) -> Vec<(String, Ailing)> {
+    pub async fn failing(&self) -> Vec<(String, Ailing)> {
         let all: Vec<Arc<CachedSecret>> = {
-            let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
+            let by_name = self.shared.by_name.read().expect("lock is not poisoned");
             by_name.values().map(Arc::clone).collect()
         };
         let mut ailing = Vec::new();
-        for kept in all.iter().filter(|kept| kept.ailing().is_some()) {
+        for kept in all.iter().filter(|kept| kept.failing().is_some()) {
             // The error is in the record.
             let _ = self.get_within(&kept.name, ASK_AFTER_MAX).await;
-            ailing.extend(kept.ailing().map(|ailing| (kept.name.clone(), ailing)));
+            ailing.extend(kept.failing().map(|ailing| (kept.name.clone(), ailing)));
         }
         ailing
     }
@@ -294,7 +294,7 @@ impl Default for Secrets {
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
+        let by_name = self.shared.by_name.read().expect("lock is not poisoned");
         f.debug_set().entries(by_name.keys()).finish()
     }
 }
@@ -319,7 +319,7 @@ impl SecretsShared {
     }
 
     fn find(&self, name: &str) -> Result<Arc<CachedSecret>, SecretError> {
-        let by_name = self.by_name.read().expect("nobody panics while swapping");
+        let by_name = self.by_name.read().expect("lock is not poisoned");
         by_name.get(name).map(Arc::clone).ok_or(SecretError::Unknown)
     }
 
@@ -328,28 +328,28 @@ impl SecretsShared {
         kept: &CachedSecret,
         found: Result<Found<SecretValues, SecretError>, Missing<SecretError>>,
     ) -> Result<Arc<SecretValues>, SecretError> {
-        let word = kept.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
+        let report = kept.record.lock().expect("lock is not poisoned").observe(&found, (self.clock)());
         let secret = kept.name.as_str();
         match found {
             Ok(Found { value, age, failure, .. }) => {
-                match (word, failure) {
+                match (report, failure) {
                     (OutageReport::Warning, Some(error)) => {
                         let age = show_rounded(age);
-                        tracing::warn!(secret, age, %error, "a secret cannot be fetched: the last value serves");
+                        tracing::warn!(secret, age, %error, "secret not fetched, using cached value");
                     }
-                    (OutageReport::Recovered, _) => tracing::info!(secret, "a secret can be fetched again"),
+                    (OutageReport::Recovered, _) => tracing::info!(secret, "secret fetched again"),
                     (OutageReport::Back, _) => {
-                        tracing::info!(secret, "a secret has a value again");
-                        self.tell(|| SecretChange::Back { name: secret.to_owned() });
+                        tracing::info!(secret, "secret available again");
+                        self.report(|| SecretChange::Back { name: secret.to_owned() });
                     }
                     (OutageReport::Nothing | OutageReport::Alert | OutageReport::Warning, _) => {}
                 }
                 Ok(value)
             }
             Err(Missing { failure, age }) => {
-                if word == OutageReport::Alert {
-                    tracing::error!(secret, error = %failure, "a secret has no value: what needs it is refused");
-                    self.tell(|| SecretChange::Gone { name: secret.to_owned(), why: failure.to_string() });
+                if report == OutageReport::Alert {
+                    tracing::error!(secret, error = %failure, "secret unavailable");
+                    self.report(|| SecretChange::Gone { name: secret.to_owned(), why: failure.to_string() });
                 }
                 Err(match age {
                     Some(age) => SecretError::Expired { age, why: failure },
@@ -359,9 +359,9 @@ impl SecretsShared {
         }
     }
 
-    fn tell(&self, news: impl FnOnce() -> SecretChange) {
+    fn report(&self, change: impl FnOnce() -> SecretChange) {
         if let Some(listener) = self.listener.get() {
-            listener(news());
+            listener(change());
         }
     }
 }
@@ -378,14 +378,14 @@ impl CachedSecret {
         }
     }
 
-    fn ailing(&self) -> Option<Ailing> {
-        self.record.lock().expect("nobody panics with it").ailing()
+    fn failing(&self) -> Option<Ailing> {
+        self.record.lock().expect("lock is not poisoned").failing()
     }
 
     /// Looks for a change, if it is time to.
     async fn look(&self, now: Timestamp) {
         {
-            let mut looked_at = self.looked_at.lock().expect("nobody panics with it");
+            let mut looked_at = self.looked_at.lock().expect("lock is not poisoned");
             if looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY) {
                 return;
             }
@@ -402,12 +402,12 @@ impl CachedSecret {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    #[error("the book defines no such secret")]
+    #[error("not defined in the rule book")]
     Unknown,
-    #[error("it has no value: {0}")]
+    #[error("no value: {0}")]
     Unavailable(Arc<Trouble<SecretError>>),
     /// The provider has been unavailable for longer than a value is kept.
-    #[error("its value is {} old and serves no more: {why}", show_rounded(*.age))]
+    #[error("value expired after {}: {why}", show_rounded(*.age))]
     Expired {
         /// How long ago it was fetched.
         age: Duration,
@@ -415,9 +415,9 @@ pub enum SecretError {
         why: Arc<Trouble<SecretError>>,
     },
     /// No value yet, and the fetch is slow.
-    #[error("it is still being fetched")]
+    #[error("still being fetched")]
     StillFetching,
-    #[error("the environment has no variable {0}")]
+    #[error("environment variable {0} is not set")]
     NoVariable(String),
     #[error("could not read {path}: {source}")]
     Unreadable {
@@ -434,17 +434,17 @@ pub enum SecretError {
         source: std::io::Error,
     },
     /// Its output is not shown: it may be the secret.
-    #[error("{program} {} (its stderr is not shown, for it may hold the secret)", how_it_ended(*.status))]
+    #[error("{program} {} (stderr is hidden, it may contain the secret)", how_it_ended(*.status))]
     CommandFailed {
         program: String,
         status: std::process::ExitStatus,
     },
-    #[error("{0} is larger than 64 KiB, which is no secret")]
+    #[error("{0} is larger than 64 KiB")]
     TooLarge(String),
-    #[error("there is nothing in {0}")]
+    #[error("{0} is empty")]
     Empty(String),
     /// Perhaps not a secret.
-    #[error("{0} has more than 8 lines, and each is a value")]
+    #[error("{0} has more than 8 lines, one value each")]
     TooMany(String),
     #[error("secret kind `{0}` is not available in this version: use `env`, `file` or `command`")]
     NotBuiltIn(&'static str),

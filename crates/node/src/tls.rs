@@ -46,16 +46,16 @@ pub enum InvalidPem {
         source: io::Error,
     },
     /// No certificate list is so large.
-    #[error("{} is larger than 8 MiB, which is no list of certificates", .0.display())]
+    #[error("{} is larger than 8 MiB", .0.display())]
     TooLarge(PathBuf),
     /// No certificate in it.
-    #[error("there is no certificate in {}: it should begin with -----BEGIN CERTIFICATE-----", .0.display())]
+    #[error("no certificate in {}: expected -----BEGIN CERTIFICATE-----", .0.display())]
     NoCertificate(PathBuf),
     /// Truncated or invalid PEM.
-    #[error("{} is damaged: what stands between BEGIN and END is no certificate or key", .0.display())]
+    #[error("{} is damaged: invalid PEM between BEGIN and END", .0.display())]
     Damaged(PathBuf),
     /// No usable root.
-    #[error("no certificate in {} is one that could vouch for others", .0.display())]
+    #[error("no certificate in {} can be used as a root", .0.display())]
     Unusable(PathBuf),
 }
 
@@ -128,7 +128,7 @@ fn of_certificate(error: &CertificateError) -> String {
             format!("its certificate is not valid before {}", shown(*not_before))
         }
         CertificateError::UnknownIssuer => {
-            "its certificate is signed by nobody who is trusted here".to_owned()
+            "its certificate is not signed by a trusted authority".to_owned()
         }
         CertificateError::NotValidForName => "its certificate is for another name".to_owned(),
         CertificateError::NotValidForNameContext { expected, presented } => {
@@ -137,7 +137,7 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "its certificate has been revoked".to_owned(),
         CertificateError::BadSignature => {
-            "its certificate is not signed by the one whose name it carries, who is trusted here".to_owned()
+            "its certificate has an invalid signature of a trusted authority".to_owned()
         }
         CertificateError::BadEncoding => "its certificate is damaged".to_owned(),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
@@ -230,12 +230,12 @@ mod tests {
             ("with more", Some(format!("{key}{certificate}")), Ok(1)),
             ("some junk", Some(format!("{junk}{certificate}")),       Ok(2)),
             ("missing",   None,                                       says("missing", "could not read FILE: No such file or directory (os error 2)")),
-            ("empty",     Some(String::new()),                        says("empty", "there is no certificate in FILE: it should begin with -----BEGIN CERTIFICATE-----")),
-            ("a key",     Some(key.clone()),                  says("a key", "there is no certificate in FILE: it should begin with -----BEGIN CERTIFICATE-----")),
-            ("cut off",   Some(half.to_owned()),                      says("cut off", "FILE is damaged: what stands between BEGIN and END is no certificate or key")),
-            ("no base64", Some(junk.replace("YWJj", "*")),            says("no base64", "FILE is damaged: what stands between BEGIN and END is no certificate or key")),
-            ("all junk",  Some(junk.to_owned()),                      says("all junk", "no certificate in FILE is one that could vouch for others")),
-            ("huge",      Some(huge),                                 says("huge", "FILE is larger than 8 MiB, which is no list of certificates")),
+            ("empty",     Some(String::new()),                        says("empty", "no certificate in FILE: expected -----BEGIN CERTIFICATE-----")),
+            ("a key",     Some(key.clone()),                  says("a key", "no certificate in FILE: expected -----BEGIN CERTIFICATE-----")),
+            ("cut off",   Some(half.to_owned()),                      says("cut off", "FILE is damaged: invalid PEM between BEGIN and END")),
+            ("no base64", Some(junk.replace("YWJj", "*")),            says("no base64", "FILE is damaged: invalid PEM between BEGIN and END")),
+            ("all junk",  Some(junk.to_owned()),                      says("all junk", "no certificate in FILE can be used as a root")),
+            ("huge",      Some(huge),                                 says("huge", "FILE is larger than 8 MiB")),
         ];
         for (name, text, expected) in cases {
             if let Some(text) = text {

@@ -69,14 +69,14 @@ pub enum TokenError {
     #[error("the token is not a signed JWT")]
     Malformed,
     /// Not the algorithm that the book implies.
-    #[error("the token is signed by an algorithm that is not expected")]
+    #[error("token has an unexpected algorithm")]
     Algorithm,
     /// Extensions that must be understood, and are not.
     #[error("the token has critical headers")]
     Critical,
     #[error("the token is signed with a key that the issuer does not publish")]
     UnknownKey,
-    #[error("the signature of the token does not fit")]
+    #[error("token signature does not match")]
     Signature,
     #[error("the token has no usable claim `{0}`")]
     Claim(&'static str),
@@ -85,16 +85,16 @@ pub enum TokenError {
     #[error("the token is not valid yet")]
     NotYet,
     /// Another issuer.
-    #[error("the token is of another issuer")]
+    #[error("token has another issuer")]
     Issuer,
     /// Another audience.
-    #[error("the token is for another audience")]
+    #[error("token has another audience")]
     Audience,
     /// The keys to check it are unavailable.
-    #[error("tokens cannot be checked now: {0}")]
+    #[error("tokens cannot be verified now: {0}")]
     KeysUnavailable(Arc<Trouble<KeysError>>),
     /// The secret to check it is unavailable.
-    #[error("tokens cannot be checked now: {0}")]
+    #[error("tokens cannot be verified now: {0}")]
     SecretUnavailable(Arc<SecretError>),
 }
 
@@ -157,12 +157,12 @@ impl Tokens {
     }
 
     /// The problem with the issuer's published keys, if any; a shared secret is among the [`Secrets`].
-    pub async fn ailing(&self) -> Option<Ailing> {
+    pub async fn failing(&self) -> Option<Ailing> {
         let TokenKeys::Published(issuer) = &self.keys else { return None };
-        issuer.ailing()?;
+        issuer.failing()?;
         // It may have recovered without a token since.
         let _ = timeout(ASK_AFTER_MAX, issuer.keys()).await;
-        issuer.ailing()
+        issuer.failing()
     }
 
     /// `now` is wall-clock time.

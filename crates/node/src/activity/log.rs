@@ -28,47 +28,47 @@ impl ActivityLog {
         match activity {
             Activity::Accepted(EventFacts { event_id, event_type, session, correlation_id, trace_id }) => {
                 let session = session.as_deref().map(|session| self.hash(session));
-                debug!(event_id, event_type, correlation_id, trace_id, session, "accepted");
+                debug!(event_id, event_type, correlation_id, trace_id, session, "event accepted");
             }
             Activity::Unrouted(EventFacts { event_id, event_type, session, correlation_id, trace_id }) => {
                 let session = session.as_deref().map(|session| self.hash(session));
-                warn!(event_id, event_type, correlation_id, trace_id, session, "accepted, and nobody wants it");
+                warn!(event_id, event_type, correlation_id, trace_id, session, "event accepted, no service subscribes");
             }
             Activity::Delivered(facts) | Activity::Retrying(facts) | Activity::Held(facts) | Activity::Dead(facts) => {
                 self.write_delivery(activity, facts);
             }
             Activity::SessionHeld { service, delivery: delivery_id, event_type, session, message: detail } => {
                 let session = self.hash(session);
-                warn!(service, delivery_id, event_type, session, detail, "a dead letter holds its session");
+                warn!(service, delivery_id, event_type, session, detail, "session held by a dead letter");
             }
             Activity::BreakerOpened(BreakerFacts { dependency, failures, message: detail }) => {
-                warn!(dependency, failures, detail, "a breaker has opened");
+                warn!(dependency, failures, detail, "circuit breaker opened");
             }
             Activity::BreakerProbing(BreakerFacts { dependency, failures, message: detail }) => {
-                info!(dependency, failures, detail, "a breaker lets probes through");
+                info!(dependency, failures, detail, "circuit breaker half-open, probing");
             }
             Activity::BreakerClosed(BreakerFacts { dependency, failures, message: detail }) => {
-                info!(dependency, failures, detail, "a breaker has closed");
+                info!(dependency, failures, detail, "circuit breaker closed");
             }
             Activity::DependencyHeld { dependency, message: detail, due_at } => {
-                warn!(dependency, %due_at, detail, "a dependency asked everybody to wait");
+                warn!(dependency, %due_at, detail, "dependency asked callers to wait");
             }
-            Activity::Paused(ServiceFacts { service, message: detail }) => warn!(service, detail, "a service is paused"),
-            Activity::Resumed(ServiceFacts { service, message: detail }) => info!(service, detail, "a service goes on"),
+            Activity::Paused(ServiceFacts { service, message: detail }) => warn!(service, detail, "service paused"),
+            Activity::Resumed(ServiceFacts { service, message: detail }) => info!(service, detail, "service resumed"),
             Activity::Alert(AlertFacts { service, delivery: delivery_id, message: detail, code: _ }) => {
-                warn!(service, delivery_id, detail, "something needs a person");
+                warn!(service, delivery_id, detail, "operator attention needed");
             }
-            Activity::ReplayBegan(ReplayFacts { message: detail, replay }) => info!(replay, detail, "a replay has begun"),
-            Activity::ReplayChanged(ReplayFacts { message: detail, replay }) => info!(replay, detail, "a replay has changed"),
-            Activity::BookRead => info!("a rule book was read"),
-            Activity::BookRefused(words) => error!(detail = words.message, "a rule book is refused: the old one stays"),
+            Activity::ReplayBegan(ReplayFacts { message: detail, replay }) => info!(replay, detail, "replay started"),
+            Activity::ReplayChanged(ReplayFacts { message: detail, replay }) => info!(replay, detail, "replay changed"),
+            Activity::BookRead => info!("rule book loaded"),
+            Activity::BookRefused(words) => error!(detail = words.message, "rule book refused, keeping the old one"),
             Activity::StoreFailing(words) => error!(
                 error = words.message,
-                "the store takes no writes; nothing is lost, and nothing starts meanwhile"
+                "store writes failing, deliveries paused"
             ),
-            Activity::StoreHealed => info!("the store takes writes again"),
-            Activity::Security(words) => warn!(detail = words.message, "somebody came with a bad signature or a bad key"),
-            Activity::ClockStepped(words) => warn!(detail = words.message, "the machine's clock was set"),
+            Activity::StoreHealed => info!("store writes recovered"),
+            Activity::Security(words) => warn!(detail = words.message, "authentication failed"),
+            Activity::ClockStepped(words) => warn!(detail = words.message, "system clock changed"),
         }
     }
 
@@ -83,7 +83,7 @@ impl ActivityLog {
         match activity {
             Activity::Delivered(_) => debug!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
-                attempt, retry_count, status, took_ms, "delivered"
+                attempt, retry_count, status, took_ms, "event delivered"
             ),
             Activity::Retrying(_) => info!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
@@ -91,11 +91,11 @@ impl ActivityLog {
             ),
             Activity::Held(_) => info!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
-                attempt, retry_count, category, code, status, error, due_at, "held"
+                attempt, retry_count, category, code, status, error, due_at, "delivery held"
             ),
             _ => warn!(
                 service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
-                attempt, retry_count, category, code, status, error, took_ms, "dead"
+                attempt, retry_count, category, code, status, error, took_ms, "delivery dead-lettered"
             ),
         }
     }

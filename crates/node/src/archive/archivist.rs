@@ -107,7 +107,7 @@ impl Archivist {
         if let ArchivistGoal::Keep(_) = &wish
             && let Err(error) = place(node).await
         {
-            tracing::warn!(%error, "where the archive begins could not be written; it is tried again");
+            tracing::warn!(%error, "archive position not stored, retrying");
         }
         let (wishes, receiver) = watch::channel(wish);
         let progress = Arc::new(Mutex::new(ArchiveProgress::new()));
@@ -335,7 +335,7 @@ impl ArchivistTask {
                         self.note_error(error);
                     }
                     if let Some(news) = news {
-                        self.tell(news, event.receipt, error.as_deref().unwrap_or_default());
+                        self.report(news, event.receipt, error.as_deref().unwrap_or_default());
                     }
                     locked(&self.progress).standing = care.standing(self.node.now());
                     match fate {
@@ -349,7 +349,7 @@ impl ArchivistTask {
     }
 
     fn note_error(&self, error: &str) {
-        tracing::debug!(error, "the archive fails");
+        tracing::debug!(error, "archive write failed");
         locked(&self.progress).last_error = Some((self.node.now(), error.to_owned()));
     }
 
@@ -358,46 +358,46 @@ impl ArchivistTask {
         self.note_error(error);
         self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
         if !std::mem::replace(&mut locked(&self.progress).is_stuck, true) {
-            tracing::warn!(error, "the archive does not get on: it is tried again, and events wait for it");
+            tracing::warn!(error, "archive write failed, retrying");
             let message =
-                format!("the archive does not get on, and events wait in the store for it: {error}");
+                format!("archive write failed, retrying; events wait in the store: {error}");
             self.node.publish_logged(Activity::alert(message));
         }
     }
 
     fn gets_on(&self) {
         if std::mem::take(&mut locked(&self.progress).is_stuck) {
-            tracing::info!("the archive gets on again");
+            tracing::info!("archive writes recovered");
             self.node.clear_trouble(Trouble::ArchiveStuck, "");
         }
     }
 
-    fn tell(&self, news: News, receipt: Receipt, error: &str) {
+    fn report(&self, news: News, receipt: Receipt, error: &str) {
         match news {
             News::LockedOut => {
-                let message = format!("the archive needs somebody: {error}; events wait in the store for it");
-                tracing::warn!(error, "the archive lets nobody in: events wait in the store for it");
+                let message = format!("archive unavailable: {error}; events wait in the store");
+                tracing::warn!(error, "archive access denied, events wait in the store");
                 self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
                 self.node.publish_logged(Activity::alert(message));
             }
             News::LetIn => {
-                tracing::info!("the archive lets us in again");
+                tracing::info!("archive access restored");
                 self.node.clear_trouble(Trouble::ArchiveStuck, "");
             }
             News::Opened => {
-                tracing::warn!(error, "the breaker of the archive is open: events are left out of it");
-                let message = format!("the breaker of the archive: events are left out of it; {error}");
+                tracing::warn!(error, "circuit breaker of the archive opened, events are skipped");
+                let message = format!("circuit breaker of the archive, events are skipped: {error}");
                 self.node.raise_trouble(Trouble::ArchiveIncomplete, "", error);
                 self.node.publish_logged(Activity::BreakerOpened(breaker(message)));
             }
             News::Closed { left_out } => {
-                tracing::warn!(left_out, "the breaker of the archive is closed again");
-                let message = format!("the breaker of the archive, which {left_out} events were left out of");
+                tracing::warn!(left_out, "circuit breaker of the archive closed");
+                let message = format!("circuit breaker of the archive, {left_out} events were skipped");
                 self.node.publish_logged(Activity::BreakerClosed(breaker(message)));
             }
             News::TooSlow => {
-                tracing::warn!(%receipt, error, "an event is left out of the archive");
-                let message = format!("the event {receipt} is left out of the archive: {error}, twice");
+                tracing::warn!(%receipt, error, "event not archived");
+                let message = format!("event {receipt} not archived: {error}, twice");
                 self.node.raise_trouble(Trouble::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
                 self.node.publish_logged(Activity::alert(message));
             }
@@ -445,8 +445,8 @@ impl Forgetting {
         self.under_way = Some(tokio::spawn(async move {
             match archive.forget(before.clone()).await {
                 Ok(0) => {}
-                Ok(days) => tracing::info!(days, %before, "old days of the archive are deleted"),
-                Err(error) => tracing::warn!(%error, "old days of the archive could not be deleted"),
+                Ok(days) => tracing::info!(days, %before, "archive days deleted"),
+                Err(error) => tracing::warn!(%error, "archive days not deleted"),
             }
         }));
     }

@@ -149,11 +149,11 @@ pub struct ArchivedEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damaged {
     /// Invalid format.
-    #[error("it does not read as an archived event: {reason}")]
+    #[error("not a valid archived event: {reason}")]
     Unreadable {
         reason: String,
     },
-    #[error("its data do not have the hash that is written beside them")]
+    #[error("data does not match its stored hash")]
     Changed,
 }
 

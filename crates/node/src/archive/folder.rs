@@ -61,7 +61,7 @@ impl FolderArchive {
 
     async fn ask(&self, job: impl FnOnce(FolderReply) -> FolderJob) -> Result<(), ArchiveFailure> {
         let (reply, answer) = oneshot::channel();
-        let gone = || ArchiveFailure::Other { reason: "the thread that writes it has ended".to_owned() };
+        let gone = || ArchiveFailure::Other { reason: "archive writer thread ended".to_owned() };
         self.jobs.send(job(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?.map_err(|error| self.failure(&error))
     }
@@ -344,7 +344,7 @@ fn entries(folder: impl AsFd) -> io::Result<Vec<CString>> {
 fn read(folder: impl AsFd, name: &str) -> io::Result<ArchivedEvent> {
     let mut file = opened(folder, name)?;
     if file.metadata()?.len() > FILE_BYTES_MAX {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, "it is larger than any event"));
+        return Err(io::Error::new(ErrorKind::FileTooLarge, "file is too large"));
     }
     let mut bytes = Vec::new();
     // The file may grow while it is read.

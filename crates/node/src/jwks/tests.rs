@@ -75,10 +75,10 @@ fn a_set_is_bounded_and_not_empty() {
     let key = ec_key(&json!({}));
     assert_eq!(taken(&json!({ "keys": vec![&key; 100] })).map(|keys| keys.len()), Ok(100));
     let many = taken(&json!({ "keys": vec![&key; 101] }));
-    assert_eq!(many, Err("what came has more than 100 keys".to_owned()));
-    assert_eq!(taken(&json!({ "keys": [] })), Err("what came has no key for RS256 or ES256".to_owned()));
+    assert_eq!(many, Err("response has more than 100 keys".to_owned()));
+    assert_eq!(taken(&json!({ "keys": [] })), Err("response has no key for RS256 or ES256".to_owned()));
     for other in [json!({}), json!([]), json!({ "keys": "none" })] {
-        assert_eq!(taken(&other), Err("what came is no set of keys".to_owned()));
+        assert_eq!(taken(&other), Err("response is not a key set".to_owned()));
     }
 }
 

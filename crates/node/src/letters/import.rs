@@ -31,7 +31,7 @@ const KEY_BYTES_MAX: usize = 512;
 /// Bytes of a code.
 const CODE_BYTES_MAX: usize = 200;
 /// Attempts kept of one letter.
-const ATTEMPTS_TOLD_MAX: usize = 1_000;
+const ATTEMPTS_KEPT_MAX: usize = 1_000;
 /// The source of events that name none, and the prefix of sources that only Redrive may use.
 const SOURCE_DEFAULT: &str = "/imported";
 /// The type of messages without one.
@@ -50,25 +50,25 @@ pub struct ImportLetter {
     fingerprint: Option<Fingerprint>,
     attempts: u32,
     replays: u32,
-    told: Vec<AttemptRecord>,
+    history: Vec<AttemptRecord>,
     died_at: Option<Timestamp>,
 }
 
 pub fn read(line: &str) -> Result<ImportLetter, String> {
-    let members: Value = serde_json::from_str(line).map_err(|error| format!("is no JSON: {error}"))?;
+    let members: Value = serde_json::from_str(line).map_err(|error| format!("is not valid JSON: {error}"))?;
     let Value::Object(members) = &members else {
-        return Err("is no JSON object".to_owned());
+        return Err("is not a JSON object".to_owned());
     };
     let is = |name: &str| members.contains_key(name);
     // Each form has a field that it cannot lack.
     if is("originalMessage") || is("dlqId") {
         let envelope: Envelope =
-            serde_json::from_str(line).map_err(|error| format!("is no envelope: {error}"))?;
+            serde_json::from_str(line).map_err(|error| format!("is not a valid envelope: {error}"))?;
         return of_envelope(envelope);
     }
     if is("original_message") {
         let letter: RedisLetter =
-            serde_json::from_str(line).map_err(|error| format!("is no letter of a Redis stream: {error}"))?;
+            serde_json::from_str(line).map_err(|error| format!("is not a valid Redis stream letter: {error}"))?;
         return of_envelope(letter.into_envelope(LetterId::reported(&key_of(line))));
     }
     if is("service") {
@@ -110,18 +110,18 @@ struct PlainLetter<'a> {
 
 fn of_plain(line: &str) -> Result<ImportLetter, String> {
     let plain: PlainLetter<'_> =
-        serde_json::from_str(line).map_err(|error| format!("is no letter in the plain form: {error}"))?;
+        serde_json::from_str(line).map_err(|error| format!("is not a valid plain letter: {error}"))?;
     let key = plain.key.clone().unwrap_or_else(|| key_of(line));
     let category = match plain.category.as_deref() {
         None => Category::Unknown,
         Some(word) => Category::from_word(word).ok_or_else(|| {
             let known: Vec<&str> = Category::ALL.into_iter().map(Category::as_str).collect();
-            format!("has the category `{word}`, which is none of {}", known.join(", "))
+            format!("has the unknown category `{word}`, expected one of {}", known.join(", "))
         })?,
     };
     let attempts = plain.attempts.unwrap_or(u32::from(plain.error.is_some()));
     let failed = plain.error.is_some() || plain.code.is_some();
-    let told =
+    let history =
         Attempt::new(attempts.max(u32::from(failed))).filter(|_| failed).map(|attempt| AttemptRecord {
             attempt,
             timestamp: plain.failed_at.unwrap_or(Timestamp::EPOCH),
@@ -141,7 +141,7 @@ fn of_plain(line: &str) -> Result<ImportLetter, String> {
         fingerprint: None,
         attempts,
         replays: 0,
-        told: told.into_iter().collect(),
+        history: history.into_iter().collect(),
         died_at: plain.failed_at,
     })
 }
@@ -184,15 +184,15 @@ fn event_of(structured: Vec<u8>) -> Result<Event, String> {
             "datacontenttype" => "content_type",
             other => other,
         };
-        format!("has an event that cannot be taken: `{field}` {}", invalid.reason)
+        format!("has an invalid event: `{field}` {}", invalid.reason)
     })?;
     Ok(events.into_events().remove(0))
 }
 
 fn of_envelope(envelope: Envelope) -> Result<ImportLetter, String> {
     let event = enveloped_event(&envelope)?;
-    let told: Vec<AttemptRecord> = envelope.retry_attempts.into_iter().take(ATTEMPTS_TOLD_MAX).collect();
-    let last = told.last().map_or(0, |record| record.attempt.get());
+    let history: Vec<AttemptRecord> = envelope.retry_attempts.into_iter().take(ATTEMPTS_KEPT_MAX).collect();
+    let last = history.last().map_or(0, |record| record.attempt.get());
     let counted = if envelope.total_retries > 0 { envelope.total_retries.saturating_add(1) } else { 0 };
     finish(ImportLetter {
         key: envelope.dlq_id.as_str().to_owned(),
@@ -205,7 +205,7 @@ fn of_envelope(envelope: Envelope) -> Result<ImportLetter, String> {
         fingerprint: envelope.fingerprint,
         attempts: last.max(counted),
         replays: envelope.replays,
-        told,
+        history,
         died_at: Some(envelope.routed_to_dlq_at),
     })
 }
@@ -246,7 +246,7 @@ pub fn queue(text: &str) -> Result<QueueName, String> {
         Some((service, channel)) => (service, Some(channel)),
         None => (text, None),
     };
-    let wrong = |what: &str, error: &dyn std::fmt::Display| format!("has a {what} that is no name: {error}");
+    let wrong = |what: &str, error: &dyn std::fmt::Display| format!("has an invalid {what} name: {error}");
     Ok(QueueName {
         service: ServiceName::new(service).map_err(|error| wrong("service", &error))?,
         channel: channel.map(ChannelName::new).transpose().map_err(|error| wrong("channel", &error))?,
@@ -260,12 +260,12 @@ fn finish(mut letter: ImportLetter) -> Result<ImportLetter, String> {
     if reserved::owner_of(source).is_some() {
         let source = format!("{SOURCE_DEFAULT}/{}", source.trim_start_matches('/'));
         letter.event.source = EventSource::new(&source)
-            .map_err(|error| format!("has an event that cannot be taken: `source` {error}"))?;
+            .map_err(|error| format!("has an invalid event: `source` {error}"))?;
     }
     if letter.key.is_empty() || letter.key.len() > KEY_BYTES_MAX {
-        return Err(format!("has a key of {} bytes: it takes 1 to {KEY_BYTES_MAX}", letter.key.len()));
+        return Err(format!("has a key of {} bytes, allowed are 1 to {KEY_BYTES_MAX}", letter.key.len()));
     }
-    for record in &mut letter.told {
+    for record in &mut letter.history {
         if let Some(error) = &mut record.error {
             *error = head(error, limits::MESSAGE_BYTES_MAX).to_owned();
         }
@@ -283,7 +283,7 @@ fn head(text: &str, bytes_max: usize) -> &str {
 impl ImportLetter {
     /// Whether the event has the source of imported events, so it claims to be from no real one.
     #[must_use]
-    pub fn is_nobodys(&self) -> bool {
+    pub fn has_import_source(&self) -> bool {
         let rest = self.event.source.as_str().strip_prefix(SOURCE_DEFAULT);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
@@ -304,7 +304,7 @@ impl ImportLetter {
         });
         // Another machine's clock may be ahead.
         let died_at = self.died_at.unwrap_or(now).min(now);
-        let last = self.told.last();
+        let last = self.history.last();
         let code =
             last.and_then(|record| record.error_code.clone()).unwrap_or(Code::of(codes::UNKNOWN_ERROR));
         let message = last.and_then(|record| record.error.clone()).unwrap_or_default();
@@ -360,7 +360,7 @@ fn stories(letter: &ImportLetter, death: &Death, died_at: Timestamp) -> Vec<Stor
         },
         // Not judged by any book of ours.
         book: 0,
-        verdict: match letter.told.get(place + 1) {
+        verdict: match letter.history.get(place + 1) {
             Some(next) => Told::Retry { due_at: next.timestamp },
             None => Told::Dead { code: death.code.clone(), tier: death.tier },
         },
@@ -369,7 +369,7 @@ fn stories(letter: &ImportLetter, death: &Death, died_at: Timestamp) -> Vec<Stor
         retry: None,
         held_nanos: 0,
     };
-    letter.told.iter().enumerate().map(story).collect()
+    letter.history.iter().enumerate().map(story).collect()
 }
 
 #[cfg(test)]

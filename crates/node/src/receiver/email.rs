@@ -68,7 +68,7 @@ impl Mail {
         })
     }
 
-    async fn tell(&self, call: &Call) -> Result<Reply, Reply> {
+    async fn send(&self, call: &Call) -> Result<Reply, Reply> {
         let (event, notice) = notice_of(call)?;
         let envelope = Envelope::new(Some(self.from.clone()), vec![self.to.clone()]);
         let envelope = envelope.expect("there is somebody to write to");
@@ -168,8 +168,8 @@ impl Mail {
 impl Target for Mail {
     fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
         Box::pin(async move {
-            let told = tokio::time::timeout(call.limit, self.tell(&call)).await;
-            let reply = told.unwrap_or_else(|_| {
+            let sent = tokio::time::timeout(call.limit, self.send(&call)).await;
+            let reply = sent.unwrap_or_else(|_| {
                 let limit = show_duration(call.limit);
                 let message = format!("{}:{} took longer than {limit}", self.smtp.host, self.smtp.port);
                 Err(transport(TransportError::Timeout(CallPart::Whole), message))

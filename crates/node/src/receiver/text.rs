@@ -25,7 +25,7 @@ pub(super) fn lines(notice: &Notice) -> Vec<String> {
     }
     let lasted = show_rounded(notice.at.since(notice.since));
     lines.push(match notice.stage {
-        Stage::Resolved => format!("It is over; it began {} and lasted {lasted}.", moment(notice.since)),
+        Stage::Resolved => format!("Resolved. Started {}, lasted {lasted}.", moment(notice.since)),
         Stage::Firing | Stage::Repeated | Stage::Test => {
             format!("Severity {}, since {} ({lasted}).", notice.severity, moment(notice.since))
         }
@@ -90,7 +90,7 @@ mod tests {
         Condition: breaker_open for 2m by dependency
         What to do: look after it
         ");
-        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"It is over; it began 2025-10-21 14:30:00 UTC and lasted 2m5s.");
+        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"Resolved. Started 2025-10-21 14:30:00 UTC, lasted 2m5s.");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, Refu
 /// Why a key was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("there are {KEYS_MAX} keys already, revoked ones included: use one of them again")]
+    #[error("limit of {KEYS_MAX} keys reached, revoked ones included: reuse the id of an existing key")]
     TooMany,
     #[error(transparent)]
     NotRead(#[from] ReadError),

@@ -166,14 +166,14 @@ impl ActiveBook {
 
     /// The queues that receive events of a type.
     pub(super) fn of(&self, event_type: &str) -> Arc<[Addressee]> {
-        let known = self.known.read().expect("nobody panics while looking up");
+        let known = self.known.read().expect("lock is not poisoned");
         if let Some(routes) = known.get(event_type) {
             return Arc::clone(routes);
         }
         drop(known);
         let routes: Arc<[Addressee]> =
             self.book.route(event_type).iter().map(|route| self.addressee(route, event_type)).collect();
-        let mut known = self.known.write().expect("nobody panics while adding");
+        let mut known = self.known.write().expect("lock is not poisoned");
         if known.len() < TYPES_MAX {
             known.insert(event_type.into(), Arc::clone(&routes));
         }

@@ -103,8 +103,8 @@ impl Node {
             since: now,
             at: now,
             told_before: 0,
-            summary: "this is a test: nothing is wrong, and you would be told like this".to_owned(),
-            condition: "somebody tries out a receiver".to_owned(),
+            summary: "test notification, nothing is wrong".to_owned(),
+            condition: "receiver test".to_owned(),
             subjects: Vec::new(),
             more: 0,
             ended: Vec::new(),
@@ -112,14 +112,14 @@ impl Node {
         };
         let event = event(&notice);
         let id = event.id.clone();
-        self.tell(&notice.receiver, event).await?;
+        self.send_notice(&notice.receiver, event).await?;
         let deed = Deed { act: "test-receiver", what: notice.receiver, by: by.clone(), note: None };
         self.note(Note::Deed(Box::new(deed)), None).await?;
         Ok(id)
     }
 
     /// Has the engine deliver a notice; duplicates are absorbed.
-    async fn tell(&self, receiver: &str, event: Event) -> Result<(), NotifyError> {
+    async fn send_notice(&self, receiver: &str, event: Event) -> Result<(), NotifyError> {
         let addressee = self.active_book().to_receiver(receiver, event.event_type.as_str());
         let addressee = addressee.ok_or_else(|| NotifyError::NoReceiver(receiver.to_owned()))?;
         let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
@@ -133,17 +133,17 @@ impl Node {
     }
 
     /// Stores all pending notices, sends them, then removes them.
-    async fn say(&self, ledger: &mut AlertLedger) -> Result<(), SubmitError> {
+    async fn send_pending(&self, ledger: &mut AlertLedger) -> Result<(), SubmitError> {
         self.save(ledger).await?;
-        while let Some(notice) = ledger.owed() {
-            match self.tell(&notice.receiver, event(notice)).await {
+        while let Some(notice) = ledger.pending() {
+            match self.send_notice(&notice.receiver, event(notice)).await {
                 Ok(()) => {}
                 Err(NotifyError::NoReceiver(receiver)) => {
-                    tracing::info!(receiver, alert = notice.alert, "nobody is told: the receiver is gone");
+                    tracing::info!(receiver, alert = notice.alert, "notification not sent, receiver removed");
                 }
                 Err(NotifyError::NotWritten(error)) => return Err(error),
             }
-            ledger.said();
+            ledger.sent();
         }
         self.save(ledger).await
     }
@@ -212,23 +212,23 @@ pub(super) async fn run(node: Weak<NodeShared>, mut runner: AlertRunner) {
         if ledger.is_idle() {
             continue;
         }
-        if ledger.owed().is_none()
+        if ledger.pending().is_none()
             && let Some(seen) = sampler.look(&node, ledger.wants()).await
         {
             let before = ledger.firing();
             ledger.look(&seen);
             announce(&node, &before, &ledger.firing());
         }
-        if ledger.owed().is_none() && saved_at.elapsed() < SAVE_EVERY {
+        if ledger.pending().is_none() && saved_at.elapsed() < SAVE_EVERY {
             continue;
         }
-        match tokio::time::timeout(TRY_MAX, node.say(&mut ledger)).await {
+        match tokio::time::timeout(TRY_MAX, node.send_pending(&mut ledger)).await {
             Ok(Ok(())) => {
                 trouble = FailureLog::None;
                 saved_at = Instant::now();
             }
             Ok(Err(error)) => trouble.log(&error.to_string()),
-            Err(_) => trouble.log("nothing was written in time"),
+            Err(_) => trouble.log("write timed out"),
         }
     }
 }
@@ -244,7 +244,7 @@ enum FailureLog {
 impl FailureLog {
     fn log(&mut self, error: &str) {
         if matches!(self, Self::None) {
-            tracing::warn!(error, "what is to be said of alerts waits: it is tried again");
+            tracing::warn!(error, "notifications not stored, retrying");
         }
         *self = Self::Known;
     }
@@ -258,13 +258,13 @@ fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
     for alert in now.iter().filter(|alert| !is_in(before, alert)) {
         let AlertView { name, severity, covers, value, .. } = alert;
         let value = value.as_deref().unwrap_or_default();
-        tracing::warn!(alert = name, severity, covers, value, "an alert fires");
-        node.publish_logged(Activity::alert(format!("the {severity} alert {name} fires: {value}")));
+        tracing::warn!(alert = name, severity, covers, value, "alert firing");
+        node.publish_logged(Activity::alert(format!("alert {name} ({severity}) is firing: {value}")));
     }
     for alert in before.iter().filter(|alert| !is_in(now, alert)) {
         let AlertView { name, severity, covers, .. } = alert;
-        tracing::info!(alert = name, severity, covers, "an alert is over");
-        node.publish_logged(Activity::alert(format!("the {severity} alert {name} is over")));
+        tracing::info!(alert = name, severity, covers, "alert resolved");
+        node.publish_logged(Activity::alert(format!("alert {name} ({severity}) is resolved")));
     }
 }
 
@@ -278,7 +278,7 @@ async fn recall(node: &Weak<NodeShared>) -> Option<Option<String>> {
         match (Node { shared: node.upgrade()? }).memo(MEMO).await {
             Ok(memo) => return Some(memo),
             Err(error) => {
-                tracing::warn!(%error, "what is known of alerts could not be read; it is tried again");
+                tracing::warn!(%error, "alert state not read, retrying");
             }
         }
         tokio::time::sleep(READ_AGAIN_AFTER).await;

@@ -24,9 +24,9 @@ use crate::store::door::{By, Deed};
 use crate::store::{Note, Reader, StoreError};
 
 /// Transitions kept per breaker.
-const TURNS_MAX: usize = 50;
+const CHANGES_MAX: usize = 50;
 /// Transitions kept in all; breakers with the most lose their oldest first.
-const TURNS_KEPT_MAX: usize = 2_000;
+const CHANGES_KEPT_MAX: usize = 2_000;
 /// How often the history is stored at most.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Queued transitions.
@@ -96,8 +96,8 @@ impl BreakerHistory {
     fn add(&mut self, dependency: &DependencyName, turn: BreakerChange) {
         let turns = self.0.entry(dependency.to_string()).or_default();
         turns.push_front(turn);
-        turns.truncate(TURNS_MAX);
-        while self.0.values().map(VecDeque::len).sum::<usize>() > TURNS_KEPT_MAX {
+        turns.truncate(CHANGES_MAX);
+        while self.0.values().map(VecDeque::len).sum::<usize>() > CHANGES_KEPT_MAX {
             let Some(most) = self.0.values_mut().max_by_key(|turns| turns.len()) else { return };
             most.pop_back();
         }
@@ -198,7 +198,7 @@ impl Node {
 
     /// The history of all breakers.
     #[must_use]
-    pub fn turns(&self) -> Arc<BreakerHistory> {
+    pub fn breaker_history(&self) -> Arc<BreakerHistory> {
         Arc::clone(&self.shared.breakers.turns.borrow())
     }
 }
@@ -247,7 +247,7 @@ pub(super) async fn keep(shared: Weak<NodeShared>, keeper: HistoryTask) {
 async fn remembered(shared: &Weak<NodeShared>) -> Option<BreakerHistory> {
     let node = Node { shared: shared.upgrade()? };
     let text = node.memo(MEMO).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "what breakers have been through could not be read");
+        tracing::warn!(%error, "breaker history not read");
         None
     });
     Some(BreakerHistory::read(text))
@@ -305,14 +305,14 @@ mod tests {
             turns.add(&name("a"), turn(second, Phase::Closed, Phase::Open));
         }
         let kept: Vec<_> = turns.of("a").map(|turn| turn.at).collect();
-        assert_eq!(kept.len(), TURNS_MAX);
+        assert_eq!(kept.len(), CHANGES_MAX);
         assert!(kept.is_sorted_by(|later, earlier| later > earlier), "the latest first");
         for dependency in 0..100 {
-            for second in 0..TURNS_MAX as u64 {
+            for second in 0..CHANGES_MAX as u64 {
                 turns.add(&name(&format!("d{dependency}")), turn(second, Phase::Closed, Phase::Open));
             }
         }
-        assert_eq!(turns.0.values().map(VecDeque::len).sum::<usize>(), TURNS_KEPT_MAX);
+        assert_eq!(turns.0.values().map(VecDeque::len).sum::<usize>(), CHANGES_KEPT_MAX);
         assert!(turns.0.values().all(|turns| !turns.is_empty()), "nobody is forgotten for others");
     }
 

@@ -250,7 +250,7 @@ impl EngineTask {
                     // If it is full, the dependency is retried in the next run or at the next recovery.
                     let _ = self.onward.reprocess.try_send(dependency);
                 }
-                Effect::Signal(signal) => self.tell(signal),
+                Effect::Signal(signal) => self.report_signal(signal),
             }
         }
     }
@@ -282,14 +282,14 @@ impl EngineTask {
         }
     }
 
-    fn tell(&mut self, signal: Box<Signal>) {
+    fn report_signal(&mut self, signal: Box<Signal>) {
         Arc::make_mut(&mut self.figures).count(&signal);
         if let Signal::Breaker { dependency, transition, by } = &*signal {
             // If it is full, only the history misses the transition.
             let _ = self.onward.turns.try_send(HistoryMessage::turned(dependency, transition, *by));
         }
         if let Signal::Stale(delivery) = &*signal {
-            tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
+            tracing::warn!(delivery_id = %delivery, "stale settlement ignored");
         }
         self.feed.publish_signal(signal, || self.clock.now());
     }
@@ -305,7 +305,7 @@ impl EngineTask {
                     let called = tokio::time::timeout(limit, target.call(call)).await;
                     called.unwrap_or_else(|_| {
                         let seen = Seen::Transport(TransportError::Timeout(CallPart::Whole));
-                        Ending::Reply(Reply::new(seen, "the call did not end within its limit"))
+                        Ending::Reply(Reply::new(seen, "call exceeded its time limit"))
                     })
                 }
                 None => Ending::Reply(Reply::new(Seen::ConfigMissing, "no target is configured")),
@@ -342,7 +342,7 @@ impl EngineTask {
             self.drift = drift;
             let seconds = step / 1_000_000_000;
             let now = self.clock.now();
-            let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
+            let message = format!("system clock moved by {seconds} s; redrive's own clock continues unchanged");
             self.feed.publish(now, Activity::ClockStepped(message.into()));
         }
     }
@@ -379,7 +379,7 @@ impl Drop for CallReport {
         if self.is_made || !std::thread::panicking() {
             return;
         }
-        let reply = Reply::new(Seen::Internal, "the target's code panicked");
+        let reply = Reply::new(Seen::Internal, "target panicked");
         let (own, id) = (self.own.clone(), self.id);
         tokio::spawn(async move {
             let _ = own.send(EngineMessage::Ended(id, Ending::Reply(reply))).await;

@@ -25,14 +25,14 @@ pub struct Fatal {
 /// Notifies the host; clones share one channel.
 #[derive(Clone)]
 pub(super) struct FatalReporter {
-    told: watch::Sender<Option<Fatal>>,
+    sender: watch::Sender<Option<Fatal>>,
     inbox: Arc<Inbox>,
     chart: HealthRecord,
 }
 
 impl FatalReporter {
     pub(super) fn new(inbox: Arc<Inbox>, chart: HealthRecord) -> Self {
-        Self { told: watch::Sender::new(None), inbox, chart }
+        Self { sender: watch::Sender::new(None), inbox, chart }
     }
 
     pub(super) fn panicked(&self, part: &'static str, panic: &(dyn Any + Send)) {
@@ -41,22 +41,22 @@ impl FatalReporter {
         tracing::error!(
             part,
             panic = message,
-            "a part of the node failed, which is a bug: it takes no more events"
+            "node component panicked, no more events are accepted"
         );
         self.chart.stops();
         self.inbox.end();
         let fatal = Fatal { part, message: message.to_owned() };
         // The first failure is the cause of the others.
-        self.told.send_if_modified(|told| {
-            let is_first = told.is_none();
-            told.get_or_insert(fatal);
+        self.sender.send_if_modified(|sent| {
+            let is_first = sent.is_none();
+            sent.get_or_insert(fatal);
             is_first
         });
     }
 
-    async fn rings(&self) -> Fatal {
-        let mut told = self.told.subscribe();
-        let fatal = told.wait_for(Option::is_some).await.expect("the sender is ours");
+    async fn wait(&self) -> Fatal {
+        let mut sender = self.sender.subscribe();
+        let fatal = sender.wait_for(Option::is_some).await.expect("the sender is ours");
         fatal.clone().expect("it was waited for")
     }
 }
@@ -65,6 +65,6 @@ impl Node {
     /// Waits until the node fails, which is normally never. It accepts no events afterwards, and the next
     /// process retries what is in flight, so the host should exit.
     pub async fn failed(&self) -> Fatal {
-        self.shared.knell.rings().await
+        self.shared.fatal.wait().await
     }
 }

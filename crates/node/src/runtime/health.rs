@@ -40,7 +40,7 @@ pub(super) struct HealthRecord(Arc<Mutex<NodeHealth>>);
 
 impl HealthRecord {
     fn lock(&self) -> MutexGuard<'_, NodeHealth> {
-        self.0.lock().expect("nobody panics while writing it down")
+        self.0.lock().expect("lock is not poisoned")
     }
 
     pub(super) fn store_fails(&self, now: Timestamp, reason: String) {

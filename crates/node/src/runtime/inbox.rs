@@ -140,7 +140,7 @@ struct InboxState {
 
 impl Inbox {
     fn lock(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().expect("nobody panics while adding to a list")
+        self.state.lock().expect("lock is not poisoned")
     }
 
     pub(super) fn add(&self, add: impl FnOnce(&mut WriterWork)) {
@@ -238,7 +238,7 @@ impl Inbox {
         if state.work.is_empty() {
             state.writer_sleeps = true;
             let waited = self.filled.wait_timeout_while(state, patience, |state| state.work.is_empty());
-            state = waited.expect("nobody panics while adding to a list").0;
+            state = waited.expect("lock is not poisoned").0;
             state.writer_sleeps = false;
         }
         let mut work = std::mem::take(&mut state.work);

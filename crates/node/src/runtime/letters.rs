@@ -86,7 +86,7 @@ pub enum LetterCommandError {
 pub enum SelectError {
     /// Service or channel missing in the rule book.
     #[error(
-        "the rule book has no service `{queue}`: {} would have nowhere to go; send them elsewhere with `--to SERVICE`, or bring the service back",
+        "the rule book has no service `{queue}` for {}: send them elsewhere with `--to SERVICE`, or add the service again",
         many(*letters)
     )]
     NoService {
@@ -95,7 +95,7 @@ pub enum SelectError {
     },
     /// No row for this event type.
     #[error(
-        "`{queue}` does not want events of type `{event_type}`: {} would wait for ever; add a row to the rule book, or leave them out with a filter",
+        "`{queue}` has no row for events of type `{event_type}` of {}: add a row to the rule book, or exclude them with a filter",
         many(*letters)
     )]
     NoRow {
@@ -106,18 +106,18 @@ pub enum SelectError {
     },
     /// The queue is still in the rule book.
     #[error(
-        "the rule book has `{queue}`: only what waits for a removed service, or what none of its rows takes, can be taken out; remove it first, or pause it"
+        "`{queue}` is in the rule book: only deliveries of a removed service or without a matching row can be moved; remove or pause it first"
     )]
     InBook {
         queue: QueueName,
     },
     /// The destination is missing in the rule book.
-    #[error("the rule book has no service `{queue}` to send deliveries to")]
+    #[error("destination `{queue}` is not in the rule book")]
     NoDestination {
         queue: QueueName,
     },
     /// Poison letters require a note.
-    #[error("poison letters have failed a replay before: say with a note why they should go again")]
+    #[error("poison letters have failed a replay before: add a note with the reason to replay them")]
     NoNote,
 }
 
@@ -291,7 +291,7 @@ impl Node {
             Pace { rate: None, concurrency: limits::REPLAY_CONCURRENCY_DEFAULT, manner: Manner::Canary };
         let new = NewReplay {
             selection: Selection { filter, letters: None, poison: Poison::Left, died_until: self.now() },
-            what: format!("letters that the book brings back, {occasion}"),
+            what: format!("letters reprocessed by the rule book, {occasion}"),
             pace,
             origin: Origin::Automatic { times_max },
             to: None,
@@ -329,7 +329,7 @@ impl Node {
                 if is_news && news < SESSIONS_TOLD_MAX {
                     news += 1;
                     told.insert(session.letter, now);
-                    self.tell_held(&session, now);
+                    self.report_held(&session, now);
                 }
             }
             after = page.next;
@@ -350,9 +350,9 @@ impl Node {
         }
     }
 
-    fn tell_held(&self, session: &HeldSession, now: Timestamp) {
+    fn report_held(&self, session: &HeldSession, now: Timestamp) {
         let HeldSession { queue, session: key, letter, event_type, since: _, behind } = session;
-        let message = format!("{behind} wait behind this dead letter; replay, edit, skip or purge it");
+        let message = format!("{behind} deliveries deliveries wait behind this dead letter; replay, edit, skip or purge it");
         let activity = Activity::SessionHeld {
             service: queue.to_string(),
             delivery: letter.to_string(),
@@ -391,7 +391,7 @@ pub(super) async fn bring_back(node: Weak<NodeShared>, mut well_again: mpsc::Rec
         loop {
             let Some(shared) = node.upgrade() else { return };
             let Err(error) = (Node { shared }).reprocess(&dependency).await else { break };
-            tracing::warn!(%dependency, %error, "letters could not be brought back; it is tried again");
+            tracing::warn!(%dependency, %error, "reprocessing failed, retrying");
             tokio::time::sleep(BRING_BACK_AGAIN_AFTER).await;
         }
     }
@@ -403,7 +403,7 @@ pub(super) async fn watch_sessions(node: Weak<NodeShared>) {
     loop {
         let Some(shared) = node.upgrade() else { return };
         if let Err(error) = (Node { shared }).look_at_sessions(&mut told).await {
-            tracing::debug!(%error, "held sessions could not be looked at");
+            tracing::debug!(%error, "held sessions not read");
         }
         tokio::time::sleep(WATCH_EVERY).await;
     }

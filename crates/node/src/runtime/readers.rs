@@ -52,6 +52,6 @@ impl Readers {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Reader>>> {
-        self.idle.lock().expect("nothing panics while the list is locked")
+        self.idle.lock().expect("lock is not poisoned")
     }
 }

@@ -199,8 +199,8 @@ impl Node {
             }
             told.insert(queue.clone(), (removed, now));
             let what = match removed {
-                RemovedPart::Queue => "deliveries wait for a service that the rule book has no more",
-                RemovedPart::Rows => "deliveries wait that no row of their service takes any more",
+                RemovedPart::Queue => "deliveries wait for a service removed from the rule book",
+                RemovedPart::Rows => "deliveries wait without a matching row in their service",
             };
             // This also logs a warning.
             let message =
@@ -220,7 +220,7 @@ pub(super) async fn watch(node: Weak<NodeShared>) {
         let Some(shared) = node.upgrade() else { return };
         books.mark_unchanged();
         if let Err(error) = (Node { shared }).look_at_removed(&mut told).await {
-            tracing::debug!(%error, "removed services could not be looked at");
+            tracing::debug!(%error, "removed services not read");
         }
         wait = match tokio::time::timeout(wait, books.changed()).await {
             Ok(_) => LOOK_AGAIN_AFTER,

@@ -108,7 +108,7 @@ impl Node {
                 HandOverResult::Durable(_) | HandOverResult::Duplicate(_) => Ok(()),
                 HandOverResult::Refused { first } => {
                     let schedule = emission.name.as_str();
-                    tracing::info!(schedule, %fire, %first, "a fire was emitted before, with other content");
+                    tracing::info!(schedule, %fire, %first, "schedule fire already emitted with different content");
                     Ok(())
                 }
                 HandOverResult::Busy(error) => Err(error.to_string()),
@@ -171,7 +171,7 @@ pub(super) async fn run(node: Weak<NodeShared>, mut runner: ScheduleRunner) {
 
 async fn attempt(node: Node, ScheduleJob { name, task }: ScheduleJob) -> (String, Result<(), String>) {
     let outcome = tokio::time::timeout(TRY_MAX, node.do_job(&name, task)).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(format!("nothing was written within {TRY_MAX:?}")));
+    let outcome = outcome.unwrap_or_else(|_| Err(format!("no write within {TRY_MAX:?}")));
     (name, outcome)
 }
 
@@ -212,7 +212,7 @@ async fn recall(node: &Weak<NodeShared>, name: &str) -> Option<Option<String>> {
         match (Node { shared: node.upgrade()? }).memo(name).await {
             Ok(memo) => return Some(memo),
             Err(error) => {
-                tracing::warn!(%error, "what is known of schedules could not be read; it is tried again");
+                tracing::warn!(%error, "schedule state not read, retrying");
             }
         }
         tokio::time::sleep(READ_AGAIN_AFTER).await;

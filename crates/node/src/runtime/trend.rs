@@ -73,7 +73,7 @@ impl Node {
 
     /// Figures of the last minute, per queue.
     #[must_use]
-    pub fn lately(&self) -> BTreeMap<Arc<QueueName>, RecentFigures> {
+    pub fn recent_figures(&self) -> BTreeMap<Arc<QueueName>, RecentFigures> {
         self.shared.trends.lock().lately()
     }
 }

@@ -78,7 +78,7 @@ fn not_written(error: &StoreError) -> SubmitError {
 
 /// The error for requests while the store is failing.
 fn still_failing() -> SubmitError {
-    SubmitError::Failing { reason: "the store takes no writes at the moment".to_owned() }
+    SubmitError::Failing { reason: "store writes are failing".to_owned() }
 }
 
 pub(super) struct StoreWriter {
@@ -143,7 +143,7 @@ impl StoreWriter {
         loop {
             let work = self.inbox.take(self.patience());
             self.look_at_room();
-            let stop = if self.state.failing.is_some() { self.bear(work) } else { self.work(work) };
+            let stop = if self.state.failing.is_some() { self.retry_failing(work) } else { self.work(work) };
             if let Some(stop) = stop {
                 self.inbox.end();
                 self.finish();
@@ -167,7 +167,7 @@ impl StoreWriter {
 
     fn finish(self) {
         if let Err(error) = self.store.close(self.clock.now()) {
-            tracing::error!(%error, "the store could not be closed");
+            tracing::error!(%error, "store not closed");
         }
     }
 
@@ -180,7 +180,7 @@ impl StoreWriter {
         match self.store.has_room() {
             Ok(room) => self.found_room(room),
             // It is checked when the store recovers.
-            Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "the store still fails"),
+            Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "store still failing"),
             Err(error) => self.fail(&error, UnwrittenWork::default(), Vec::new(), self.clock.now()),
         }
     }
@@ -188,7 +188,7 @@ impl StoreWriter {
     pub(super) fn found_room(&mut self, room: Room) {
         self.state.room_at = Instant::now();
         if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
-            tracing::error!(free_bytes, needed_bytes, "the disk is nearly full: no more events are taken");
+            tracing::error!(free_bytes, needed_bytes, "disk nearly full, refusing events");
         }
         self.state.room = room;
         self.chart.has_room(self.clock.now(), room);
@@ -225,7 +225,7 @@ impl StoreWriter {
         if batch.is_empty() {
             let mut inputs = Vec::new();
             self.load(&work.loads, &mut inputs);
-            self.tell_engine(inputs);
+            self.send_to_engine(inputs);
             return work.stop;
         }
         let now = self.clock.now();
@@ -237,7 +237,7 @@ impl StoreWriter {
                 let mut digest = self.digest(&batch, written, work.notes, doers, now);
                 self.load(&work.loads, &mut digest.inputs);
                 // Waking each caller from here would cost more than the write.
-                self.tell(waiters, digest);
+                self.send_result(waiters, digest);
             }
             Err(error) => {
                 let why = not_written(&error);
@@ -285,14 +285,14 @@ impl StoreWriter {
         inputs
             .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
         for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
-            self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
+            self.publish_accepted(submission, answer.as_deref().unwrap_or_default(), now);
         }
         let answers =
             written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
         BatchResult { answers, inputs, done }
     }
 
-    fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
+    fn publish_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
         for (submitted, taken) in submission.events.iter().zip(taken) {
             if taken.seen == Seen::First {
                 self.feed.publish_accepted(&submitted.event, taken.deliveries, now);
@@ -309,12 +309,12 @@ impl StoreWriter {
         }
     }
 
-    fn tell_engine(&self, inputs: Vec<Input>) {
-        let nobody = BatchResult { answers: Vec::new(), inputs, done: Vec::new() };
-        self.tell(Vec::new(), nobody);
+    fn send_to_engine(&self, inputs: Vec<Input>) {
+        let inputs_only = BatchResult { answers: Vec::new(), inputs, done: Vec::new() };
+        self.send_result(Vec::new(), inputs_only);
     }
 
-    fn tell(&self, waiters: Vec<AnswerSender>, BatchResult { answers, inputs, done }: BatchResult) {
+    fn send_result(&self, waiters: Vec<AnswerSender>, BatchResult { answers, inputs, done }: BatchResult) {
         if answers.is_empty() && inputs.is_empty() && done.is_empty() {
             return;
         }
@@ -344,11 +344,11 @@ impl StoreWriter {
         let notes = refuse_asked(notes, &not_written(error));
         let reason = error.to_string();
         self.state.failing = Some(StoreOutage { since: now, reopen, reason, settlements, emissions, notes });
-        self.tell_engine(vec![Input::StoreFailing]);
+        self.send_to_engine(vec![Input::StoreFailing]);
     }
 
     /// While the store fails: refuses requests, keeps settlements, and retries.
-    fn bear(&mut self, mut work: WriterWork) -> Option<tokio::sync::oneshot::Sender<()>> {
+    fn retry_failing(&mut self, mut work: WriterWork) -> Option<tokio::sync::oneshot::Sender<()>> {
         for job in work.submissions.drain(..) {
             self.feed.refused();
             let _ = job.reply.send(Err(still_failing()));
@@ -364,7 +364,7 @@ impl StoreWriter {
         if let Err(error) = self.heal(&mut failing) {
             let reason = error.to_string();
             if failing.reason != reason {
-                tracing::error!(%error, "the store still takes no writes");
+                tracing::error!(%error, "store writes still failing");
                 failing.reason = reason;
             }
             // Recovery itself may fail with an unknown result.
@@ -395,7 +395,7 @@ impl StoreWriter {
         let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);
         digest.inputs.extend(alive.map(|view| Input::Replay(view.job())));
         digest.inputs.push(Input::StoreHealed);
-        self.tell(Vec::new(), digest);
+        self.send_result(Vec::new(), digest);
         Ok(())
     }
 

@@ -48,10 +48,10 @@ impl SecretSource for SecretFile {
         Box::pin(async move {
             let path = Arc::clone(&self.path);
             let unreadable = |source| SecretError::Unreadable { path: self.path.to_string(), source };
-            let turn = Arc::clone(&self.turn).acquire_owned().await.expect("nobody closes it");
+            let turn = Arc::clone(&self.turn).acquire_owned().await.expect("semaphore is never closed");
             let reading = spawn_blocking(move || in_turn(turn, || read(&path))).await;
             let (values, stamp) = reading.map_err(|broken| unreadable(io::Error::other(broken)))??;
-            *self.read.lock().expect("nobody panics with it") = Some(stamp);
+            *self.read.lock().expect("lock is not poisoned") = Some(stamp);
             Ok(values)
         })
     }
@@ -64,7 +64,7 @@ impl SecretSource for SecretFile {
         Some(Box::pin(async move {
             let looking = spawn_blocking(move || in_turn(turn, || std::fs::metadata(&*path).ok()));
             let now = looking.await.ok().flatten();
-            let read = *self.read.lock().expect("nobody panics with it");
+            let read = *self.read.lock().expect("lock is not poisoned");
             match (read, now.as_ref().map(stamp)) {
                 (Some(read), Some(now)) if read != now => ChangeCheck::Changed,
                 (Some(_) | None, Some(_) | None) => ChangeCheck::Same,
@@ -152,7 +152,7 @@ mod tests {
         let path = folder.path().join("secret");
         std::fs::write(&path, "hunter2").expect("a file");
         let watched = SecretFile::new(&path.display().to_string());
-        let turn = Arc::clone(&watched.turn).acquire_owned().await.expect("nobody closes it");
+        let turn = Arc::clone(&watched.turn).acquire_owned().await.expect("semaphore is never closed");
         assert!(watched.look().is_none(), "a look does not wait");
         let fetched = timeout(Duration::from_millis(10), watched.fetch()).await;
         assert!(fetched.is_err(), "a fetch does, for as long as it may");

@@ -21,7 +21,7 @@ pub(super) struct KnownValues(Mutex<VecDeque<Zeroizing<String>>>);
 impl KnownValues {
     /// Values that are not UTF-8 cannot occur in a text.
     pub(super) fn note(&self, values: &SecretValues) {
-        let mut seen = self.0.lock().expect("nobody panics while remembering");
+        let mut seen = self.0.lock().expect("lock is not poisoned");
         for value in values.iter().filter_map(|value| std::str::from_utf8(value).ok()) {
             if seen.iter().any(|known| known.as_str() == value) {
                 continue;
@@ -34,7 +34,7 @@ impl KnownValues {
     }
 
     pub(super) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let seen = self.0.lock().expect("nobody panics while remembering");
+        let seen = self.0.lock().expect("lock is not poisoned");
         hide_known(text, seen.iter().map(|value| value.as_str()))
     }
 }

@@ -28,10 +28,10 @@ pub struct MalformedInput {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedReason {
     /// A form instead of JSON.
-    #[error("says that the body is a form: choose `application/json` where the webhook is set up")]
+    #[error("is a form: choose `application/json` in the webhook's settings")]
     Form,
     /// No part of the template has a value.
-    #[error("has no value in this call: look at the template of this source")]
+    #[error("has no value in this request: check the template of this source")]
     NoValue,
     /// Not a valid attribute.
     #[error(transparent)]
@@ -135,7 +135,7 @@ impl Converter {
             return Err("the message is a batch: send each event as a message of its own".to_owned());
         };
         if let Some(owner) = reserved::owner_of(event.source.as_str()) {
-            return Err(format!("`source` is for {owner} alone"));
+            return Err(format!("`source` is reserved for {owner}"));
         }
         let Templates { subject, session, wanted, .. } = &self.templates;
         let data = event.data.clone();

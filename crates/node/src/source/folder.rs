@@ -232,9 +232,9 @@ impl FileCursor {
         }
         body.truncate(body.trim_ascii_end().len());
         let fault = if is_too_long {
-            Some(format!("it is longer than {EVENT_BYTES_MAX} bytes"))
+            Some(format!("longer than {EVENT_BYTES_MAX} bytes"))
         } else {
-            serde_json::from_slice::<IgnoredAny>(&body).err().map(|error| format!("it is not JSON: {error}"))
+            serde_json::from_slice::<IgnoredAny>(&body).err().map(|error| format!("not valid JSON: {error}"))
         };
         let (name, number) = (&self.name, self.number);
         Ok(Some(SourceMessage {

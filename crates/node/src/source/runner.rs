@@ -126,7 +126,7 @@ impl SourceRunner {
         });
         if was_down || turned.is_some() {
             let source = self.name.as_str();
-            tracing::info!(source, "source connected again");
+            tracing::info!(source, "source reconnected");
             node.publish_logged(Activity::alert(format!("source {source} is connected again")));
         }
     }
@@ -142,7 +142,7 @@ impl SourceRunner {
             was_up
         });
         if was_up {
-            tracing::warn!(source, why, "source not connected, trying again");
+            tracing::warn!(source, why, "source disconnected, retrying");
             node.publish_logged(Activity::alert(format!("source {source} is not connected: {why}")));
         }
         if turned.is_some_and(|turned| turned.to == Phase::Open) {
@@ -372,7 +372,7 @@ async fn hand_over(node: WeakNode, source: String, batch: Vec<PendingMessage>) -
                 HandOverResult::Durable(_) => Ok(MessageVerdict::Durable),
                 HandOverResult::Duplicate(_) => Ok(MessageVerdict::Duplicate),
                 HandOverResult::Refused { first } => {
-                    Err(format!("another event with its source and id came before: {first}"))
+                    Err(format!("a different event with this source and id exists: {first}"))
                 }
                 HandOverResult::Busy(error) => {
                     ended.why.get_or_insert(error);

@@ -119,11 +119,11 @@ impl ExecTarget {
 
     async fn run(&self, call: &Call) -> Ending {
         let [delivery] = call.deliveries.as_slice() else {
-            return internal("a call carries several deliveries to a program that takes one");
+            return internal("call has several deliveries, but a program takes one");
         };
         let variables = variables(delivery, &self.pool);
         let Some(command) = self.command(&self.words, delivery, &variables) else {
-            return internal("there is no program to run");
+            return internal("no program configured");
         };
         let run = self.supervisor.run(command, Limits { time: call.limit, ..self.limits }).await;
         let Some(exit) = run.exit() else { return Ending::Interrupted };
@@ -186,13 +186,13 @@ impl ExecTarget {
                 (run.end != RunEnd::Exited(0)).then(|| message(&run, Exit::Code(1)))
             }
             Cancel::Post(wire) => {
-                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), told(variables)).await;
+                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), variables_json(variables)).await;
                 let is_taken = matches!(reply.seen, Seen::Http { status: 200..=299, .. });
                 (!is_taken).then_some(reply.message)
             }
         };
         match failed {
-            None => "`on_timeout` has cancelled it".to_owned(),
+            None => "cancelled by `on_timeout`".to_owned(),
             Some(why) => {
                 tracing::warn!(delivery_id = %delivery.id, why, "`on_timeout` failed");
                 format!("`on_timeout` failed: {why}")
@@ -240,11 +240,11 @@ fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
 }
 
 /// As JSON, in lower case and without the prefix.
-fn told(variables: &[(&'static str, String)]) -> Bytes {
+fn variables_json(variables: &[(&'static str, String)]) -> Bytes {
     let name = |name: &str| name.strip_prefix("REDRIVE_").unwrap_or(name).to_ascii_lowercase();
-    let told: Map<String, Value> =
+    let json: Map<String, Value> =
         variables.iter().map(|(key, value)| (name(key), value.as_str().into())).collect();
-    Value::Object(told).to_string().into()
+    Value::Object(json).to_string().into()
 }
 
 fn json_headers() -> HeaderMap {

@@ -154,7 +154,7 @@ impl HttpTarget {
 
     fn failed_in_batch(&self, call: &Call, body: &ResponseBody, limits: &CallLimits) -> Result<Vec<usize>, CallFailure> {
         let origin = self.wire.origin();
-        let refuse = |why: &str| CallFailure::protocol(format!("the answer of {origin} is of no use: {why}"));
+        let refuse = |why: &str| CallFailure::protocol(format!("response of {origin} is invalid: {why}"));
         match &body.end {
             BodyEnd::Whole => batch::failed(&body.bytes, &call.deliveries).map_err(|why| refuse(&why)),
             BodyEnd::TooLong => Err(refuse("it is too long")),

@@ -73,7 +73,7 @@ impl LogTarget {
 
     async fn print(&self, text: String) -> io::Result<()> {
         let (written, done) = oneshot::channel();
-        let gone = || io::Error::other("there is no thread that prints");
+        let gone = || io::Error::other("printer thread ended");
         self.lines.send(LogLines { text, written }).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?
     }
@@ -91,7 +91,7 @@ impl Target for LogTarget {
                 }
                 Err(_) => (
                     Seen::Transport(TransportError::Timeout(CallPart::Whole)),
-                    format!("nobody read what was printed within {}", show_duration(limit)),
+                    format!("output not read within {}", show_duration(limit)),
                 ),
             };
             Ending::Reply(Reply { seen, message, retry_after: None })
@@ -156,7 +156,7 @@ mod tests {
 
     impl Write for Paper {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("nobody panics").write(bytes)
+            self.0.lock().expect("lock is not poisoned").write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -170,7 +170,7 @@ mod tests {
             panic!("one answer for all");
         };
         assert_eq!(reply.seen, Seen::Taken);
-        let bytes = paper.0.lock().expect("nobody panics").clone();
+        let bytes = paper.0.lock().expect("lock is not poisoned").clone();
         String::from_utf8(bytes).expect("text")
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let timeout = Seen::Transport(TransportError::Timeout(CallPart::Whole));
         #[rustfmt::skip]
         let cases = [
-            ("nobody reads",  &stuck, "200ms", timeout,                                 "nobody read what was printed within 200ms"),
+            ("nobody reads",  &stuck, "200ms", timeout,                                 "output not read within 200ms"),
             ("nobody can",    &gone,  "60s",   Seen::Broker(BrokerError::Unavailable),  "could not print the event: broken pipe"),
         ];
         for (name, target, limit, seen, message) in cases {

@@ -177,14 +177,14 @@ mod tests {
         let log = Arc::clone(&seen);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                log.lock().expect("nobody panics").0 += 1;
+                log.lock().expect("lock is not poisoned").0 += 1;
                 let log = Arc::clone(&log);
                 tokio::spawn(async move {
                     let mut buffer = [0; 4_096];
                     // Small requests come in one piece.
                     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
                         let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-                        log.lock().expect("nobody panics").1.push(text);
+                        log.lock().expect("lock is not poisoned").1.push(text);
                         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
                         stream.write_all(answer).await.expect("sent");
                     }
@@ -221,7 +221,7 @@ mod tests {
         assert!(targets.get(&queue("audit", None)).is_some());
         assert!(targets.get(&queue("audit", Some("mail"))).is_none());
         assert!(targets.get(&queue("nobody", None)).is_none());
-        let seen = seen.lock().expect("nobody panics");
+        let seen = seen.lock().expect("lock is not poisoned");
         let paths: Vec<&str> = seen.1.iter().filter_map(|text| text.split(' ').nth(1)).collect();
         assert_eq!(paths, ["/shop", "/shop", "/push"]);
         assert!(seen.1[2].contains("application/cloudevents+json"));
@@ -241,7 +241,7 @@ mod tests {
             target.call(call("60s", vec![order(7, "e-1")])).await;
             previous = Some(targets);
         }
-        let seen = seen.lock().expect("nobody panics");
+        let seen = seen.lock().expect("lock is not poisoned");
         assert_eq!((seen.0, seen.1.len()), (1, 3), "one connection for all");
     }
 
@@ -268,7 +268,7 @@ mod tests {
                 tokio::time::advance(Duration::from_secs(1)).await;
                 tokio::time::resume();
                 target.call(call()).await;
-                let seen = seen.lock().expect("nobody panics");
+                let seen = seen.lock().expect("lock is not poisoned");
                 is_used = is_signed_with(secret, seen.1.last().expect("a call"));
                 if is_used {
                     break;
@@ -278,13 +278,13 @@ mod tests {
         }
         let targets = Targets::new(&book, &Secrets::default(), None).expect("all can be made");
         let target = targets.get(&queue("shop", None)).expect("it is there");
-        let before = seen.lock().expect("nobody panics").1.len();
+        let before = seen.lock().expect("lock is not poisoned").1.len();
         let Ending::Reply(reply) = target.call(call()).await else { panic!("no call is made") };
-        assert_eq!(seen.lock().expect("nobody panics").1.len(), before, "no call is made");
+        assert_eq!(seen.lock().expect("lock is not poisoned").1.len(), before, "no call is made");
         assert_eq!(reply.seen, Seen::SecretUnavailable);
         assert_eq!(
             reply.message,
-            "not called, for the call could not be signed: the secret `hooks`: the book defines no such secret"
+            "call not made, signing failed: secret `hooks`: not defined in the rule book"
         );
     }
 
@@ -306,7 +306,7 @@ mod tests {
             told,
             [
                 "12:13 not-built-in target kind `kafka` is not available in this version",
-                "15:13 bad-target the secret begins with `whsec_`, and what follows is no base64",
+                "15:13 bad-target secret begins with `whsec_`, but the rest is not base64",
             ]
         );
     }

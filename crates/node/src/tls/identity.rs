@@ -17,15 +17,15 @@ use super::{InvalidPem, certificates, contents};
 pub enum InvalidIdentity {
     #[error(transparent)]
     File(#[from] InvalidPem),
-    #[error("there is no private key in {}: it should have -----BEGIN PRIVATE KEY-----", .0.display())]
+    #[error("no private key in {}: expected -----BEGIN PRIVATE KEY-----", .0.display())]
     NoKey(PathBuf),
     #[error(
-        "the private key in {} is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`",
+        "private key in {} is encrypted: decrypt it first, for example with `openssl pkey`",
         .0.display()
     )]
     EncryptedKey(PathBuf),
     /// They belong to different pairs.
-    #[error("the private key in {} does not fit the certificate in {}", key.display(), certificate.display())]
+    #[error("private key in {} does not match the certificate in {}", key.display(), certificate.display())]
     Mismatch {
         certificate: PathBuf,
         key: PathBuf,
@@ -92,12 +92,12 @@ mod tests {
             ("a pair",                &*ours,                    &*key,        None),
             ("with a chain",          &*ours.repeat(2),          &key,         None),
             ("in one file each",      &*format!("{key}{ours}"),  &format!("{ours}{key}"), None),
-            ("another's key",         &ours,                     &other,       Some("the private key in KEY does not fit the certificate in CERT")),
-            ("an encrypted key",      &ours,                     &encrypted,   Some("the private key in KEY is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`")),
-            ("an older encrypted one", &ours,                    older,        Some("the private key in KEY is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`")),
-            ("no key",                &ours,                     &ours,        Some("there is no private key in KEY: it should have -----BEGIN PRIVATE KEY-----")),
-            ("no certificate",        &key,                      &key,         Some("there is no certificate in CERT: it should begin with -----BEGIN CERTIFICATE-----")),
-            ("half a key",            &ours,                     &key[..60],   Some("KEY is damaged: what stands between BEGIN and END is no certificate or key")),
+            ("another's key",         &ours,                     &other,       Some("private key in KEY does not match the certificate in CERT")),
+            ("an encrypted key",      &ours,                     &encrypted,   Some("private key in KEY is encrypted: decrypt it first, for example with `openssl pkey`")),
+            ("an older encrypted one", &ours,                    older,        Some("private key in KEY is encrypted: decrypt it first, for example with `openssl pkey`")),
+            ("no key",                &ours,                     &ours,        Some("no private key in KEY: expected -----BEGIN PRIVATE KEY-----")),
+            ("no certificate",        &key,                      &key,         Some("no certificate in CERT: expected -----BEGIN CERTIFICATE-----")),
+            ("half a key",            &ours,                     &key[..60],   Some("KEY is damaged: invalid PEM between BEGIN and END")),
             ("a key that is none",    &ours,                     strange,      Some("CERT and KEY cannot be used: ")),
             ("a certificate of junk", junk,                      &key,         Some("CERT and KEY cannot be used: ")),
         ];

@@ -16,20 +16,20 @@ const SIGNATURES_MAX: usize = 16;
 /// Why a request is not trusted. For the log: the sender learns only of a wrong time, which is checked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    #[error("the signature, or what is signed with it, is missing")]
+    #[error("signature or a signed header is missing")]
     Missing,
-    #[error("the signature is none in the form of its scheme")]
+    #[error("signature is malformed")]
     Malformed,
-    #[error("the signature does not fit")]
+    #[error("signature does not match")]
     Bad,
     /// A replayed request, or a wrong clock.
-    #[error("it was signed too long ago")]
+    #[error("signed too long ago")]
     TooOld,
     /// A wrong clock.
-    #[error("it was signed in the future")]
+    #[error("signed in the future")]
     TooNew,
     /// A problem on our side.
-    #[error("the secret is none that this scheme can use")]
+    #[error("secret is not valid for this scheme")]
     NoKey,
 }
 

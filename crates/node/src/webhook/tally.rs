@@ -118,7 +118,7 @@ impl WebhookTally {
     }
 
     pub fn too_large_by(&self, who: &str) {
-        let mut counts = self.too_large_by.lock().expect("nobody panics while counting");
+        let mut counts = self.too_large_by.lock().expect("lock is not poisoned");
         let is_new = !counts.contains_key(who);
         let who = if is_new && counts.len() >= TOO_LARGE_BY_MAX { OTHERS } else { who };
         *counts.entry(who.to_owned()).or_default() += 1;
@@ -139,7 +139,7 @@ impl WebhookTally {
             rate_limited: of(WebhookResponse::RateLimited),
             unavailable: of(WebhookResponse::Unavailable),
             no_session: self.no_session.load(Ordering::Relaxed),
-            too_large_by: self.too_large_by.lock().expect("nobody panics while counting").clone(),
+            too_large_by: self.too_large_by.lock().expect("lock is not poisoned").clone(),
         }
     }
 }

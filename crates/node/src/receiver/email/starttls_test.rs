@@ -61,7 +61,7 @@ impl Post {
     }
 
     fn heard(&self) -> Vec<(&'static str, String)> {
-        self.heard.lock().expect("nobody panics").clone()
+        self.heard.lock().expect("lock is not poisoned").clone()
     }
 }
 
@@ -91,7 +91,7 @@ async fn talk(
             return Ok(false);
         }
         let line = line.trim_end().to_owned();
-        log.lock().expect("nobody panics").push((place, line.clone()));
+        log.lock().expect("lock is not poisoned").push((place, line.clone()));
         let answer = match line.split(' ').next().unwrap_or_default() {
             "." => "250 taken\r\n",
             _ if in_mail => continue,

@@ -67,7 +67,7 @@ impl AlertLedger {
         let memo = memo.and_then(|text| match serde_json::from_str::<AlertMemo>(text) {
             Ok(memo) => Some(memo),
             Err(error) => {
-                tracing::warn!(%error, "what was known of alerts cannot be read: they begin anew");
+                tracing::warn!(%error, "stored alert state is invalid, starting empty");
                 None
             }
         });
@@ -99,11 +99,11 @@ impl AlertLedger {
         }
     }
 
-    pub(super) fn owed(&self) -> Option<&Notice> {
+    pub(super) fn pending(&self) -> Option<&Notice> {
         self.owed.front()
     }
 
-    pub(super) fn said(&mut self) {
+    pub(super) fn sent(&mut self) {
         self.owed.pop_front();
     }
 
@@ -181,8 +181,8 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
         let memo = first.memo().expect("something has changed");
         let mut second = AlertLedger::new(book(BOOK), Some(&memo), at(10));
         assert_eq!(ids(&second), ids(&first), "under the same ids");
-        while second.owed().is_some() {
-            second.said();
+        while second.pending().is_some() {
+            second.sent();
         }
         second.look(&AlertSample::of_letters(at(11), 3));
         assert_eq!(ids(&second).len(), 0, "they know already");

@@ -82,7 +82,7 @@ impl AlertSampler {
         match self.ask(node, wants, snapshot).await {
             Ok(seen) => Some(seen),
             Err(error) => {
-                tracing::debug!(%error, "alerts could not be looked at");
+                tracing::debug!(%error, "alerts not evaluated");
                 None
             }
         }

@@ -284,7 +284,7 @@ impl ActivePlan {
     fn look(&mut self, name: &str, turn: &JobSlot, now: Timestamp) {
         if now + STEP_MIN < self.decided_until {
             // Repeated fires have the same ids, so they are absorbed.
-            tracing::warn!(plan = name, "the machine's clock was set back; the schedule goes on from there");
+            tracing::warn!(plan = name, "system clock moved back, schedule continues from there");
             self.decided_until = now;
             self.memory = MemoState::Stale;
         } else if self.next.is_none_or(|next| now < next) {
@@ -293,7 +293,7 @@ impl ActivePlan {
         let due = self.plan.schedule.due(self.decided_until, now, self.plan.catch_up);
         if due.lost > 0 || due.caught_up > 0 {
             let (caught_up, lost) = (due.caught_up, due.lost);
-            tracing::warn!(plan = name, caught_up, lost, "fires of a schedule were missed");
+            tracing::warn!(plan = name, caught_up, lost, "schedule fires missed");
         }
         self.figures.lost += due.lost;
         if due.lost > 0 {
@@ -315,7 +315,7 @@ impl ActivePlan {
             tracing::warn!(
                 plan = name,
                 lost = too_many,
-                "too many fires of a schedule wait: the oldest are lost"
+                "too many schedule fires waiting, oldest dropped"
             );
             let oldest = usize::from(turn.doing == RunningJob::Fire);
             self.queue.drain(oldest..oldest + too_many);
@@ -400,7 +400,7 @@ impl JobSlot {
             }
             Err(error) => {
                 if self.failures == 0 {
-                    tracing::warn!(plan = name, error, "a schedule waits: it is tried again");
+                    tracing::warn!(plan = name, error, "schedule failed, retrying");
                 }
                 let wait = AGAIN_AFTER.saturating_mul(1 << self.failures.min(10)).min(AGAIN_AFTER_MAX);
                 self.failures += 1;

@@ -32,7 +32,7 @@ pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, 
         return Ok(Vec::new());
     }
     let answer: Option<BatchAnswer> = serde_json::from_slice(body)
-        .map_err(|error| format!("it is not the JSON that answers a batch: {error}"))?;
+        .map_err(|error| format!("not a valid batch response: {error}"))?;
     let mut places = Vec::new();
     for ItemFailure { identifier } in answer.and_then(|answer| answer.failures).unwrap_or_default() {
         let is_meant = |delivery: &Waiting| {
@@ -43,7 +43,7 @@ pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, 
         places.extend(deliveries.iter().enumerate().filter(|(_, one)| is_meant(one)).map(|(place, _)| place));
         if places.len() == before {
             let shown: String = identifier.chars().take(SHOWN_MAX).collect();
-            return Err(format!("it names {shown:?}, which is not in the batch"));
+            return Err(format!("unknown identifier {shown:?}"));
         }
     }
     places.sort_unstable();

@@ -25,7 +25,7 @@ impl CallFailure {
     }
 
     pub(super) fn dns(origin: &HttpOrigin, why: &str) -> Self {
-        let message = format!("the name {} could not be resolved: {why}", origin.host);
+        let message = format!("DNS lookup of {} failed: {why}", origin.host);
         Self { error: TransportError::Dns, message }
     }
 
@@ -49,14 +49,14 @@ impl CallFailure {
     pub(super) fn tls(origin: &HttpOrigin, error: &io::Error) -> Self {
         let why = match rustls_error(error) {
             Some(error) => tls::why(error),
-            None if error.kind() == ErrorKind::UnexpectedEof => "it hung up in the handshake".to_owned(),
+            None if error.kind() == ErrorKind::UnexpectedEof => "connection closed during the handshake".to_owned(),
             None => error.to_string(),
         };
         Self { error: TransportError::Tls, message: format!("TLS with {origin} failed: {why}") }
     }
 
     pub(super) fn closed_early(origin: &HttpOrigin) -> Self {
-        let message = format!("{origin} hung up before its answer was whole");
+        let message = format!("{origin} closed the connection before the response was complete");
         Self { error: TransportError::ClosedEarly, message }
     }
 
@@ -83,13 +83,13 @@ impl CallFailure {
             }
             // The system's own timeout; our limits are reported elsewhere.
             Some(TransportError::Reset | TransportError::Timeout(_)) => {
-                failure(TransportError::Reset, format!("{origin} broke off the connection"))
+                failure(TransportError::Reset, format!("{origin} reset the connection"))
             }
             Some(TransportError::ClosedEarly) => Self::closed_early(origin),
             Some(TransportError::Protocol) => Self::not_http(origin, error),
             None if error.kind() == ErrorKind::InvalidInput => Self::not_http(origin, error),
             // No route, no address or too many open files: transient.
-            Some(_) | None => failure(TransportError::Unreachable, format!("no way to {origin}: {error}")),
+            Some(_) | None => failure(TransportError::Unreachable, format!("{origin} is unreachable: {error}")),
         }
     }
 
@@ -108,7 +108,7 @@ impl CallFailure {
     }
 
     fn not_http(origin: &HttpOrigin, error: &dyn Error) -> Self {
-        Self::protocol(format!("what {origin} answered is not HTTP: {error}"))
+        Self::protocol(format!("response of {origin} is not HTTP: {error}"))
     }
 
     /// Whether the other side closed the connection.

@@ -40,9 +40,9 @@ pub enum FetchError {
     NoAnswer {
         message: String,
     },
-    #[error("the answer has the status {0}")]
+    #[error("response has status {0}")]
     Status(u16),
-    #[error("the answer is larger than {bytes_max} bytes")]
+    #[error("response is larger than {bytes_max} bytes")]
     TooLarge {
         bytes_max: usize,
     },

@@ -138,7 +138,7 @@ pub(super) fn timed_out(step: CallPhase, part: CallPart, limit: Duration, origin
         CallPhase::Connection => format!("no connection to {origin} within {limit}"),
         CallPhase::Tls => format!("no TLS handshake with {origin} within {limit}"),
         CallPhase::Head => format!("no answer from {origin} within {limit}"),
-        CallPhase::Body => format!("the answer of {origin} was not whole within {limit}"),
+        CallPhase::Body => format!("response of {origin} not complete within {limit}"),
     };
     CallFailure::timeout(part, message)
 }

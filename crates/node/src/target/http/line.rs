@@ -70,7 +70,7 @@ impl SocketLine {
     /// Makes the next write fail, with nothing written, if it is later than that or the other side has
     /// closed.
     pub(super) fn arm(&self, until: Instant) {
-        *self.traffic.armed_until.lock().expect("nothing panics while it holds the time") = Some(until);
+        *self.traffic.armed_until.lock().expect("lock is not poisoned") = Some(until);
     }
 
     /// Whether the other side has neither closed nor sent unread data, as far as known.
@@ -167,7 +167,7 @@ impl<S: AsyncWrite + Unpin> CountedStream<S> {
     /// Whether an armed line allows the write.
     fn check(&self) -> io::Result<()> {
         let armed_until =
-            self.traffic.armed_until.lock().expect("nothing panics while it holds the time").take();
+            self.traffic.armed_until.lock().expect("lock is not poisoned").take();
         match armed_until {
             Some(until) if Instant::now() >= until || !is_quiet(&self.socket) => {
                 Err(ErrorKind::ConnectionAborted.into())

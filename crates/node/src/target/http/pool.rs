@@ -68,7 +68,7 @@ impl Pool {
     }
 
     /// From now on calls carry a trace context even for events without one. Only the first sampler counts.
-    pub fn tell_traces(&self, sampler: Sampler) {
+    pub fn export_traces(&self, sampler: Sampler) {
         let _ = self.sampler.set(sampler);
     }
 
@@ -158,7 +158,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().expect("nothing panics while it holds the pool")
+        self.idle.lock().expect("lock is not poisoned")
     }
 
     #[cfg(test)]

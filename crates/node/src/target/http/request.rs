@@ -51,7 +51,7 @@ const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id")
 
 /// The call does not fit the target's form, which is a bug.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a call carries {deliveries} deliveries to a target that takes them in the form {form:?}")]
+#[error("call of {deliveries} deliveries does not fit the form {form:?}")]
 pub(super) struct FormMismatch {
     deliveries: usize,
     form: Form,
@@ -176,14 +176,14 @@ fn list(deliveries: &[Waiting], sampler: Option<Sampler>) -> Bytes {
         if place > 0 {
             body.push(b',');
         }
-        body.extend(told_apart(delivery, sampler).to_structured());
+        body.extend(identified(delivery, sampler).to_structured());
     }
     body.push(b']');
     body.into()
 }
 
 /// The event with what would be in headers; the data is not copied.
-fn told_apart(delivery: &Waiting, sampler: Option<Sampler>) -> Event {
+fn identified(delivery: &Waiting, sampler: Option<Sampler>) -> Event {
     let mut event = Event::clone(&delivery.event);
     let short =
         |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));

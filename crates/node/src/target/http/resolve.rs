@@ -51,7 +51,7 @@ async fn look_up(places: &Arc<Semaphore>, host: &str, port: u16) -> io::Result<V
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let place = Arc::clone(places).acquire_owned().await.expect("nobody closes it");
+    let place = Arc::clone(places).acquire_owned().await.expect("semaphore is never closed");
     let host = host.to_owned();
     let looking = spawn_blocking(move || {
         let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);

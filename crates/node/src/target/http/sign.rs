@@ -38,7 +38,7 @@ impl Signing {
         let unsigned = |why| Unsigned { name: self.name.clone(), why };
         let values = self.secrets.get_within(&self.name, limit).await;
         let values = values.map_err(|error| unsigned(error.into()))?;
-        let mut made = self.made.lock().expect("nothing panics while it holds the keys");
+        let mut made = self.made.lock().expect("lock is not poisoned");
         if let Some((of, signer)) = &*made
             && Arc::ptr_eq(of, &values)
         {
@@ -63,7 +63,7 @@ pub(crate) fn check(values: &SecretValues) -> Result<(), InvalidSecret> {
 
 /// A call cannot be signed.
 #[derive(Debug, thiserror::Error)]
-#[error("not called, for the call could not be signed: the secret `{name}`: {why}")]
+#[error("call not made, signing failed: secret `{name}`: {why}")]
 pub(super) struct Unsigned {
     name: String,
     why: WhyUnsigned,
@@ -87,7 +87,7 @@ pub(super) struct Signer {
 pub enum InvalidSecret {
     #[error("the secret is empty")]
     Empty,
-    #[error("the secret begins with `whsec_`, and what follows is no base64")]
+    #[error("secret begins with `whsec_`, but the rest is not base64")]
     NotBase64,
 }
 
