@@ -18,16 +18,14 @@ use std::time::Duration;
 use redrive_core::archive::Failure;
 use redrive_core::ids::Receipt;
 
-pub use self::entry::{Day, ArchiveEntry, ArchivedEvent};
+pub use self::entry::{ArchiveEntry, ArchivedEvent, Day};
 
 pub type ArchiveFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ArchiveFailure>> + Send + 'a>>;
 
-/// Keeps events for audit.
 pub trait Archive: Send + Sync {
     /// Durable only after [`Archive::sync`]. The caller may stop waiting and put the same event again.
     fn put(&self, entry: Arc<ArchiveEntry>) -> ArchiveFuture<'_, ()>;
 
-    /// Makes everything put so far durable.
     fn sync(&self) -> ArchiveFuture<'_, ()>;
 
     /// Deletes all earlier days; returns how many.
@@ -39,7 +37,6 @@ pub trait Archive: Send + Sync {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveMatches {
-    /// Events as accepted.
     pub kept: Vec<ArchivedEvent>,
     /// Matching files that cannot be read, one sentence each.
     pub damaged: Vec<String>,
@@ -54,29 +51,18 @@ pub enum ArchiveKey {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveFailure {
-    /// No space, or asked to slow down.
     #[error("no space or throttled: {reason}")]
-    Throttled {
-        retry_after: Option<Duration>,
-        reason: String,
-    },
+    Throttled { retry_after: Option<Duration>, reason: String },
     #[error("no answer within {within:?}")]
-    TimedOut {
-        within: Duration,
-    },
+    TimedOut { within: Duration },
     /// Access denied or wrong kind of file: needs an operator.
     #[error("access denied: {reason}")]
-    Credentials {
-        reason: String,
-    },
+    Credentials { reason: String },
     #[error("{reason}")]
-    Other {
-        reason: String,
-    },
+    Other { reason: String },
 }
 
 impl ArchiveFailure {
-    /// Its class, for the archive's breaker.
     #[must_use]
     pub const fn failure(&self) -> Failure {
         match self {

@@ -19,7 +19,6 @@ use crate::target::http::{Pool, Signing, check_secret};
 use crate::target::{Target, exec, http, log};
 use redrive::process::Supervisor;
 
-/// The future returned by a connector's methods.
 pub type ConnectorFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 pub type MakeError = Box<dyn Error + Send + Sync>;
@@ -30,13 +29,9 @@ pub type MakeSource = fn(&Endpoint, &SourceSite<'_>) -> Result<Arc<dyn Source>, 
 
 #[derive(Clone, Copy)]
 pub enum Make {
-    /// A target or an alert receiver.
     Target(MakeTarget),
-    /// A secret provider.
     Secret(fn(&Endpoint) -> Arc<dyn SecretSource>),
-    /// A source that is polled.
     Source(MakeSource),
-    /// An archive.
     Archive(fn(&Endpoint) -> Result<Arc<dyn Archive>, ArchiveFailure>),
     /// Nothing is made: the API serves webhooks, and the node's clock fires schedules.
     Served,
@@ -54,9 +49,7 @@ pub struct Site<'a> {
     pub sections: &'a Sections,
     /// Values are fetched with each call.
     pub secrets: &'a Secrets,
-    /// The connections of all HTTP calls.
     pub pool: &'a Arc<Pool>,
-    /// Starts programs.
     pub supervisor: &'a Supervisor,
     pub permits: u32,
     /// Owner and line, for messages.
@@ -66,7 +59,6 @@ pub struct Site<'a> {
 /// What a source is made with, besides its settings.
 pub struct SourceSite<'a> {
     pub name: &'a str,
-    /// Values are fetched with each connection.
     pub secrets: &'a Secrets,
 }
 
@@ -116,7 +108,6 @@ impl Drivers {
         row.map(|driver| driver.make)
     }
 
-    /// None if this build cannot make it.
     pub(crate) fn target(
         &self,
         endpoint: &Endpoint,
@@ -148,7 +139,6 @@ impl Drivers {
         }
     }
 
-    /// The values, if they can be read without waiting.
     pub(crate) fn read_now(&self, endpoint: &Endpoint) -> Option<Result<SecretValues, SecretError>> {
         self.secret(endpoint).read_now()
     }

@@ -20,7 +20,7 @@ use ring::signature::{
 use serde::Deserialize;
 
 use crate::outage::{OutageRecord, OutageReport};
-use crate::target::http::fetch::{FetchBounds, FetchedDocument, FetchError};
+use crate::target::http::fetch::{FetchBounds, FetchError, FetchedDocument};
 use crate::target::http::{InvalidTargetAddress, Pool};
 use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
@@ -30,7 +30,6 @@ const LIFETIMES: Lifetimes = Lifetimes {
     failure: Duration::from_secs(5),
 };
 
-/// How often an unknown key may cause a fetch.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
 
 const BOUNDS: FetchBounds = FetchBounds { whole: Duration::from_secs(10), bytes_max: 1024 * 1024 };
@@ -48,9 +47,7 @@ const COORDINATE_BYTES: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAlgorithm {
-    /// RSA with PKCS #1 v1.5 and SHA-256.
     Rs256,
-    /// ECDSA on P-256 with SHA-256.
     Es256,
 }
 
@@ -64,10 +61,8 @@ pub(crate) struct Issuer {
 /// Called when keys become unavailable, and when they are available again.
 pub(crate) type KeysListener = Box<dyn Fn(KeysChange) + Send + Sync>;
 
-/// A change in the availability of an issuer's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeysChange {
-    /// Tokens are refused.
     Gone {
         why: String,
     },
@@ -117,17 +112,14 @@ impl Issuer {
         self.judge(self.cache.get().await)
     }
 
-    /// The keys, fetched again because one was missing.
     pub(crate) async fn renewed(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
         self.judge(self.cache.renewed(RENEW_EVERY).await)
     }
 
-    /// The current fetch problem, if any.
     pub(crate) fn failing(&self) -> Option<Ailing> {
         self.record.lock().expect("lock is not poisoned").failing()
     }
 
-    /// Why the last fetch failed, if it did.
     #[cfg(test)]
     pub(crate) fn failure(&self) -> Option<String> {
         self.cache.known()?.failure.map(|failure| failure.to_string())
@@ -224,7 +216,6 @@ impl KeySet {
     }
 }
 
-/// Candidate keys for a token.
 pub(crate) struct Fitting<'a>(Vec<&'a PublicKey>);
 
 impl Fitting<'_> {
@@ -232,7 +223,6 @@ impl Fitting<'_> {
         self.0.is_empty()
     }
 
-    /// Whether one of them made the signature.
     pub(crate) fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
         self.0.iter().any(|key| match &key.material {
             KeyMaterial::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok(),

@@ -8,7 +8,6 @@
 pub mod activity;
 pub mod archive;
 pub mod connectors;
-pub mod webhook;
 mod jwks;
 pub mod letters;
 mod outage;
@@ -20,3 +19,4 @@ pub mod store;
 pub mod target;
 pub mod tls;
 pub mod token;
+pub mod webhook;

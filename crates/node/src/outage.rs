@@ -10,27 +10,22 @@ use redrive_core::time::Timestamp;
 use redrive::clock::wall_clock;
 use redrive::stale::{Ailing, Ailment, Found, Missing};
 
-/// How often a failing fetch is logged.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
-/// The state of a cached value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchHealth {
     Well,
     /// The last fetch failed; the old value is still served.
     Failing,
-    /// No value can be served.
     Gone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProviderOutage {
     None,
-    /// Fetches fail.
     Warned {
         at: Timestamp,
     },
-    /// No value can be served.
     Alerted,
 }
 
@@ -39,11 +34,8 @@ pub(crate) enum OutageReport {
     Nothing,
     /// Fetches fail; the old value is still served.
     Warning,
-    /// No value can be served.
     Alert,
-    /// Fetches succeed again.
     Recovered,
-    /// A value can be served again.
     Back,
 }
 
@@ -66,7 +58,9 @@ impl ProviderOutage {
             (Self::Warned { at }, FetchHealth::Failing) if now.since(at) < WARN_EVERY => {
                 (Self::Warned { at }, OutageReport::Nothing)
             }
-            (Self::None | Self::Warned { .. }, FetchHealth::Failing) => (Self::Warned { at: now }, OutageReport::Warning),
+            (Self::None | Self::Warned { .. }, FetchHealth::Failing) => {
+                (Self::Warned { at: now }, OutageReport::Warning)
+            }
             // A reloaded book with a longer lifetime revived an old value.
             (Self::Alerted, FetchHealth::Failing) => (Self::Warned { at: now }, OutageReport::Back),
             (Self::None | Self::Warned { .. }, FetchHealth::Gone) => (Self::Alerted, OutageReport::Alert),
@@ -108,7 +102,6 @@ impl OutageRecord {
         self.outage.observe(FetchHealth::of(found), now)
     }
 
-    /// The current problem, if any.
     pub(crate) fn failing(&self) -> Option<Ailing> {
         self.failing.clone()
     }

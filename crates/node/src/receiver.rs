@@ -33,10 +33,8 @@ use crate::secret::Secrets;
 use crate::target::Target;
 use crate::target::http::{Form, HttpOptions, HttpTarget, InvalidTargetAddress, Pool, Wire, WireOptions};
 
-/// Concurrent messages per receiver.
 const PERMITS: u32 = 4;
 
-/// The network and the place of a receiver in the book.
 struct ReceiverSite {
     network: Network,
     place: String,
@@ -94,7 +92,13 @@ fn posted(
     let address =
         if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
     let whose = ReceiverSite { network: *network, place: site.place.clone() };
-    Ok(Arc::new(PostedReceiver::new(&address, dialect, token(secret.as_ref(), site), whose, Arc::clone(site.pool))?))
+    Ok(Arc::new(PostedReceiver::new(
+        &address,
+        dialect,
+        token(secret.as_ref(), site),
+        whose,
+        Arc::clone(site.pool),
+    )?))
 }
 
 fn token(secret: Option<&String>, site: &Site<'_>) -> Option<BearerToken> {
@@ -112,7 +116,6 @@ enum NoticeFormat {
     Alertmanager(Repeats),
 }
 
-/// Posts notices in a format of the receiver.
 struct PostedReceiver {
     wire: Wire,
     dialect: NoticeFormat,
@@ -164,7 +167,7 @@ impl BearerToken {
         };
         let values = self.secrets.get_within(&self.name, limit).await.map_err(|error| missing(&error))?;
         let newest = values.iter().next().ok_or_else(|| missing(&"it is empty"))?;
-        let text = std::str::from_utf8(newest).map_err(|_| missing(&"it is no text"))?;
+        let text = std::str::from_utf8(newest).map_err(|_| missing(&"it is not text"))?;
         Ok(Zeroizing::new(text.to_owned()))
     }
 
@@ -189,7 +192,6 @@ impl BearerToken {
     }
 }
 
-/// The event's id and the notice in its data.
 fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
     let malformed = |why: String| {
         let message = format!("event data is not a notice: {why}");

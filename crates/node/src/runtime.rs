@@ -3,10 +3,11 @@
 //! One thread writes (`writer.rs`), one task runs the engine (`engine_task.rs`), and each call is a task of
 //! its own; they communicate by messages only. `ARCHITECTURE.md` walks through it.
 
+mod access;
 mod active_book;
 mod alerting;
 mod breakers;
-mod access;
+mod engine_task;
 mod fatal;
 mod hand_over;
 mod health;
@@ -15,7 +16,6 @@ mod letters;
 mod readers;
 mod removed;
 mod schedules;
-mod engine_task;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -39,19 +39,19 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+pub use self::access::KeyError;
 use self::active_book::{ActiveBook, BookFollowers};
-pub use self::active_book::{ChangeError, BookSwitch, BookSwitchAt};
+pub use self::active_book::{BookSwitch, BookSwitchAt, ChangeError};
 use self::alerting::Alerting;
 pub use self::alerting::{AlertsView, NotifyError, SentNotice};
-pub use self::breakers::{OperatorNote, BreakerChange, BreakerHistory};
-pub use self::access::KeyError;
+pub use self::breakers::{BreakerChange, BreakerHistory, OperatorNote};
 pub use self::fatal::Fatal;
 use self::fatal::FatalReporter;
 pub use self::hand_over::{HandOverResult, IntakeKind};
 use self::health::HealthRecord;
 pub use self::health::{DiskShort, NodeHealth};
 use self::inbox::{Inbox, NoteJob};
-pub use self::letters::{StartedReplay, LetterCommandError, PurgeResult, ReplayRequest, SelectError};
+pub use self::letters::{LetterCommandError, PurgeResult, ReplayRequest, SelectError, StartedReplay};
 use self::readers::Readers;
 pub use self::removed::{Destination, ReassignResult, RemovedPart, RemovedWaiting};
 pub use self::schedules::ScheduleView;
@@ -59,7 +59,7 @@ use self::schedules::{Schedules, WallClock};
 use self::sources::SourceViews;
 pub use self::sources::WeakNode;
 use self::trend::Trends;
-pub use self::trend::{RecentFigures, TrendPoint, TrendSpan, TrendSeries, TrendOf};
+pub use self::trend::{RecentFigures, TrendOf, TrendPoint, TrendSeries, TrendSpan};
 use self::writer::{StoreWriter, WriterState};
 use crate::activity::{Activity, ActivityFeed, ActivityLine, ServiceFacts, TraceStep};
 use crate::store::door::{By, Deed};
@@ -70,11 +70,8 @@ use crate::store::{
 use crate::target::registry::Targets;
 use redrive::clock::{Clock, wall_clock};
 
-/// Messages queued for the engine.
 const MESSAGES_MAX: usize = 8_192;
-/// Dependencies queued for reprocessing of their letters.
 const REPROCESS_MAX: usize = 64;
-/// Unrouted events per page.
 const REROUTE_PAGE: usize = 256;
 
 pub struct Config {
@@ -99,7 +96,6 @@ struct NodeShared {
     feed: ActivityFeed,
     chart: HealthRecord,
     fatal: FatalReporter,
-    /// Read by every component.
     books: watch::Sender<Arc<ActiveBook>>,
     followers: Arc<BookFollowers>,
     schedules: Schedules,
@@ -115,7 +111,6 @@ struct NodeShared {
     started_at: Timestamp,
 }
 
-/// Input of the engine task.
 enum EngineMessage {
     /// The result of a batch. Callers get their answers before the engine sees the inputs.
     Batch {
@@ -133,33 +128,27 @@ enum EngineMessage {
     },
 }
 
-/// The answer to a submission.
 type SubmitAnswer = Result<Vec<Taken>, SubmitError>;
 type AnswerSender = oneshot::Sender<SubmitAnswer>;
 /// Waits until a change is durable and known to the engine.
 type CompletionSender = oneshot::Sender<Result<(), SubmitError>>;
 
-/// The engine's state at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub queues: Vec<QueueView>,
     /// Dependencies called so far.
     pub dependencies: Vec<DependencyView>,
-    /// Calls in flight.
     pub calls: usize,
-    /// Settlements that came too late.
     pub stale: u64,
     pub figures: Arc<Figures>,
 }
 
-/// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopReport {
     /// Calls cut short; they use no retry.
     pub interrupted: usize,
 }
 
-/// Why events were not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     #[error(transparent)]
@@ -167,47 +156,35 @@ pub enum SubmitError {
     #[error("write queue is full")]
     Busy,
     #[error("disk is nearly full: {free_bytes} bytes free, {needed_bytes} required")]
-    NoRoom {
-        free_bytes: u64,
-        needed_bytes: u64,
-    },
+    NoRoom { free_bytes: u64, needed_bytes: u64 },
     #[error("store writes are failing: {reason}")]
-    Failing {
-        reason: String,
-    },
+    Failing { reason: String },
     /// The commit failed and may or may not be durable. Sending the same ids again is safe.
     #[error("commit failed, events may or may not be durable: {reason}")]
-    Unknown {
-        reason: String,
-    },
+    Unknown { reason: String },
     #[error("the server is shutting down")]
     Stopping,
 }
 
-/// A backup in progress and its observer.
 struct BackupJob {
     backup: Backup,
     by: By,
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("the server is shutting down")]
     Stopping,
-    /// The store failed.
     #[error("store read failed")]
     Store(#[from] StoreError),
 }
 
 impl Node {
-    /// Recovers from the store and starts.
     pub fn start(config: Config) -> Result<Self, StoreError> {
         Self::start_by(config, WallClock::Machine)
     }
 
-    /// With the clock that schedules use.
     fn start_by(config: Config, wall: WallClock) -> Result<Self, StoreError> {
         let Config { book, book_text, targets, mut store, bounds } = config;
         let recovered = store.recover(wall_clock())?;
@@ -247,7 +224,8 @@ impl Node {
             followers: Arc::clone(&followers),
         };
         let own = engine_sender.clone();
-        let engine_task = engine_task::EngineTask::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
+        let engine_task =
+            engine_task::EngineTask::new(engine, Arc::clone(&inbox), own, clock, feed.clone(), onward);
         start_engine(engine_task, engine_receiver, fatal.clone());
         let (schedules, runner) = Schedules::new(active_books.clone(), wall);
         let (alerting, watching) = Alerting::new(active_books);
@@ -287,7 +265,6 @@ impl Node {
         Ok(())
     }
 
-    /// Resumes a paused service.
     pub async fn resume(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
         let then = Input::Operator(Command::Resume(service.clone()));
         let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
@@ -296,7 +273,6 @@ impl Node {
         Ok(())
     }
 
-    /// Logs an activity and publishes it.
     pub fn publish(&self, activity: Activity) {
         self.shared.feed.publish(self.now(), activity);
     }
@@ -386,7 +362,6 @@ impl Node {
         self.shared.feed.counts()
     }
 
-    /// All activities from now on.
     #[must_use]
     pub fn activities(&self) -> broadcast::Receiver<Arc<ActivityLine>> {
         self.shared.feed.subscribe()
@@ -419,7 +394,6 @@ impl Node {
         (Arc::clone(&active.book), Arc::clone(&active.text))
     }
 
-    /// When the current book was loaded.
     #[must_use]
     pub fn book_read_at(&self) -> Timestamp {
         self.active_book().read_at
@@ -475,7 +449,6 @@ impl Node {
     }
 }
 
-/// Pages per backup step.
 const BACKUP_PAGES: u32 = 256;
 
 /// The result of routing unrouted events again.
@@ -502,9 +475,7 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
         recovered.books.iter().filter_map(|text| redrive_core::book::read(text, &connectors).book);
     let suspects_until = suspects(&recovered.crashes, recovered.resumes_at);
     if suspects_until.is_some() {
-        tracing::warn!(
-            "repeated crashes detected, starting waiting deliveries one by one"
-        );
+        tracing::warn!("repeated crashes detected, starting waiting deliveries one by one");
     }
     Engine::new(Setup {
         seed: Seed(recovered.seed),
@@ -521,7 +492,6 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     })
 }
 
-/// Starts the watchers of held sessions, removed services and the trend.
 fn start_watching(shared: &Arc<NodeShared>) {
     tokio::spawn(trend::watch(Arc::downgrade(shared)));
     tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
@@ -540,7 +510,6 @@ fn reprocessing(
     (reprocess, well_again)
 }
 
-/// On a dedicated thread.
 fn start_writer(writer: StoreWriter, fatal: FatalReporter) -> Result<(), StoreError> {
     let write = move || {
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())) {
@@ -551,8 +520,11 @@ fn start_writer(writer: StoreWriter, fatal: FatalReporter) -> Result<(), StoreEr
     spawned.map(drop).map_err(|error| StoreError::NoThread { reason: error.to_string() })
 }
 
-/// In a task of its own.
-fn start_engine(engine_task: engine_task::EngineTask, messages: mpsc::Receiver<EngineMessage>, fatal: FatalReporter) {
+fn start_engine(
+    engine_task: engine_task::EngineTask,
+    messages: mpsc::Receiver<EngineMessage>,
+    fatal: FatalReporter,
+) {
     let running = tokio::spawn(engine_task.run(messages));
     tokio::spawn(async move {
         // An aborted task belongs to a runtime that is shutting down.

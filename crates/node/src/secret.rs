@@ -36,19 +36,15 @@ use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, t
 
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 const VALUES_MAX: usize = 8;
-/// How long a failed fetch is remembered.
 const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
-/// The limit of a fetch.
 const FETCH_MAX: Duration = Duration::from_secs(10);
 /// How often a value that did not match is fetched again.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How long a caller waits for a newer value.
 const RENEW_WAIT_MAX: Duration = Duration::from_millis(500);
-/// How often a change is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a health check waits for each failing secret.
 const ASK_AFTER_MAX: Duration = Duration::from_millis(100);
-/// The limit of a look for changes.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
 pub struct SecretValues(Vec<Zeroizing<Vec<u8>>>);
@@ -101,14 +97,12 @@ pub trait SecretSource: Send + Sync {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeCheck {
-    /// Unchanged, as far as can be seen.
     Same,
     Changed,
 }
 
 pub type SecretOpener = Box<dyn Fn(&Endpoint) -> Arc<dyn SecretSource> + Send + Sync>;
 
-/// A change in the availability of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretChange {
     /// No value: its users fail.
@@ -146,7 +140,6 @@ struct SecretsShared {
     seen: Arc<KnownValues>,
 }
 
-/// A secret and its state.
 struct CachedSecret {
     name: String,
     from: Endpoint,
@@ -173,8 +166,13 @@ impl Secrets {
 
     fn none(open: SecretOpener) -> Self {
         let by_name = RwLock::new(BTreeMap::new());
-        let shared =
-            SecretsShared { by_name, open, clock: timer_clock(), listener: OnceLock::new(), seen: Arc::default() };
+        let shared = SecretsShared {
+            by_name,
+            open,
+            clock: timer_clock(),
+            listener: OnceLock::new(),
+            seen: Arc::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -229,7 +227,6 @@ impl Secrets {
         let sections = book.sections();
         for name in sections.secrets.keys().filter(|name| is_used(sections, name)) {
             let (secrets, name) = (self.clone(), name.clone());
-            // A failure is logged by the fetch.
             tokio::spawn(async move { drop(secrets.get(&name).await) });
         }
     }
@@ -266,7 +263,6 @@ impl Secrets {
         };
         let mut ailing = Vec::new();
         for kept in all.iter().filter(|kept| kept.failing().is_some()) {
-            // The error is in the record.
             let _ = self.get_within(&kept.name, ASK_AFTER_MAX).await;
             ailing.extend(kept.failing().map(|ailing| (kept.name.clone(), ailing)));
         }
@@ -382,7 +378,6 @@ impl CachedSecret {
         self.record.lock().expect("lock is not poisoned").failing()
     }
 
-    /// Looks for a change, if it is time to.
     async fn look(&self, now: Timestamp) {
         {
             let mut looked_at = self.looked_at.lock().expect("lock is not poisoned");
@@ -409,9 +404,7 @@ pub enum SecretError {
     /// The provider has been unavailable for longer than a value is kept.
     #[error("value expired after {}: {why}", show_rounded(*.age))]
     Expired {
-        /// How long ago it was fetched.
         age: Duration,
-        /// Why not since.
         why: Arc<Trouble<SecretError>>,
     },
     /// No value yet, and the fetch is slow.
@@ -420,44 +413,31 @@ pub enum SecretError {
     #[error("environment variable {0} is not set")]
     NoVariable(String),
     #[error("could not read {path}: {source}")]
-    Unreadable {
-        path: String,
-        source: std::io::Error,
-    },
+    Unreadable { path: String, source: std::io::Error },
     #[error("{0} is not a file")]
     NoFile(String),
     #[error("the command is empty")]
     NoCommand,
     #[error("could not run {program}: {source}")]
-    NotRun {
-        program: String,
-        source: std::io::Error,
-    },
+    NotRun { program: String, source: std::io::Error },
     /// Its output is not shown: it may be the secret.
     #[error("{program} {} (stderr is hidden, it may contain the secret)", how_it_ended(*.status))]
-    CommandFailed {
-        program: String,
-        status: std::process::ExitStatus,
-    },
+    CommandFailed { program: String, status: std::process::ExitStatus },
     #[error("{0} is larger than 64 KiB")]
     TooLarge(String),
     #[error("{0} is empty")]
     Empty(String),
-    /// Perhaps not a secret.
     #[error("{0} has more than 8 lines, one value each")]
     TooMany(String),
     #[error("secret kind `{0}` is not available in this version: use `env`, `file` or `command`")]
     NotBuiltIn(&'static str),
-    /// From a vault of one's own.
     #[error("{0}")]
     Vault(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Describes a failed exit status.
 fn how_it_ended(status: std::process::ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("failed with exit code {code}"),
-        // Ended by a signal.
         None => format!("was ended by {}", status.to_string().replacen("signal: ", "signal ", 1)),
     }
 }

@@ -31,7 +31,6 @@ use crate::connectors::ConnectorFuture;
 /// Upstream errors in the form that targets report, so the rule book classifies both alike.
 pub type SourceError = Reply;
 
-/// A system that messages are read from.
 pub trait Source: Send + Sync {
     /// The future is dropped at the rule's timeout.
     fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>>;
@@ -72,7 +71,6 @@ pub trait Acknowledge: Send {
     }
 }
 
-/// How much may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRoom {
     pub messages: usize,
@@ -80,7 +78,6 @@ pub struct ReadRoom {
     pub bytes: usize,
 }
 
-/// The result of a read.
 pub enum SourceRead {
     Messages(Vec<SourceMessage>),
     /// Partitions that were reassigned: their messages that are not yet handed over are dropped without
@@ -108,14 +105,12 @@ pub struct SourceMessage {
 
 pub struct SettledMessage {
     pub token: AckToken,
-    /// The result.
     pub verdict: MessageVerdict,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageVerdict {
     Durable,
-    /// Already accepted.
     Duplicate,
     /// Recorded with its body; upstream may have a place for such messages.
     Refused(String),
@@ -131,21 +126,17 @@ pub struct SourceView {
     pub lag: Option<u64>,
     /// Read and not acknowledged.
     pub held: usize,
-    /// Accepted.
     pub durable: u64,
-    /// Already accepted.
     pub duplicates: u64,
     pub refused: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SourceState {
-    /// Not connected yet.
     #[default]
     Connecting,
     Reading,
     /// Paused, since the store accepts nothing: why.
     Held(String),
-    /// Disconnected: why.
     Down(String),
 }

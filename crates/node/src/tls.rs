@@ -26,7 +26,6 @@ pub enum Roots {
 }
 
 impl Roots {
-    /// The PEM certificates of a file.
     pub fn read(path: &Path) -> Result<Self, InvalidPem> {
         let certificates = certificates(path)?;
         let (usable, _) = RootCertStore::empty().add_parsable_certificates(certificates.iter().cloned());
@@ -41,20 +40,13 @@ impl Roots {
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidPem {
     #[error("could not read {}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: io::Error,
-    },
-    /// No certificate list is so large.
+    Unreadable { path: PathBuf, source: io::Error },
     #[error("{} is larger than 8 MiB", .0.display())]
     TooLarge(PathBuf),
-    /// No certificate in it.
     #[error("no certificate in {}: expected -----BEGIN CERTIFICATE-----", .0.display())]
     NoCertificate(PathBuf),
-    /// Truncated or invalid PEM.
     #[error("{} is damaged: invalid PEM between BEGIN and END", .0.display())]
     Damaged(PathBuf),
-    /// No usable root.
     #[error("no certificate in {} can be used as a root", .0.display())]
     Unusable(PathBuf),
 }
@@ -76,7 +68,6 @@ fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, InvalidPem> {
     if bytes.len() > PEM_BYTES_MAX { Err(InvalidPem::TooLarge(path.to_owned())) } else { Ok(bytes) }
 }
 
-/// In order; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidPem> {
     let bytes = contents(path)?;
     let certificates: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();

@@ -22,12 +22,12 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use crate::jwks::{KeyAlgorithm, Issuer};
+use crate::jwks::{Issuer, KeyAlgorithm};
 use crate::secret::{SecretError, SecretValues, Secrets};
 use crate::target::http::{InvalidTargetAddress, Pool};
 use redrive::stale::{Ailing, Trouble};
 
-pub use crate::jwks::{KeysError, KeysChange};
+pub use crate::jwks::{KeysChange, KeysError};
 pub use crate::target::http::fetch::FetchError;
 
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -38,7 +38,6 @@ const LEEWAY: Duration = Duration::from_secs(60);
 /// Bytes of a caller's name, which is stored with everything that the caller does.
 const SUBJECT_BYTES_MAX: usize = 256;
 
-/// How long a health check waits for the keys.
 const ASK_AFTER_MAX: Duration = Duration::from_millis(100);
 
 pub struct Tokens {
@@ -61,7 +60,6 @@ pub struct Claims {
     pub expires_at: Timestamp,
 }
 
-/// Why a token is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TokenError {
     #[error("the token is larger than 16 KiB")]
@@ -84,16 +82,12 @@ pub enum TokenError {
     Expired,
     #[error("the token is not valid yet")]
     NotYet,
-    /// Another issuer.
     #[error("token has another issuer")]
     Issuer,
-    /// Another audience.
     #[error("token has another audience")]
     Audience,
-    /// The keys to check it are unavailable.
     #[error("tokens cannot be verified now: {0}")]
     KeysUnavailable(Arc<Trouble<KeysError>>),
-    /// The secret to check it is unavailable.
     #[error("tokens cannot be verified now: {0}")]
     SecretUnavailable(Arc<SecretError>),
 }
@@ -140,10 +134,8 @@ impl Tokens {
         &self.rules.issuer
     }
 
-    /// Fetches the keys in advance.
     pub async fn warm(&self) {
         if let TokenKeys::Published(issuer) = &self.keys {
-            // Errors are logged by the fetch.
             let _ = issuer.keys().await;
         }
     }
@@ -208,7 +200,8 @@ impl<'a> ParsedToken<'a> {
         let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed);
         let (signed, signature) = text.rsplit_once('.').ok_or(TokenError::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
-        let header: TokenHeader = serde_json::from_slice(&decoded(header)?).map_err(|_| TokenError::Malformed)?;
+        let header: TokenHeader =
+            serde_json::from_slice(&decoded(header)?).map_err(|_| TokenError::Malformed)?;
         if header.crit.is_some() {
             return Err(TokenError::Critical);
         }
@@ -249,7 +242,6 @@ async fn verify_shared(secrets: &Secrets, name: &str, token: &ParsedToken<'_>) -
     if is_signed_with(&values, token) {
         return Ok(());
     }
-    // The secret may have been rotated.
     let renewed = secrets.renewed(name).await.map_err(unavailable)?;
     if !Arc::ptr_eq(&values, &renewed) && is_signed_with(&renewed, token) {
         return Ok(());
@@ -264,7 +256,6 @@ fn is_signed_with(values: &SecretValues, token: &ParsedToken<'_>) -> bool {
     })
 }
 
-/// Checks the claims of a verified token.
 fn judge(rules: &Jwt, claims: &Map<String, Value>, now: Timestamp) -> Result<Claims, TokenError> {
     if claims.get("iss").and_then(Value::as_str) != Some(rules.issuer.as_str()) {
         return Err(TokenError::Issuer);

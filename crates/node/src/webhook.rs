@@ -32,8 +32,8 @@ pub use self::claim::SignatureError;
 use self::claim::check;
 pub(crate) use self::claim::to_hex;
 pub use self::event::{WebhookCall, WebhookOutcome};
-pub use self::handle::{WebhookSources, OpenWebhook};
-pub use self::tally::{WebhookResponse, WebhookCounts, WebhookTally};
+pub use self::handle::{OpenWebhook, WebhookSources};
+pub use self::tally::{WebhookCounts, WebhookResponse, WebhookTally};
 use crate::source::convert::Templates;
 pub use crate::source::convert::{MalformedInput, MalformedReason};
 
@@ -41,12 +41,10 @@ pub use crate::source::convert::{MalformedInput, MalformedReason};
 pub const SOURCE_PREFIX: &str = "/v1/hooks/";
 /// The default tolerance between the signed time and ours.
 const TOLERANCE_DEFAULT: Duration = Duration::from_mins(5);
-/// The default body limit.
 const BODY_BYTES_DEFAULT: u64 = 1024 * 1024;
 /// GitHub sends up to this much.
 const GITHUB_BODY_BYTES_DEFAULT: u64 = 25 * 1024 * 1024;
 
-/// A webhook source of a rule book.
 #[derive(Debug)]
 pub struct WebhookSource {
     name: String,
@@ -59,7 +57,6 @@ pub struct WebhookSource {
 }
 
 impl WebhookSource {
-    /// None if the source is not a webhook.
     #[must_use]
     pub fn new(name: &str, source: &Source) -> Option<Self> {
         let webhook: &Webhook = source.endpoint.settings()?;
@@ -98,7 +95,6 @@ impl WebhookSource {
         self.webhook.rate
     }
 
-    /// The tolerance between the signed time and ours.
     #[must_use]
     pub fn tolerance(&self) -> Duration {
         self.webhook.tolerance.unwrap_or(TOLERANCE_DEFAULT)

@@ -19,14 +19,11 @@ use tracing::level_filters::LevelFilter;
 use super::log::ActivityLog;
 use super::{Activity, ActivityLine, EventFacts};
 
-/// Lines a slow listener may lag behind.
 const LINES_MAX: usize = 4_096;
-/// Steps a slow tracer may lag behind.
 const STEPS_MAX: usize = 8_192;
 /// Endpoints counted separately; any beyond this are counted together.
 const DOORS_MAX: usize = 200;
 
-/// A step of an event, in full, for tracing.
 #[derive(Debug)]
 pub enum TraceStep {
     Accepted {
@@ -34,7 +31,6 @@ pub enum TraceStep {
         deliveries: u32,
         at: Timestamp,
     },
-    /// The engine settled a delivery of it, or reports something else.
     Signal(Box<Signal>),
 }
 
@@ -53,7 +49,6 @@ struct FeedCounts {
     refused: AtomicU64,
     /// Requests with an invalid key, token or signature, by endpoint.
     unauthorized: Mutex<BTreeMap<Arc<str>, u64>>,
-    /// Alerts raised at once.
     troubles: Mutex<Troubles>,
 }
 
@@ -85,7 +80,6 @@ impl ActivityFeed {
         self.publish_logged(line);
     }
 
-    /// Publishes an activity that its finder has logged.
     pub(crate) fn publish_logged(&self, line: ActivityLine) {
         self.count(line.activity.place());
         let _ = self.lines.send(Arc::new(line));
@@ -124,7 +118,6 @@ impl ActivityFeed {
 
     fn trace(&self, step: impl FnOnce() -> TraceStep) {
         if self.steps.receiver_count() > 0 {
-            // The last receiver may just have left.
             let _ = self.steps.send(Arc::new(step()));
         }
     }
@@ -138,9 +131,7 @@ impl ActivityFeed {
         Activity::NAMES.into_iter().zip(counts)
     }
 
-    /// Alerts raised at once.
     pub(crate) fn troubles(&self) -> MutexGuard<'_, Troubles> {
-        // The map is consistent even after a panic.
         self.counts.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,7 +149,6 @@ impl ActivityFeed {
         act(&mut troubles, now)
     }
 
-    /// Raises the alert of a signal, if any.
     fn raise(&self, signal: &Signal, now: impl FnOnce() -> Timestamp) {
         match signal {
             Signal::Alert { kind, queue, delivery, code } => {
@@ -189,7 +179,6 @@ impl ActivityFeed {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request with an invalid key, token or signature.
     pub(crate) fn unauthorized(&self, door: &str) {
         let mut doors = self.doors();
         if let Some(count) = doors.get_mut(door) {
@@ -206,11 +195,9 @@ impl ActivityFeed {
     }
 
     fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, u64>> {
-        // Counts are consistent even after a panic.
         self.counts.unauthorized.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the refused and unauthorized counts.
     pub(crate) fn intake(&self, counted: &Intake) -> Intake {
         Intake {
             refused: self.counts.refused.load(Ordering::Relaxed),

@@ -10,7 +10,6 @@ use tracing::{debug, error, info, warn};
 
 use super::{Activity, AlertFacts, BreakerFacts, DeliveryFacts, EventFacts, ReplayFacts, ServiceFacts};
 
-/// Bytes of the hash that represents a session.
 const SESSION_BYTES: usize = 8;
 
 #[derive(Clone)]
@@ -100,7 +99,6 @@ impl ActivityLog {
         }
     }
 
-    /// The keyed hash that represents a session in the log.
     fn hash(&self, session: &str) -> String {
         let hash = hmac::sign(&self.sessions, session.as_bytes());
         let first = hash.as_ref().first_chunk::<SESSION_BYTES>().expect("a hash has 32 bytes");

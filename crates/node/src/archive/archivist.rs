@@ -19,7 +19,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Archive, ArchiveFailure, Day, ArchiveEntry};
+use super::{Archive, ArchiveEntry, ArchiveFailure, Day};
 use crate::activity::{Activity, BreakerFacts};
 use crate::connectors::Drivers;
 use crate::runtime::{Node, ReadError, SubmitError};
@@ -30,14 +30,10 @@ const UPTO: &str = "archive:upto";
 /// Events and payload bytes of one page: what a crash repeats at most.
 const PAGE_ROWS: usize = 256;
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
-/// How often the store is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SYNC_WITHIN: Duration = Duration::from_mins(1);
-/// The delay before a failed page is retried.
 const PAGE_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often old days are deleted.
 const FORGET_EVERY: Duration = Duration::from_hours(1);
-/// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 pub type ArchiveOpener = dyn Fn(&ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> + Send + Sync;
@@ -56,7 +52,6 @@ struct ArchivistShared {
 
 #[derive(Clone, Debug, PartialEq)]
 enum ArchivistGoal {
-    /// The rule book has no archive.
     Nothing,
     Keep(Arc<ArchiveRule>),
     Stop,
@@ -77,13 +72,11 @@ struct ArchiveProgress {
     /// When the oldest unarchived event was accepted; none if all are archived.
     waiting_since: Option<Timestamp>,
     last_error: Option<(Timestamp, String)>,
-    /// Whether the last page failed other than by a write.
     is_stuck: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveStatus {
-    /// Whether events are written, left out or waiting.
     pub standing: Standing,
     pub archived: u64,
     pub left_out: u64,
@@ -111,12 +104,12 @@ impl Archivist {
         }
         let (wishes, receiver) = watch::channel(wish);
         let progress = Arc::new(Mutex::new(ArchiveProgress::new()));
-        let task = ArchivistTask { node: node.clone(), wishes: receiver, progress: Arc::clone(&progress), open };
+        let task =
+            ArchivistTask { node: node.clone(), wishes: receiver, progress: Arc::clone(&progress), open };
         let task = Mutex::new(Some(tokio::spawn(task.run())));
         Self { shared: Arc::new(ArchivistShared { wishes, progress, task }) }
     }
 
-    /// Switches to a new rule book.
     pub fn change(&self, book: &RuleBook) {
         let wish = ArchivistGoal::of(book);
         // An unchanged rule does not interrupt the work.
@@ -145,7 +138,6 @@ impl Archivist {
         self.shared.wishes.send_replace(ArchivistGoal::Stop);
         let task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
-            // A task that hangs holds nothing of value.
             let _ = tokio::time::timeout(STOP_WITHIN, task).await;
         }
     }
@@ -168,7 +160,6 @@ impl ArchiveProgress {
     }
 }
 
-/// The archive's position could not be read or set.
 #[derive(Debug, thiserror::Error)]
 enum PlaceError {
     #[error(transparent)]
@@ -209,7 +200,6 @@ impl ArchivistTask {
                 }
             };
             let mut wishes = self.wishes.clone();
-            // Work cut short is repeated.
             tokio::select! {
                 biased;
                 changed = wishes.changed() => if changed.is_err() { return },
@@ -237,7 +227,6 @@ impl ArchivistTask {
         }
     }
 
-    /// Runs until the rule changes.
     async fn keep(&self, rule: &ArchiveRule) {
         let archive = loop {
             match (self.open)(rule) {
@@ -286,7 +275,8 @@ impl ArchivistTask {
             return Ok(None);
         };
         // Hashing large payloads would block other tasks.
-        let packing = tokio::task::spawn_blocking(move || page.iter().map(PendingEntry::of).collect::<Vec<_>>());
+        let packing =
+            tokio::task::spawn_blocking(move || page.iter().map(PendingEntry::of).collect::<Vec<_>>());
         let page = packing.await.map_err(|error| error.to_string())?;
         let (mut archived, mut left_out) = (0, 0);
         for event in &page {
@@ -359,8 +349,7 @@ impl ArchivistTask {
         self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
         if !std::mem::replace(&mut locked(&self.progress).is_stuck, true) {
             tracing::warn!(error, "archive write failed, retrying");
-            let message =
-                format!("archive write failed, retrying; events wait in the store: {error}");
+            let message = format!("archive write failed, retrying; events wait in the store: {error}");
             self.node.publish_logged(Activity::alert(message));
         }
     }
@@ -405,7 +394,6 @@ impl ArchivistTask {
     }
 }
 
-/// An event being written.
 struct PendingEntry {
     entry: Arc<ArchiveEntry>,
     receipt: Receipt,
@@ -452,7 +440,6 @@ impl Forgetting {
     }
 }
 
-/// The archive's own breaker has no dependency.
 fn breaker(message: String) -> BreakerFacts {
     BreakerFacts { message, dependency: None, failures: None }
 }

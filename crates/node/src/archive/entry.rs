@@ -13,11 +13,10 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::webhook::to_hex as hex;
 use crate::store::EventView;
+use crate::webhook::to_hex as hex;
 
 const ENDING: &str = ".json";
-/// Digits of the event's hash in its name.
 const HASH_DIGITS: usize = 16;
 /// Digits that name the folder within a day, so that no folder gets too many files.
 const BUCKET_DIGITS: usize = 2;
@@ -33,7 +32,6 @@ impl Day {
         Self(text.split_once('T').map_or(text.as_str(), |(day, _)| day).to_owned())
     }
 
-    /// None if the name is not a day in our form.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let midnight: Timestamp = format!("{name}T00:00:00Z").parse().ok()?;
@@ -53,15 +51,11 @@ impl fmt::Display for Day {
     }
 }
 
-/// An event to be archived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveEntry {
     pub day: Day,
-    /// The folder within the day.
     pub bucket: String,
-    /// The file within that folder.
     pub file: String,
-    /// The file's content.
     pub bytes: Vec<u8>,
 }
 
@@ -75,7 +69,6 @@ struct ArchiveDocument {
     event: Box<RawValue>,
 }
 
-/// The fields checked on reading.
 #[derive(Deserialize)]
 struct EventPart {
     id: String,
@@ -117,17 +110,14 @@ pub(super) fn bucket_of(hash: &str) -> &str {
     &hash[..BUCKET_DIGITS]
 }
 
-/// Whether a folder within a day is ours.
 pub(super) fn is_bucket(name: &str) -> bool {
     name.len() == BUCKET_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether a file belongs to an event with that hash.
 pub(super) fn has_hash(file: &str, hash: &str) -> bool {
     file.strip_prefix(hash).is_some_and(|rest| rest.starts_with('-') && rest.ends_with(ENDING))
 }
 
-/// Whether a file belongs to that receipt.
 pub(super) fn has_receipt(file: &str, receipt: Receipt) -> bool {
     let digits = file.strip_suffix(ENDING).and_then(|name| name.split_once('-'));
     digits.is_some_and(|(hash, digits)| hash.len() == HASH_DIGITS && digits == receipt.to_string())
@@ -145,14 +135,10 @@ pub struct ArchivedEvent {
     pub json: String,
 }
 
-/// An archived file is damaged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damaged {
-    /// Invalid format.
     #[error("not a valid archived event: {reason}")]
-    Unreadable {
-        reason: String,
-    },
+    Unreadable { reason: String },
     #[error("data does not match its stored hash")]
     Changed,
 }
@@ -231,7 +217,10 @@ pub(super) mod tests {
     fn what_was_changed_is_noticed() {
         let text = String::from_utf8(ArchiveEntry::of(&view(7, "a", b"one")).bytes).expect("text");
         let other = STANDARD.encode("two");
-        assert_eq!(ArchivedEvent::read(text.replace(&STANDARD.encode("one"), &other).into()), Err(Damaged::Changed));
+        assert_eq!(
+            ArchivedEvent::read(text.replace(&STANDARD.encode("one"), &other).into()),
+            Err(Damaged::Changed)
+        );
         for torn in [&text[..text.len() / 2], "", "{}", "\u{fffd}"] {
             let found = ArchivedEvent::read(torn.as_bytes().to_vec());
             assert!(matches!(found, Err(Damaged::Unreadable { .. })), "{torn}: {found:?}");

@@ -21,14 +21,13 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 use tokio::sync::{mpsc, oneshot};
 
-use super::entry::{self, Day, ArchiveEntry, ArchivedEvent};
-use super::{Archive, ArchiveFailure, ArchiveKey, ArchiveFuture, ArchiveMatches};
+use super::entry::{self, ArchiveEntry, ArchivedEvent, Day};
+use super::{Archive, ArchiveFailure, ArchiveFuture, ArchiveKey, ArchiveMatches};
 use crate::connectors::{Driver, Make, settings};
 use redrive_core::book::connectors;
 
 /// Callers send one job at a time.
 const JOBS_MAX: usize = 1;
-/// Events that one lookup returns.
 const FOUND_MAX: usize = 100;
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
@@ -46,7 +45,6 @@ enum FolderJob {
     Sync { reply: FolderReply },
 }
 
-/// The caller may have stopped waiting.
 type FolderReply = oneshot::Sender<io::Result<()>>;
 
 impl FolderArchive {
@@ -109,7 +107,6 @@ impl Archive for FolderArchive {
     }
 }
 
-/// Maps a file-system error.
 fn failure(folder: &Path, error: &io::Error) -> ArchiveFailure {
     let reason = format!("{}: {error}", folder.display());
     match error.kind() {
@@ -140,7 +137,6 @@ impl FolderWriter {
                 FolderJob::Put { entry, reply } => (self.put(&entry), reply),
                 FolderJob::Sync { reply } => (self.sync(), reply),
             };
-            // The caller may have stopped waiting.
             let _ = reply.send(outcome);
         }
     }
@@ -150,7 +146,6 @@ impl FolderWriter {
         let root = self.root()?;
         let bucket_folder = made_in(made_in(root, day.as_str())?, bucket)?;
         let temporary = format!(".{name}");
-        // A crash may have left one behind.
         match rustix::fs::unlinkat(&bucket_folder, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -210,7 +205,6 @@ impl FolderWriter {
     }
 }
 
-/// Creates the folder if it is missing.
 fn made_in(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     match below(&folder, name) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -227,7 +221,6 @@ fn below(folder: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(folder, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// The days in a folder, latest first.
 fn days(folder: &Path) -> io::Result<Vec<Day>> {
     let mut days = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -244,7 +237,6 @@ fn days(folder: &Path) -> io::Result<Vec<Day>> {
 /// Deletes all earlier days and returns how many; a failure does not stop the others.
 fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
     let days = match days(folder) {
-        // Nothing has been written yet.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         days => days?,
     };
@@ -314,7 +306,6 @@ pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<ArchiveMatches> {
     Ok(found)
 }
 
-/// None if there is no such folder.
 fn there(folder: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     match below(folder, name) {
         Ok(found) => Ok(Some(found)),
@@ -359,7 +350,7 @@ fn opened(folder: impl AsFd, name: &str) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidData, "it is no file"))
+    Err(io::Error::new(ErrorKind::InvalidData, "not a regular file"))
 }
 
 #[cfg(test)]

@@ -26,15 +26,11 @@ use serde_json::{Value, json};
 
 use crate::store::letter::ImportedLetter;
 
-/// Bytes of a key.
 const KEY_BYTES_MAX: usize = 512;
-/// Bytes of a code.
 const CODE_BYTES_MAX: usize = 200;
-/// Attempts kept of one letter.
 const ATTEMPTS_KEPT_MAX: usize = 1_000;
 /// The source of events that name none, and the prefix of sources that only Redrive may use.
 const SOURCE_DEFAULT: &str = "/imported";
-/// The type of messages without one.
 const TYPE_DEFAULT: &str = "imported.message";
 
 /// A letter as read, before the rule book is applied.
@@ -67,8 +63,8 @@ pub fn read(line: &str) -> Result<ImportLetter, String> {
         return of_envelope(envelope);
     }
     if is("original_message") {
-        let letter: RedisLetter =
-            serde_json::from_str(line).map_err(|error| format!("is not a valid Redis stream letter: {error}"))?;
+        let letter: RedisLetter = serde_json::from_str(line)
+            .map_err(|error| format!("is not a valid Redis stream letter: {error}"))?;
         return of_envelope(letter.into_envelope(LetterId::reported(&key_of(line))));
     }
     if is("service") {
@@ -78,12 +74,10 @@ pub fn read(line: &str) -> Result<ImportLetter, String> {
         .to_owned())
 }
 
-/// The key of a line without one.
 fn key_of(line: &str) -> String {
     format!("line-{:032x}", hash::stable_128(line.trim().as_bytes()))
 }
 
-/// The plain form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlainLetter<'a> {
@@ -253,14 +247,13 @@ pub fn queue(text: &str) -> Result<QueueName, String> {
     })
 }
 
-/// The checks that all forms share.
 fn finish(mut letter: ImportLetter) -> Result<ImportLetter, String> {
     let source = letter.event.source.as_str();
     // Reserved sources are prefixed: only Redrive makes such events.
     if reserved::owner_of(source).is_some() {
         let source = format!("{SOURCE_DEFAULT}/{}", source.trim_start_matches('/'));
-        letter.event.source = EventSource::new(&source)
-            .map_err(|error| format!("has an invalid event: `source` {error}"))?;
+        letter.event.source =
+            EventSource::new(&source).map_err(|error| format!("has an invalid event: `source` {error}"))?;
     }
     if letter.key.is_empty() || letter.key.len() > KEY_BYTES_MAX {
         return Err(format!("has a key of {} bytes, allowed are 1 to {KEY_BYTES_MAX}", letter.key.len()));
@@ -288,7 +281,6 @@ impl ImportLetter {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The letter to store, by the current book.
     #[must_use]
     pub fn into_letter(self, book: &RuleBook, now: Timestamp) -> ImportedLetter {
         let QueueName { service, channel } = &self.queue;

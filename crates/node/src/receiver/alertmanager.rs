@@ -15,14 +15,10 @@ use serde_json::{Map, Value, json};
 
 use super::{ReceiverMessage, text};
 
-/// Below the base address.
 pub(super) const PATH: &str = "/api/v2/alerts";
-/// How late a notice may be.
 const LATE_MAX: Duration = Duration::from_mins(10);
-/// How long a test alert lasts.
 const TEST_LASTS: Duration = Duration::from_mins(1);
 
-/// The repeat interval of each alert of the book.
 pub(super) struct Repeats(BTreeMap<String, Duration>);
 
 impl Repeats {
@@ -90,7 +86,6 @@ fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
     })
 }
 
-/// Labels have letters, digits and `_`.
 fn label_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

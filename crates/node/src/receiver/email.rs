@@ -29,13 +29,11 @@ use crate::target::Target;
 use crate::target::http::{OtherHost, Pool};
 use crate::tls::Roots;
 
-/// In characters.
 const SUBJECT_CHARS_MAX: usize = 200;
 /// Bytes per encoded word of a header: 75 characters, by RFC 2047.
 const WORD_BYTES_MAX: usize = 45;
 /// Longer lines are encoded; RFC 5322 allows 998 bytes.
 const LINE_BYTES_MAX: usize = 900;
-/// Bytes per base64 line.
 const CODE_BYTES_MAX: usize = 76;
 
 /// Used only over TLS.
@@ -71,7 +69,7 @@ impl Mail {
     async fn send(&self, call: &Call) -> Result<Reply, Reply> {
         let (event, notice) = notice_of(call)?;
         let envelope = Envelope::new(Some(self.from.clone()), vec![self.to.clone()]);
-        let envelope = envelope.expect("there is somebody to write to");
+        let envelope = envelope.expect("there is one recipient");
         let credentials = self.credentials(call.limit).await?;
         let mut connection = self.connect(call.limit).await?;
         if let Some(credentials) = credentials {
@@ -82,7 +80,7 @@ impl Mail {
         let answer = answer.map_err(|error| self.failed(&error))?;
         // The server has accepted the message; a failing QUIT changes nothing.
         let _ = connection.quit().await;
-        Ok(Reply { seen: Seen::Taken, message: said(&answer), retry_after: None })
+        Ok(Reply::new(Seen::Taken, said(&answer)))
     }
 
     fn message(&self, event_id: &str, notice: &Notice) -> String {
@@ -145,7 +143,7 @@ impl Mail {
         let message = in_words(error);
         if let Some(code) = error.status() {
             let seen = Seen::Broker(meaning(u16::from(code)));
-            return Reply { seen, message, retry_after: None };
+            return Reply::new(seen, message);
         }
         let whose = |what: &str| format!("{}:{}: {what}", self.smtp.host, self.smtp.port);
         if let Some(reply) = self.server.broken(error) {
@@ -159,7 +157,7 @@ impl Mail {
         }
         if error.is_client() {
             // For example an unsupported login mechanism.
-            return Reply { seen: Seen::ConfigMissing, message: whose(&message), retry_after: None };
+            return Reply::new(Seen::ConfigMissing, whose(&message));
         }
         transport(TransportError::Protocol, whose(&message))
     }
@@ -179,7 +177,6 @@ impl Target for Mail {
     }
 }
 
-/// Encoded if it is not ASCII.
 fn subject(line: &str) -> String {
     let line: String = line.chars().take(SUBJECT_CHARS_MAX).collect();
     if line.is_ascii() {
@@ -198,7 +195,6 @@ fn subject(line: &str) -> String {
     encoded.collect::<Vec<_>>().join("\r\n ")
 }
 
-/// The text and its transfer encoding.
 fn body(lines: &[String]) -> (&'static str, String) {
     if lines.iter().all(|line| line.is_ascii() && line.len() <= LINE_BYTES_MAX) {
         return ("7bit", lines.join("\r\n"));
@@ -208,10 +204,8 @@ fn body(lines: &[String]) -> (&'static str, String) {
     ("base64", code.collect::<Vec<_>>().join("\r\n"))
 }
 
-/// Classifies an SMTP error code.
 const fn meaning(code: u16) -> BrokerError {
     match code {
-        // Out of space at the moment.
         452 => BrokerError::QuotaExceeded,
         400..=499 => BrokerError::Unavailable,
         530 | 534 | 535 | 538 => BrokerError::Unauthorized,
@@ -226,7 +220,6 @@ fn said(answer: &Response) -> String {
     text::one_line(&format!("{} {}", answer.code(), lines.join(" ")))
 }
 
-/// The error and its causes, in one line.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     let causes: Vec<String> =
         std::iter::successors(Some(error), |cause| (*cause).source()).map(ToString::to_string).collect();
@@ -234,7 +227,7 @@ fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 fn transport(error: TransportError, message: String) -> Reply {
-    Reply { seen: Seen::Transport(error), message, retry_after: None }
+    Reply::new(Seen::Transport(error), message)
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ pub(super) fn subject_line(notice: &Notice) -> String {
     one_line(&format!("[{stage}] {summary}"))
 }
 
-/// One fact per line.
 pub(super) fn lines(notice: &Notice) -> Vec<String> {
     let mut lines = vec![one_line(&notice.summary)];
     if notice.stage == Stage::Test {
@@ -50,7 +49,6 @@ fn subject(subject: &Subject) -> String {
     one_line(&format!("- {of}: {value}, since {}", moment(*since)))
 }
 
-/// To the second.
 fn moment(at: Timestamp) -> String {
     let whole = Timestamp::from_millis(at.as_millis() / 1_000 * 1_000);
     whole.to_string().replace('T', " ").replace('Z', " UTC")

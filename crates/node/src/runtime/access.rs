@@ -1,12 +1,16 @@
 //! API keys, refused request bodies, alerts raised at once, and memos.
 
+use std::sync::Weak;
+use std::time::Duration;
+
 use redrive_core::alerts::{Trouble, TroubleSample, Troubles};
 
-use super::{Node, ReadError, SubmitError};
+use super::{Node, NodeShared, ReadError, SubmitError};
 use crate::store::Note;
 use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, RefusedBody};
 
-/// Why a key was not stored.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("limit of {KEYS_MAX} keys reached, revoked ones included: reuse the id of an existing key")]
@@ -66,12 +70,10 @@ impl Node {
         self.shared.feed.troubles().clear(trouble, about);
     }
 
-    /// All alerts raised at once.
     pub(super) fn troubles(&self) -> Vec<TroubleSample> {
         self.shared.feed.with_troubles(|| self.now(), Troubles::samples)
     }
 
-    /// The value last stored under that name.
     pub async fn memo(&self, name: &str) -> Result<Option<String>, ReadError> {
         let name = name.to_owned();
         self.read(move |reader| reader.memo(&name)).await
@@ -80,5 +82,16 @@ impl Node {
     /// Stores or deletes a value under a name; durable when this returns.
     pub async fn set_memo(&self, name: &str, value: Option<String>) -> Result<(), SubmitError> {
         self.note(Note::Memo { name: name.to_owned(), value }, None).await
+    }
+}
+
+/// Retries until the memo is read; none when the node is gone.
+pub(super) async fn recall(node: &Weak<NodeShared>, name: &str) -> Option<Option<String>> {
+    loop {
+        match (Node { shared: node.upgrade()? }).memo(name).await {
+            Ok(memo) => return Some(memo),
+            Err(error) => tracing::warn!(memo = name, %error, "stored state not read, retrying"),
+        }
+        tokio::time::sleep(READ_AGAIN_AFTER).await;
     }
 }

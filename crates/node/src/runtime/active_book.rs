@@ -24,17 +24,14 @@ use crate::target::registry::Targets;
 /// Cached event types; senders choose them, so they are bounded.
 const TYPES_MAX: usize = 10_000;
 
-/// A rule book in force and what is derived from it.
 pub(super) struct ActiveBook {
     /// Counts books since the start, from 1.
     pub(super) generation: u64,
     pub(super) book: Arc<RuleBook>,
-    /// Its source text.
     pub(super) text: Arc<str>,
     pub(super) read_at: Timestamp,
     pub(super) keep: Keep,
     pub(super) targets: Targets,
-    /// Cached routes.
     known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
 }
 
@@ -70,13 +67,8 @@ pub(super) struct BookFollowers {
 /// Why a rule book was not activated; the old one stays.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// A component could not prepare.
     #[error("{part}: {reason}")]
-    NotBuilt {
-        part: &'static str,
-        reason: String,
-    },
-    /// The book could not be stored.
+    NotBuilt { part: &'static str, reason: String },
     #[error(transparent)]
     NotWritten(#[from] SubmitError),
 }
@@ -87,7 +79,10 @@ impl BookFollowers {
         locked(&self.reached).insert(part, generation);
     }
 
-    fn prepare(&self, book: &Arc<RuleBook>) -> Result<Vec<(&'static str, BookSwitchAt, BookSwitch)>, ChangeError> {
+    fn prepare(
+        &self,
+        book: &Arc<RuleBook>,
+    ) -> Result<Vec<(&'static str, BookSwitchAt, BookSwitch)>, ChangeError> {
         let prepared = |BookFollower { part, at, prepare }: &BookFollower| match prepare(book) {
             Ok(switch) => Ok((*part, *at, switch)),
             Err(reason) => Err(ChangeError::NotBuilt { part, reason }),
@@ -97,7 +92,6 @@ impl BookFollowers {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The lists are consistent even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -164,7 +158,6 @@ impl ActiveBook {
         Self { generation, book, text, read_at, keep, targets, known: RwLock::default() }
     }
 
-    /// The queues that receive events of a type.
     pub(super) fn of(&self, event_type: &str) -> Arc<[Addressee]> {
         let known = self.known.read().expect("lock is not poisoned");
         if let Some(routes) = known.get(event_type) {
@@ -217,7 +210,6 @@ impl ActiveBook {
     }
 }
 
-/// The retention times of a book.
 fn keep(book: &Arc<RuleBook>) -> Keep {
     let rules = Arc::clone(book);
     let letters = move |queue: &QueueName, event_type: &str| {

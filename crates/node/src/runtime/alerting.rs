@@ -10,8 +10,8 @@
 //! Invariants: alerts are not evaluated while notices are waiting, so the backlog is bounded and nothing is
 //! lost while the store fails; failing notifications raise no alerts.
 
-mod sampler;
 mod ledger;
+mod sampler;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,9 +24,10 @@ use redrive_core::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use self::sampler::AlertSampler;
 use self::ledger::AlertLedger;
 pub use self::ledger::SentNotice;
+use self::sampler::AlertSampler;
+use super::access::recall;
 use super::active_book::ActiveBooks;
 use super::inbox::SubmitJob;
 use super::{HandOverResult, Node, NodeShared, SubmitError};
@@ -34,35 +35,25 @@ use crate::activity::Activity;
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Submission, Submitted};
 
-/// How often alerts are evaluated.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the state is stored without new notices: what a restart may forget.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// The limit of one write, which is then retried.
 const TRY_MAX: Duration = Duration::from_secs(30);
-/// The delay before a failed read is retried.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// The memo with the alert state.
 const MEMO: &str = "alerts";
-/// The source of notices.
 const SOURCE: &str = "redrive:alerts";
 
-/// The state of all alerts.
 #[derive(Clone, Debug, Default)]
 pub struct AlertsView {
     /// When they were last evaluated; none if the book has none.
     pub looked_at: Option<Timestamp>,
     pub alerts: Vec<AlertView>,
-    /// Recent notices, latest first.
     pub recent: Vec<SentNotice>,
 }
 
-/// The node's handle.
 pub(super) struct Alerting {
     alerts: watch::Receiver<Arc<AlertsView>>,
 }
 
-/// The task's side.
 pub(super) struct AlertRunner {
     books: ActiveBooks,
     alerts: watch::Sender<Arc<AlertsView>>,
@@ -75,10 +66,8 @@ impl Alerting {
     }
 }
 
-/// Why a notice was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum NotifyError {
-    /// Not in the book.
     #[error("the rule book has no receiver `{0}`")]
     NoReceiver(String),
     #[error(transparent)]
@@ -127,7 +116,9 @@ impl Node {
         self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
         match answer.await.unwrap_or(Err(SubmitError::Stopping)).map(|taken| taken[0]).into() {
             // Another book may have changed the text, but the receiver has been notified.
-            HandOverResult::Durable(_) | HandOverResult::Duplicate(_) | HandOverResult::Refused { .. } => Ok(()),
+            HandOverResult::Durable(_) | HandOverResult::Duplicate(_) | HandOverResult::Refused { .. } => {
+                Ok(())
+            }
             HandOverResult::Busy(error) => Err(error.into()),
         }
     }
@@ -178,9 +169,8 @@ fn event(notice: &Notice) -> Event {
     }
 }
 
-/// Runs for as long as the node lives.
 pub(super) async fn run(node: Weak<NodeShared>, mut runner: AlertRunner) {
-    let Some(memo) = recall(&node).await else { return };
+    let Some(memo) = recall(&node, MEMO).await else { return };
     let Some(shared) = node.upgrade() else { return };
     let followers = Arc::clone(&shared.followers);
     let now = Node { shared }.now();
@@ -233,7 +223,6 @@ pub(super) async fn run(node: Weak<NodeShared>, mut runner: AlertRunner) {
     }
 }
 
-/// Logs the first of a series of failures.
 #[derive(Default)]
 enum FailureLog {
     #[default]
@@ -250,7 +239,6 @@ impl FailureLog {
     }
 }
 
-/// Publishes which alerts started and ended.
 fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
     let is_in = |list: &[AlertView], one: &AlertView| {
         list.iter().any(|other| other.name == one.name && other.covers == one.covers)
@@ -270,17 +258,4 @@ fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
 
 fn is_firing(view: &AlertView) -> bool {
     view.state == AlertState::Firing
-}
-
-/// Retries until the memo is read; none when the node is gone.
-async fn recall(node: &Weak<NodeShared>) -> Option<Option<String>> {
-    loop {
-        match (Node { shared: node.upgrade()? }).memo(MEMO).await {
-            Ok(memo) => return Some(memo),
-            Err(error) => {
-                tracing::warn!(%error, "alert state not read, retrying");
-            }
-        }
-        tokio::time::sleep(READ_AGAIN_AFTER).await;
-    }
 }

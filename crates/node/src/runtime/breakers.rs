@@ -23,24 +23,19 @@ use super::{Node, NodeShared, SubmitError};
 use crate::store::door::{By, Deed};
 use crate::store::{Note, Reader, StoreError};
 
-/// Transitions kept per breaker.
 const CHANGES_MAX: usize = 50;
 /// Transitions kept in all; breakers with the most lose their oldest first.
 const CHANGES_KEPT_MAX: usize = 2_000;
 /// How often the history is stored at most.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// Queued transitions.
 const NEWS_MAX: usize = 256;
-/// The memo with the history.
 const MEMO: &str = "breakers";
 
-/// A transition of a breaker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakerChange {
     pub at: Timestamp,
     pub from: Phase,
     pub to: Phase,
-    /// Failures counted by then.
     pub failures: u32,
     /// The delivery whose attempt caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,10 +47,8 @@ pub struct BreakerChange {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorNote {
-    /// None if unnamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The operator's note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -76,7 +69,6 @@ impl BreakerHistory {
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
-    /// Dependencies with transitions.
     pub fn dependencies(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -112,7 +104,6 @@ impl BreakerHistory {
     }
 }
 
-/// Input of the history task.
 pub(super) enum HistoryMessage {
     Turned(DependencyName, BreakerChange),
     /// The last transition was an operator's, who waits until it is durable.
@@ -131,13 +122,11 @@ impl HistoryMessage {
     }
 }
 
-/// The node's handle.
 pub(super) struct HistoryHandle {
     news: mpsc::Sender<HistoryMessage>,
     turns: watch::Receiver<Arc<BreakerHistory>>,
 }
 
-/// The task's side.
 pub(super) struct HistoryTask {
     news: mpsc::Receiver<HistoryMessage>,
     turns: watch::Sender<Arc<BreakerHistory>>,
@@ -150,7 +139,6 @@ pub(super) fn desk() -> (HistoryHandle, HistoryTask) {
 }
 
 impl HistoryHandle {
-    /// For the sender of transitions.
     pub(super) fn news(&self) -> mpsc::Sender<HistoryMessage> {
         self.news.clone()
     }
@@ -196,14 +184,12 @@ impl Node {
         written.await.unwrap_or(Err(SubmitError::Stopping))
     }
 
-    /// The history of all breakers.
     #[must_use]
     pub fn breaker_history(&self) -> Arc<BreakerHistory> {
         Arc::clone(&self.shared.breakers.turns.borrow())
     }
 }
 
-/// Runs until the node is gone.
 pub(super) async fn keep(shared: Weak<NodeShared>, keeper: HistoryTask) {
     let HistoryTask { mut news, turns: published } = keeper;
     let Some(mut turns) = remembered(&shared).await else { return };
@@ -237,13 +223,11 @@ pub(super) async fn keep(shared: Weak<NodeShared>, keeper: HistoryTask) {
             let written = save(&shared, &turns).await;
             is_saved = written.is_ok();
             last_save = Some(Instant::now());
-            // The operator may have stopped waiting.
             let _ = reply.send(written);
         }
     }
 }
 
-/// None when the node is gone.
 async fn remembered(shared: &Weak<NodeShared>) -> Option<BreakerHistory> {
     let node = Node { shared: shared.upgrade()? };
     let text = node.memo(MEMO).await.unwrap_or_else(|error| {
@@ -322,7 +306,8 @@ mod tests {
         let hand = OperatorNote { by: Some("ops".to_owned()), note: None };
         turns.sign(&name("a"), hand.clone());
         assert_eq!(turns, BreakerHistory::default(), "there is nothing to sign");
-        let by_delivery = BreakerChange { delivery: Some("3c".to_owned()), ..turn(1, Phase::Closed, Phase::Open) };
+        let by_delivery =
+            BreakerChange { delivery: Some("3c".to_owned()), ..turn(1, Phase::Closed, Phase::Open) };
         turns.add(&name("a"), by_delivery.clone());
         turns.sign(&name("a"), hand);
         assert_eq!(turns.of("a").next(), Some(&by_delivery));

@@ -16,19 +16,17 @@ use tokio::time::Instant;
 use super::active_book::{ActiveBook, ActiveBooks, BookFollowers};
 use super::breakers::HistoryMessage;
 use super::inbox::{Inbox, NoteJob, WriterWork};
-use super::{SubmitAnswer, EngineMessage, Snapshot, StopReport};
+use super::{EngineMessage, Snapshot, StopReport, SubmitAnswer};
 use crate::activity::{Activity, ActivityFeed};
 use crate::store::{self, Note, Submission, Submitted, WhenFull};
 use redrive::clock::{Clock, STEP_MIN, wall_clock};
 
-/// Messages per turn.
 const MESSAGES_AT_ONCE: usize = 256;
 /// How often the machine's clock is compared with ours.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct EngineTask {
     engine: Engine,
-    /// The book of engine and targets.
     active: Arc<ActiveBook>,
     inbox: Arc<Inbox>,
     /// Collects writes until all messages at hand are handled.
@@ -38,7 +36,6 @@ pub(super) struct EngineTask {
     feed: ActivityFeed,
     onward: EngineOutputs,
     calls: HashMap<CallId, AbortHandle>,
-    /// Calls cut short by the stop.
     interrupted: usize,
     wake_at: Option<Timestamp>,
     /// Shared with the last snapshot until something is counted.
@@ -52,7 +49,6 @@ pub(super) struct EngineTask {
 pub(super) struct EngineOutputs {
     /// Recovered dependencies whose letters the book reprocesses.
     pub reprocess: mpsc::Sender<DependencyName>,
-    /// Breaker transitions.
     pub turns: mpsc::Sender<HistoryMessage>,
     pub books: ActiveBooks,
     pub followers: Arc<BookFollowers>,
@@ -184,7 +180,6 @@ impl EngineTask {
         }
     }
 
-    /// Counts submissions and their results.
     fn count(&mut self, answer: &SubmitAnswer) {
         let Ok(taken) = answer else { return self.feed.refused() };
         let now = self.clock.now();
@@ -274,7 +269,6 @@ impl EngineTask {
         self.outbox.notes.push(NoteJob { note, then, reply: None });
     }
 
-    /// Passes the collected writes to the writer.
     fn hand_over(&mut self) {
         if !self.outbox.is_empty() {
             let outbox = &mut self.outbox;
@@ -342,7 +336,8 @@ impl EngineTask {
             self.drift = drift;
             let seconds = step / 1_000_000_000;
             let now = self.clock.now();
-            let message = format!("system clock moved by {seconds} s; redrive's own clock continues unchanged");
+            let message =
+                format!("system clock moved by {seconds} s; redrive's own clock continues unchanged");
             self.feed.publish(now, Activity::ClockStepped(message.into()));
         }
     }

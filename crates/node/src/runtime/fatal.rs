@@ -13,12 +13,10 @@ use super::Node;
 use super::health::HealthRecord;
 use super::inbox::Inbox;
 
-/// Why the node failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part} of the node failed: {message}")]
 pub struct Fatal {
     pub part: &'static str,
-    /// The panic message.
     pub message: String,
 }
 
@@ -38,11 +36,7 @@ impl FatalReporter {
     pub(super) fn panicked(&self, part: &'static str, panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        tracing::error!(
-            part,
-            panic = message,
-            "node component panicked, no more events are accepted"
-        );
+        tracing::error!(part, panic = message, "node component panicked, no more events are accepted");
         self.chart.stops();
         self.inbox.end();
         let fatal = Fatal { part, message: message.to_owned() };

@@ -10,17 +10,12 @@ use super::inbox::SubmitJob;
 use super::{Node, SubmitError};
 use crate::store::{Refusal, Seen, Submission, Submitted, Taken};
 
-/// The result for one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandOverResult {
-    /// Durable and new.
     Durable(Taken),
-    /// Already accepted, and durable.
     Duplicate(Taken),
     /// Another event with the same source and id exists; this one will never be accepted.
-    Refused {
-        first: Receipt,
-    },
+    Refused { first: Receipt },
     /// Not accepted, or unknown: the same event may be handed over again.
     Busy(SubmitError),
 }
@@ -50,7 +45,6 @@ impl From<Result<Taken, SubmitError>> for HandOverResult {
 }
 
 impl Node {
-    /// Durable unless the result says otherwise.
     pub async fn hand_over(&self, event: Event, way: IntakeKind) -> HandOverResult {
         let taken = self.submit_all(vec![self.routed(&Arc::new(event), way)]).await;
         taken.map(|taken| taken[0]).into()

@@ -12,20 +12,17 @@ use crate::store::Room;
 
 /// A slower write is reported.
 pub(super) const SLOW_WRITE: Duration = Duration::from_secs(1);
-/// How long a slow write is reported.
 const SLOW_TOLD_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeHealth {
     /// Since when, and why.
     pub store_failing: Option<(Timestamp, String)>,
-    /// Since when.
     pub disk_short: Option<(Timestamp, DiskShort)>,
     /// When the write happened, and how long it took.
     pub store_slow: Option<(Timestamp, Duration)>,
     /// The previous book is still in force: since when, and why.
     pub book_refused: Option<(Timestamp, String)>,
-    /// The node is stopping and accepts no events.
     pub stopping: bool,
 }
 

@@ -10,15 +10,13 @@ use redrive_core::book::RuleBook;
 use redrive_core::engine::{Advance, Input, Load, Settlement};
 use tokio::sync::oneshot;
 
-use super::{BackupJob, CompletionSender, SubmitError, AnswerSender};
+use super::{AnswerSender, BackupJob, CompletionSender, SubmitError};
 use crate::store::door::RefusedBody;
 use crate::store::letter::GivenCommand;
 use crate::store::{Note, Submission};
 
-/// Queued submissions.
 const SUBMISSIONS_MAX: usize = 4_096;
 
-/// Payload bytes of queued submissions.
 const SUBMISSION_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Queued commands and their payload bytes.
@@ -28,7 +26,6 @@ const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Queued refused bodies; each is truncated.
 const REFUSED_WAITING_MAX: usize = 16;
 
-/// Events per transaction.
 const BATCH_EVENTS_MAX: usize = 1_024;
 /// Payload bytes per transaction; one submission is always taken.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -81,7 +78,6 @@ pub(super) struct NoteJob {
 }
 
 impl NoteJob {
-    /// With a receiver for the result.
     pub(super) fn awaited(
         note: Note,
         then: Option<Input>,
@@ -96,7 +92,6 @@ impl NoteJob {
     }
 }
 
-/// A command on dead letters and its waiting caller.
 pub(super) struct CommandJob {
     pub given: GivenCommand,
     pub reply: CompletionSender,
@@ -108,7 +103,6 @@ impl CommandJob {
     }
 }
 
-/// Events to accept and their waiting caller.
 pub(super) struct SubmitJob {
     pub submission: Submission,
     pub reply: AnswerSender,
@@ -132,7 +126,6 @@ struct InboxState {
     closed: bool,
     /// The writer has ended.
     ended: bool,
-    /// Payload bytes of queued submissions.
     submission_bytes: usize,
     /// Avoids a system call when the writer is awake.
     writer_sleeps: bool,
@@ -199,7 +192,6 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns false if there is no room.
     pub(super) fn refuse_body(&self, refused: RefusedBody) -> bool {
         let mut state = self.lock();
         let waiting = state.work.notes.iter().filter(|job| job.is_refused_body()).count();
@@ -222,7 +214,6 @@ impl Inbox {
         drop(left);
     }
 
-    /// No more events are accepted.
     pub(super) fn close(&self) {
         self.lock().closed = true;
     }

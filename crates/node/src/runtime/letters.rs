@@ -18,11 +18,12 @@ use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId};
 use redrive_core::letters::reprocess;
 use redrive_core::letters::reprocess::Occasion;
 use redrive_core::limits;
+use redrive_core::text::counted;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::CommandJob;
-use super::{Node, ReadError, NodeShared, SubmitError};
+use super::{Node, NodeShared, ReadError, SubmitError};
 use crate::activity::{Activity, ReplayFacts};
 use crate::store::Note;
 use crate::store::door::By;
@@ -33,22 +34,16 @@ use crate::store::letter::{
 
 /// Letters per step of a purge; writes wait for a step.
 const PURGE_STEP: usize = 500;
-/// The delay before failed reprocessing is retried.
 const BRING_BACK_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How often held sessions are checked.
 const WATCH_EVERY: Duration = Duration::from_secs(10);
 /// A session that is still held is reported again after this time.
 const ALERT_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// Held sessions per page.
 const SESSIONS_PER_LOOK: usize = 500;
-/// Sessions reported per check.
 const SESSIONS_TOLD_MAX: usize = 1_000;
 
-/// A replay to start.
 #[derive(Clone, Debug)]
 pub struct ReplayRequest {
     pub selection: Selection,
-    /// The filter as text.
     pub what: String,
     pub pace: Pace,
     /// Another queue than the original one.
@@ -56,7 +51,6 @@ pub struct ReplayRequest {
     pub note: Option<String>,
 }
 
-/// The result of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeResult {
     pub deleted: u64,
@@ -67,39 +61,30 @@ pub struct PurgeResult {
 /// Why a command failed. Nothing has changed, unless the store cannot tell whether it committed.
 #[derive(Debug, thiserror::Error)]
 pub enum LetterCommandError {
-    /// The store refused it.
     #[error(transparent)]
     Refused(#[from] OrderRefusal),
-    /// The rule book does not allow it.
     #[error(transparent)]
     Unwanted(#[from] SelectError),
-    /// The write failed.
     #[error(transparent)]
     NotWritten(#[from] SubmitError),
-    /// The read failed.
     #[error(transparent)]
     NotRead(#[from] ReadError),
 }
 
-/// Why letters cannot be sent to a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
     /// Service or channel missing in the rule book.
     #[error(
         "the rule book has no service `{queue}` for {}: send them elsewhere with `--to SERVICE`, or add the service again",
-        many(*letters)
+        counted(*letters, "letter")
     )]
-    NoService {
-        queue: QueueName,
-        letters: u64,
-    },
+    NoService { queue: QueueName, letters: u64 },
     /// No row for this event type.
     #[error(
         "`{queue}` has no row for events of type `{event_type}` of {}: add a row to the rule book, or exclude them with a filter",
-        many(*letters)
+        counted(*letters, "letter")
     )]
     NoRow {
-        /// The queue.
         queue: QueueName,
         event_type: String,
         letters: u64,
@@ -108,35 +93,25 @@ pub enum SelectError {
     #[error(
         "`{queue}` is in the rule book: only deliveries of a removed service or without a matching row can be moved; remove or pause it first"
     )]
-    InBook {
-        queue: QueueName,
-    },
-    /// The destination is missing in the rule book.
+    InBook { queue: QueueName },
     #[error("destination `{queue}` is not in the rule book")]
-    NoDestination {
-        queue: QueueName,
-    },
-    /// Poison letters require a note.
+    NoDestination { queue: QueueName },
     #[error("poison letters have failed a replay before: add a note with the reason to replay them")]
     NoNote,
 }
 
-/// A replay that has started.
 #[derive(Clone, Debug)]
 pub struct StartedReplay {
-    /// Its current state.
     pub replay: ReplayView,
     /// Matching letters skipped as poison.
     pub poison_left: u64,
 }
 
 impl Node {
-    /// What a replay would send.
     pub async fn survey(&self, selection: Selection) -> Result<Survey, ReadError> {
         self.read(move |reader| reader.survey(&selection)).await
     }
 
-    /// Whether the rule book routes the letters to their destination.
     pub fn check_wanted(&self, survey: &Survey, to: Option<&QueueName>) -> Result<(), SelectError> {
         let book = self.book();
         for ((queue, event_type), letters) in &survey.by_type {
@@ -180,7 +155,6 @@ impl Node {
         Ok(view)
     }
 
-    /// Pauses, resumes or ends a replay.
     pub async fn change_replay(
         &self,
         replay: ReplayId,
@@ -193,7 +167,12 @@ impl Node {
     }
 
     /// Gives up a letter; returns how many deliveries waited behind it.
-    pub async fn skip(&self, letter: DeliveryId, note: Option<String>, by: &By) -> Result<u64, LetterCommandError> {
+    pub async fn skip(
+        &self,
+        letter: DeliveryId,
+        note: Option<String>,
+        by: &By,
+    ) -> Result<u64, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Skip { letter, note, answer }).await
     }
 
@@ -239,8 +218,11 @@ impl Node {
         self.command(by, |answer| LetterCommand::Edit(Box::new(edit), answer)).await
     }
 
-    /// Imports letters.
-    pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<ImportCounts, LetterCommandError> {
+    pub async fn import(
+        &self,
+        letters: Vec<ImportedLetter>,
+        by: &By,
+    ) -> Result<ImportCounts, LetterCommandError> {
         self.command(by, |answer| LetterCommand::Import(letters, answer)).await
     }
 
@@ -299,20 +281,22 @@ impl Node {
         };
         match self.begin(new, &By::nobody()).await {
             Ok(_)
-            | Err(LetterCommandError::Refused(OrderRefusal::NothingMatches { .. } | OrderRefusal::Damaged(_))) => {
-                Ok(())
-            }
+            | Err(LetterCommandError::Refused(
+                OrderRefusal::NothingMatches { .. } | OrderRefusal::Damaged(_),
+            )) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Clears the debt of a recovered dependency.
     async fn pay(&self, dependency: &DependencyName) -> Result<(), LetterCommandError> {
         Ok(self.note(Note::Paid(dependency.clone()), None).await?)
     }
 
     /// Reports sessions held by a dead letter, and releases those that the book no longer holds.
-    async fn look_at_sessions(&self, told: &mut BTreeMap<DeliveryId, Timestamp>) -> Result<(), LetterCommandError> {
+    async fn look_at_sessions(
+        &self,
+        told: &mut BTreeMap<DeliveryId, Timestamp>,
+    ) -> Result<(), LetterCommandError> {
         let (book, now) = (self.book(), self.now());
         let (mut seen, mut news) = (BTreeSet::new(), 0);
         let mut after = None;
@@ -352,7 +336,9 @@ impl Node {
 
     fn report_held(&self, session: &HeldSession, now: Timestamp) {
         let HeldSession { queue, session: key, letter, event_type, since: _, behind } = session;
-        let message = format!("{behind} deliveries deliveries wait behind this dead letter; replay, edit, skip or purge it");
+        let message = format!(
+            "{behind} deliveries deliveries wait behind this dead letter; replay, edit, skip or purge it"
+        );
         let activity = Activity::SessionHeld {
             service: queue.to_string(),
             delivery: letter.to_string(),
@@ -369,10 +355,6 @@ fn facts(view: &ReplayView) -> ReplayFacts {
     ReplayFacts { message, replay: view.id.0 }
 }
 
-fn many(letters: u64) -> String {
-    if letters == 1 { "1 letter".to_owned() } else { format!("{letters} letters") }
-}
-
 /// Whether the book has the service but no longer holds its sessions.
 fn is_let_go(book: &RuleBook, session: &HeldSession) -> bool {
     book.service(session.queue.service.as_str()).is_some()
@@ -385,7 +367,6 @@ pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
         .map_or(model::Order::None, |at| at.value)
 }
 
-/// Reprocesses letters whenever a dependency recovers.
 pub(super) async fn bring_back(node: Weak<NodeShared>, mut well_again: mpsc::Receiver<DependencyName>) {
     while let Some(dependency) = well_again.recv().await {
         loop {
@@ -397,7 +378,6 @@ pub(super) async fn bring_back(node: Weak<NodeShared>, mut well_again: mpsc::Rec
     }
 }
 
-/// Runs for as long as the node lives.
 pub(super) async fn watch_sessions(node: Weak<NodeShared>) {
     let mut told = BTreeMap::new();
     loop {

@@ -8,7 +8,6 @@ use tokio::sync::Semaphore;
 use super::ReadError;
 use crate::store::{Reader, Store, StoreError};
 
-/// Concurrent queries.
 const READERS_MAX: usize = 4;
 
 pub(super) struct Readers {

@@ -15,7 +15,7 @@ use redrive_core::ids::ChannelName;
 use redrive_core::time::Timestamp;
 
 use super::letters::order_of;
-use super::{EngineMessage, Node, LetterCommandError, ReadError, SelectError, NodeShared, SubmitError};
+use super::{EngineMessage, LetterCommandError, Node, NodeShared, ReadError, SelectError, SubmitError};
 use crate::activity::{Activity, AlertFacts};
 use crate::store::door::By;
 use crate::store::letter::{LetterCommand, Reassign, ReassignScope, ReassignStep, Reassignment, Redirect};
@@ -28,10 +28,8 @@ const WATCH_EVERY: Duration = Duration::from_secs(10);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// A queue with waiting deliveries is reported again after this time.
 const WARN_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// Held sessions per page.
 const SESSIONS_PER_LOOK: usize = 500;
 
-/// Deliveries without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemovedWaiting {
     /// Including those behind them in their sessions.
@@ -39,7 +37,6 @@ pub struct RemovedWaiting {
     pub removed: RemovedPart,
 }
 
-/// What left the rule book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovedPart {
     Queue,
@@ -47,7 +44,6 @@ pub enum RemovedPart {
     Rows,
 }
 
-/// The result of reassigning deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReassignResult {
     /// Moved to dead letters or to the other queue.
@@ -58,7 +54,6 @@ pub struct ReassignResult {
     pub busy: u64,
 }
 
-/// Where to move deliveries of a removed queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     DeadLetters,
@@ -186,7 +181,6 @@ impl Node {
         }
     }
 
-    /// Reports queues with deliveries that have no rule.
     pub(super) async fn look_at_removed(
         &self,
         told: &mut BTreeMap<QueueName, (RemovedPart, Timestamp)>,
@@ -202,7 +196,6 @@ impl Node {
                 RemovedPart::Queue => "deliveries wait for a service removed from the rule book",
                 RemovedPart::Rows => "deliveries wait without a matching row in their service",
             };
-            // This also logs a warning.
             let message =
                 format!("configuration: {what} ({waiting} waiting); put it back, or use `redrive removed`");
             let facts = AlertFacts { service: Some(queue.to_string()), message, ..AlertFacts::default() };

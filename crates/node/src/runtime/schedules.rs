@@ -20,33 +20,26 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::plans::{ScheduleStates, ScheduleJob, REGISTER, ScheduleTask};
+use self::plans::{REGISTER, ScheduleJob, ScheduleStates, ScheduleTask};
+use super::access::recall;
 use super::active_book::ActiveBooks;
-use super::{HandOverResult, Node, NodeShared, IntakeKind};
+use super::{HandOverResult, IntakeKind, Node, NodeShared};
 use redrive::clock::wall_clock;
 
 /// How often the machine's clock is checked at least.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 /// The limit of one attempt to make a fire durable, which is then retried under the same id.
 const TRY_MAX: Duration = Duration::from_secs(30);
-/// The delay before a failed read is retried.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The state of a schedule.
 #[derive(Clone, Debug)]
 pub struct ScheduleView {
     pub plan: Arc<Plan>,
-    /// The latest durable fire.
     pub last_fire: Option<Timestamp>,
-    /// The next fire, if any.
     pub next_fire: Option<Timestamp>,
     /// Fires due and not yet durable.
     pub waiting: u64,
-    /// Missed fires that were caught up.
     pub caught_up: u64,
-    /// Missed fires that were not caught up.
     pub lost: u64,
-    /// The last error, if the last attempt failed.
     pub trouble: Option<String>,
 }
 
@@ -60,10 +53,8 @@ pub(super) struct ScheduleRunner {
     wall: WallClock,
 }
 
-/// The clock of schedules.
 pub(super) enum WallClock {
     Machine,
-    /// Set by a test.
     #[cfg(test)]
     Set(watch::Receiver<Timestamp>),
 }
@@ -132,7 +123,6 @@ impl Node {
     }
 }
 
-/// Runs for as long as the node lives.
 pub(super) async fn run(node: Weak<NodeShared>, mut runner: ScheduleRunner) {
     let Some(register) = recall(&node, REGISTER).await else { return };
     let mut desk = ScheduleStates::new(register.as_deref());
@@ -184,7 +174,6 @@ fn end(desk: &mut ScheduleStates, ended: Result<(String, Result<(), String>), to
     }
 }
 
-/// The time until the next fire or retry.
 fn wait(desk: &ScheduleStates, now: Timestamp) -> Duration {
     let (fire, again) = desk.wakes();
     let fire = fire.map(|at| at.since(now));
@@ -193,7 +182,11 @@ fn wait(desk: &ScheduleStates, now: Timestamp) -> Duration {
 }
 
 /// Switches to the newest book; none when the node is gone.
-async fn change(node: &Weak<NodeShared>, desk: &mut ScheduleStates, runner: &mut ScheduleRunner) -> Option<()> {
+async fn change(
+    node: &Weak<NodeShared>,
+    desk: &mut ScheduleStates,
+    runner: &mut ScheduleRunner,
+) -> Option<()> {
     let active = Arc::clone(&runner.books.borrow_and_update());
     let mut remembered = Vec::new();
     for plan in plans(&active.book) {
@@ -204,17 +197,4 @@ async fn change(node: &Weak<NodeShared>, desk: &mut ScheduleStates, runner: &mut
     desk.take(remembered, runner.wall.now());
     node.upgrade()?.followers.reach("schedules", active.generation);
     Some(())
-}
-
-/// Retries until the memo is read; none when the node is gone.
-async fn recall(node: &Weak<NodeShared>, name: &str) -> Option<Option<String>> {
-    loop {
-        match (Node { shared: node.upgrade()? }).memo(name).await {
-            Ok(memo) => return Some(memo),
-            Err(error) => {
-                tracing::warn!(%error, "schedule state not read, retrying");
-            }
-        }
-        tokio::time::sleep(READ_AGAIN_AFTER).await;
-    }
 }

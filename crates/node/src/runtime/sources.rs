@@ -10,7 +10,6 @@ use crate::source::{SourceState, SourceView};
 use crate::store::Note;
 use crate::store::door::RefusedBody;
 
-/// By name.
 pub(super) type SourceViews = Mutex<BTreeMap<String, SourceView>>;
 
 /// Does not keep the node alive.
@@ -65,7 +64,6 @@ impl Node {
     }
 
     fn with_sources<T>(&self, with: impl FnOnce(&mut BTreeMap<String, SourceView>) -> T) -> T {
-        // The numbers are consistent even after a panic.
         with(&mut self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

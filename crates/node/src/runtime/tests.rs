@@ -1,7 +1,7 @@
 //! A node with a store that fails when asked to, and a target that answers when asked to.
 
-mod books;
 mod access;
+mod books;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -136,7 +136,7 @@ impl Target for Gate {
                 .push((row.event.id.to_string(), row.attempts + 1));
             self.open.acquire().await.expect("semaphore is never closed").forget();
             let seen = Seen::Http { status: 200, headers: HeaderPairs::default(), body: String::new() };
-            Ending::Reply(Reply { seen, message: String::new(), retry_after: None })
+            Ending::Reply(Reply::new(seen, String::new()))
         })
     }
 }

@@ -19,14 +19,12 @@ use redrive_core::policy::breaker::{Phase, State};
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use self::ring::{TrendSample, LOOK_EVERY, TrendGauges, Rings};
+use self::ring::{LOOK_EVERY, Rings, TrendGauges, TrendSample};
 pub use self::ring::{TrendPoint, TrendSpan};
 use super::{Node, NodeShared, Snapshot};
 use crate::store::{Counts, QueueCounts};
 
-/// Queues with a trend of their own.
 const QUEUES_MAX: usize = 200;
-/// Dependencies with a trend of their own.
 const DEPENDENCIES_MAX: usize = 200;
 const LATELY: Duration = Duration::from_mins(1);
 
@@ -40,20 +38,15 @@ pub enum TrendOf {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrendSeries {
-    /// The start of the data.
     pub since: Timestamp,
     /// Oldest first.
     pub points: Vec<TrendPoint>,
 }
 
-/// A queue's figures of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecentFigures {
-    /// Attempts ended.
     pub attempts: u64,
-    /// Attempts failed.
     pub failed: u64,
-    /// Deliveries delivered.
     pub delivered: u64,
     pub dead: u64,
     /// Attempts in the last 15 minutes.
@@ -65,20 +58,17 @@ pub struct RecentFigures {
 }
 
 impl Node {
-    /// None if there is no data.
     #[must_use]
     pub fn trend(&self, of: &TrendOf, span: TrendSpan) -> Option<TrendSeries> {
         self.shared.trends.lock().trend(of, span)
     }
 
-    /// Figures of the last minute, per queue.
     #[must_use]
     pub fn recent_figures(&self) -> BTreeMap<Arc<QueueName>, RecentFigures> {
         self.shared.trends.lock().lately()
     }
 }
 
-/// Runs until the node is gone.
 pub(super) async fn watch(shared: Weak<NodeShared>) {
     let mut ticks = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -107,7 +97,6 @@ impl Trends {
     }
 
     fn lock(&self) -> MutexGuard<'_, TrendData> {
-        // The next sample replaces incomplete data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,7 +138,8 @@ impl TrendData {
                 State::HalfOpen { .. } => Phase::HalfOpen,
             });
             let at_once = TrendGauges { in_flight: view.in_flight, breaker, ..TrendGauges::default() };
-            let known = TrendSample { accepted: 0, tally: figures.tally, took: figures.took_finely, now: at_once };
+            let known =
+                TrendSample { accepted: 0, tally: figures.tally, took: figures.took_finely, now: at_once };
             if let Some(rings) = place(&mut self.dependencies, &view.name, DEPENDENCIES_MAX) {
                 rings.look(self.looks, known, now);
             }

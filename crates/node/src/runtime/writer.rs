@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::active_book::ActiveBooks;
 use super::health::HealthRecord;
 use super::inbox::{CommandJob, Inbox, NoteJob, SubmitJob, WriterWork};
-use super::{SubmitAnswer, BackupJob, CompletionSender, EngineMessage, SubmitError, AnswerSender};
+use super::{AnswerSender, BackupJob, CompletionSender, EngineMessage, SubmitAnswer, SubmitError};
 use crate::activity::{Activity, ActivityFeed};
 use crate::store::door::Deed;
 use crate::store::letter::GivenCommand;
@@ -29,20 +29,15 @@ use crate::store::{
 };
 use redrive::clock::Clock;
 
-/// How long the writer sleeps when idle.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often free disk space is checked.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// How often an idle store records that the server is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
-/// The delay before a failing store is retried.
 const HEAL_EVERY: Duration = Duration::from_millis(200);
-/// How often housekeeping runs.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Under load, housekeeping gets one small step this often.
 const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
 
-/// The result of a batch.
 struct BatchResult {
     /// One per submission.
     answers: Vec<SubmitAnswer>,
@@ -70,13 +65,11 @@ fn refuse_commands(doers: Vec<CompletionSender>, why: &SubmitError) {
     }
 }
 
-/// The error for a batch that failed: nothing written, or unknown.
 fn not_written(error: &StoreError) -> SubmitError {
     let reason = error.to_string();
     if error.leaves_unknown() { SubmitError::Unknown { reason } } else { SubmitError::Failing { reason } }
 }
 
-/// The error for requests while the store is failing.
 fn still_failing() -> SubmitError {
     SubmitError::Failing { reason: "store writes are failing".to_owned() }
 }
@@ -92,14 +85,12 @@ pub(super) struct StoreWriter {
     pub state: WriterState,
 }
 
-/// State between batches.
 pub(super) struct WriterState {
     room: Room,
     room_at: Instant,
     written_at: Instant,
     housekept_at: Instant,
     more_to_keep: bool,
-    /// Set while the store is failing.
     failing: Option<StoreOutage>,
     backups: Vec<BackupJob>,
 }
@@ -138,7 +129,6 @@ impl WriterState {
 }
 
 impl StoreWriter {
-    /// Runs until it is stopped, and closes the store.
     pub(super) fn run(mut self) {
         loop {
             let work = self.inbox.take(self.patience());
@@ -147,7 +137,6 @@ impl StoreWriter {
             if let Some(stop) = stop {
                 self.inbox.end();
                 self.finish();
-                // The caller may have stopped waiting.
                 let _ = stop.send(());
                 return;
             }
@@ -304,7 +293,9 @@ impl StoreWriter {
         for load in loads {
             match self.store.load(load) {
                 Ok(page) => inputs.push(Input::Loaded(page)),
-                Err(error) => return self.fail(&error, UnwrittenWork::default(), Vec::new(), self.clock.now()),
+                Err(error) => {
+                    return self.fail(&error, UnwrittenWork::default(), Vec::new(), self.clock.now());
+                }
             }
         }
     }
@@ -399,7 +390,6 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// One small step of deferred work.
     fn keep_house(&mut self) {
         if self.state.failing.is_some() {
             return;

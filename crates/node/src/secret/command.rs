@@ -57,7 +57,6 @@ impl SecretSource for SecretCommand {
     }
 }
 
-/// Reads until the end of the output or of the buffer.
 async fn fill(mut stdout: ChildStdout, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     loop {
@@ -76,7 +75,6 @@ impl Drop for RunningCommand {
         // The id is valid, and not reused, until the exit status was read.
         #[cfg(unix)]
         if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
-            // The group may be gone already.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
-use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues, ChangeCheck};
+use super::{ChangeCheck, SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues};
 
 /// A file and its stamp at the last good read.
 pub(super) struct SecretFile {
@@ -24,7 +24,6 @@ pub(super) struct SecretFile {
     turn: Arc<Semaphore>,
 }
 
-/// Distinguishes versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     modified_at: Option<SystemTime>,
@@ -73,7 +72,6 @@ impl SecretSource for SecretFile {
     }
 }
 
-/// Releases the permit when the work is done.
 fn in_turn<T>(turn: OwnedSemaphorePermit, work: impl FnOnce() -> T) -> T {
     let done = work();
     drop(turn);
@@ -110,7 +108,6 @@ fn open(path: &str) -> io::Result<File> {
     options.read(true).open(path)
 }
 
-/// Reads until the end of the file or of the buffer.
 fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     loop {

@@ -14,7 +14,6 @@ use super::SecretValues;
 /// Remembered values; the oldest are dropped first.
 const SEEN_MAX: usize = 256;
 
-/// Current and recent values.
 #[derive(Default)]
 pub(super) struct KnownValues(Mutex<VecDeque<Zeroizing<String>>>);
 

@@ -13,7 +13,10 @@ use redrive_core::policy::answer::{BrokerError, Reply, Seen};
 use redrive_core::policy::catalog::Kind;
 use tempfile::TempDir;
 
-use super::{Acknowledge, SourceConnection, SettledMessage, Source, SourceError, SourceState, SourceView, Sources, AckToken};
+use super::{
+    AckToken, Acknowledge, SettledMessage, Source, SourceConnection, SourceError, SourceState, SourceView,
+    Sources,
+};
 use crate::connectors::{ConnectorFuture, Driver, Drivers, Make};
 use crate::runtime::{Config, Node};
 use crate::secret::Secrets;
@@ -22,23 +25,16 @@ use crate::store::{self, Options};
 use crate::target::Target;
 use crate::target::registry::Targets;
 
-/// A scenario that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Long enough to see that nothing happens.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// Messages read and not acknowledged.
 const HELD_MAX: usize = 1_024;
 
-/// The system that a source reads from.
 pub trait Upstream: Send + Sync {
     fn source(&self) -> Arc<dyn Source>;
-    /// In order.
     fn put(&self, bodies: Vec<String>) -> ConnectorFuture<'_, ()>;
-    /// Unacknowledged messages.
     fn unacknowledged(&self) -> ConnectorFuture<'_, usize>;
     /// Breaks its connections and refuses new ones.
     fn go_away(&self) -> ConnectorFuture<'_, ()>;
-    /// Accepts connections again.
     fn come_back(&self) -> ConnectorFuture<'_, ()>;
 }
 
@@ -159,7 +155,6 @@ async fn drained_by_a_stop(bench: Bench) {
     again.stop().await;
 }
 
-/// A node whose book has one source.
 pub(super) struct Bench {
     pub(super) node: Node,
     upstream: Box<dyn Upstream>,
@@ -192,7 +187,6 @@ impl Bench {
         self.node.sources().remove("in").expect("the source is shown")
     }
 
-    /// Event ids in order of acceptance.
     pub(super) async fn accepted(&self) -> Vec<String> {
         let all = self.node.read(|reader| reader.accepted(Seq::NONE, 10_000, usize::MAX)).await;
         all.expect("the store answers").iter().map(|view| view.event.id.to_string()).collect()
@@ -250,7 +244,7 @@ struct Discard;
 
 impl Target for Discard {
     fn call(&self, _: Arc<Call>) -> ConnectorFuture<'_, Ending> {
-        let taken = Reply { seen: Seen::Taken, message: String::new(), retry_after: None };
+        let taken = Reply::new(Seen::Taken, String::new());
         Box::pin(async move { Ending::Reply(taken) })
     }
 }
@@ -279,7 +273,10 @@ impl Source for Deaf {
     fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
         Box::pin(async {
             let SourceConnection { messages, acks } = self.source.connect().await?;
-            Ok(SourceConnection { messages, acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }) })
+            Ok(SourceConnection {
+                messages,
+                acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }),
+            })
         })
     }
 }
@@ -293,7 +290,7 @@ impl Acknowledge for DeafAcks {
     fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         if self.is_deaf.load(Ordering::SeqCst) {
             let (seen, message) = (Seen::Broker(BrokerError::Unavailable), "the connection broke".to_owned());
-            return Box::pin(async { Err(SourceError { seen, message, retry_after: None }) });
+            return Box::pin(async { Err(SourceError::new(seen, message)) });
         }
         self.acks.settle(settled)
     }

@@ -15,7 +15,6 @@ use super::SourceMessage;
 
 const STRUCTURED: &str = "application/cloudevents+json";
 
-/// A request or message that cannot become an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {why}")]
 pub struct MalformedInput {
@@ -24,16 +23,13 @@ pub struct MalformedInput {
     pub why: MalformedReason,
 }
 
-/// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedReason {
-    /// A form instead of JSON.
     #[error("is a form: choose `application/json` in the webhook's settings")]
     Form,
     /// No part of the template has a value.
     #[error("has no value in this request: check the template of this source")]
     NoValue,
-    /// Not a valid attribute.
     #[error(transparent)]
     Unfit(#[from] Reason),
 }
@@ -52,8 +48,12 @@ pub(crate) fn filled<Of: Bounds>(
     text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
 }
 
-pub(crate) fn filled_type(template: &SourceTemplate, found: &dyn Material) -> Result<EventType, MalformedInput> {
-    let text = template.fill_type(found).ok_or(MalformedInput { field: "type", why: MalformedReason::NoValue })?;
+pub(crate) fn filled_type(
+    template: &SourceTemplate,
+    found: &dyn Material,
+) -> Result<EventType, MalformedInput> {
+    let text =
+        template.fill_type(found).ok_or(MalformedInput { field: "type", why: MalformedReason::NoValue })?;
     EventType::new(&text).map_err(|reason| unfit("type", reason))
 }
 
@@ -128,7 +128,6 @@ impl Converter {
         }
     }
 
-    /// Parses the message as a `CloudEvent`.
     fn read(&self, message: &SourceMessage, headers: &dyn HeaderList) -> Result<Event, String> {
         let parsed = parse(Incoming { headers, body: &message.body }).map_err(|error| error.to_string())?;
         let Parsed::One(mut event) = parsed else {
@@ -139,7 +138,8 @@ impl Converter {
         }
         let Templates { subject, session, wanted, .. } = &self.templates;
         let data = event.data.clone();
-        let found = MessageMaterial { headers: &message.headers, data: wanted.pick(&data).unwrap_or_default() };
+        let found =
+            MessageMaterial { headers: &message.headers, data: wanted.pick(&data).unwrap_or_default() };
         let unfit = |malformed: MalformedInput| malformed.to_string();
         if event.subject.is_none() {
             event.subject = filled("subject", subject.as_ref(), &found).map_err(unfit)?;
@@ -150,7 +150,6 @@ impl Converter {
         Ok(*event)
     }
 
-    /// Makes the event by templates.
     fn made_by(
         &self,
         event_type: &SourceTemplate,

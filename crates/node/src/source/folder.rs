@@ -19,10 +19,12 @@ use redrive_core::hash;
 use redrive_core::policy::answer::{BrokerError, Seen};
 use serde::de::IgnoredAny;
 
-use super::{Acknowledge, SourceConnection, SourceMessage, Messages, SourceRead, ReadRoom, SettledMessage, Source, SourceError, MessageVerdict};
+use super::{
+    Acknowledge, MessageVerdict, Messages, ReadRoom, SettledMessage, Source, SourceConnection, SourceError,
+    SourceMessage, SourceRead,
+};
 use crate::connectors::{ConnectorFuture, Driver, Make, settings};
 
-/// The polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// File names per scan; the others wait for the next.
 const NAMES_MAX: usize = 4_096;
@@ -31,7 +33,6 @@ const EVENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Refused lines listed per file.
 const REASONS_MAX: usize = 1_000;
 
-/// Suffixes of files being written.
 const UNFINISHED: [&str; 2] = [".tmp", ".part"];
 /// Suffixes of files with one event per line.
 const WITH_LINES: [&str; 2] = [".ndjson", ".jsonl"];
@@ -57,12 +58,14 @@ impl Source for FolderSource {
             }
             let spool = Arc::new(OpenSpool { folder, keeps, open: Mutex::default() });
             let reader = FolderReader { spool: Arc::clone(&spool), names: VecDeque::new(), file: None };
-            Ok(SourceConnection { messages: Box::new(FolderMessages(Some(reader))), acks: Box::new(FolderAcks(spool)) })
+            Ok(SourceConnection {
+                messages: Box::new(FolderMessages(Some(reader))),
+                acks: Box::new(FolderAcks(spool)),
+            })
         }))
     }
 }
 
-/// Shared by both halves of a connection.
 struct OpenSpool {
     folder: PathBuf,
     keeps: bool,
@@ -82,7 +85,6 @@ impl OpenSpool {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves or deletes a file if it is done.
     fn end(&self, name: &str) -> io::Result<()> {
         let reasons = match self.lock().get_mut(name) {
             Some(file) if file.is_read && file.unsettled == 0 => std::mem::take(&mut file.reasons),
@@ -108,7 +110,6 @@ impl OpenSpool {
     }
 }
 
-/// Identifies an event for its acknowledgement.
 struct LineToken {
     file: Arc<str>,
     number: u64,
@@ -152,7 +153,6 @@ struct FileCursor {
 }
 
 impl FolderReader {
-    /// As many messages as there are and fit.
     fn read(&mut self, room: ReadRoom) -> io::Result<Vec<SourceMessage>> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while messages.len() < room.messages && bytes < room.bytes {
@@ -178,7 +178,6 @@ impl FolderReader {
         Ok(messages)
     }
 
-    /// Returns whether there is one.
     fn open_next(&mut self) -> io::Result<bool> {
         if self.names.is_empty() {
             let open = self.spool.lock();
@@ -299,7 +298,6 @@ fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
     Ok(names.filter(is_whole))
 }
 
-/// Runs disk access on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, SourceError> {
@@ -313,5 +311,5 @@ fn failed(error: &io::Error) -> SourceError {
         ErrorKind::PermissionDenied => BrokerError::Unauthorized,
         _ => BrokerError::Unavailable,
     };
-    SourceError { seen: Seen::Broker(seen), message: error.to_string(), retry_after: None }
+    SourceError::new(Seen::Broker(seen), error.to_string())
 }

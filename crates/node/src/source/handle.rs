@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::Source;
 use super::convert::Converter;
-use super::runner::{SourceRunner, STOP_WITHIN};
+use super::runner::{STOP_WITHIN, SourceRunner};
 use crate::connectors::{Drivers, MakeError, SourceSite};
-use crate::runtime::{Node, BookSwitch, BookSwitchAt, WeakNode};
+use crate::runtime::{BookSwitch, BookSwitchAt, Node, WeakNode};
 use crate::secret::Secrets;
 
 /// Clones are the same sources. They stop when the last is dropped.
@@ -65,7 +65,6 @@ impl Sources {
         Self::with(node, Box::new(open))
     }
 
-    /// With sources of one's own.
     pub fn with(node: &Node, open: Box<SourceOpener>) -> Result<Self, String> {
         let shared = SourcesShared { node: node.downgrade(), open, running: Mutex::default() };
         let sources = Self(Arc::new(shared));

@@ -53,12 +53,10 @@ impl Reconnect {
         self.settle(permit, Observation::Success, rule, now)
     }
 
-    /// A message ends a series of failures.
     pub(super) const fn read(&mut self) {
         self.failures = 0;
     }
 
-    /// Failed to connect, or disconnected.
     pub(super) fn failed(
         &mut self,
         permit: Option<Permit>,
@@ -98,7 +96,6 @@ impl Reconnect {
     ) -> Option<Transition> {
         let (permit, named) = permit.zip(rule.breaker.as_ref())?;
         let transition = self.breaker.settle(permit, seen, &named.settings, now)?;
-        // A failed probe is not reported.
         (transition.to == Phase::Closed || transition.from == Phase::Closed).then_some(transition)
     }
 }
@@ -121,7 +118,7 @@ mod tests {
     }
 
     fn failure(seen: BrokerError) -> SourceError {
-        SourceError { seen: Seen::Broker(seen), message: String::new(), retry_after: None }
+        SourceError::new(Seen::Broker(seen), String::new())
     }
 
     /// Each row: a time, the result of connecting, and the expected step.

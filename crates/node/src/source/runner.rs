@@ -25,8 +25,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::convert::Converter;
 use super::reconnect::{Reconnect, ReconnectStep};
 use super::{
-    Acknowledge, SourceConnection, SourceMessage, Messages, Partition, SourceRead, ReadRoom, SettledMessage, Source, SourceError,
-    SourceState, AckToken, MessageVerdict,
+    AckToken, Acknowledge, MessageVerdict, Messages, Partition, ReadRoom, SettledMessage, Source,
+    SourceConnection, SourceError, SourceMessage, SourceRead, SourceState,
 };
 use crate::activity::Activity;
 use crate::runtime::{HandOverResult, Node, SubmitError, WeakNode};
@@ -34,7 +34,6 @@ use crate::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 
 /// Messages and body bytes read and not acknowledged.
 const WINDOW: ReadRoom = ReadRoom { messages: 1_024, bytes: 8 * 1024 * 1024 };
-/// Messages per transaction.
 const BATCH_MAX: usize = 256;
 /// The first and the longest delay before messages are handed over again.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -150,7 +149,6 @@ impl SourceRunner {
         }
     }
 
-    /// Runs until a stop or a lost connection.
     async fn serve(
         &mut self,
         SourceConnection { messages, acks }: SourceConnection,
@@ -183,7 +181,6 @@ impl SourceRunner {
         Ok(())
     }
 
-    /// Hands over in reading order until reading ends.
     async fn hand_over(
         &self,
         mut reads: mpsc::Receiver<SourceRead>,
@@ -266,7 +263,6 @@ impl SourceRunner {
         PendingMessage { event, body, headers, partition, token }
     }
 
-    /// Acknowledges until nothing more comes.
     async fn acknowledge(
         &self,
         mut acks: Box<dyn Acknowledge>,
@@ -336,7 +332,6 @@ impl PendingMessage {
     }
 }
 
-/// Reads while there is room, until a stop.
 async fn read(
     mut messages: Box<dyn Messages>,
     window: &Window,
@@ -360,7 +355,6 @@ async fn read(
     }
 }
 
-/// None if the node is gone.
 async fn hand_over(node: WeakNode, source: String, batch: Vec<PendingMessage>) -> Option<BatchOutcome> {
     let node = node.upgrade()?;
     let events: Vec<Arc<Event>> = batch.iter().filter_map(|held| held.event.clone().ok()).collect();
@@ -415,7 +409,6 @@ impl PendingMessage {
     }
 }
 
-/// Messages read and not acknowledged.
 #[derive(Default)]
 struct Window {
     used: Mutex<WindowUse>,
@@ -437,7 +430,6 @@ impl Window {
         *self.lock()
     }
 
-    /// Waits for room.
     async fn room(&self) -> ReadRoom {
         loop {
             let freed = self.freed.notified();
@@ -475,10 +467,6 @@ async fn within<T>(
     doing: impl Future<Output = Result<T, SourceError>>,
 ) -> Result<T, SourceError> {
     tokio::time::timeout(limit, doing).await.unwrap_or_else(|_| {
-        Err(SourceError {
-            seen: Seen::Broker(BrokerError::TimedOut),
-            message: format!("no answer within {limit:?}"),
-            retry_after: None,
-        })
+        Err(SourceError::new(Seen::Broker(BrokerError::TimedOut), format!("no answer within {limit:?}")))
     })
 }

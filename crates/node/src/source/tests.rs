@@ -41,11 +41,7 @@ impl Script {
 }
 
 fn away() -> SourceError {
-    SourceError {
-        seen: Seen::Broker(BrokerError::Unavailable),
-        message: "away".to_owned(),
-        retry_after: None,
-    }
+    SourceError::new(Seen::Broker(BrokerError::Unavailable), "away")
 }
 
 impl Source for Script {
@@ -333,7 +329,8 @@ async fn what_is_revoked_before_it_is_handed_over_is_dropped_and_not_acknowledge
     // The service takes four while it is paused.
     steps.reads.lock().await.push_back(of("one", 0..6));
     bench.until("it is held", async || matches!(bench.view().state, SourceState::Held(_))).await;
-    let mut more = VecDeque::from([of("two", 6..8), SourceRead::Revoked(vec!["one".into()]), of("one", 8..10)]);
+    let mut more =
+        VecDeque::from([of("two", 6..8), SourceRead::Revoked(vec!["one".into()]), of("one", 8..10)]);
     steps.reads.lock().await.append(&mut more);
     bench.until("all is read", async || steps.reads.lock().await.is_empty()).await;
     bench.until("the revoked are dropped", async || bench.view().held <= 4).await;

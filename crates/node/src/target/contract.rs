@@ -12,29 +12,22 @@ use super::Target;
 use super::call_test::{call, order};
 use crate::connectors::ConnectorFuture;
 
-/// Slack for a busy machine.
 const BUSY: Duration = Duration::from_secs(10);
 const CALLS: u64 = 20;
 
 /// The behaviour of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownstreamMood {
-    /// Accepts.
     Takes,
-    /// Reports a temporary failure.
     Fails,
-    /// Accepts a call and never ends it.
     Hangs,
-    /// Unreachable.
     Away,
 }
 
-/// The system that a target calls.
 pub trait Downstream: Send + Sync {
     fn target(&self) -> Arc<dyn Target>;
     /// Returns false if it cannot behave so.
     fn set_mood(&self, mood: DownstreamMood) -> ConnectorFuture<'_, bool>;
-    /// Ids of accepted events, in any order.
     fn taken(&self) -> ConnectorFuture<'_, Vec<String>>;
 }
 
@@ -88,7 +81,6 @@ async fn many_at_once_all_end(other: &dyn Downstream, target: &Arc<dyn Target>) 
     }
 }
 
-/// The category of a failure.
 async fn outcome(target: &dyn Target, seq: u64, id: &str, limit: &str) -> Result<(), Category> {
     let call: Arc<Call> = call(limit, vec![order(seq, id)]);
     let reply: Reply = match target.call(Arc::clone(&call)).await {

@@ -30,11 +30,9 @@ use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace,
 use crate::connectors::{Driver, Make, settings};
 use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
 
-/// The limit of `on_timeout`.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 /// Time beyond all limits until the whole process group has ended.
 const END_WITHIN: Duration = Duration::from_secs(15);
-/// Bytes of the last error line that are reported.
 const COMPLAINT_BYTES_MAX: usize = 2_000;
 
 pub(super) struct ExecTarget {
@@ -55,13 +53,11 @@ struct Setting {
     inherit: Vec<String>,
 }
 
-/// Cancels work elsewhere.
 enum Cancel {
     Command(Vec<String>),
     Post(Wire),
 }
 
-/// What a target needs besides its settings.
 pub(super) struct ExecOptions {
     pub(super) supervisor: Supervisor,
     /// For an address that cancels.
@@ -133,7 +129,7 @@ impl ExecTarget {
         {
             message = format!("{message}; {}", self.cancel(cancel, delivery, &variables).await);
         }
-        let reply = Reply { seen: Seen::Process(exit), message, retry_after: None };
+        let reply = Reply::new(Seen::Process(exit), message);
         let report = Report {
             output: run.stdout.text(),
             left_out: run.stdout.left_out(),
@@ -172,7 +168,6 @@ impl ExecTarget {
         }))
     }
 
-    /// Runs `on_timeout` and describes the result.
     async fn cancel(
         &self,
         cancel: &Cancel,
@@ -213,7 +208,6 @@ impl Target for ExecTarget {
     }
 }
 
-/// The environment variables of a delivery.
 fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
     let event = &delivery.event;
     let place = place_in_trace(delivery, pool.sampler());
@@ -268,7 +262,7 @@ fn complaint(run: &Run) -> Option<String> {
 }
 
 fn internal(message: &str) -> Ending {
-    Ending::Reply(Reply { seen: Seen::Internal, message: message.to_owned(), retry_after: None })
+    Ending::Reply(Reply::new(Seen::Internal, message.to_owned()))
 }
 
 #[cfg(test)]

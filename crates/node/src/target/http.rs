@@ -10,12 +10,12 @@ mod address;
 mod answer;
 mod batch;
 mod connect;
-mod other_host;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
 mod limits;
 mod line;
+mod other_host;
 mod pool;
 mod request;
 mod resolve;
@@ -34,9 +34,9 @@ use redrive_core::policy::answer::{CallPart, Reply, Seen};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 
-use self::answer::{ResponseBody, BodyEnd, BodyLimits};
+use self::answer::{BodyEnd, BodyLimits, ResponseBody};
 use self::failure::CallFailure;
-use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, CallLimits, CallPhase, timed_out};
+use self::limits::{BATCH_ANSWER_MAX, CallLimits, CallPhase, DRAIN_TIME_MAX, timed_out};
 use self::sign::{Signer, Unsigned};
 use super::Target;
 use crate::connectors::{Driver, Make, settings};
@@ -52,7 +52,6 @@ pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
 pub use redrive_core::book::connectors::http::Form;
 
-/// Posts events to one address.
 pub struct HttpTarget {
     wire: Wire,
     form: Form,
@@ -63,7 +62,6 @@ pub struct HttpTarget {
 
 pub struct HttpOptions {
     pub form: Form,
-    /// None for unsigned calls.
     pub signing: Option<Signing>,
     /// Concurrent calls of the dependency, and so connections kept.
     pub permits: u32,
@@ -71,12 +69,6 @@ pub struct HttpOptions {
     pub network: Network,
     /// Such as `service billing, line 6`, for errors in the book.
     pub place: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidTarget {
-    #[error(transparent)]
-    Address(#[from] InvalidTargetAddress),
 }
 
 pub(crate) const DRIVER: Driver = Driver {
@@ -96,13 +88,12 @@ pub(crate) const DRIVER: Driver = Driver {
 
 impl HttpTarget {
     /// Shares its connections with all targets of the pool.
-    pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTarget> {
+    pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
         let HttpOptions { form, signing, permits, network, place } = options;
         let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
         Ok(Self { wire, form, signing, now: wall_clock })
     }
 
-    /// With another clock.
     #[cfg(test)]
     fn at(self, now: fn() -> Timestamp) -> Self {
         Self { now, ..self }
@@ -146,13 +137,17 @@ impl HttpTarget {
         Ok(Ending::Partly { reply, failed })
     }
 
-    /// None if calls are not signed.
     async fn signer(&self, limits: &CallLimits) -> Result<Option<Arc<Signer>>, Unsigned> {
         let Some(signing) = &self.signing else { return Ok(None) };
         signing.signer(limits.whole).await.map(Some)
     }
 
-    fn failed_in_batch(&self, call: &Call, body: &ResponseBody, limits: &CallLimits) -> Result<Vec<usize>, CallFailure> {
+    fn failed_in_batch(
+        &self,
+        call: &Call,
+        body: &ResponseBody,
+        limits: &CallLimits,
+    ) -> Result<Vec<usize>, CallFailure> {
         let origin = self.wire.origin();
         let refuse = |why: &str| CallFailure::protocol(format!("response of {origin} is invalid: {why}"));
         match &body.end {
@@ -185,11 +180,11 @@ impl fmt::Debug for HttpTarget {
 
 /// The secret provider is unavailable, which is transient and not the target's fault.
 fn not_made(unsigned: &Unsigned) -> Reply {
-    Reply { seen: Seen::SecretUnavailable, message: unsigned.to_string(), retry_after: None }
+    Reply::new(Seen::SecretUnavailable, unsigned.to_string())
 }
 
 fn internal(message: String) -> Reply {
-    Reply { seen: Seen::Internal, message, retry_after: None }
+    Reply::new(Seen::Internal, message)
 }
 
 #[cfg(test)]

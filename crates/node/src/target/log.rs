@@ -22,13 +22,10 @@ use tokio::time::timeout;
 use super::Target;
 use crate::connectors::{Driver, Make};
 
-/// Characters of the data in a line.
 const DATA_SHOWN_MAX: usize = 120;
 
-/// Characters of an attribute in a line.
 const ATTRIBUTE_SHOWN_MAX: usize = 80;
 
-/// Calls queued for the thread.
 const WAITING_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -63,7 +60,6 @@ impl LogTarget {
         let print = move || {
             while let Some(LogLines { text, written }) = waiting.blocking_recv() {
                 let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-                // The call may have timed out.
                 let _ = written.send(result);
             }
         };
@@ -94,7 +90,7 @@ impl Target for LogTarget {
                     format!("output not read within {}", show_duration(limit)),
                 ),
             };
-            Ending::Reply(Reply { seen, message, retry_after: None })
+            Ending::Reply(Reply::new(seen, message))
         })
     }
 }
@@ -255,7 +251,7 @@ mod tests {
         for (name, target, limit, seen, message) in cases {
             let ending =
                 tokio::time::timeout(Duration::from_mins(1), target.call(call(limit, vec![order(7, "e-1")])));
-            let expected = Reply { seen, message: message.to_owned(), retry_after: None };
+            let expected = Reply::new(seen, message.to_owned());
             assert_eq!(ending.await.expect("it ends"), Ending::Reply(expected), "{name}");
         }
     }

@@ -60,7 +60,6 @@ impl Targets {
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
     }
 
-    /// With these drivers and new connections.
     pub fn made_by(drivers: &Drivers, book: &RuleBook, secrets: &Secrets) -> Result<Self, Vec<Problem>> {
         Self::new(book, secrets, Some(&Self::unused(drivers)))
     }
@@ -80,7 +79,6 @@ impl Targets {
         self.supervisor.stop(within);
     }
 
-    /// One target for every queue of a book.
     #[cfg(test)]
     pub(crate) fn all_to(book: &RuleBook, target: &Arc<dyn Target>) -> Self {
         let mut targets = Self::new(book, &Secrets::default(), None).expect("a book of a test");
@@ -88,7 +86,6 @@ impl Targets {
         targets
     }
 
-    /// None if the book lacks the queue.
     #[must_use]
     pub fn get(&self, queue: &QueueName) -> Option<Arc<dyn Target>> {
         self.by_queue.get(queue).map(Arc::clone)

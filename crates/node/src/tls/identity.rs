@@ -12,7 +12,6 @@ use rustls::pki_types::pem::{self, PemObject};
 
 use super::{InvalidPem, certificates, contents};
 
-/// Why a certificate and key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidIdentity {
     #[error(transparent)]
@@ -24,19 +23,10 @@ pub enum InvalidIdentity {
         .0.display()
     )]
     EncryptedKey(PathBuf),
-    /// They belong to different pairs.
     #[error("private key in {} does not match the certificate in {}", key.display(), certificate.display())]
-    Mismatch {
-        certificate: PathBuf,
-        key: PathBuf,
-    },
-    /// Unsupported kind of key.
+    Mismatch { certificate: PathBuf, key: PathBuf },
     #[error("{} and {} cannot be used: {source}", certificate.display(), key.display())]
-    Unusable {
-        certificate: PathBuf,
-        key: PathBuf,
-        source: rustls::Error,
-    },
+    Unusable { certificate: PathBuf, key: PathBuf, source: rustls::Error },
 }
 
 /// For HTTP/1.1. The first certificate is ours, the others lead to a root.

@@ -139,10 +139,7 @@ async fn only_signed_tokens_by_the_expected_algorithm_are_read() {
     let unsigned =
         |alg: &str| format!("{}.{}.", encoded(header(alg, "r").to_string()), encoded(claims().to_string()));
     let good = "ann [Operator]";
-    let (algorithm, signature) = (
-        "token has an unexpected algorithm",
-        "token signature does not match",
-    );
+    let (algorithm, signature) = ("token has an unexpected algorithm", "token signature does not match");
     let (malformed, unknown) =
         ("the token is not a signed JWT", "the token is signed with a key that the issuer does not publish");
     // The public key in the forms in which somebody may have taken it for a secret.
@@ -224,11 +221,7 @@ async fn published_tokens_fit_their_keys() {
         let token = format!("{header}.{CLAIMS}.{signature}");
         assert_eq!(told(reader.verify(&token, now()).await), "token has another issuer", "{name}");
         let other = format!("{header}.{CLAIMS}.{}", encoded(vec![7; decoded(signature).len()]));
-        assert_eq!(
-            told(reader.verify(&other, now()).await),
-            "token signature does not match",
-            "{name}"
-        );
+        assert_eq!(told(reader.verify(&other, now()).await), "token signature does not match", "{name}");
     }
 }
 
@@ -265,7 +258,8 @@ async fn keys_serve_through_a_day_of_the_issuers_absence() {
         "issuer keys unavailable, tokens are refused: response has no key for RS256 or ES256",
         "issuer keys available again",
     ];
-    let news: Vec<String> = news.lock().expect("lock is not poisoned").iter().map(ToString::to_string).collect();
+    let news: Vec<String> =
+        news.lock().expect("lock is not poisoned").iter().map(ToString::to_string).collect();
     assert_eq!(news, expected, "each is told once");
 }
 

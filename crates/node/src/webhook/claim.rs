@@ -25,7 +25,6 @@ pub enum SignatureError {
     /// A replayed request, or a wrong clock.
     #[error("signed too long ago")]
     TooOld,
-    /// A wrong clock.
     #[error("signed in the future")]
     TooNew,
     /// A problem on our side.
@@ -33,7 +32,6 @@ pub enum SignatureError {
     NoKey,
 }
 
-/// What a request claims to have signed.
 pub(super) struct SignatureClaim {
     /// The signed text before the body.
     pub head: String,

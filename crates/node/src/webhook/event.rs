@@ -24,7 +24,7 @@ use ring::digest::{SHA256, digest};
 use super::WebhookSource;
 use super::claim::to_hex;
 use super::scheme::WEBHOOK_ID;
-use crate::source::convert::{MalformedInput, Templates, MalformedReason, filled, filled_type, unfit};
+use crate::source::convert::{MalformedInput, MalformedReason, Templates, filled, filled_type, unfit};
 
 pub(super) const GITHUB_EVENT: &str = "x-github-event";
 pub(super) const GITHUB_DELIVERY: &str = "x-github-delivery";
@@ -32,11 +32,9 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// The type of the request by which Slack checks an endpoint.
 const SLACK_CHALLENGE: &str = "url_verification";
 
-/// A request with a valid signature.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookCall<'a> {
     pub headers: &'a HeaderMap,
-    /// The whole body.
     pub body: &'a Bytes,
     /// Ties the request to its response and its event.
     pub correlation_id: &'a str,
@@ -50,7 +48,6 @@ pub enum WebhookOutcome {
     Challenge(String),
 }
 
-/// The data fields that a scheme needs itself.
 pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
     match scheme {
         Scheme::Stripe => &["id"],
@@ -154,7 +151,6 @@ impl WebhookSource {
     }
 }
 
-/// A header that must occur once.
 fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, MalformedInput> {
     match single(headers, name)? {
         Some(text) if !text.is_empty() => Ok(text),
@@ -162,7 +158,6 @@ fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, M
     }
 }
 
-/// A header that may occur once.
 fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, MalformedInput> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };

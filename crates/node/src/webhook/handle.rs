@@ -12,7 +12,6 @@ use super::WebhookSource;
 use super::tally::{WebhookCounts, WebhookTally};
 use crate::runtime::BookSwitch;
 
-/// A webhook source and its counts.
 #[derive(Debug)]
 pub struct OpenWebhook {
     pub hook: WebhookSource,
@@ -43,7 +42,6 @@ impl WebhookSources {
         self.0.load().get(name).cloned()
     }
 
-    /// Counts by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(String, WebhookCounts)> {
         self.0.load().iter().map(|(name, opened)| (name.clone(), opened.tally.counts())).collect()
@@ -51,7 +49,8 @@ impl WebhookSources {
 }
 
 fn opened(book: &RuleBook, before: &WebhooksByName) -> WebhooksByName {
-    let hooks = book.sections().sources.iter().filter_map(|(name, source)| WebhookSource::new(name, &source.value));
+    let hooks =
+        book.sections().sources.iter().filter_map(|(name, source)| WebhookSource::new(name, &source.value));
     let open = |hook: WebhookSource| {
         let known = before.get(hook.name()).map(|opened| Arc::clone(&opened.tally));
         (hook.name().to_owned(), Arc::new(OpenWebhook { hook, tally: known.unwrap_or_default() }))

@@ -71,7 +71,6 @@ fn head(scheme: &Scheme, id: &str, time: &str) -> String {
 }
 
 impl WebhookSource {
-    /// What the request claims to have signed.
     pub(super) fn claim(&self, headers: &HeaderMap) -> Result<SignatureClaim, SignatureError> {
         let scheme = self.scheme();
         let layout = SignatureLayout::of(scheme);

@@ -14,10 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Senders counted by name; any beyond this are counted together.
 const TOO_LARGE_BY_MAX: usize = 100;
 const OTHERS: &str = "others";
-/// How often one kind of response is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookResponse {
     Accepted,
@@ -55,7 +53,6 @@ impl WebhookResponse {
 
 const KINDS: usize = WebhookResponse::Unavailable as usize + 1;
 
-/// Counts since the server started.
 #[derive(Debug, Default)]
 pub struct WebhookTally {
     kinds: [TallyKind; KINDS],
@@ -71,7 +68,6 @@ struct TallyKind {
     told_at: AtomicU64,
 }
 
-/// Counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = SourceCounts))]
@@ -106,13 +102,11 @@ impl WebhookTally {
         if !never && now.since(Timestamp::from_nanos(told_at)) < TOLD_EVERY {
             return None;
         }
-        // Of concurrent callers, one logs.
         let told =
             kind.told_at.compare_exchange(told_at, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
         told.ok().map(|_| kind.untold.swap(0, Ordering::Relaxed)).filter(|untold| *untold > 0)
     }
 
-    /// Counts an event without its session.
     pub fn lacks_session(&self) {
         self.no_session.fetch_add(1, Ordering::Relaxed);
     }
@@ -155,10 +149,15 @@ mod tests {
     #[test]
     fn a_flood_is_told_once_a_second_with_its_number() {
         let tally = WebhookTally::default();
-        let told: Vec<Option<u64>> =
-            [0, 1, 999, 1_000, 1_500, 5_000].map(|now| tally.count(WebhookResponse::Unauthorized, at(now))).into();
+        let told: Vec<Option<u64>> = [0, 1, 999, 1_000, 1_500, 5_000]
+            .map(|now| tally.count(WebhookResponse::Unauthorized, at(now)))
+            .into();
         assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
-        assert_eq!(tally.count(WebhookResponse::Malformed, at(1_001)), Some(1), "each kind has a second of its own");
+        assert_eq!(
+            tally.count(WebhookResponse::Malformed, at(1_001)),
+            Some(1),
+            "each kind has a second of its own"
+        );
         let WebhookCounts { unauthorized, malformed, accepted, .. } = tally.counts();
         assert_eq!((unauthorized, malformed, accepted), (6, 1, 0));
     }

@@ -79,7 +79,11 @@ fn examples_that_others_have_published_are_good() {
         );
         let other = hook.verify(&[b"other"], &headers(lines), body, at(now));
         assert_eq!(other, Err(SignatureError::Bad), "{name}, by another secret");
-        assert_eq!(hook.verify(&[], &headers(lines), body, at(now)), Err(SignatureError::NoKey), "{name}, by none");
+        assert_eq!(
+            hook.verify(&[], &headers(lines), body, at(now)),
+            Err(SignatureError::NoKey),
+            "{name}, by none"
+        );
     }
 }
 
@@ -347,7 +351,10 @@ fn calls_that_are_no_events_say_what_is_missing() {
 #[test]
 fn slack_sees_its_challenge_again_and_nobody_else_does() {
     let body = r#"{"type":"url_verification","challenge":"3eZbrw1aB"}"#;
-    assert_eq!(read(&plain("scheme: slack"), &[], body), Ok(WebhookOutcome::Challenge("3eZbrw1aB".to_owned())));
+    assert_eq!(
+        read(&plain("scheme: slack"), &[], body),
+        Ok(WebhookOutcome::Challenge("3eZbrw1aB".to_owned()))
+    );
     assert!(matches!(read(&plain("scheme: hmac"), &[], body), Ok(WebhookOutcome::Event(_))));
     let lines = r#"{"type":"url_verification","challenge":"HTTP/1.1 400 Bad Request\r\n\r\n"}"#;
     assert!(

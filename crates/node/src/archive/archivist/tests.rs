@@ -11,7 +11,7 @@ use redrive_core::event::{Event, HeaderList};
 use tokio::sync::broadcast;
 
 use super::super::folder::find;
-use super::super::{ArchiveKey, ArchiveFuture, ArchiveMatches, ArchivedEvent};
+use super::super::{ArchiveFuture, ArchiveKey, ArchiveMatches, ArchivedEvent};
 use super::*;
 use crate::activity::{Activity, ActivityLine};
 use crate::runtime::Config;

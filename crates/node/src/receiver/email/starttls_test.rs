@@ -115,14 +115,14 @@ async fn talk(
 #[derive(Clone, Copy)]
 enum Trust {
     ItsOwn,
-    Nobodys,
+    Untrusted,
 }
 
 /// What becomes of a mail to it.
 async fn sent(post: &Post, trust: Trust) -> Reply {
     let roots = match trust {
         Trust::ItsOwn => vec![post.certificate.clone()],
-        Trust::Nobodys => Vec::new(),
+        Trust::Untrusted => Vec::new(),
     };
     let smtp =
         Smtp { privacy: SmtpPrivacy::StartTls, user: None, host: "localhost".to_owned(), port: post.port };
@@ -166,8 +166,8 @@ async fn nothing_is_said_where_it_cannot_be_private() {
             Trust::ItsOwn, Seen::Transport(TransportError::Tls), "does not offer STARTTLS"),
         ("it is put off",          Manners { to_starttls: "454 not now\r\n", ..WILLING },
             Trust::ItsOwn, Seen::Broker(BrokerError::Unavailable), "454"),
-        ("nobody vouches for it",  WILLING,
-            Trust::Nobodys, Seen::Transport(TransportError::Tls), "signed by nobody who is trusted here"),
+        ("untrusted",  WILLING,
+            Trust::Untrusted, Seen::Transport(TransportError::Tls), "not signed by a trusted authority"),
     ];
     for (name, manners, trust, seen, words) in cases {
         let post = Post::start(manners).await;

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::sampler::AlertSample;
 use super::{AlertsView, is_firing};
 
-/// Recent notices kept for display.
 const RECENT_MAX: usize = 50;
 
 /// A notice that was sent.
@@ -45,11 +44,9 @@ pub(super) struct AlertLedger {
     /// Latest first.
     recent: VecDeque<SentNotice>,
     looked_at: Option<Timestamp>,
-    /// The memo as stored.
     written: Option<String>,
 }
 
-/// Stored over a restart.
 #[derive(Default, Serialize, Deserialize)]
 struct AlertMemo {
     watch: Saved,
@@ -90,7 +87,6 @@ impl AlertLedger {
         self.watch.wants()
     }
 
-    /// Evaluates the alerts.
     pub(super) fn look(&mut self, seen: &AlertSample) {
         self.looked_at = Some(seen.at);
         for notice in self.watch.look(&seen.sample(&self.book)) {
@@ -109,7 +105,8 @@ impl AlertLedger {
 
     /// The memo to store; none if it is unchanged.
     pub(super) fn memo(&self) -> Option<String> {
-        let memo = AlertMemo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
+        let memo =
+            AlertMemo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
         let memo = serde_json::to_string(&memo).expect("texts and numbers");
         (self.written.as_ref() != Some(&memo)).then_some(memo)
     }
@@ -138,7 +135,9 @@ impl AlertLedger {
         });
         match same {
             Some(told) => told.to.push(receiver),
-            None => self.recent.push_front(SentNotice { at, alert, stage, severity, summary, to: vec![receiver] }),
+            None => {
+                self.recent.push_front(SentNotice { at, alert, stage, severity, summary, to: vec![receiver] })
+            }
         }
         self.recent.truncate(RECENT_MAX);
     }

@@ -17,12 +17,10 @@ use crate::source::SourceView;
 use crate::store::letter::{KindView, LetterFilter};
 use crate::store::{Counts, Oldest};
 
-/// How often the oldest delivery of each queue is read.
 const OLDEST_EVERY: Duration = Duration::from_secs(5);
 /// How often dead letters are counted by kind; there may be many.
 const LETTERS_EVERY: Duration = Duration::from_secs(5);
 
-/// Everything at one moment.
 pub(super) struct AlertSample {
     pub(super) at: Timestamp,
     figures: Arc<Figures>,
@@ -50,7 +48,6 @@ impl AlertSample {
 
 #[cfg(test)]
 impl AlertSample {
-    /// A service with so many dead letters.
     pub(super) fn of_letters(at: Timestamp, dead: u64) -> Self {
         let service = redrive_core::ids::ServiceName::new("shop").expect("a name");
         let name = Arc::new(QueueName { service, channel: None });

@@ -19,7 +19,6 @@ use redrive::clock::STEP_MIN;
 
 /// The memo with the names of all plans, so that plans removed while the server is down are forgotten too.
 pub(super) const REGISTER: &str = "schedules";
-/// The first and the longest retry delay.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
@@ -70,20 +69,16 @@ enum MemoState {
     Stale,
 }
 
-/// The counters of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PlanFigures {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_fire: Option<Timestamp>,
-    /// Missed fires that were caught up.
     #[serde(default)]
     pub(super) caught_up: u64,
-    /// Missed fires that were not caught up.
     #[serde(default)]
     pub(super) lost: u64,
 }
 
-/// Stored over a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PlanMemo {
     /// Another cron or zone starts anew.
@@ -95,7 +90,6 @@ pub(super) struct PlanMemo {
     pub(super) figures: PlanFigures,
 }
 
-/// The stored names.
 #[derive(Default)]
 struct PlanRegister {
     written: BTreeSet<String>,
@@ -120,14 +114,12 @@ enum RunningJob {
     Remember(Option<String>),
 }
 
-/// A job, retried if it fails.
 pub(super) struct ScheduleJob {
     pub(super) name: String,
     pub(super) task: ScheduleTask,
 }
 
 pub(super) enum ScheduleTask {
-    /// Run the plan for that fire, then store the memo.
     Fire { plan: Arc<Plan>, fire: Timestamp, memo: String },
     /// Store the memo; none deletes it.
     Remember(Option<String>),
@@ -138,7 +130,8 @@ impl ScheduleStates {
     pub(super) fn new(register: Option<&str>) -> Self {
         let known = register.and_then(|text| serde_json::from_str::<BTreeSet<String>>(text).ok());
         let written = known.unwrap_or_default();
-        let leaving = |name: &String| (name.clone(), PlanEntry { state: PlanState::Leaving, turn: JobSlot::default() });
+        let leaving =
+            |name: &String| (name.clone(), PlanEntry { state: PlanState::Leaving, turn: JobSlot::default() });
         Self {
             entries: written.iter().map(leaving).collect(),
             register: PlanRegister { written, turn: JobSlot::default() },
@@ -172,7 +165,6 @@ impl ScheduleStates {
         matches!(self.entries.get(name), Some(PlanEntry { state: PlanState::Watched(_), .. }))
     }
 
-    /// Queues the fires due by now.
     pub(super) fn look(&mut self, now: Timestamp) {
         for (name, entry) in &mut self.entries {
             if let PlanState::Watched(watched) = &mut entry.state {
@@ -204,7 +196,6 @@ impl ScheduleStates {
         jobs
     }
 
-    /// Records the result of a job.
     pub(super) fn ended(&mut self, name: &str, outcome: Result<(), String>, now: Instant) {
         if name == REGISTER {
             if let Some(RunningJob::Remember(Some(text))) = self.register.turn.end(name, outcome, now) {
@@ -223,7 +214,10 @@ impl ScheduleStates {
                 self.entries.remove(name);
             }
             // The plan has changed since, so the result does not apply.
-            (PlanState::Watched(_) | PlanState::Leaving, RunningJob::Remember(_) | RunningJob::Fire | RunningJob::Nothing) => {}
+            (
+                PlanState::Watched(_) | PlanState::Leaving,
+                RunningJob::Remember(_) | RunningJob::Fire | RunningJob::Nothing,
+            ) => {}
         }
     }
 
@@ -312,11 +306,7 @@ impl ActivePlan {
     fn bound(&mut self, name: &str, turn: &JobSlot) {
         let too_many = self.queue.len().saturating_sub(limits::FIRES_CAUGHT_UP_MAX);
         if too_many > 0 {
-            tracing::warn!(
-                plan = name,
-                lost = too_many,
-                "too many schedule fires waiting, oldest dropped"
-            );
+            tracing::warn!(plan = name, lost = too_many, "too many schedule fires waiting, oldest dropped");
             let oldest = usize::from(turn.doing == RunningJob::Fire);
             self.queue.drain(oldest..oldest + too_many);
             self.figures.lost += too_many as u64;
@@ -334,7 +324,6 @@ impl ActivePlan {
         }
     }
 
-    /// The memo while nothing is due.
     fn memo(&self) -> String {
         text_of(&self.memo_until(self.decided_until, self.figures))
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::runtime::{ChangeError, BookSwitchAt};
+use crate::runtime::{BookSwitchAt, ChangeError};
 use redrive_core::book::connectors::built_in;
 
 impl Bench {

@@ -11,7 +11,6 @@ use redrive_core::figures::{Sketch, Tally};
 use redrive_core::policy::breaker::Phase;
 use redrive_core::time::Timestamp;
 
-/// The sampling interval.
 pub(in crate::runtime) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// How far back a trend goes.
@@ -46,7 +45,6 @@ impl TrendSpan {
         }
     }
 
-    /// Samples per step.
     const fn looks(self) -> u64 {
         self.step().as_secs() / LOOK_EVERY.as_secs()
     }
@@ -66,7 +64,6 @@ pub(in crate::runtime) struct TrendSample {
     pub now: TrendGauges,
 }
 
-/// Gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::runtime) struct TrendGauges {
     pub waiting: u64,
@@ -78,24 +75,17 @@ pub(in crate::runtime) struct TrendGauges {
 /// Counts within a step, and gauges at its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrendPoint {
-    /// The end of the step.
     pub at: Timestamp,
     /// Events accepted; overall trend only.
     pub accepted: u64,
-    /// Attempts ended.
     pub attempts: u64,
-    /// Attempts failed.
     pub failed: u64,
     /// Attempts followed by another.
     pub retried: u64,
-    /// Deliveries delivered.
     pub delivered: u64,
-    /// Deliveries dead-lettered.
     pub dead: u64,
-    /// Waiting deliveries.
     pub waiting: u64,
     pub dead_letters: u64,
-    /// Calls in flight.
     pub in_flight: u32,
     pub breaker: Option<Phase>,
     /// Median duration of attempts.
@@ -141,7 +131,6 @@ impl TrendPoint {
     }
 }
 
-/// Rings of all step lengths.
 #[derive(Clone, Debug, Default)]
 pub(in crate::runtime) struct Rings {
     rings: [Ring; TrendSpan::ALL.len()],

@@ -12,9 +12,7 @@ use redrive_core::book::model::Network;
 use super::guard::AddressPolicy;
 
 pub(super) struct HttpAddress {
-    /// Where to connect.
     pub(super) origin: Arc<HttpOrigin>,
-    /// The path to request.
     pub(super) path: PathAndQuery,
     pub(super) host: HeaderValue,
     /// If the address names a user.
@@ -118,7 +116,6 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Two hex digits.
 fn text_of_two(bytes: &[u8]) -> Option<u8> {
     let digits = bytes.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -180,7 +177,8 @@ mod tests {
         for (name, text, expected) in cases {
             assert_eq!(HttpAddress::parse(text, Network::Public).err(), Some(expected), "{name}");
         }
-        let address = HttpAddress::parse("https://ann:hunter2@a.test/b", Network::Public).expect("an address");
+        let address =
+            HttpAddress::parse("https://ann:hunter2@a.test/b", Network::Public).expect("an address");
         assert_eq!(format!("{address:?}"), "a.test:443/b");
     }
 }

@@ -18,14 +18,12 @@ pub(super) struct ResponseBody {
 #[derive(Debug)]
 pub(super) enum BodyEnd {
     Whole,
-    /// At the size limit.
     TooLong,
     TimedOut,
     /// The connection broke, or it is not HTTP.
     Broken(hyper::Error),
 }
 
-/// How much of a body is read.
 #[derive(Clone, Copy)]
 pub(super) struct BodyLimits {
     pub(super) kept_max: usize,

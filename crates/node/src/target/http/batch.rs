@@ -11,7 +11,6 @@ use redrive_core::event::idempotency::webhook_id;
 use redrive_core::policy::answer::{BrokerError, Reply, Seen};
 use serde::Deserialize;
 
-/// Characters of an unknown identifier in a message.
 const SHOWN_MAX: usize = 80;
 
 #[derive(Deserialize)]
@@ -31,8 +30,8 @@ pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, 
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
-    let answer: Option<BatchAnswer> = serde_json::from_slice(body)
-        .map_err(|error| format!("not a valid batch response: {error}"))?;
+    let answer: Option<BatchAnswer> =
+        serde_json::from_slice(body).map_err(|error| format!("not a valid batch response: {error}"))?;
     let mut places = Vec::new();
     for ItemFailure { identifier } in answer.and_then(|answer| answer.failures).unwrap_or_default() {
         let is_meant = |delivery: &Waiting| {
@@ -56,9 +55,8 @@ pub(super) fn failed(body: &[u8], deliveries: &[Waiting]) -> Result<Vec<usize>, 
 /// The status is left out: being a success it would make them delivered. The rule's `unknown` reaction
 /// decides, by default with two more retries.
 pub(super) fn item_failure(failed: usize, of: usize) -> Reply {
-    Reply {
-        seen: Seen::Broker(BrokerError::Other),
-        message: format!("the target reported {failed} of {of} in the batch as failed"),
-        retry_after: None,
-    }
+    Reply::new(
+        Seen::Broker(BrokerError::Other),
+        format!("the target reported {failed} of {of} in the batch as failed"),
+    )
 }

@@ -18,10 +18,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::address::{HttpOrigin, ConnectionSecurity};
+use super::address::{ConnectionSecurity, HttpOrigin};
 use super::failure::CallFailure;
-use super::limits::{ADDRESSES_MAX, HEAD_BYTES_MAX, CallLimits, CallPhase, TCP_KEEP_ALIVE, timed_out};
-use super::line::{SocketLine, Socket};
+use super::limits::{ADDRESSES_MAX, CallLimits, CallPhase, HEAD_BYTES_MAX, TCP_KEEP_ALIVE, timed_out};
+use super::line::{Socket, SocketLine};
 use super::pool::Pool;
 use super::resolve::Resolver;
 
@@ -34,7 +34,11 @@ pub(super) struct ConnectionSender {
     pub(super) called_at: Instant,
 }
 
-pub(super) async fn connect(origin: &HttpOrigin, pool: &Pool, limits: &CallLimits) -> Result<ConnectionSender, CallFailure> {
+pub(super) async fn connect(
+    origin: &HttpOrigin,
+    pool: &Pool,
+    limits: &CallLimits,
+) -> Result<ConnectionSender, CallFailure> {
     let stream = limits.wait(CallPhase::Connection, origin, tcp(origin, pool.resolver(), limits)).await??;
     let socket = Socket::new(stream);
     let line = socket.line();
@@ -51,7 +55,11 @@ pub(super) async fn connect(origin: &HttpOrigin, pool: &Pool, limits: &CallLimit
 }
 
 /// Tries the addresses in turn; each gets its share of the remaining time.
-async fn tcp(origin: &HttpOrigin, resolver: &Resolver, limits: &CallLimits) -> Result<TcpStream, CallFailure> {
+async fn tcp(
+    origin: &HttpOrigin,
+    resolver: &Resolver,
+    limits: &CallLimits,
+) -> Result<TcpStream, CallFailure> {
     let ends_at = Instant::now() + limits.connect;
     let addresses = addresses(origin, resolver).await?;
     let mut failure = CallFailure::dns(origin, "it has no address");
@@ -67,8 +75,10 @@ async fn tcp(origin: &HttpOrigin, resolver: &Resolver, limits: &CallLimits) -> R
     Err(failure)
 }
 
-/// The admitted addresses of a host, bounded.
-pub(super) async fn addresses(origin: &HttpOrigin, resolver: &Resolver) -> Result<Vec<SocketAddr>, CallFailure> {
+pub(super) async fn addresses(
+    origin: &HttpOrigin,
+    resolver: &Resolver,
+) -> Result<Vec<SocketAddr>, CallFailure> {
     let addresses = resolver.addresses(&origin.host, origin.port).await;
     let addresses = addresses.map_err(|error| CallFailure::dns(origin, &error.to_string()))?;
     let mut addresses =
@@ -85,7 +95,11 @@ async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn speak_http<S>(stream: S, line: SocketLine, origin: &HttpOrigin) -> Result<ConnectionSender, CallFailure>
+async fn speak_http<S>(
+    stream: S,
+    line: SocketLine,
+    origin: &HttpOrigin,
+) -> Result<ConnectionSender, CallFailure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

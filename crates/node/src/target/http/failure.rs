@@ -49,7 +49,9 @@ impl CallFailure {
     pub(super) fn tls(origin: &HttpOrigin, error: &io::Error) -> Self {
         let why = match rustls_error(error) {
             Some(error) => tls::why(error),
-            None if error.kind() == ErrorKind::UnexpectedEof => "connection closed during the handshake".to_owned(),
+            None if error.kind() == ErrorKind::UnexpectedEof => {
+                "connection closed during the handshake".to_owned()
+            }
             None => error.to_string(),
         };
         Self { error: TransportError::Tls, message: format!("TLS with {origin} failed: {why}") }
@@ -89,7 +91,9 @@ impl CallFailure {
             Some(TransportError::Protocol) => Self::not_http(origin, error),
             None if error.kind() == ErrorKind::InvalidInput => Self::not_http(origin, error),
             // No route, no address or too many open files: transient.
-            Some(_) | None => failure(TransportError::Unreachable, format!("{origin} is unreachable: {error}")),
+            Some(_) | None => {
+                failure(TransportError::Unreachable, format!("{origin} is unreachable: {error}"))
+            }
         }
     }
 
@@ -111,13 +115,12 @@ impl CallFailure {
         Self::protocol(format!("response of {origin} is not HTTP: {error}"))
     }
 
-    /// Whether the other side closed the connection.
     pub(super) const fn lost_connection(&self) -> bool {
         matches!(self.error, TransportError::Reset | TransportError::ClosedEarly)
     }
 
     pub(super) fn into_reply(self) -> Reply {
-        Reply { seen: Seen::Transport(self.error), message: self.message, retry_after: None }
+        Reply::new(Seen::Transport(self.error), self.message)
     }
 }
 

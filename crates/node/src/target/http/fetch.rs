@@ -37,15 +37,11 @@ pub(crate) struct FetchBounds {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("{message}")]
-    NoAnswer {
-        message: String,
-    },
+    NoAnswer { message: String },
     #[error("response has status {0}")]
     Status(u16),
     #[error("response is larger than {bytes_max} bytes")]
-    TooLarge {
-        bytes_max: usize,
-    },
+    TooLarge { bytes_max: usize },
 }
 
 impl From<CallFailure> for FetchError {
@@ -55,7 +51,11 @@ impl From<CallFailure> for FetchError {
 }
 
 impl FetchedDocument {
-    pub(crate) fn new(address: &str, pool: Arc<Pool>, bounds: FetchBounds) -> Result<Self, InvalidTargetAddress> {
+    pub(crate) fn new(
+        address: &str,
+        pool: Arc<Pool>,
+        bounds: FetchBounds,
+    ) -> Result<Self, InvalidTargetAddress> {
         // Issuers are mostly internal, nothing secret is sent, and the response is parsed as keys or not at
         // all: so any address is allowed.
         Ok(Self { address: HttpAddress::parse(address, Network::Private)?, pool, bounds })
@@ -66,7 +66,8 @@ impl FetchedDocument {
         let limits = CallLimits::within(whole);
         let origin = &self.address.origin;
         let mut sender = connect::connect(origin, &self.pool, &limits).await?;
-        let answer = limits.wait(CallPhase::Head, origin, sender.requests.send_request(self.request())).await?;
+        let answer =
+            limits.wait(CallPhase::Head, origin, sender.requests.send_request(self.request())).await?;
         let answer = answer.map_err(|error| CallFailure::http(origin, &error))?;
         if answer.status() != StatusCode::OK {
             return Err(FetchError::Status(answer.status().as_u16()));

@@ -14,12 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use redrive_core::book::model::Network;
 
-/// Where a target may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AddressPolicy {
-    /// Wherever its name or address leads.
     Anywhere,
-    /// Public addresses only.
     PublicOnly,
 }
 
@@ -62,7 +59,6 @@ impl AddressPolicy {
     }
 }
 
-/// None if the address is public.
 fn why_not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => of_v4(address),

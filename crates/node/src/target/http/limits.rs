@@ -13,10 +13,8 @@ use tokio::time::{Instant, timeout_at};
 use super::address::HttpOrigin;
 use super::failure::CallFailure;
 
-/// Idle connections over all hosts.
 pub(super) const IDLE_MAX: usize = 100;
 
-/// How long an idle connection is kept.
 pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// A request that must not be sent twice uses a connection idle for no longer than this: hardly any server
@@ -32,7 +30,6 @@ pub(super) const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long a connection may take after a response until it can be reused.
 pub(super) const TURN_AROUND_MAX: Duration = Duration::from_millis(100);
 
-/// Addresses of one name that are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
 /// Bytes of the head of a response, and of one read.
@@ -44,10 +41,8 @@ pub(super) const BODY_READ_MAX: usize = 256 * 1024;
 /// For the response to a batch, which may name every delivery and must be complete.
 pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 
-/// How long the unused body of a success is drained.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Starting when the call was made.
 pub(super) struct CallLimits {
     pub(super) connect: Duration,
     tls: Duration,
@@ -132,7 +127,12 @@ impl CallLimits {
     }
 }
 
-pub(super) fn timed_out(step: CallPhase, part: CallPart, limit: Duration, origin: &HttpOrigin) -> CallFailure {
+pub(super) fn timed_out(
+    step: CallPhase,
+    part: CallPart,
+    limit: Duration,
+    origin: &HttpOrigin,
+) -> CallFailure {
     let limit = show_duration(limit);
     let message = match step {
         CallPhase::Connection => format!("no connection to {origin} within {limit}"),

@@ -34,7 +34,6 @@ struct LineTraffic {
     armed_until: Mutex<Option<Instant>>,
 }
 
-/// A point in the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LinePosition {
     pub(super) written: u64,
@@ -62,7 +61,6 @@ impl Socket {
 }
 
 impl SocketLine {
-    /// Counts the stream's traffic for this line.
     pub(super) fn counted<S>(&self, stream: S) -> CountedStream<S> {
         CountedStream { stream, socket: Weak::clone(&self.socket), traffic: Arc::clone(&self.traffic) }
     }
@@ -164,10 +162,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> CountedStream<S> {
-    /// Whether an armed line allows the write.
     fn check(&self) -> io::Result<()> {
-        let armed_until =
-            self.traffic.armed_until.lock().expect("lock is not poisoned").take();
+        let armed_until = self.traffic.armed_until.lock().expect("lock is not poisoned").take();
         match armed_until {
             Some(until) if Instant::now() >= until || !is_quiet(&self.socket) => {
                 Err(ErrorKind::ConnectionAborted.into())

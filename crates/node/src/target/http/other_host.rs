@@ -8,7 +8,7 @@ use std::sync::Arc;
 use redrive_core::book::model::Network;
 use redrive_core::policy::answer::Reply;
 
-use super::address::{HttpOrigin, ConnectionSecurity};
+use super::address::{ConnectionSecurity, HttpOrigin};
 use super::connect;
 use super::failure::CallFailure;
 use super::guard::AddressPolicy;
@@ -21,7 +21,6 @@ pub(crate) struct OtherHost {
 }
 
 impl OtherHost {
-    /// `place` is where the book states the host.
     pub(crate) fn new(host: &str, port: u16, network: Network, place: String, pool: Arc<Pool>) -> Self {
         let host = host.to_ascii_lowercase();
         let leave = AddressPolicy::of(&host, network);
@@ -37,7 +36,6 @@ impl OtherHost {
         Ok(found)
     }
 
-    /// If the error was caused by the connection.
     pub(crate) fn broken(&self, error: &(dyn Error + 'static)) -> Option<Reply> {
         let io = std::iter::successors(Some(error), |cause| (*cause).source())
             .find_map(|cause| cause.downcast_ref::<io::Error>())?;

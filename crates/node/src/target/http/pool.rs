@@ -77,7 +77,6 @@ impl Pool {
         self.sampler.get().copied()
     }
 
-    /// With another resolver.
     #[cfg(test)]
     pub(super) fn resolving(self, list: fn(&str) -> Vec<std::net::IpAddr>) -> Self {
         Self { resolver: Resolver::Listed(list), ..self }
@@ -96,7 +95,6 @@ impl Pool {
         Arc::clone(self.config.get_or_init(|| client_config(&self.roots)))
     }
 
-    /// The newest connection to that host, if it may be reused.
     pub(super) fn take(&self, origin: &HttpOrigin, reuse: Reuse) -> Option<ConnectionSender> {
         let mut idle = self.lock();
         loop {
@@ -123,7 +121,12 @@ impl Pool {
     }
 
     /// Where there are too many, the oldest goes.
-    pub(super) fn put(self: &Arc<Self>, origin: &Arc<HttpOrigin>, sender: ConnectionSender, per_host_max: usize) {
+    pub(super) fn put(
+        self: &Arc<Self>,
+        origin: &Arc<HttpOrigin>,
+        sender: ConnectionSender,
+        per_host_max: usize,
+    ) {
         let mut idle = self.lock();
         let resting = idle.by_origin.entry(Arc::clone(origin)).or_default();
         resting.push(IdleConnection { sender, since: Instant::now() });
@@ -141,7 +144,6 @@ impl Pool {
         }
     }
 
-    /// Drops old connections; returns when to check again.
     fn swept(&self, now: Instant) -> Option<Instant> {
         let mut idle = self.lock();
         loop {
@@ -166,7 +168,6 @@ impl Pool {
         self.lock().count
     }
 
-    /// Connections that would be handed out.
     #[cfg(test)]
     pub(super) fn ready_count(&self) -> usize {
         self.lock().by_origin.values().flatten().filter(|resting| resting.sender.requests.is_ready()).count()
@@ -200,7 +201,6 @@ impl Idle {
     }
 }
 
-/// Runs while the pool has connections.
 async fn sweep(pool: Weak<Pool>, first_at: Instant) {
     let mut next_at = Some(first_at);
     while let Some(at) = next_at {

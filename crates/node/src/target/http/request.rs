@@ -111,7 +111,6 @@ pub(super) fn make(
     Ok(request)
 }
 
-/// Adds the headers of a single delivery; returns its id.
 fn one(headers: &mut HeaderMap, delivery: &Waiting, sampler: Option<Sampler>) -> String {
     headers.insert(REDRIVE_ATTEMPT, delivery.next_attempt().get().into());
     if let Some(sequence) = delivery.sequence {
@@ -150,7 +149,6 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
     }
 }
 
-/// Adds the headers of a batch; returns its id.
 fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
     let highest = deliveries.iter().map(|delivery| delivery.next_attempt().get()).max();
     headers.insert(REDRIVE_ATTEMPT, highest.expect("a batch is not empty").into());
@@ -204,12 +202,10 @@ const SEQUENCE: &str = "redrivesequence";
 const REPLAY: &str = "redrivereplay";
 const TRACE: &str = "redrivetraceparent";
 
-/// Whether only Redrive may set the attribute.
 fn is_ours(name: &str) -> bool {
     [ID, ATTEMPT, SEQUENCE, REPLAY, TRACE].contains(&name)
 }
 
-/// Replaces or removes an attribute.
 fn set(event: &mut Event, name: &str, value: Option<ExtensionValue>) {
     let name = ExtensionName::new(name).expect("letters only");
     match value {

@@ -19,7 +19,6 @@ pub(super) enum Resolver {
         /// One permit per concurrent lookup.
         places: Arc<Semaphore>,
     },
-    /// For tests.
     #[cfg(test)]
     Listed(fn(&str) -> Vec<IpAddr>),
 }
@@ -47,7 +46,6 @@ impl Resolver {
 }
 
 async fn look_up(places: &Arc<Semaphore>, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    // A literal needs no lookup.
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }

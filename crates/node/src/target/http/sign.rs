@@ -16,14 +16,11 @@ use zeroize::Zeroizing;
 
 use crate::secret::{SecretError, SecretValues, Secrets};
 
-/// The prefix of base64 secrets.
 const PREFIX: &[u8] = b"whsec_";
 
-/// Signs with a secret of the book.
 pub struct Signing {
     secrets: Secrets,
     name: String,
-    /// The values of the last keys, and the keys.
     made: Mutex<Option<(Arc<SecretValues>, Arc<Signer>)>>,
 }
 
@@ -61,7 +58,6 @@ pub(crate) fn check(values: &SecretValues) -> Result<(), InvalidSecret> {
     Signer::new(values.iter()).map(drop)
 }
 
-/// A call cannot be signed.
 #[derive(Debug, thiserror::Error)]
 #[error("call not made, signing failed: secret `{name}`: {why}")]
 pub(super) struct Unsigned {

@@ -19,16 +19,15 @@ use redrive_core::policy::answer::Reply;
 use redrive_core::trace::Sampler;
 use tokio::time::{Instant, timeout};
 
-use super::address::{HttpAddress, InvalidTargetAddress, HttpOrigin, ConnectionSecurity};
+use super::address::{ConnectionSecurity, HttpAddress, HttpOrigin, InvalidTargetAddress};
 use super::answer::{self, BodyEnd, BodyLimits};
 use super::connect::{self, ConnectionSender};
 use super::failure::CallFailure;
-use super::limits::{DRAIN_TIME_MAX, CallLimits, Reuse, CallPhase, TURN_AROUND_MAX};
+use super::limits::{CallLimits, CallPhase, DRAIN_TIME_MAX, Reuse, TURN_AROUND_MAX};
 use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
 use redrive::http::answer::reply;
 
-/// Sends requests to one address.
 pub(crate) struct Wire {
     pub(super) address: HttpAddress,
     idle_max: usize,
@@ -37,16 +36,17 @@ pub(crate) struct Wire {
 }
 
 pub(crate) struct WireOptions {
-    /// Concurrent calls, and so connections kept.
     pub(crate) permits: u32,
-    /// What the host name may resolve to.
     pub(crate) network: Network,
-    /// Owner and line in the book, for errors.
     pub(crate) place: String,
 }
 
 impl Wire {
-    pub(crate) fn new(address: &str, options: WireOptions, pool: Arc<Pool>) -> Result<Self, InvalidTargetAddress> {
+    pub(crate) fn new(
+        address: &str,
+        options: WireOptions,
+        pool: Arc<Pool>,
+    ) -> Result<Self, InvalidTargetAddress> {
         let WireOptions { permits, network, place } = options;
         let address = HttpAddress::parse(address, network)?;
         if address.origin.security == ConnectionSecurity::Tls {
@@ -62,7 +62,6 @@ impl Wire {
         self.pool.sampler()
     }
 
-    /// Posts within the limits of a call.
     pub(crate) async fn post(&self, call: &Call, headers: HeaderMap, body: Bytes) -> Reply {
         let limits = CallLimits::of(call);
         match self.exchange(self.request(headers, body), &limits).await {
@@ -71,13 +70,16 @@ impl Wire {
         }
     }
 
-    /// Posts within its own limit.
     pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> Reply {
         let exchanged = self.exchange(self.request(headers, body), &CallLimits::within(whole)).await;
         exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>, limits: &CallLimits) -> Result<Reply, CallFailure> {
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        limits: &CallLimits,
+    ) -> Result<Reply, CallFailure> {
         let (response, sender) = self.send(request, limits).await?;
         let (head, body) = response.into_parts();
         let drained_by = limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX);
@@ -183,13 +185,11 @@ impl fmt::Debug for Wire {
 enum Unanswered {
     /// The target may have received the request.
     Failed(CallFailure),
-    /// Closed before any response.
     Lost { failure: CallFailure, sent: SentPart },
     /// Closed before any of the request was sent.
     NotSent(Box<Request<Full<Bytes>>>),
 }
 
-/// How much of a request was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SentPart {
     /// Nothing can have acted on it.

@@ -207,8 +207,7 @@ async fn a_batch_is_delivered_failed_or_both() {
     let some = |places: &str, count: u32| {
         format!("{places} Broker(Other), the target reported {count} of 3 in the batch as failed")
     };
-    let unclear =
-        |why: &str| format!("Transport(Protocol), response of 127.0.0.1:PORT is invalid: {why}");
+    let unclear = |why: &str| format!("Transport(Protocol), response of 127.0.0.1:PORT is invalid: {why}");
     let not_json = |why: &str| unclear(&format!("not a valid batch response: {why}"));
     #[rustfmt::skip]
     let cases = vec![

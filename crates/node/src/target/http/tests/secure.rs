@@ -121,7 +121,10 @@ async fn what_speaks_no_tls_is_told_apart() {
     });
     let url = format!("https://127.0.0.1:{port}/");
     assert_eq!(told(&post_trusting(Vec::new(), &url).await, port), tls("it does not speak TLS"));
-    assert_eq!(told(&post_trusting(Vec::new(), &url).await, port), tls("connection closed during the handshake"));
+    assert_eq!(
+        told(&post_trusting(Vec::new(), &url).await, port),
+        tls("connection closed during the handshake")
+    );
     speaks.await.expect("it got both calls");
 
     let plain = Server::start(vec![send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")]).await;
