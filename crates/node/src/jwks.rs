@@ -63,9 +63,7 @@ pub(crate) type KeysListener = Box<dyn Fn(KeysChange) + Send + Sync>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeysChange {
-    Gone {
-        why: String,
-    },
+    Gone { why: String },
     Back,
 }
 

@@ -23,9 +23,7 @@ pub(crate) enum FetchHealth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProviderOutage {
     None,
-    Warned {
-        at: Timestamp,
-    },
+    Warned { at: Timestamp },
     Alerted,
 }
 

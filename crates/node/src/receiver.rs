@@ -21,7 +21,6 @@ use http::{HeaderMap, HeaderValue};
 use redrive_core::alerts::notice::Notice;
 use redrive_core::book::connectors::email::{self as email_settings, Email};
 use redrive_core::book::connectors::{Endpoint, notify};
-use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::policy::answer::{Malformed, Reply, Seen};
 use zeroize::Zeroizing;
@@ -31,14 +30,9 @@ use self::email::Mail;
 use crate::connectors::{Driver, Make, MakeError, Site, settings};
 use crate::secret::Secrets;
 use crate::target::Target;
-use crate::target::http::{Form, HttpOptions, HttpTarget, InvalidTargetAddress, Pool, Wire, WireOptions};
+use crate::target::http::{Form, HttpOptions, HttpTarget, Wire, WireOptions};
 
 const PERMITS: u32 = 4;
-
-struct ReceiverSite {
-    network: Network,
-    place: String,
-}
 
 /// Posts notices as CloudEvents.
 pub(crate) const WEBHOOK: Driver = Driver {
@@ -77,8 +71,8 @@ pub(crate) const EMAIL: Driver = Driver {
     connector: &email_settings::RECEIVER,
     make: Make::Target(|endpoint, site| {
         let email: &Email = settings(endpoint);
-        let whose = ReceiverSite { network: email.network, place: site.place.clone() };
-        Ok(Arc::new(Mail::new(email, token(email.secret.as_ref(), site), whose, Arc::clone(site.pool))?))
+        let (token, place) = (token(email.secret.as_ref(), site), site.place.clone());
+        Ok(Arc::new(Mail::new(email, token, place, Arc::clone(site.pool))?))
     }),
 };
 
@@ -91,14 +85,9 @@ fn posted(
     let notify::Posted { address, network, secret } = settings(endpoint);
     let address =
         if path.is_empty() { address.clone() } else { address.trim_end_matches('/').to_owned() + path };
-    let whose = ReceiverSite { network: *network, place: site.place.clone() };
-    Ok(Arc::new(PostedReceiver::new(
-        &address,
-        dialect,
-        token(secret.as_ref(), site),
-        whose,
-        Arc::clone(site.pool),
-    )?))
+    let options = WireOptions { permits: PERMITS, network: *network, place: site.place.clone() };
+    let wire = Wire::new(&address, options, Arc::clone(site.pool))?;
+    Ok(Arc::new(PostedReceiver { wire, dialect, token: token(secret.as_ref(), site) }))
 }
 
 fn token(secret: Option<&String>, site: &Site<'_>) -> Option<BearerToken> {
@@ -123,17 +112,6 @@ struct PostedReceiver {
 }
 
 impl PostedReceiver {
-    fn new(
-        address: &str,
-        dialect: NoticeFormat,
-        token: Option<BearerToken>,
-        ReceiverSite { network, place }: ReceiverSite,
-        pool: Arc<Pool>,
-    ) -> Result<Self, InvalidTargetAddress> {
-        let wire = Wire::new(address, WireOptions { permits: PERMITS, network, place }, pool)?;
-        Ok(Self { wire, dialect, token })
-    }
-
     async fn send(&self, call: &Call) -> Result<Reply, Reply> {
         let (_, notice) = notice_of(call)?;
         let ReceiverMessage { mut headers, body } = match &self.dialect {

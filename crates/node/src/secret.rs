@@ -403,10 +403,7 @@ pub enum SecretError {
     Unavailable(Arc<Trouble<SecretError>>),
     /// The provider has been unavailable for longer than a value is kept.
     #[error("value expired after {}: {why}", show_rounded(*.age))]
-    Expired {
-        age: Duration,
-        why: Arc<Trouble<SecretError>>,
-    },
+    Expired { age: Duration, why: Arc<Trouble<SecretError>> },
     /// No value yet, and the fetch is slow.
     #[error("still being fetched")]
     StillFetching,

@@ -22,15 +22,11 @@ use super::{Activity, ActivityLine, EventFacts};
 const LINES_MAX: usize = 4_096;
 const STEPS_MAX: usize = 8_192;
 /// Endpoints counted separately; any beyond this are counted together.
-const DOORS_MAX: usize = 200;
+const ENDPOINTS_MAX: usize = 200;
 
 #[derive(Debug)]
 pub enum TraceStep {
-    Accepted {
-        event: Arc<Event>,
-        deliveries: u32,
-        at: Timestamp,
-    },
+    Accepted { event: Arc<Event>, deliveries: u32, at: Timestamp },
     Signal(Box<Signal>),
 }
 
@@ -179,29 +175,29 @@ impl ActivityFeed {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn unauthorized(&self, door: &str) {
-        let mut doors = self.doors();
-        if let Some(count) = doors.get_mut(door) {
+    pub(crate) fn unauthorized(&self, endpoint: &str) {
+        let mut endpoints = self.endpoints();
+        if let Some(count) = endpoints.get_mut(endpoint) {
             *count += 1;
             return;
         }
-        let door = if doors.len() < DOORS_MAX { door } else { OTHER };
-        *doors.entry(door.into()).or_default() += 1;
+        let endpoint = if endpoints.len() < ENDPOINTS_MAX { endpoint } else { OTHER };
+        *endpoints.entry(endpoint.into()).or_default() += 1;
     }
 
     /// Requests with an invalid key, token or signature, by endpoint.
     pub(crate) fn turned_away(&self) -> BTreeMap<Arc<str>, u64> {
-        self.doors().clone()
+        self.endpoints().clone()
     }
 
-    fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, u64>> {
+    fn endpoints(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, u64>> {
         self.counts.unauthorized.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn intake(&self, counted: &Intake) -> Intake {
         Intake {
             refused: self.counts.refused.load(Ordering::Relaxed),
-            unauthorized: self.doors().values().sum(),
+            unauthorized: self.endpoints().values().sum(),
             ..*counted
         }
     }

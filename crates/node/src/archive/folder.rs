@@ -61,11 +61,18 @@ impl FolderArchive {
         let (reply, answer) = oneshot::channel();
         let gone = || ArchiveFailure::Other { reason: "archive writer thread ended".to_owned() };
         self.jobs.send(job(reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?.map_err(|error| self.failure(&error))
+        answer.await.map_err(|_| gone())?.map_err(|error| failure(&self.folder, &error))
     }
 
-    fn failure(&self, error: &io::Error) -> ArchiveFailure {
-        failure(&self.folder, error)
+    /// Runs beside the writer thread, which must not wait for a long deletion or search.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, ArchiveFailure> {
+        let folder = self.folder.clone();
+        let done = tokio::task::spawn_blocking(move || work(&folder)).await;
+        let done = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        done.map_err(|error| failure(&self.folder, &error))
     }
 }
 
@@ -87,23 +94,11 @@ impl Archive for FolderArchive {
     }
 
     fn forget(&self, before: Day) -> ArchiveFuture<'_, u64> {
-        let folder = self.folder.clone();
-        // Deleting a day may take long; writes must not wait for it.
-        Box::pin(async move {
-            let deleting = tokio::task::spawn_blocking(move || forget(&folder, &before));
-            let deleted =
-                deleting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-            deleted.map_err(|error| self.failure(&error))
-        })
+        Box::pin(self.blocking(move |folder| forget(folder, &before)))
     }
 
     fn get(&self, key: ArchiveKey) -> ArchiveFuture<'_, ArchiveMatches> {
-        let folder = self.folder.clone();
-        Box::pin(async move {
-            let looking = tokio::task::spawn_blocking(move || find(&folder, &key));
-            let found = looking.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-            found.map_err(|error| self.failure(&error))
-        })
+        Box::pin(self.blocking(move |folder| find(folder, &key)))
     }
 }
 

@@ -24,7 +24,7 @@ use redrive_core::engine::{Call, Ending};
 use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::text::show_duration;
 
-use super::{BearerToken, ReceiverSite, notice_of, text};
+use super::{BearerToken, notice_of, text};
 use crate::target::Target;
 use crate::target::http::{OtherHost, Pool};
 use crate::tls::Roots;
@@ -52,7 +52,7 @@ impl Mail {
     pub(super) fn new(
         email: &Email,
         password: Option<BearerToken>,
-        whose: ReceiverSite,
+        place: String,
         pool: Arc<Pool>,
     ) -> Result<Self, AddressError> {
         let Email { to, from, smtp, .. } = email;
@@ -60,7 +60,7 @@ impl Mail {
             from: from.parse()?,
             to: to.parse()?,
             smtp: smtp.clone(),
-            server: OtherHost::new(&smtp.host, smtp.port, whose.network, whose.place, Arc::clone(&pool)),
+            server: OtherHost::new(&smtp.host, smtp.port, email.network, place, Arc::clone(&pool)),
             password,
             pool,
         })
@@ -266,9 +266,9 @@ mod tests {
             network: Network::Public,
             secret: None,
         };
-        let whose = ReceiverSite { network: Network::Public, place: "receiver ops, line 3".to_owned() };
+        let place = "receiver ops, line 3".to_owned();
         let mail =
-            Mail::new(&email, None, whose, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
+            Mail::new(&email, None, place, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
         let told = Notice { summary: "Störung".to_owned(), ..notice(Stage::Firing) };
         insta::assert_snapshot!(mail.message("alert-1", &notice(Stage::Firing)).replace("\r\n", "\n"), @r"
         From: redrive@example.test

@@ -55,8 +55,8 @@ impl Node {
     }
 
     /// Counts a request with an invalid key, token or signature at an endpoint: `/v1/hooks/NAME` or `api`.
-    pub fn count_unauthorized(&self, door: &str) {
-        self.shared.feed.unauthorized(door);
+    pub fn count_unauthorized(&self, endpoint: &str) {
+        self.shared.feed.unauthorized(endpoint);
     }
 
     /// Raises an alert about a secret or the process at once. A lasting one is raised once, until

@@ -179,7 +179,7 @@ pub(super) async fn run(node: Weak<NodeShared>, mut runner: AlertRunner) {
     followers.reach("alerts", active.generation);
     let mut sampler = AlertSampler::default();
     let mut saved_at = Instant::now();
-    let mut trouble = FailureLog::default();
+    let mut is_failing = false;
     let mut tick = tokio::time::interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -214,28 +214,19 @@ pub(super) async fn run(node: Weak<NodeShared>, mut runner: AlertRunner) {
         }
         match tokio::time::timeout(TRY_MAX, node.send_pending(&mut ledger)).await {
             Ok(Ok(())) => {
-                trouble = FailureLog::None;
+                is_failing = false;
                 saved_at = Instant::now();
             }
-            Ok(Err(error)) => trouble.log(&error.to_string()),
-            Err(_) => trouble.log("write timed out"),
+            Ok(Err(error)) => log_once(&mut is_failing, &error.to_string()),
+            Err(_) => log_once(&mut is_failing, "write timed out"),
         }
     }
 }
 
-#[derive(Default)]
-enum FailureLog {
-    #[default]
-    None,
-    Known,
-}
-
-impl FailureLog {
-    fn log(&mut self, error: &str) {
-        if matches!(self, Self::None) {
-            tracing::warn!(error, "notifications not stored, retrying");
-        }
-        *self = Self::Known;
+/// Logs the first of a series of failures.
+fn log_once(is_failing: &mut bool, error: &str) {
+    if !std::mem::replace(is_failing, true) {
+        tracing::warn!(error, "notifications not stored, retrying");
     }
 }
 

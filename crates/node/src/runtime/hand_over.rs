@@ -15,7 +15,9 @@ pub enum HandOverResult {
     Durable(Taken),
     Duplicate(Taken),
     /// Another event with the same source and id exists; this one will never be accepted.
-    Refused { first: Receipt },
+    Refused {
+        first: Receipt,
+    },
     /// Not accepted, or unknown: the same event may be handed over again.
     Busy(SubmitError),
 }

@@ -12,7 +12,7 @@ use crate::store::Room;
 
 /// A slower write is reported.
 pub(super) const SLOW_WRITE: Duration = Duration::from_secs(1);
-const SLOW_TOLD_FOR: Duration = Duration::from_secs(60);
+const SLOW_REPORTED_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeHealth {
@@ -79,7 +79,7 @@ impl HealthRecord {
 
     fn look(&self, now: Timestamp) -> NodeHealth {
         let mut health = self.lock().clone();
-        health.store_slow = health.store_slow.filter(|(at, _)| now.since(*at) <= SLOW_TOLD_FOR);
+        health.store_slow = health.store_slow.filter(|(at, _)| now.since(*at) <= SLOW_REPORTED_FOR);
         health
     }
 }

@@ -39,7 +39,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(10);
 /// A session that is still held is reported again after this time.
 const ALERT_AGAIN_AFTER: Duration = Duration::from_hours(1);
 const SESSIONS_PER_LOOK: usize = 500;
-const SESSIONS_TOLD_MAX: usize = 1_000;
+const SESSIONS_REPORTED_MAX: usize = 1_000;
 
 #[derive(Clone, Debug)]
 pub struct ReplayRequest {
@@ -84,11 +84,7 @@ pub enum SelectError {
         "`{queue}` has no row for events of type `{event_type}` of {}: add a row to the rule book, or exclude them with a filter",
         counted(*letters, "letter")
     )]
-    NoRow {
-        queue: QueueName,
-        event_type: String,
-        letters: u64,
-    },
+    NoRow { queue: QueueName, event_type: String, letters: u64 },
     /// The queue is still in the rule book.
     #[error(
         "`{queue}` is in the rule book: only deliveries of a removed service or without a matching row can be moved; remove or pause it first"
@@ -183,7 +179,7 @@ impl Node {
         what: String,
         note: Option<String>,
         by: &By,
-        mut told: impl FnMut(PurgeResult),
+        mut reported: impl FnMut(PurgeResult),
     ) -> Result<PurgeResult, LetterCommandError> {
         let mut purged = PurgeResult::default();
         let mut after = None;
@@ -198,7 +194,7 @@ impl Node {
             let done = self.command(by, |answer| LetterCommand::Purge(Box::new(step), answer)).await?;
             purged.deleted += done.deleted;
             purged.claimed += done.claimed;
-            told(purged);
+            reported(purged);
             after = done.next;
             if after.is_none() {
                 return Ok(purged);
@@ -295,7 +291,7 @@ impl Node {
     /// Reports sessions held by a dead letter, and releases those that the book no longer holds.
     async fn look_at_sessions(
         &self,
-        told: &mut BTreeMap<DeliveryId, Timestamp>,
+        reported: &mut BTreeMap<DeliveryId, Timestamp>,
     ) -> Result<(), LetterCommandError> {
         let (book, now) = (self.book(), self.now());
         let (mut seen, mut news) = (BTreeSet::new(), 0);
@@ -308,17 +304,18 @@ impl Node {
                     continue;
                 }
                 seen.insert(session.letter);
-                let is_news = told.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
+                let is_news =
+                    reported.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
                 // The rest is reported by the next check.
-                if is_news && news < SESSIONS_TOLD_MAX {
+                if is_news && news < SESSIONS_REPORTED_MAX {
                     news += 1;
-                    told.insert(session.letter, now);
+                    reported.insert(session.letter, now);
                     self.report_held(&session, now);
                 }
             }
             after = page.next;
             if after.is_none() {
-                told.retain(|letter, _| seen.contains(letter));
+                reported.retain(|letter, _| seen.contains(letter));
                 return Ok(());
             }
         }
@@ -379,10 +376,10 @@ pub(super) async fn bring_back(node: Weak<NodeShared>, mut well_again: mpsc::Rec
 }
 
 pub(super) async fn watch_sessions(node: Weak<NodeShared>) {
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     loop {
         let Some(shared) = node.upgrade() else { return };
-        if let Err(error) = (Node { shared }).look_at_sessions(&mut told).await {
+        if let Err(error) = (Node { shared }).look_at_sessions(&mut reported).await {
             tracing::debug!(%error, "held sessions not read");
         }
         tokio::time::sleep(WATCH_EVERY).await;

@@ -183,15 +183,15 @@ impl Node {
 
     pub(super) async fn look_at_removed(
         &self,
-        told: &mut BTreeMap<QueueName, (RemovedPart, Timestamp)>,
+        reported: &mut BTreeMap<QueueName, (RemovedPart, Timestamp)>,
     ) -> Result<(), ReadError> {
         let (waiting, now) = (self.removed_waiting().await?, self.now());
-        told.retain(|queue, (part, _)| waiting.get(queue).is_some_and(|found| found.removed == *part));
+        reported.retain(|queue, (part, _)| waiting.get(queue).is_some_and(|found| found.removed == *part));
         for (queue, RemovedWaiting { waiting, removed }) in waiting {
-            if told.get(&queue).is_some_and(|(_, at)| now.since(*at) < WARN_AGAIN_AFTER) {
+            if reported.get(&queue).is_some_and(|(_, at)| now.since(*at) < WARN_AGAIN_AFTER) {
                 continue;
             }
-            told.insert(queue.clone(), (removed, now));
+            reported.insert(queue.clone(), (removed, now));
             let what = match removed {
                 RemovedPart::Queue => "deliveries wait for a service removed from the rule book",
                 RemovedPart::Rows => "deliveries wait without a matching row in their service",
@@ -208,11 +208,11 @@ impl Node {
 /// Runs at the start, after each reload and at intervals.
 pub(super) async fn watch(node: Weak<NodeShared>) {
     let Some(mut books) = node.upgrade().map(|shared| shared.books.subscribe()) else { return };
-    let (mut told, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
+    let (mut reported, mut wait) = (BTreeMap::new(), LOOK_AGAIN_AFTER);
     loop {
         let Some(shared) = node.upgrade() else { return };
         books.mark_unchanged();
-        if let Err(error) = (Node { shared }).look_at_removed(&mut told).await {
+        if let Err(error) = (Node { shared }).look_at_removed(&mut reported).await {
             tracing::debug!(%error, "removed services not read");
         }
         wait = match tokio::time::timeout(wait, books.changed()).await {

@@ -121,14 +121,14 @@ impl SourcesShared {
             std::mem::take(&mut *running).into_iter().partition(|(name, _)| keep.contains(name));
         *running = kept;
         for (name, (source, from)) in made {
-            let (stop, told) = watch::channel(false);
+            let (stop, stopping) = watch::channel(false);
             node.add_source(&name, from.endpoint.key());
             let runner = SourceRunner {
                 name: name.clone(),
                 node: self.node.clone(),
                 source,
                 converter: Converter::new(&name, &from),
-                stop: told,
+                stop: stopping,
             };
             let old = gone.remove(&name);
             let task = tokio::spawn(async move {

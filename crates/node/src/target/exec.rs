@@ -7,7 +7,6 @@
 //! Invariants: one call is one run; it ends within its limits whatever the program does; a run cut short by
 //! our shutdown is no failure of the program.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,20 +36,11 @@ const COMPLAINT_BYTES_MAX: usize = 2_000;
 
 pub(super) struct ExecTarget {
     supervisor: Supervisor,
-    words: Vec<String>,
-    input: Input,
+    settings: Exec,
     /// Without the time, which each call has.
     limits: Limits,
-    setting: Setting,
     on_timeout: Option<Cancel>,
     pool: Arc<Pool>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Setting {
-    folder: Option<String>,
-    env: BTreeMap<String, String>,
-    inherit: Vec<String>,
 }
 
 enum Cancel {
@@ -58,29 +48,22 @@ enum Cancel {
     Post(Wire),
 }
 
-pub(super) struct ExecOptions {
-    pub(super) supervisor: Supervisor,
-    /// For an address that cancels.
-    pub(super) pool: Arc<Pool>,
-    /// Owner and line, for messages.
-    pub(super) place: String,
-}
-
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::exec::TARGET,
     make: Make::Target(|endpoint, site| {
-        let options = ExecOptions {
-            supervisor: site.supervisor.clone(),
-            pool: Arc::clone(site.pool),
-            place: site.place.clone(),
-        };
-        Ok(Arc::new(ExecTarget::new(settings(endpoint), options)?))
+        let (supervisor, pool) = (site.supervisor.clone(), Arc::clone(site.pool));
+        Ok(Arc::new(ExecTarget::new(settings(endpoint), supervisor, pool, site.place.clone())?))
     }),
 };
 
 impl ExecTarget {
-    pub(super) fn new(settings: &Exec, options: ExecOptions) -> Result<Self, InvalidTargetAddress> {
-        let ExecOptions { supervisor, pool, place } = options;
+    /// The pool is for an `on_timeout` address; the place is owner and line, for messages.
+    pub(super) fn new(
+        settings: &Exec,
+        supervisor: Supervisor,
+        pool: Arc<Pool>,
+        place: String,
+    ) -> Result<Self, InvalidTargetAddress> {
         let usual = Limits::default();
         let on_timeout = match settings.on_timeout.as_slice() {
             [] => None,
@@ -92,8 +75,7 @@ impl ExecTarget {
         };
         Ok(Self {
             supervisor,
-            words: settings.command.clone(),
-            input: settings.input,
+            settings: settings.clone(),
             limits: Limits {
                 spawn: settings.spawn_limit.unwrap_or(usual.spawn),
                 time: usual.time,
@@ -102,11 +84,6 @@ impl ExecTarget {
                 output_bytes: settings
                     .output_bytes_max
                     .map_or(usual.output_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
-            },
-            setting: Setting {
-                folder: settings.folder.clone(),
-                env: settings.env.clone(),
-                inherit: settings.inherit.clone(),
             },
             on_timeout,
             pool,
@@ -118,7 +95,7 @@ impl ExecTarget {
             return internal("call has several deliveries, but a program takes one");
         };
         let variables = variables(delivery, &self.pool);
-        let Some(command) = self.command(&self.words, delivery, &variables) else {
+        let Some(command) = self.command(&self.settings.command, delivery, &variables) else {
             return internal("no program configured");
         };
         let run = self.supervisor.run(command, Limits { time: call.limit, ..self.limits }).await;
@@ -149,7 +126,7 @@ impl ExecTarget {
         for argument in arguments {
             command = command.argument(argument);
         }
-        let Setting { folder, env, inherit } = &self.setting;
+        let Exec { folder, env, inherit, input, .. } = &self.settings;
         for name in inherit {
             command = command.inherit(name);
         }
@@ -162,7 +139,7 @@ impl ExecTarget {
         if let Some(folder) = folder {
             command = command.folder(folder);
         }
-        Some(command.input(match self.input {
+        Some(command.input(match input {
             Input::Structured => structured(delivery).to_vec(),
             Input::Data => delivery.event.data.to_vec(),
         }))

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Senders counted by name; any beyond this are counted together.
 const TOO_LARGE_BY_MAX: usize = 100;
 const OTHERS: &str = "others";
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookResponse {
@@ -63,9 +63,9 @@ pub struct WebhookTally {
 #[derive(Debug, Default)]
 struct TallyKind {
     count: AtomicU64,
-    untold: AtomicU64,
+    unlogged: AtomicU64,
     /// In nanoseconds.
-    told_at: AtomicU64,
+    logged_at: AtomicU64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,15 +96,15 @@ impl WebhookTally {
     pub fn count(&self, answered: WebhookResponse, now: Timestamp) -> Option<u64> {
         let kind = &self.kinds[answered as usize];
         kind.count.fetch_add(1, Ordering::Relaxed);
-        kind.untold.fetch_add(1, Ordering::Relaxed);
-        let told_at = kind.told_at.load(Ordering::Relaxed);
-        let never = told_at == 0;
-        if !never && now.since(Timestamp::from_nanos(told_at)) < TOLD_EVERY {
+        kind.unlogged.fetch_add(1, Ordering::Relaxed);
+        let logged_at = kind.logged_at.load(Ordering::Relaxed);
+        let never = logged_at == 0;
+        if !never && now.since(Timestamp::from_nanos(logged_at)) < LOG_EVERY {
             return None;
         }
-        let told =
-            kind.told_at.compare_exchange(told_at, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
-        told.ok().map(|_| kind.untold.swap(0, Ordering::Relaxed)).filter(|untold| *untold > 0)
+        let logged =
+            kind.logged_at.compare_exchange(logged_at, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
+        logged.ok().map(|_| kind.unlogged.swap(0, Ordering::Relaxed)).filter(|unlogged| *unlogged > 0)
     }
 
     pub fn lacks_session(&self) {
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn a_flood_is_told_once_a_second_with_its_number() {
         let tally = WebhookTally::default();
-        let told: Vec<Option<u64>> = [0, 1, 999, 1_000, 1_500, 5_000]
+        let logged: Vec<Option<u64>> = [0, 1, 999, 1_000, 1_500, 5_000]
             .map(|now| tally.count(WebhookResponse::Unauthorized, at(now)))
             .into();
-        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
+        assert_eq!(logged, [Some(1), None, None, Some(3), None, Some(2)]);
         assert_eq!(
             tally.count(WebhookResponse::Malformed, at(1_001)),
             Some(1),

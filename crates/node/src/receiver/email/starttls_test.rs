@@ -133,9 +133,9 @@ async fn sent(post: &Post, trust: Trust) -> Reply {
         network: Network::Private,
         secret: None,
     };
-    let whose = ReceiverSite { network: Network::Private, place: "receiver ops, line 3".to_owned() };
+    let place = "receiver ops, line 3".to_owned();
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
-    let mail = Mail::new(&email, None, whose, pool).expect("mail");
+    let mail = Mail::new(&email, None, place, pool).expect("mail");
     let told = serde_json::to_string(&notice(Stage::Firing)).expect("JSON");
     let headers =
         [("ce-specversion", "1.0"), ("ce-id", "n-1"), ("ce-source", "redrive"), ("ce-type", "alert.firing")];

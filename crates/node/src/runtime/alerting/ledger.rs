@@ -20,7 +20,6 @@ const RECENT_MAX: usize = 50;
 /// A notice that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(as = AlertTold))]
 pub struct SentNotice {
     /// When it was sent.
     pub at: Timestamp,

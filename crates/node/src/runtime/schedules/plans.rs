@@ -120,7 +120,11 @@ pub(super) struct ScheduleJob {
 }
 
 pub(super) enum ScheduleTask {
-    Fire { plan: Arc<Plan>, fire: Timestamp, memo: String },
+    Fire {
+        plan: Arc<Plan>,
+        fire: Timestamp,
+        memo: String,
+    },
     /// Store the memo; none deletes it.
     Remember(Option<String>),
 }

@@ -17,12 +17,9 @@ fn target(words: &[&str], keys: &str) -> ExecTarget {
         "version: 1\nservices:\n  shop:\n    target: {{ exec: {words}, {keys} }}\n    events: [orders.placed]\n"
     ));
     let target = &book.sections().services[0].target;
-    let options = ExecOptions {
-        supervisor: Supervisor::new(),
-        pool: Arc::new(Pool::new(Roots::System)),
-        place: "service shop, line 4".to_owned(),
-    };
-    ExecTarget::new(settings(&target.endpoint), options).expect("a good target")
+    let (supervisor, pool) = (Supervisor::new(), Arc::new(Pool::new(Roots::System)));
+    let place = "service shop, line 4".to_owned();
+    ExecTarget::new(settings(&target.endpoint), supervisor, pool, place).expect("a good target")
 }
 
 fn sh(script: &str, keys: &str) -> ExecTarget {

@@ -63,11 +63,8 @@ impl Wire {
     }
 
     pub(crate) async fn post(&self, call: &Call, headers: HeaderMap, body: Bytes) -> Reply {
-        let limits = CallLimits::of(call);
-        match self.exchange(self.request(headers, body), &limits).await {
-            Ok(reply) => reply,
-            Err(failure) => failure.into_reply(),
-        }
+        let exchanged = self.exchange(self.request(headers, body), &CallLimits::of(call)).await;
+        exchanged.unwrap_or_else(CallFailure::into_reply)
     }
 
     pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> Reply {
@@ -185,7 +182,10 @@ impl fmt::Debug for Wire {
 enum Unanswered {
     /// The target may have received the request.
     Failed(CallFailure),
-    Lost { failure: CallFailure, sent: SentPart },
+    Lost {
+        failure: CallFailure,
+        sent: SentPart,
+    },
     /// Closed before any of the request was sent.
     NotSent(Box<Request<Full<Bytes>>>),
 }
