@@ -110,7 +110,7 @@ fn what_waits_for_a_removed_service_goes_to_another_in_the_order_of_its_sessions
     let url = format!("http://{}", server.client.address);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     let refused = run(&["removed", "move", "old", "--to", "none"]).refused();
-    assert!(refused.contains("the rule book has no service `none`"), "{refused}");
+    assert!(refused.contains("destination `none` is not in the rule book"), "{refused}");
     let told = run(&["removed", "move", "old", "--to", "new"]).printed();
     assert!(told.contains("✓ 50 deliveries sent to new\n"), "{told}");
     until("all are delivered", || (count(&server, "delivered") == 50).then_some(()));

@@ -241,10 +241,10 @@ fn a_server_does_not_start_with_what_it_could_not_show() {
         ("no key",             &["--tls-cert", "cert.pem"],                               2, "--tls-key <FILE>"),
         ("no certificate",     &["--tls-key", "key.pem"],                                 2, "--tls-cert <FILE>"),
         ("no such file",       &["--tls-cert", "none.pem", "--tls-key", "key.pem"],       2, "could not read none.pem: No such file"),
-        ("an empty file",      &["--tls-cert", "empty.pem", "--tls-key", "key.pem"],      1, "there is no certificate in empty.pem"),
+        ("an empty file",      &["--tls-cert", "empty.pem", "--tls-key", "key.pem"],      1, "no certificate in empty.pem"),
         ("another's key",      &["--tls-cert", "cert.pem", "--tls-key", "other.pem"],     1, "private key in other.pem does not match the certificate in cert.pem"),
-        ("an encrypted key",   &["--tls-cert", "cert.pem", "--tls-key", "encrypted.pem"], 1, "the private key in encrypted.pem is encrypted"),
-        ("no roots",           &["--tls-roots", "empty.pem"],                             1, "there is no certificate in empty.pem"),
+        ("an encrypted key",   &["--tls-cert", "cert.pem", "--tls-key", "encrypted.pem"], 1, "private key in encrypted.pem is encrypted"),
+        ("no roots",           &["--tls-roots", "empty.pem"],                             1, "no certificate in empty.pem"),
         ("no file with roots", &["--tls-roots", "none.pem"],                              2, "could not read none.pem: No such file"),
     ];
     for (name, arguments, code, words) in cases {

@@ -276,7 +276,7 @@ async fn an_event_that_is_too_slow_twice_is_left_out() {
     assert_eq!(archive.kept(), ["2"]);
     assert_eq!(status(&node, &archivist).left_out, 1);
     let alerts = alerts(&mut activities);
-    assert!(alerts.len() == 1 && alerts[0].contains("is left out of the archive: no answer"), "{alerts:?}");
+    assert!(alerts.len() == 1 && alerts[0].contains("not archived: no answer"), "{alerts:?}");
 }
 
 #[tokio::test]

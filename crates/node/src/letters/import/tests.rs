@@ -135,7 +135,7 @@ fn what_is_wrong_is_said() {
         ("no name",           r#"{"service":"a b","type":"b"}"#,                     "has an invalid service name: a name has no ' '"),
         ("no channel",        r#"{"service":"a/","type":"b"}"#,                      "has an invalid channel name: a name cannot be empty"),
         ("no category",       r#"{"service":"a","type":"b","category":"bad"}"#,      "has the unknown category `bad`, expected one of transient"),
-        ("no type of event",  r#"{"service":"a","type":"b c"}"#,                     "has an event that cannot be taken: `type`"),
+        ("no type of event",  r#"{"service":"a","type":"b c"}"#,                     "has an invalid event: `type`"),
         ("an empty session",  r#"{"service":"a","type":"b","session":""}"#,          "`session` is empty"),
         ("data twice",        r#"{"service":"a","type":"b","data":1,"data_base64":"AA=="}"#, "`data_base64`"),
         ("half an envelope",  r#"{"dlqId":"x"}"#,                                    "is not a valid envelope: missing field"),
