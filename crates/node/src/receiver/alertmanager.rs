@@ -1,8 +1,7 @@
-//! The form of Alertmanager's second API: one alert for each thing that ours is raised for, which ends when ours
-//! does.
+//! Alertmanager's API v2: one alert per subject, which ends when ours does.
 //!
-//! Alertmanager takes an alert for over that is not told again in time, so each says until when it holds: for as
-//! long as it takes us to say it twice more. A Redrive that is gone for good leaves no alert behind.
+//! Alertmanager resolves alerts that are not repeated in time, so each carries an end: late enough for two
+//! more repeats. An alert of a server that is gone resolves by itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,16 +13,12 @@ use redrive_core::book::model::{AlertSeverity, Sections};
 use redrive_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Message, words};
+use super::{ReceiverMessage, text};
 
-/// The path below the address of an Alertmanager.
 pub(super) const PATH: &str = "/api/v2/alerts";
-/// What a notice may be late by on its way.
 const LATE_MAX: Duration = Duration::from_mins(10);
-/// How long a test lasts there.
 const TEST_LASTS: Duration = Duration::from_mins(1);
 
-/// How often each alert of a book is said again.
 pub(super) struct Repeats(BTreeMap<String, Duration>);
 
 impl Repeats {
@@ -38,14 +33,14 @@ impl Repeats {
         Self(repeats)
     }
 
-    /// How often it is said again; one that the book has no more is told no more.
+    /// Alerts that left the book are not repeated.
     fn of_alert(&self, notice: &Notice) -> Duration {
         let usual = || AlertSeverity::parse(&notice.severity).map_or(LATE_MAX, AlertSeverity::response_time);
         self.0.get(&notice.alert).copied().unwrap_or_else(usual)
     }
 }
 
-pub(super) fn message(notice: &Notice, repeats: &Repeats) -> Message {
+pub(super) fn message(notice: &Notice, repeats: &Repeats) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let ends_at = match notice.stage {
@@ -58,12 +53,12 @@ pub(super) fn message(notice: &Notice, repeats: &Repeats) -> Message {
     let raised = subjects.iter().map(|subject| alert(notice, subject, ends_at));
     let ended = notice.ended.iter().map(|subject| alert(notice, subject, notice.at));
     let alerts: Vec<Value> = raised.chain(ended).collect();
-    Message { headers, body: Value::from(alerts).to_string().into() }
+    ReceiverMessage { headers, body: Value::from(alerts).to_string().into() }
 }
 
 fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
     let mut labels = Map::new();
-    // What names a thing comes first, so that it cannot stand in the place of what names the alert.
+    // The subject's labels come first, so that they cannot replace the alert's own.
     for (name, value) in subject.of.split(", ").filter_map(|part| part.split_once('=')) {
         labels.insert(label_name(name), value.into());
     }
@@ -74,8 +69,8 @@ fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
     labels.insert("severity".to_owned(), notice.severity.clone().into());
     labels.insert("source".to_owned(), "redrive".into());
     let mut annotations = json!({
-        "summary": words::subject_line(notice),
-        "description": words::lines(notice).join("\n"),
+        "summary": text::subject_line(notice),
+        "description": text::lines(notice).join("\n"),
         "condition": notice.condition,
         "value": subject.value,
     });
@@ -86,12 +81,11 @@ fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
         "labels": labels,
         "annotations": annotations,
         "startsAt": subject.since,
-        // An end before the beginning is refused.
+        // An end before the start is refused.
         "endsAt": ends_at.max(subject.since),
     })
 }
 
-/// A label has letters, digits and `_`.
 fn label_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

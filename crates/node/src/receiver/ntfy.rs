@@ -1,34 +1,34 @@
-//! The form of ntfy: the text is the body, and headers say how loud it is.
+//! The ntfy format: text in the body, title and priority in headers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use redrive_core::alerts::notice::{Notice, Stage};
 
-use super::Message;
-use super::words;
+use super::ReceiverMessage;
+use super::text;
 
 const TITLE: HeaderName = HeaderName::from_static("title");
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 const TAGS: HeaderName = HeaderName::from_static("tags");
-/// The longest title: what a phone shows of one, and far less than what servers take.
+/// What a phone shows; servers allow more.
 const TITLE_CHARS_MAX: usize = 200;
-/// The longest body that is shown as text; ntfy makes an attachment of a longer one.
+/// ntfy turns a longer body into an attachment.
 const BODY_BYTES_MAX: usize = 4_000;
 
-pub(super) fn message(notice: &Notice) -> Message {
+pub(super) fn message(notice: &Notice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
-    let title: String = words::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
+    let title: String = text::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
     headers.insert(TITLE, header(&title));
     headers.insert(PRIORITY, HeaderValue::from_static(priority(notice)));
     headers.insert(TAGS, HeaderValue::from_static(tags(notice)));
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    let mut body = words::lines(notice).join("\n");
+    let mut body = text::lines(notice).join("\n");
     body.truncate(body.floor_char_boundary(BODY_BYTES_MAX));
-    Message { headers, body: body.into() }
+    ReceiverMessage { headers, body: body.into() }
 }
 
-/// From 5, which overrides silence, to 3, which does not; good news are quieter than the bad.
+/// 5 overrides silent mode, 3 is the default.
 fn priority(notice: &Notice) -> &'static str {
     match (notice.stage, notice.severity.as_str()) {
         (Stage::Firing | Stage::Repeated, "critical") => "5",
@@ -37,7 +37,7 @@ fn priority(notice: &Notice) -> &'static str {
     }
 }
 
-/// The first becomes a picture.
+/// ntfy shows the first as an emoji.
 fn tags(notice: &Notice) -> &'static str {
     match (notice.stage, notice.severity.as_str()) {
         (Stage::Resolved, _) => "white_check_mark,redrive",
@@ -47,7 +47,7 @@ fn tags(notice: &Notice) -> &'static str {
     }
 }
 
-/// What is no ASCII is encoded by RFC 2047, which ntfy reads.
+/// ntfy decodes RFC 2047 headers.
 fn header(text: &str) -> HeaderValue {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let value = if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) };

@@ -1,21 +1,21 @@
-//! The form of Slack's incoming webhooks, which Mattermost, Rocket.Chat and others read too: a line of text, and
-//! below it an attachment in the colour of the severity.
+//! Slack's incoming webhook format, which Mattermost, Rocket.Chat and others accept too: a line of text and
+//! an attachment in the colour of the severity.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use redrive_core::alerts::notice::{Notice, Stage};
 use serde_json::json;
 
-use super::{Message, words};
+use super::{ReceiverMessage, text};
 
-pub(super) fn message(notice: &Notice) -> Message {
+pub(super) fn message(notice: &Notice) -> ReceiverMessage {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let line = escaped(&words::subject_line(notice));
-    let text = escaped(&words::lines(notice).join("\n"));
+    let line = escaped(&text::subject_line(notice));
+    let text = escaped(&text::lines(notice).join("\n"));
     let attachment = json!({ "color": colour(notice), "fallback": line, "text": text });
     let body = json!({ "text": line, "attachments": [attachment] });
-    Message { headers, body: body.to_string().into() }
+    ReceiverMessage { headers, body: body.to_string().into() }
 }
 
 fn colour(notice: &Notice) -> &'static str {
@@ -28,7 +28,7 @@ fn colour(notice: &Notice) -> &'static str {
     }
 }
 
-/// These three have a meaning there: whoever names an event type must not be able to call everybody.
+/// These three are markup: an event type must not be able to mention a channel.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

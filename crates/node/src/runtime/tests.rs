@@ -1,7 +1,7 @@
 //! A node with a store that fails when asked to, and a target that answers when asked to.
 
+mod access;
 mod books;
-mod doors;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -134,9 +134,9 @@ impl Target for Gate {
                 .lock()
                 .expect("no test panics here")
                 .push((row.event.id.to_string(), row.attempts + 1));
-            self.open.acquire().await.expect("nobody closes it").forget();
+            self.open.acquire().await.expect("semaphore is never closed").forget();
             let seen = Seen::Http { status: 200, headers: HeaderPairs::default(), body: String::new() };
-            Ending::Reply(Reply { seen, message: String::new(), retry_after: None })
+            Ending::Reply(Reply::new(seen, String::new()))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The contract that every source keeps: scenarios with a real node and the real other side.
+//! The contract of every source: scenarios with a real node and the real upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,11 @@ use redrive_core::policy::answer::{BrokerError, Reply, Seen};
 use redrive_core::policy::catalog::Kind;
 use tempfile::TempDir;
 
-use super::{Acknowledge, Connection, Settled, Source, SourceError, SourceState, SourceView, Sources, Token};
-use crate::connectors::{Doing, Driver, Drivers, Make};
+use super::{
+    AckToken, Acknowledge, SettledMessage, Source, SourceConnection, SourceError, SourceState, SourceView,
+    Sources,
+};
+use crate::connectors::{ConnectorFuture, Driver, Drivers, Make};
 use crate::runtime::{Config, Node};
 use crate::secret::Secrets;
 use crate::store::door::By;
@@ -22,28 +25,20 @@ use crate::store::{self, Options};
 use crate::target::Target;
 use crate::target::registry::Targets;
 
-/// Long enough for any machine; a scenario that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Long enough to see that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// Messages that a source may have read and not acknowledged.
 const HELD_MAX: usize = 1_024;
 
-/// The other side of a source: a server, a folder, a script.
 pub trait Upstream: Send + Sync {
-    /// The source, as its driver makes it.
     fn source(&self) -> Arc<dyn Source>;
-    /// Puts messages there, one after the other.
-    fn put(&self, bodies: Vec<String>) -> Doing<'_, ()>;
-    /// How many messages are there and not acknowledged.
-    fn unacknowledged(&self) -> Doing<'_, usize>;
-    /// Breaks its connections, and takes none.
-    fn go_away(&self) -> Doing<'_, ()>;
-    /// Takes connections again.
-    fn come_back(&self) -> Doing<'_, ()>;
+    fn put(&self, bodies: Vec<String>) -> ConnectorFuture<'_, ()>;
+    fn unacknowledged(&self) -> ConnectorFuture<'_, usize>;
+    /// Breaks its connections and refuses new ones.
+    fn go_away(&self) -> ConnectorFuture<'_, ()>;
+    fn come_back(&self) -> ConnectorFuture<'_, ()>;
 }
 
-/// Plays every scenario, each with an upstream of its own.
+/// Runs every scenario, each with a fresh upstream.
 ///
 /// # Panics
 ///
@@ -65,7 +60,6 @@ async fn taken_in_order_and_acknowledged(bench: Bench) {
     assert_eq!(bench.accepted().await, ids(0..10));
     let view = bench.view();
     assert_eq!((view.durable, view.duplicates, view.refused), (10, 0, 0));
-    // Messages that come while it runs.
     bench.put(10..13).await;
     bench.until("the rest is acknowledged", async || bench.upstream.unacknowledged().await == 0).await;
     assert_eq!(bench.accepted().await, ids(0..13));
@@ -77,7 +71,7 @@ async fn not_acknowledged_before_it_is_durable(bench: Bench) {
     bench.pause().await;
     bench.put(0..10).await;
     let sources = bench.start();
-    // The service takes four, and no more while it is paused.
+    // The paused service takes four.
     bench.until("it is held", async || matches!(bench.view().state, SourceState::Held(_))).await;
     bench.until("what waits is counted", async || bench.view().lag.is_some_and(|lag| lag > 0)).await;
     tokio::time::sleep(A_WHILE).await;
@@ -161,11 +155,10 @@ async fn drained_by_a_stop(bench: Bench) {
     again.stop().await;
 }
 
-/// A node whose book has one source.
 pub(super) struct Bench {
     pub(super) node: Node,
     upstream: Box<dyn Upstream>,
-    /// Whether acknowledgements are lost on their way.
+    /// Whether acknowledgements are lost.
     is_deaf: Arc<AtomicBool>,
     _folder: TempDir,
 }
@@ -194,7 +187,6 @@ impl Bench {
         self.node.sources().remove("in").expect("the source is shown")
     }
 
-    /// The ids of all events, in the order in which they were accepted.
     pub(super) async fn accepted(&self) -> Vec<String> {
         let all = self.node.read(|reader| reader.accepted(Seq::NONE, 10_000, usize::MAX)).await;
         all.expect("the store answers").iter().map(|view| view.event.id.to_string()).collect()
@@ -251,8 +243,8 @@ static DISCARD: Connector =
 struct Discard;
 
 impl Target for Discard {
-    fn call(&self, _: Arc<Call>) -> Doing<'_, Ending> {
-        let taken = Reply { seen: Seen::Taken, message: String::new(), retry_after: None };
+    fn call(&self, _: Arc<Call>) -> ConnectorFuture<'_, Ending> {
+        let taken = Reply::new(Seen::Taken, String::new());
         Box::pin(async move { Ending::Reply(taken) })
     }
 }
@@ -271,17 +263,20 @@ fn node(folder: &TempDir) -> Node {
     Node::start(config).expect("it starts")
 }
 
-/// A source whose acknowledgements may be lost: as a crash between the commit and the acknowledgement.
+/// Loses acknowledgements, as a crash between commit and acknowledgement would.
 struct Deaf {
     source: Arc<dyn Source>,
     is_deaf: Arc<AtomicBool>,
 }
 
 impl Source for Deaf {
-    fn connect(&self) -> Doing<'_, Result<Connection, SourceError>> {
+    fn connect(&self) -> ConnectorFuture<'_, Result<SourceConnection, SourceError>> {
         Box::pin(async {
-            let Connection { messages, acks } = self.source.connect().await?;
-            Ok(Connection { messages, acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }) })
+            let SourceConnection { messages, acks } = self.source.connect().await?;
+            Ok(SourceConnection {
+                messages,
+                acks: Box::new(DeafAcks { acks, is_deaf: Arc::clone(&self.is_deaf) }),
+            })
         })
     }
 }
@@ -292,23 +287,23 @@ struct DeafAcks {
 }
 
 impl Acknowledge for DeafAcks {
-    fn settle(&mut self, settled: Vec<Settled>) -> Doing<'_, Result<(), SourceError>> {
+    fn settle(&mut self, settled: Vec<SettledMessage>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         if self.is_deaf.load(Ordering::SeqCst) {
             let (seen, message) = (Seen::Broker(BrokerError::Unavailable), "the connection broke".to_owned());
-            return Box::pin(async { Err(SourceError { seen, message, retry_after: None }) });
+            return Box::pin(async { Err(SourceError::new(seen, message)) });
         }
         self.acks.settle(settled)
     }
 
-    fn extend(&mut self, held: Vec<Token>) -> Doing<'_, Result<(), SourceError>> {
+    fn extend(&mut self, held: Vec<AckToken>) -> ConnectorFuture<'_, Result<(), SourceError>> {
         self.acks.extend(held)
     }
 
-    fn lag(&mut self) -> Doing<'_, Option<u64>> {
+    fn lag(&mut self) -> ConnectorFuture<'_, Option<u64>> {
         self.acks.lag()
     }
 
-    fn close(self: Box<Self>) -> Doing<'static, ()> {
+    fn close(self: Box<Self>) -> ConnectorFuture<'static, ()> {
         self.acks.close()
     }
 }

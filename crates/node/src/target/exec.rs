@@ -1,14 +1,12 @@
-//! The `exec` target: runs a program for each delivery, with the event on its standard input.
+//! The `exec` target: runs a program per delivery, with the event on its standard input.
 //!
-//! What the delivery is stands in the program's environment, under the names of [`variables`]; of the server's own
-//! environment it gets what [`INHERITED`](redrive::process::INHERITED) and the book name, and nothing else. Exit 0
-//! is delivered. A run past its time limit is ended with all that it started, and `on_timeout` may then cancel
-//! what runs elsewhere.
+//! The environment has the delivery's facts under the names of [`variables`], and of the server's own only
+//! what [`INHERITED`](redrive::process::INHERITED) and the book name. Exit 0 means delivered. A run past its
+//! limit is killed with its process group, and `on_timeout` may then cancel work elsewhere.
 //!
-//! Invariants: one call is one run; it ends within its limits, whatever the program does; and a run that our own
-//! shutdown cut short says nothing of the program.
+//! Invariants: one call is one run; it ends within its limits whatever the program does; a run cut short by
+//! our shutdown is no failure of the program.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,69 +25,45 @@ use redrive_core::policy::answer::{Exit, Reply, Seen};
 use serde_json::{Map, Value};
 
 use super::Target;
-use super::http::{InvalidAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
+use super::http::{InvalidTargetAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
 use crate::connectors::{Driver, Make, settings};
 use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
 
-/// How long whatever `on_timeout` names may take.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
-/// How long it may take beyond all limits until everybody of a run is gone.
+/// Time beyond all limits until the whole process group has ended.
 const END_WITHIN: Duration = Duration::from_secs(15);
-/// What is told of a last complaint.
 const COMPLAINT_BYTES_MAX: usize = 2_000;
 
-/// Runs one program.
 pub(super) struct ExecTarget {
     supervisor: Supervisor,
-    words: Vec<String>,
-    input: Input,
-    /// All but the time, which each call brings along.
+    settings: Exec,
+    /// Without the time, which each call has.
     limits: Limits,
-    setting: Setting,
     on_timeout: Option<Cancel>,
     pool: Arc<Pool>,
 }
 
-/// Where a program runs.
-#[derive(Clone, Debug, Default)]
-struct Setting {
-    folder: Option<String>,
-    env: BTreeMap<String, String>,
-    inherit: Vec<String>,
-}
-
-/// What cancels a run elsewhere.
 enum Cancel {
     Command(Vec<String>),
     Post(Wire),
 }
 
-/// What a target needs beside what the book says of it.
-pub(super) struct ExecOptions {
-    /// Who runs programs.
-    pub(super) supervisor: Supervisor,
-    /// Connections, for an address that cancels.
-    pub(super) pool: Arc<Pool>,
-    /// Whose target it is, and where the book says so.
-    pub(super) place: String,
-}
-
-/// How it is made.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::exec::TARGET,
     make: Make::Target(|endpoint, site| {
-        let options = ExecOptions {
-            supervisor: site.supervisor.clone(),
-            pool: Arc::clone(site.pool),
-            place: site.place.clone(),
-        };
-        Ok(Arc::new(ExecTarget::new(settings(endpoint), options)?))
+        let (supervisor, pool) = (site.supervisor.clone(), Arc::clone(site.pool));
+        Ok(Arc::new(ExecTarget::new(settings(endpoint), supervisor, pool, site.place.clone())?))
     }),
 };
 
 impl ExecTarget {
-    pub(super) fn new(settings: &Exec, options: ExecOptions) -> Result<Self, InvalidAddress> {
-        let ExecOptions { supervisor, pool, place } = options;
+    /// The pool is for an `on_timeout` address; the place is owner and line, for messages.
+    pub(super) fn new(
+        settings: &Exec,
+        supervisor: Supervisor,
+        pool: Arc<Pool>,
+        place: String,
+    ) -> Result<Self, InvalidTargetAddress> {
         let usual = Limits::default();
         let on_timeout = match settings.on_timeout.as_slice() {
             [] => None,
@@ -101,8 +75,7 @@ impl ExecTarget {
         };
         Ok(Self {
             supervisor,
-            words: settings.command.clone(),
-            input: settings.input,
+            settings: settings.clone(),
             limits: Limits {
                 spawn: settings.spawn_limit.unwrap_or(usual.spawn),
                 time: usual.time,
@@ -112,11 +85,6 @@ impl ExecTarget {
                     .output_bytes_max
                     .map_or(usual.output_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
             },
-            setting: Setting {
-                folder: settings.folder.clone(),
-                env: settings.env.clone(),
-                inherit: settings.inherit.clone(),
-            },
             on_timeout,
             pool,
         })
@@ -124,11 +92,11 @@ impl ExecTarget {
 
     async fn run(&self, call: &Call) -> Ending {
         let [delivery] = call.deliveries.as_slice() else {
-            return internal("a call carries several deliveries to a program that takes one");
+            return internal("call has several deliveries, but a program takes one");
         };
         let variables = variables(delivery, &self.pool);
-        let Some(command) = self.command(&self.words, delivery, &variables) else {
-            return internal("there is no program to run");
+        let Some(command) = self.command(&self.settings.command, delivery, &variables) else {
+            return internal("no program configured");
         };
         let run = self.supervisor.run(command, Limits { time: call.limit, ..self.limits }).await;
         let Some(exit) = run.exit() else { return Ending::Interrupted };
@@ -138,7 +106,7 @@ impl ExecTarget {
         {
             message = format!("{message}; {}", self.cancel(cancel, delivery, &variables).await);
         }
-        let reply = Reply { seen: Seen::Process(exit), message, retry_after: None };
+        let reply = Reply::new(Seen::Process(exit), message);
         let report = Report {
             output: run.stdout.text(),
             left_out: run.stdout.left_out(),
@@ -158,7 +126,7 @@ impl ExecTarget {
         for argument in arguments {
             command = command.argument(argument);
         }
-        let Setting { folder, env, inherit } = &self.setting;
+        let Exec { folder, env, inherit, input, .. } = &self.settings;
         for name in inherit {
             command = command.inherit(name);
         }
@@ -171,13 +139,12 @@ impl ExecTarget {
         if let Some(folder) = folder {
             command = command.folder(folder);
         }
-        Some(command.input(match self.input {
+        Some(command.input(match input {
             Input::Structured => structured(delivery).to_vec(),
             Input::Data => delivery.event.data.to_vec(),
         }))
     }
 
-    /// Cancels what runs elsewhere, and says in words what came of it.
     async fn cancel(
         &self,
         cancel: &Cancel,
@@ -191,13 +158,13 @@ impl ExecTarget {
                 (run.end != RunEnd::Exited(0)).then(|| message(&run, Exit::Code(1)))
             }
             Cancel::Post(wire) => {
-                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), told(variables)).await;
+                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), variables_json(variables)).await;
                 let is_taken = matches!(reply.seen, Seen::Http { status: 200..=299, .. });
                 (!is_taken).then_some(reply.message)
             }
         };
         match failed {
-            None => "`on_timeout` has cancelled it".to_owned(),
+            None => "cancelled by `on_timeout`".to_owned(),
             Some(why) => {
                 tracing::warn!(delivery_id = %delivery.id, why, "`on_timeout` failed");
                 format!("`on_timeout` failed: {why}")
@@ -218,7 +185,6 @@ impl Target for ExecTarget {
     }
 }
 
-/// What a program is told of its delivery, by the names of its environment.
 fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
     let event = &delivery.event;
     let place = place_in_trace(delivery, pool.sampler());
@@ -240,23 +206,22 @@ fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
         ("TRACESTATE", state),
     ];
     let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    // What no environment can hold stands on standard input all the same.
+    // Such values are on standard input all the same.
     stated.filter(|(_, value)| !value.contains('\0')).collect()
 }
 
-/// The same as JSON, in lower case and without what they all begin with.
-fn told(variables: &[(&'static str, String)]) -> Bytes {
+/// As JSON, in lower case and without the prefix.
+fn variables_json(variables: &[(&'static str, String)]) -> Bytes {
     let name = |name: &str| name.strip_prefix("REDRIVE_").unwrap_or(name).to_ascii_lowercase();
-    let told: Map<String, Value> =
+    let json: Map<String, Value> =
         variables.iter().map(|(key, value)| (name(key), value.as_str().into())).collect();
-    Value::Object(told).to_string().into()
+    Value::Object(json).to_string().into()
 }
 
 fn json_headers() -> HeaderMap {
     HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
 }
 
-/// How it ended, with its own words for it.
 fn message(run: &Run, exit: Exit) -> String {
     match exit {
         Exit::ReportedError => run.reported_error().unwrap_or_else(|| run.end.to_string()),
@@ -268,14 +233,13 @@ fn message(run: &Run, exit: Exit) -> String {
     }
 }
 
-/// The last line that it complained in.
 fn complaint(run: &Run) -> Option<String> {
     let line = run.stderr.last_line()?;
     Some(line[..line.floor_char_boundary(COMPLAINT_BYTES_MAX)].to_owned())
 }
 
 fn internal(message: &str) -> Ending {
-    Ending::Reply(Reply { seen: Seen::Internal, message: message.to_owned(), retry_after: None })
+    Ending::Reply(Reply::new(Seen::Internal, message.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! The `log` target: prints one line for each event, for first steps and for looking on.
+//! The `log` target: prints one line per event.
 //!
-//! A thread of its own does the writing, so that a reader who stops reading holds up nothing else; calls
-//! then end at their limit like those of any other target. What an event says is shown harmless: a line
-//! stays a line, and no terminal takes orders from it.
+//! A dedicated thread writes, so a reader that stops reading blocks nothing else; calls then time out. Event
+//! content is escaped: a line stays a line, and no terminal sequence is passed through.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -23,27 +22,23 @@ use tokio::time::timeout;
 use super::Target;
 use crate::connectors::{Driver, Make};
 
-/// The part of the data that a line shows, in characters.
 const DATA_SHOWN_MAX: usize = 120;
 
-/// The longest attribute that a line shows, in characters.
 const ATTRIBUTE_SHOWN_MAX: usize = 80;
 
-/// Calls that wait for the thread to write them.
 const WAITING_MAX: usize = 64;
 
-/// Prints events.
 #[derive(Debug)]
 pub struct LogTarget {
-    lines: mpsc::Sender<Lines>,
+    lines: mpsc::Sender<LogLines>,
 }
 
-struct Lines {
+struct LogLines {
     text: String,
     written: oneshot::Sender<io::Result<()>>,
 }
 
-/// How it is made: all of a process print through one.
+/// All services of a process share one.
 pub(crate) const DRIVER: Driver = Driver {
     connector: &connectors::log::TARGET,
     make: Make::Target(|_, _| {
@@ -53,21 +48,18 @@ pub(crate) const DRIVER: Driver = Driver {
 };
 
 impl LogTarget {
-    /// Prints to standard output.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new(io::stdout())
     }
 
-    /// Prints to anything; the thread that does it ends with the target. If there can be no thread, every
-    /// call fails and says so.
+    /// The thread ends with the target. If it cannot be started, every call fails.
     #[must_use]
     pub fn new(mut to: impl Write + Send + 'static) -> Self {
-        let (lines, mut waiting) = mpsc::channel::<Lines>(WAITING_MAX);
+        let (lines, mut waiting) = mpsc::channel::<LogLines>(WAITING_MAX);
         let print = move || {
-            while let Some(Lines { text, written }) = waiting.blocking_recv() {
+            while let Some(LogLines { text, written }) = waiting.blocking_recv() {
                 let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-                // Nobody waits any more if the call's limit is over.
                 let _ = written.send(result);
             }
         };
@@ -77,8 +69,8 @@ impl LogTarget {
 
     async fn print(&self, text: String) -> io::Result<()> {
         let (written, done) = oneshot::channel();
-        let gone = || io::Error::other("there is no thread that prints");
-        self.lines.send(Lines { text, written }).await.map_err(|_| gone())?;
+        let gone = || io::Error::other("printer thread ended");
+        self.lines.send(LogLines { text, written }).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?
     }
 }
@@ -95,10 +87,10 @@ impl Target for LogTarget {
                 }
                 Err(_) => (
                     Seen::Transport(TransportError::Timeout(CallPart::Whole)),
-                    format!("nobody read what was printed within {}", show_duration(limit)),
+                    format!("output not read within {}", show_duration(limit)),
                 ),
             };
-            Ending::Reply(Reply { seen, message, retry_after: None })
+            Ending::Reply(Reply::new(seen, message))
         })
     }
 }
@@ -127,14 +119,13 @@ fn line(delivery: &Waiting, started_at: Timestamp) -> String {
     line
 }
 
-/// Adds the beginning of a text: white space becomes a space, other characters that are not to be seen are
-/// written as escapes.
+/// Appends the start of a text; white space becomes a space, invisible characters are escaped.
 fn show(line: &mut String, text: &str, shown_max: usize) {
     let mut characters = text.trim().chars();
     for character in characters.by_ref().take(shown_max) {
         match character {
             '\n' | '\r' | '\t' => line.push(' '),
-            // These turn the direction of a line, or hide in it.
+            // These change the text direction or are invisible.
             '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
                 line.extend(character.escape_unicode());
             }
@@ -161,7 +152,7 @@ mod tests {
 
     impl Write for Paper {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("nobody panics").write(bytes)
+            self.0.lock().expect("lock is not poisoned").write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -175,7 +166,7 @@ mod tests {
             panic!("one answer for all");
         };
         assert_eq!(reply.seen, Seen::Taken);
-        let bytes = paper.0.lock().expect("nobody panics").clone();
+        let bytes = paper.0.lock().expect("lock is not poisoned").clone();
         String::from_utf8(bytes).expect("text")
     }
 
@@ -254,13 +245,13 @@ mod tests {
         let timeout = Seen::Transport(TransportError::Timeout(CallPart::Whole));
         #[rustfmt::skip]
         let cases = [
-            ("nobody reads",  &stuck, "200ms", timeout,                                 "nobody read what was printed within 200ms"),
+            ("nobody reads",  &stuck, "200ms", timeout,                                 "output not read within 200ms"),
             ("nobody can",    &gone,  "60s",   Seen::Broker(BrokerError::Unavailable),  "could not print the event: broken pipe"),
         ];
         for (name, target, limit, seen, message) in cases {
             let ending =
                 tokio::time::timeout(Duration::from_mins(1), target.call(call(limit, vec![order(7, "e-1")])));
-            let expected = Reply { seen, message: message.to_owned(), retry_after: None };
+            let expected = Reply::new(seen, message.to_owned());
             assert_eq!(ending.await.expect("it ends"), Ending::Reply(expected), "{name}");
         }
     }

@@ -131,7 +131,7 @@ fn a_full_disk_refuses_events_and_loses_none() {
     }
 
     bound_files(&server, "unlimited:unlimited");
-    server.err.wait_for("the store takes writes again");
+    server.err.wait_for("store writes recovered");
     until("it takes events again", || matches!(post("o-more").status, 200 | 202).then_some(()));
     taken.push("o-more".to_owned());
     for id in &taken {

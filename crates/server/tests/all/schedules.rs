@@ -169,7 +169,7 @@ fn letters_come_back_at_the_times_that_their_rule_names() {
     server.until("e1", "delivered");
     let replay = server.get("/v1/replays").json()["replays"][0].clone();
     assert_eq!(replay["origin"], "automatic", "{replay}");
-    let why = format!("letters that the book brings back, since it is time by `{}`", ago.cron);
+    let why = format!("letters reprocessed by the rule book, since it is time by `{}`", ago.cron);
     assert_eq!(replay["what"], json!(why), "{replay}");
 }
 

@@ -99,7 +99,7 @@ fn files_of_a_folder_become_events_and_are_put_away() {
         until_gone(&folder.path(&format!("plain/{name}")));
         let reason = folder.path(&format!("plain/refused/{name}.reason.txt"));
         let reason = fs::read_to_string(reason).expect("it says why");
-        assert!(reason.starts_with("line 1: it is not JSON: "), "{reason}");
+        assert!(reason.starts_with("line 1: not valid JSON: "), "{reason}");
     }
     server.stop().assert_calm();
 }

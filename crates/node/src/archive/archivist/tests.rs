@@ -11,7 +11,7 @@ use redrive_core::event::{Event, HeaderList};
 use tokio::sync::broadcast;
 
 use super::super::folder::find;
-use super::super::{ArchiveKey, Doing, Found, Kept};
+use super::super::{ArchiveFuture, ArchiveKey, ArchiveMatches, ArchivedEvent};
 use super::*;
 use crate::activity::{Activity, ActivityLine};
 use crate::runtime::Config;
@@ -107,14 +107,14 @@ impl Scripted {
 }
 
 impl Archive for Scripted {
-    fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()> {
+    fn put(&self, entry: Arc<ArchiveEntry>) -> ArchiveFuture<'_, ()> {
         Box::pin(async move {
             let told = self.puts.lock().expect("no test panics here").pop_front();
             match told {
                 Some(Told::Fail(failure)) => Err(failure),
                 Some(Told::Hang) => std::future::pending().await,
                 None => {
-                    let kept = Kept::read(entry.bytes.clone()).expect("as it was written");
+                    let kept = ArchivedEvent::read(entry.bytes.clone()).expect("as it was written");
                     self.kept.lock().expect("no test panics here").push(kept.id);
                     Ok(())
                 }
@@ -122,17 +122,17 @@ impl Archive for Scripted {
         })
     }
 
-    fn sync(&self) -> Doing<'_, ()> {
+    fn sync(&self) -> ArchiveFuture<'_, ()> {
         let told = self.syncs.lock().expect("no test panics here").pop_front();
         Box::pin(async move { told.map_or(Ok(()), Err) })
     }
 
-    fn forget(&self, _before: Day) -> Doing<'_, u64> {
+    fn forget(&self, _before: Day) -> ArchiveFuture<'_, u64> {
         Box::pin(async { Ok(0) })
     }
 
-    fn get(&self, _key: ArchiveKey) -> Doing<'_, Found> {
-        Box::pin(async { Ok(Found::default()) })
+    fn get(&self, _key: ArchiveKey) -> ArchiveFuture<'_, ArchiveMatches> {
+        Box::pin(async { Ok(ArchiveMatches::default()) })
     }
 }
 
@@ -276,7 +276,7 @@ async fn an_event_that_is_too_slow_twice_is_left_out() {
     assert_eq!(archive.kept(), ["2"]);
     assert_eq!(status(&node, &archivist).left_out, 1);
     let alerts = alerts(&mut activities);
-    assert!(alerts.len() == 1 && alerts[0].contains("is left out of the archive: no answer"), "{alerts:?}");
+    assert!(alerts.len() == 1 && alerts[0].contains("not archived: no answer"), "{alerts:?}");
 }
 
 #[tokio::test]

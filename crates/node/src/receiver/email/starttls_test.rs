@@ -61,7 +61,7 @@ impl Post {
     }
 
     fn heard(&self) -> Vec<(&'static str, String)> {
-        self.heard.lock().expect("nobody panics").clone()
+        self.heard.lock().expect("lock is not poisoned").clone()
     }
 }
 
@@ -91,7 +91,7 @@ async fn talk(
             return Ok(false);
         }
         let line = line.trim_end().to_owned();
-        log.lock().expect("nobody panics").push((place, line.clone()));
+        log.lock().expect("lock is not poisoned").push((place, line.clone()));
         let answer = match line.split(' ').next().unwrap_or_default() {
             "." => "250 taken\r\n",
             _ if in_mail => continue,
@@ -115,14 +115,14 @@ async fn talk(
 #[derive(Clone, Copy)]
 enum Trust {
     ItsOwn,
-    Nobodys,
+    Untrusted,
 }
 
 /// What becomes of a mail to it.
 async fn sent(post: &Post, trust: Trust) -> Reply {
     let roots = match trust {
         Trust::ItsOwn => vec![post.certificate.clone()],
-        Trust::Nobodys => Vec::new(),
+        Trust::Untrusted => Vec::new(),
     };
     let smtp =
         Smtp { privacy: SmtpPrivacy::StartTls, user: None, host: "localhost".to_owned(), port: post.port };
@@ -133,9 +133,9 @@ async fn sent(post: &Post, trust: Trust) -> Reply {
         network: Network::Private,
         secret: None,
     };
-    let whose = Whose { network: Network::Private, place: "receiver ops, line 3".to_owned() };
+    let place = "receiver ops, line 3".to_owned();
     let pool = Arc::new(Pool::new(Roots::Only(roots)));
-    let mail = Mail::new(&email, None, whose, pool).expect("mail");
+    let mail = Mail::new(&email, None, place, pool).expect("mail");
     let told = serde_json::to_string(&notice(Stage::Firing)).expect("JSON");
     let headers =
         [("ce-specversion", "1.0"), ("ce-id", "n-1"), ("ce-source", "redrive"), ("ce-type", "alert.firing")];
@@ -166,8 +166,8 @@ async fn nothing_is_said_where_it_cannot_be_private() {
             Trust::ItsOwn, Seen::Transport(TransportError::Tls), "does not offer STARTTLS"),
         ("it is put off",          Manners { to_starttls: "454 not now\r\n", ..WILLING },
             Trust::ItsOwn, Seen::Broker(BrokerError::Unavailable), "454"),
-        ("nobody vouches for it",  WILLING,
-            Trust::Nobodys, Seen::Transport(TransportError::Tls), "signed by nobody who is trusted here"),
+        ("untrusted",  WILLING,
+            Trust::Untrusted, Seen::Transport(TransportError::Tls), "not signed by a trusted authority"),
     ];
     for (name, manners, trust, seen, words) in cases {
         let post = Post::start(manners).await;

@@ -13,7 +13,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 
 use super::super::{Config, Node};
-use super::{ScheduleView, Wall};
+use super::{ScheduleView, WallClock};
 use crate::connectors::Drivers;
 use crate::secret::Secrets;
 use crate::store::sqlite::{Options, Sqlite};
@@ -118,7 +118,7 @@ impl Bench {
             store: Box::new(Moody { inner, mood: Arc::clone(&mood) }),
             bounds: Bounds { window: 8, window_bytes: 1024 * 1024, calls: 8 },
         };
-        let node = Node::start_by(config, Wall::Set(shown)).expect("a node");
+        let node = Node::start_by(config, WallClock::Set(shown)).expect("a node");
         Self { node, clock, mood }
     }
 

@@ -50,16 +50,16 @@ async fn what_is_no_answer_is_told_apart() {
     let long = format!("HTTP/1.1 200 OK\r\nx-long: {}\r\n\r\n", "x".repeat(200_000));
     #[rustfmt::skip]
     let cases = vec![
-        ("hangs up",              vec![Act::Close],                                  "Transport(ClosedEarly), 127.0.0.1:PORT hung up before its answer was whole"),
-        ("hangs up in the head",  vec![send("HTTP/1.1 200 OK\r\ncont"), Act::Close],  "Transport(ClosedEarly), 127.0.0.1:PORT hung up before its answer was whole"),
-        ("breaks off",            vec![Act::Reset],                                  "Transport(Reset), 127.0.0.1:PORT broke off the connection"),
-        ("breaks off in the head", vec![send("HTTP/1.1 2"), Act::Reset],             "Transport(Reset), 127.0.0.1:PORT broke off the connection"),
-        ("another protocol",      vec![send("220 mail.test ESMTP\r\n"), Act::Hang],  "Transport(Protocol), what 127.0.0.1:PORT answered is not HTTP: invalid HTTP version parsed"),
-        ("no status",             vec![send("HTTP/1.1 abc\r\n\r\n")],                "Transport(Protocol), what 127.0.0.1:PORT answered is not HTTP: invalid HTTP status-code parsed"),
-        ("bytes of any kind",     vec![Act::Send(vec![0, 255, 13, 10, 13, 10])],     "Transport(Protocol), what 127.0.0.1:PORT answered is not HTTP: invalid HTTP version parsed"),
-        ("a flood of headers",    vec![send(&flood)],                                "Transport(Protocol), what 127.0.0.1:PORT answered is not HTTP: message head is too large"),
-        ("a header without end",  vec![send(&long)],                                 "Transport(Protocol), what 127.0.0.1:PORT answered is not HTTP: message head is too large"),
-        ("headers without end",   vec![send("HTTP/1.1 200 OK\r\n"), Act::Repeat(b"x-flood: 1\r\n".to_vec())], "Transport(Protocol), what 127.0.0.1:PORT answered is not HTTP: message head is too large"),
+        ("hangs up",              vec![Act::Close],                                  "Transport(ClosedEarly), 127.0.0.1:PORT closed the connection before the response was complete"),
+        ("hangs up in the head",  vec![send("HTTP/1.1 200 OK\r\ncont"), Act::Close],  "Transport(ClosedEarly), 127.0.0.1:PORT closed the connection before the response was complete"),
+        ("breaks off",            vec![Act::Reset],                                  "Transport(Reset), 127.0.0.1:PORT reset the connection"),
+        ("breaks off in the head", vec![send("HTTP/1.1 2"), Act::Reset],             "Transport(Reset), 127.0.0.1:PORT reset the connection"),
+        ("another protocol",      vec![send("220 mail.test ESMTP\r\n"), Act::Hang],  "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: invalid HTTP version parsed"),
+        ("no status",             vec![send("HTTP/1.1 abc\r\n\r\n")],                "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: invalid HTTP status-code parsed"),
+        ("bytes of any kind",     vec![Act::Send(vec![0, 255, 13, 10, 13, 10])],     "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: invalid HTTP version parsed"),
+        ("a flood of headers",    vec![send(&flood)],                                "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: message head is too large"),
+        ("a header without end",  vec![send(&long)],                                 "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: message head is too large"),
+        ("headers without end",   vec![send("HTTP/1.1 200 OK\r\n"), Act::Repeat(b"x-flood: 1\r\n".to_vec())], "Transport(Protocol), response of 127.0.0.1:PORT is not HTTP: message head is too large"),
     ];
     check(PATIENT, Form::Binary, cases).await;
 }
@@ -135,7 +135,7 @@ async fn a_name_that_nobody_has() {
     // Names that end so belong to nobody, ever (RFC 6761).
     let ending = post(&target("http://redrive.invalid:80/", Form::Binary)).await;
     let told = told(&ending, 0);
-    assert!(told.starts_with("Transport(Dns), the name redrive.invalid could not be resolved: "), "{told}");
+    assert!(told.starts_with("Transport(Dns), DNS lookup of redrive.invalid failed: "), "{told}");
 }
 
 /// A socket whose queue of connections is full answers nothing, like a host behind a silent firewall.
@@ -207,9 +207,8 @@ async fn a_batch_is_delivered_failed_or_both() {
     let some = |places: &str, count: u32| {
         format!("{places} Broker(Other), the target reported {count} of 3 in the batch as failed")
     };
-    let unclear =
-        |why: &str| format!("Transport(Protocol), the answer of 127.0.0.1:PORT is of no use: {why}");
-    let not_json = |why: &str| unclear(&format!("it is not the JSON that answers a batch: {why}"));
+    let unclear = |why: &str| format!("Transport(Protocol), response of 127.0.0.1:PORT is invalid: {why}");
+    let not_json = |why: &str| unclear(&format!("not a valid batch response: {why}"));
     #[rustfmt::skip]
     let cases = vec![
         ("nothing failed",        vec![failures(&[])],                        r#"200 "{\"batchItemFailures\":[]}", 200 OK"#.to_owned()),
@@ -221,13 +220,13 @@ async fn a_batch_is_delivered_failed_or_both() {
         ("one, by its delivery",  vec![failures(&[&own])],                    some("[1]", 1)),
         ("two, in any order",     vec![failures(&["e-3", "e-1", "e-3"])],     some("[0, 2]", 2)),
         ("all",                   vec![failures(&["e-1", "e-2", "e-3"])],     some("[0, 1, 2]", 3)),
-        ("a stranger",            vec![failures(&["e-1", "e-9"])],            unclear(r#"it names "e-9", which is not in the batch"#)),
-        ("nobody",                vec![failures(&[""])],                      unclear(r#"it names "", which is not in the batch"#)),
+        ("a stranger",            vec![failures(&["e-1", "e-9"])],            unclear(r#"unknown identifier "e-9""#)),
+        ("nobody",                vec![failures(&[""])],                      unclear(r#"unknown identifier """#)),
         ("no JSON",               vec![answer("200 OK", "ok")],               not_json("expected value at line 1 column 1")),
         ("half of it",            vec![answer("200 OK", "{")],                not_json("EOF while parsing an object at line 1 column 1")),
         ("another shape",         vec![answer("200 OK", "[]")],               not_json("invalid length 0, expected struct Answer with 1 element at line 1 column 2")),
         ("a refusal of it all",   vec![answer("500 Oh", "no")],               r#"500 "no", 500 Internal Server Error: no"#.to_owned()),
-        ("broken off",            vec![send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), Act::Close], "Transport(ClosedEarly), 127.0.0.1:PORT hung up before its answer was whole".to_owned()),
+        ("broken off",            vec![send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), Act::Close], "Transport(ClosedEarly), 127.0.0.1:PORT closed the connection before the response was complete".to_owned()),
         ("far too long",          vec![send("HTTP/1.1 200 OK\r\ncontent-length: 104857600\r\n\r\n"), Act::Repeat(vec![b' '; 65_536])], unclear("it is too long")),
     ];
     for (name, script, expected) in cases {
@@ -239,6 +238,6 @@ async fn a_batch_is_delivered_failed_or_both() {
     let server = Server::start(vec![send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), Act::Hang]).await;
     let limits = "{ headers: 20s, whole: 900ms }";
     let ending = target(&server.url(), Form::Batch).call(call(limits, vec![order(7, "e-1")])).await;
-    let expected = "Transport(Timeout(Whole)), the answer of 127.0.0.1:PORT was not whole within 900ms";
+    let expected = "Transport(Timeout(Whole)), response of 127.0.0.1:PORT not complete within 900ms";
     assert_eq!(told(&ending, server.port()), expected);
 }

@@ -106,7 +106,8 @@ async fn a_request_that_may_have_arrived_is_sent_again_only_where_the_rule_would
         assert!(is_taken(&post(&target).await), "{name}");
         let delivery = Waiting { attempts, ..order(8, "e-2") };
         let ending = target.call(call_retried(retry, PATIENT, vec![delivery])).await;
-        let expected_ending = "Transport(ClosedEarly), 127.0.0.1:PORT hung up before its answer was whole";
+        let expected_ending =
+            "Transport(ClosedEarly), 127.0.0.1:PORT closed the connection before the response was complete";
         assert_eq!(told(&ending, port), expected_ending, "{name}");
         let (connections, requests) = (accepted.load(Ordering::SeqCst), heads.load(Ordering::SeqCst));
         assert_eq!((connections, requests), expected, "{name}");

@@ -1,11 +1,11 @@
-//! What people read of a notice: one line, and a few lines that say what, how bad, since when, for what, and what
-//! to do. Every receiver says it in these words.
+//! The text of a notice, shared by all receivers: a subject line, and a few lines with severity, start,
+//! subjects, condition and action.
 
 use redrive_core::alerts::notice::{Notice, Stage, Subject};
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 
-/// The notice in one line: `[critical] dead-letters: 12`.
+/// `[critical] invoicing has 12 dead letters`
 pub(super) fn subject_line(notice: &Notice) -> String {
     let Notice { severity, summary, .. } = notice;
     let stage = match notice.stage {
@@ -17,7 +17,6 @@ pub(super) fn subject_line(notice: &Notice) -> String {
     one_line(&format!("[{stage}] {summary}"))
 }
 
-/// All of it, a fact on each line.
 pub(super) fn lines(notice: &Notice) -> Vec<String> {
     let mut lines = vec![one_line(&notice.summary)];
     if notice.stage == Stage::Test {
@@ -25,7 +24,7 @@ pub(super) fn lines(notice: &Notice) -> Vec<String> {
     }
     let lasted = show_rounded(notice.at.since(notice.since));
     lines.push(match notice.stage {
-        Stage::Resolved => format!("It is over; it began {} and lasted {lasted}.", moment(notice.since)),
+        Stage::Resolved => format!("Resolved. Started {}, lasted {lasted}.", moment(notice.since)),
         Stage::Firing | Stage::Repeated | Stage::Test => {
             format!("Severity {}, since {} ({lasted}).", notice.severity, moment(notice.since))
         }
@@ -43,20 +42,19 @@ pub(super) fn lines(notice: &Notice) -> Vec<String> {
 
 fn subject(subject: &Subject) -> String {
     let Subject { of, value, since } = subject;
-    // Of what is over there is no figure any more.
+    // Resolved subjects have no value.
     if value.is_empty() {
         return one_line(&format!("- {of}"));
     }
     one_line(&format!("- {of}: {value}, since {}", moment(*since)))
 }
 
-/// To the second, since nobody reads further.
 fn moment(at: Timestamp) -> String {
     let whole = Timestamp::from_millis(at.as_millis() / 1_000 * 1_000);
     whole.to_string().replace('T', " ").replace('Z', " UTC")
 }
 
-/// The text without breaks and other characters that are not seen: names come from senders of events.
+/// Without line breaks and control characters: names come from senders.
 pub(super) fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
@@ -90,7 +88,7 @@ mod tests {
         Condition: breaker_open for 2m by dependency
         What to do: look after it
         ");
-        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"It is over; it began 2025-10-21 14:30:00 UTC and lasted 2m5s.");
+        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"Resolved. Started 2025-10-21 14:30:00 UTC, lasted 2m5s.");
     }
 
     #[test]

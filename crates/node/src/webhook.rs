@@ -1,13 +1,14 @@
-//! Webhooks: calls of others, believed for their signature and made events by the rule book's templates.
+//! Webhooks: signed requests that become events by the rule book's templates.
 //!
-//! A call is judged in two steps that do not know of each other: [`Hook::verify`] says whether whoever holds
-//! the secret has sent these bytes, [`Hook::read`] what they say. Both are plain functions of what came in;
-//! who listens, answers and counts is elsewhere.
+//! A request is judged in two independent steps: [`Webhook::verify`] checks the signature, [`Webhook::read`]
+//! makes the event. Both are pure; listening, answering and counting happen elsewhere.
 //!
 //! Invariants:
-//! - nothing of a call is believed before its signature is: the first step looks at bytes only;
-//! - of two ways to read a signature the call is refused, so that nobody can choose which one we see;
-//! - the body that was signed is the event's data, byte for byte;
+//!
+//! - nothing of a request is trusted before its signature is verified;
+//! - a request whose signature can be read in two ways is refused, so a sender cannot choose which one we
+//!   see;
+//! - the signed body is the event's data, byte for byte;
 //! - no secret and no signature is in an error, in `Debug` or in a log.
 
 mod claim;
@@ -27,38 +28,35 @@ use redrive_core::event::attribute::EventSource;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 
-pub use self::claim::Distrust;
+pub use self::claim::SignatureError;
 use self::claim::check;
 pub(crate) use self::claim::to_hex;
-pub use self::event::{Call, Made};
-pub use self::handle::{Hooks, Opened};
-pub use self::tally::{Answered, Counts, Tally};
+pub use self::event::{WebhookCall, WebhookOutcome};
+pub use self::handle::{OpenWebhook, WebhookSources};
+pub use self::tally::{WebhookCounts, WebhookResponse, WebhookTally};
 use crate::source::convert::Templates;
-pub use crate::source::convert::{Malformed, Why};
+pub use crate::source::convert::{MalformedInput, MalformedReason};
 
-/// What the source of every event that comes by a webhook begins with; the name of the source follows.
+/// The prefix of a webhook event's source; the name of the webhook follows.
 pub const SOURCE_PREFIX: &str = "/v1/hooks/";
-/// How far the time that is signed may be from ours, unless the rule book says otherwise.
+/// The default tolerance between the signed time and ours.
 const TOLERANCE_DEFAULT: Duration = Duration::from_mins(5);
-/// The largest body, unless the rule book says otherwise.
 const BODY_BYTES_DEFAULT: u64 = 1024 * 1024;
-/// The same for GitHub, which sends no larger ones.
+/// GitHub sends up to this much.
 const GITHUB_BODY_BYTES_DEFAULT: u64 = 25 * 1024 * 1024;
 
-/// One webhook source of a rule book, ready to judge calls.
 #[derive(Debug)]
-pub struct Hook {
+pub struct WebhookSource {
     name: String,
     webhook: Webhook,
     event_source: EventSource,
-    /// With the fields of the data that the scheme looks at.
+    /// Including the data fields that the scheme itself needs.
     templates: Templates,
-    /// Whether a template cannot do without the data.
+    /// Whether a template needs the data.
     needs_data: bool,
 }
 
-impl Hook {
-    /// The source of that name; none if it is no webhook.
+impl WebhookSource {
     #[must_use]
     pub fn new(name: &str, source: &Source) -> Option<Self> {
         let webhook: &Webhook = source.endpoint.settings()?;
@@ -77,37 +75,31 @@ impl Hook {
         })
     }
 
-    /// Its name in the rule book.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How its calls are signed.
     #[must_use]
     pub const fn scheme(&self) -> &Scheme {
         &self.webhook.scheme
     }
 
-    /// The name of the secret that its calls are signed with.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.webhook.secret
     }
 
-    /// How many calls are taken, if that is limited.
     #[must_use]
     pub const fn rate(&self) -> Option<Rate> {
         self.webhook.rate
     }
 
-    /// How far the time that a call was signed at may be from ours.
     #[must_use]
     pub fn tolerance(&self) -> Duration {
         self.webhook.tolerance.unwrap_or(TOLERANCE_DEFAULT)
     }
 
-    /// The largest body that is taken.
     #[must_use]
     pub fn body_bytes_max(&self) -> usize {
         let bytes = self.webhook.body_max.unwrap_or(match self.webhook.scheme {
@@ -117,21 +109,20 @@ impl Hook {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Whether one who holds one of the secrets has signed this body, not long before `now`.
-    ///
-    /// `now` is the wall clock's: the other side signs by its own, and both are set by the same time.
+    /// Whether the body was signed with one of the secrets, close enough to `now`, which is the wall clock's
+    /// time like the sender's.
     pub fn verify(
         &self,
         secrets: &[&[u8]],
         headers: &HeaderMap,
         body: &[u8],
         now: Timestamp,
-    ) -> Result<(), Distrust> {
+    ) -> Result<(), SignatureError> {
         let keys: Vec<_> = secrets.iter().filter_map(|secret| self.key(secret)).collect();
         check(&self.claim(headers)?, &keys, body, now, self.tolerance())
     }
 
-    /// Whether a header tells something that must not be kept or shown.
+    /// Whether a header must not be stored or shown.
     #[must_use]
     pub fn is_secret_header(&self, name: &HeaderName) -> bool {
         const NEVER_KEPT: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "x-api-key"];
@@ -141,7 +132,6 @@ impl Hook {
         is_own || NEVER_KEPT.contains(&name) || PARTS.iter().any(|part| name.contains(part))
     }
 
-    /// Whether its events are to have a session.
     #[must_use]
     pub const fn wants_session(&self) -> bool {
         self.templates.session.is_some()

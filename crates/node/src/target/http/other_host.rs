@@ -1,5 +1,4 @@
-//! A host that speaks something else than HTTP: its name is looked up and judged as everybody's, and what goes
-//! wrong with its connection is told in the same words.
+//! Hosts that speak another protocol than HTTP, with the same lookup, the same guard and the same errors.
 
 use std::error::Error;
 use std::io;
@@ -9,41 +8,37 @@ use std::sync::Arc;
 use redrive_core::book::model::Network;
 use redrive_core::policy::answer::Reply;
 
-use super::address::{Origin, Security};
+use super::address::{ConnectionSecurity, HttpOrigin};
 use super::connect;
-use super::failure::Failure;
-use super::guard::Leave;
+use super::failure::CallFailure;
+use super::guard::AddressPolicy;
 use super::pool::Pool;
 
-/// A host that speaks something else.
-pub(crate) struct Elsewhere {
-    origin: Origin,
+pub(crate) struct OtherHost {
+    origin: HttpOrigin,
     place: String,
     pool: Arc<Pool>,
 }
 
-impl Elsewhere {
-    /// The host and the port, what the host may resolve to, and where the book says so.
+impl OtherHost {
     pub(crate) fn new(host: &str, port: u16, network: Network, place: String, pool: Arc<Pool>) -> Self {
         let host = host.to_ascii_lowercase();
-        let leave = Leave::of(&host, network);
-        Self { origin: Origin { security: Security::Plain, host, port, leave }, place, pool }
+        let leave = AddressPolicy::of(&host, network);
+        Self { origin: HttpOrigin { security: ConnectionSecurity::Plain, host, port, leave }, place, pool }
     }
 
-    /// The addresses that may be called.
     pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, Reply> {
         let found = connect::addresses(&self.origin, self.pool.resolver()).await;
         let found = found.map_err(|failure| failure.at(&self.place).into_reply())?;
         if found.is_empty() {
-            return Err(Failure::dns(&self.origin, "it has no address").into_reply());
+            return Err(CallFailure::dns(&self.origin, "it has no address").into_reply());
         }
         Ok(found)
     }
 
-    /// What went wrong with a connection, if that is what an error came of.
     pub(crate) fn broken(&self, error: &(dyn Error + 'static)) -> Option<Reply> {
         let io = std::iter::successors(Some(error), |cause| (*cause).source())
             .find_map(|cause| cause.downcast_ref::<io::Error>())?;
-        Some(Failure::io(&self.origin, io).into_reply())
+        Some(CallFailure::io(&self.origin, io).into_reply())
     }
 }

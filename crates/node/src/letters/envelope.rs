@@ -1,4 +1,4 @@
-//! The envelope of a dead letter: what the store knows of it, under the names that others read.
+//! The envelope of a dead letter, for export.
 
 use std::time::Duration;
 
@@ -7,9 +7,7 @@ use redrive_core::letters::envelope::{AttemptRecord, Envelope, LetterId};
 
 use crate::store::letter::LetterView;
 
-/// The letter in its envelope. Its event's data and its stories must have been read.
-///
-/// A letter from elsewhere keeps the id that it had there, so that it stays one letter wherever it goes.
+/// The event's data and the attempts must have been read. An imported letter keeps its original id.
 #[must_use]
 pub fn envelope(view: &LetterView) -> Envelope {
     let LetterView { delivery, death, event, .. } = view;
@@ -40,7 +38,7 @@ pub fn envelope(view: &LetterView) -> Envelope {
     }
 }
 
-/// What became of an attempt; time that was only waited is none.
+/// None for time on hold.
 fn record(story: &Story) -> Option<AttemptRecord> {
     let (error, error_code, http_status) = match &story.end {
         End::Held { .. } => return None,

@@ -1,4 +1,4 @@
-//! The live shell: feeds the engine with what happens and carries out what it decides.
+//! The engine task: feeds the engine with messages and carries out its effects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,66 +13,60 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::active_book::{ActiveBook, ActiveBooks, Followers};
-use super::breakers::News;
-use super::inbox::{Inbox, NoteJob, Work};
-use super::{Answer, Message, Snapshot, Stopped};
+use super::active_book::{ActiveBook, ActiveBooks, BookFollowers};
+use super::breakers::HistoryMessage;
+use super::inbox::{Inbox, NoteJob, WriterWork};
+use super::{EngineMessage, Snapshot, StopReport, SubmitAnswer};
 use crate::activity::{Activity, ActivityFeed};
 use crate::store::{self, Note, Submission, Submitted, WhenFull};
 use redrive::clock::{Clock, STEP_MIN, wall_clock};
 
-/// Messages taken in one go.
 const MESSAGES_AT_ONCE: usize = 256;
 /// How often the machine's clock is compared with ours.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
-/// The engine and its hands.
-pub(super) struct Shell {
+pub(super) struct EngineTask {
     engine: Engine,
-    /// What engine and targets go by.
     active: Arc<ActiveBook>,
     inbox: Arc<Inbox>,
-    /// What the engine wants written, until all messages at hand are taken in.
-    outbox: Work,
-    own: mpsc::Sender<Message>,
+    /// Collects writes until all messages at hand are handled.
+    outbox: WriterWork,
+    own: mpsc::Sender<EngineMessage>,
     clock: Clock,
     feed: ActivityFeed,
-    onward: Onward,
+    onward: EngineOutputs,
     calls: HashMap<CallId, AbortHandle>,
-    /// Calls that ended because we stop.
     interrupted: usize,
     wake_at: Option<Timestamp>,
-    /// Shared with whoever looked last, until something is counted again.
+    /// Shared with the last snapshot until something is counted.
     figures: Arc<Figures>,
     stopping: Option<Stopping>,
-    /// How far the machine's clock was from ours when it was last looked at.
+    /// The offset of the machine's clock at the last check.
     drift: i128,
 }
 
-/// Where else the engine's word goes.
-pub(super) struct Onward {
-    /// Dependencies that are well again and whose letters the book brings back by itself.
+/// Outputs other than the writer's queue, and the active book.
+pub(super) struct EngineOutputs {
+    /// Recovered dependencies whose letters the book reprocesses.
     pub reprocess: mpsc::Sender<DependencyName>,
-    /// What breakers go through.
-    pub turns: mpsc::Sender<News>,
-    /// The book to go by.
+    pub turns: mpsc::Sender<HistoryMessage>,
     pub books: ActiveBooks,
-    pub followers: Arc<Followers>,
+    pub followers: Arc<BookFollowers>,
 }
 
 struct Stopping {
     until: Instant,
-    reply: oneshot::Sender<Stopped>,
+    reply: oneshot::Sender<StopReport>,
 }
 
-impl Shell {
+impl EngineTask {
     pub(super) fn new(
         engine: Engine,
         inbox: Arc<Inbox>,
-        own: mpsc::Sender<Message>,
+        own: mpsc::Sender<EngineMessage>,
         clock: Clock,
         feed: ActivityFeed,
-        mut onward: Onward,
+        mut onward: EngineOutputs,
     ) -> Self {
         let drift = drift(&clock);
         let active = Arc::clone(&onward.books.borrow_and_update());
@@ -81,7 +75,7 @@ impl Shell {
             engine,
             active,
             inbox,
-            outbox: Work::default(),
+            outbox: WriterWork::default(),
             own,
             clock,
             feed,
@@ -95,8 +89,7 @@ impl Shell {
         }
     }
 
-    /// Runs until it is told to stop.
-    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<EngineMessage>) {
         let mut taken = Vec::with_capacity(MESSAGES_AT_ONCE);
         let mut look_at_clock = tokio::time::interval(CLOCK_EVERY);
         self.carry_out();
@@ -112,7 +105,7 @@ impl Shell {
                     if count == 0 {
                         return;
                     }
-                    // What a batch has accepted was routed by this book or an earlier one.
+                    // Accepted events were routed by this book or an earlier one.
                     self.follow_book();
                     for message in taken.drain(..) {
                         self.take(message);
@@ -150,12 +143,12 @@ impl Shell {
         [timer, stop].into_iter().flatten().min()
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: EngineMessage) {
         match message {
-            Message::Batch { answers, inputs, done } => {
+            EngineMessage::Batch { answers, inputs, done } => {
                 for (waiter, answer) in answers {
                     self.count(&answer);
-                    // A client that hung up has its event all the same.
+                    // A client that disconnected has its event accepted all the same.
                     let _ = waiter.send(answer);
                 }
                 for input in inputs {
@@ -165,21 +158,21 @@ impl Shell {
                     let _ = doer.send(Ok(()));
                 }
             }
-            Message::Ended(call, ending) => {
+            EngineMessage::Ended(call, ending) => {
                 self.calls.remove(&call);
                 self.interrupted += usize::from(ending == Ending::Interrupted);
                 self.feed(Input::Ended { call, ending });
             }
-            Message::Look(reply) => {
+            EngineMessage::Look(reply) => {
                 let _ = reply.send(self.snapshot());
             }
-            Message::Waits(asked, reply) => {
+            EngineMessage::Waits(asked, reply) => {
                 let _ = reply.send(self.engine.waits(&asked, self.clock.now()));
             }
-            Message::Removed(queue, reply) => {
+            EngineMessage::Removed(queue, reply) => {
                 let _ = reply.send(self.engine.removed_queue(&queue));
             }
-            Message::Stop { within, reply } => {
+            EngineMessage::Stop { within, reply } => {
                 self.stopping = Some(Stopping { until: Instant::now() + within, reply });
                 self.active.targets.stop(within);
                 self.feed(Input::Stop);
@@ -187,8 +180,7 @@ impl Shell {
         }
     }
 
-    /// Counts what came in, and how it was answered.
-    fn count(&mut self, answer: &Answer) {
+    fn count(&mut self, answer: &SubmitAnswer) {
         let Ok(taken) = answer else { return self.feed.refused() };
         let now = self.clock.now();
         let intake = &mut Arc::make_mut(&mut self.figures).intake;
@@ -250,20 +242,20 @@ impl Shell {
                 Effect::Advance(advance) => self.outbox.advances.push(advance),
                 Effect::Reprocess(dependency) => {
                     self.note(Note::Owe(dependency.clone()), None);
-                    // One that finds no place comes back with the next run, or the next time.
+                    // If it is full, the dependency is retried in the next run or at the next recovery.
                     let _ = self.onward.reprocess.try_send(dependency);
                 }
-                Effect::Signal(signal) => self.tell(signal),
+                Effect::Signal(signal) => self.report_signal(signal),
             }
         }
     }
 
-    /// Has what is told of a settlement written with it, as far as somebody wants it.
+    /// Has events about a settlement written with it, if any service subscribes.
     fn emit(&mut self, settlement: &Settlement) {
         for event in &settlement.emits {
             let mut routes = self.active.of(event.event_type.as_str()).to_vec();
             for addressee in &mut routes {
-                // Nobody is there who could send it again.
+                // No sender could send it again.
                 addressee.bound.when_full = WhenFull::DeadLetter;
             }
             if !routes.is_empty() {
@@ -277,7 +269,6 @@ impl Shell {
         self.outbox.notes.push(NoteJob { note, then, reply: None });
     }
 
-    /// Gives the writer all that came together, at once.
     fn hand_over(&mut self) {
         if !self.outbox.is_empty() {
             let outbox = &mut self.outbox;
@@ -285,14 +276,14 @@ impl Shell {
         }
     }
 
-    fn tell(&mut self, signal: Box<Signal>) {
+    fn report_signal(&mut self, signal: Box<Signal>) {
         Arc::make_mut(&mut self.figures).count(&signal);
         if let Signal::Breaker { dependency, transition, by } = &*signal {
-            // One that finds no place is missed on the record, and nowhere else.
-            let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
+            // If it is full, only the history misses the transition.
+            let _ = self.onward.turns.try_send(HistoryMessage::turned(dependency, transition, *by));
         }
         if let Signal::Stale(delivery) = &*signal {
-            tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
+            tracing::warn!(delivery_id = %delivery, "stale settlement ignored");
         }
         self.feed.publish_signal(signal, || self.clock.now());
     }
@@ -302,13 +293,13 @@ impl Shell {
         let (id, own) = (call.id, self.own.clone());
         let limit = target.as_ref().map_or(call.limit, |target| target.ends_within(call.limit));
         let task = tokio::spawn(async move {
-            let report = Report { own: own.clone(), id, is_made: false };
+            let report = CallReport { own: own.clone(), id, is_made: false };
             let ending = match target {
                 Some(target) => {
                     let called = tokio::time::timeout(limit, target.call(call)).await;
                     called.unwrap_or_else(|_| {
                         let seen = Seen::Transport(TransportError::Timeout(CallPart::Whole));
-                        Ending::Reply(Reply::new(seen, "the call did not end within its limit"))
+                        Ending::Reply(Reply::new(seen, "call exceeded its time limit"))
                     })
                 }
                 None => Ending::Reply(Reply::new(Seen::ConfigMissing, "no target is configured")),
@@ -323,7 +314,7 @@ impl Shell {
         self.engine.is_quiet() || Instant::now() >= stopping.until
     }
 
-    /// Cuts short what still runs; it burns nothing, and the next run begins with it.
+    /// Cuts short running calls; they use no retry, and the next run starts with them.
     fn end(mut self) {
         let interrupted = self.interrupted + self.calls.len();
         for (call, task) in std::mem::take(&mut self.calls) {
@@ -333,11 +324,11 @@ impl Shell {
         self.carry_out();
         self.hand_over();
         if let Some(stopping) = self.stopping {
-            let _ = stopping.reply.send(Stopped { interrupted });
+            let _ = stopping.reply.send(StopReport { interrupted });
         }
     }
 
-    /// Timers do not mind when the machine's clock is set; people who compare times do.
+    /// Timers are not affected by a changed machine clock, but people compare times.
     fn look_at_clock(&mut self) {
         let drift = drift(&self.clock);
         let step = drift - self.drift;
@@ -345,7 +336,8 @@ impl Shell {
             self.drift = drift;
             let seconds = step / 1_000_000_000;
             let now = self.clock.now();
-            let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
+            let message =
+                format!("system clock moved by {seconds} s; redrive's own clock continues unchanged");
             self.feed.publish(now, Activity::ClockStepped(message.into()));
         }
     }
@@ -362,30 +354,30 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Tells the engine how a call ended, even if the task that makes it panics.
-struct Report {
-    own: mpsc::Sender<Message>,
+/// Reports the end of a call even if its task panics.
+struct CallReport {
+    own: mpsc::Sender<EngineMessage>,
     id: CallId,
     is_made: bool,
 }
 
-impl Report {
+impl CallReport {
     async fn make(mut self, ending: Ending) {
         self.is_made = true;
         // The engine is gone only when the node is.
-        let _ = self.own.send(Message::Ended(self.id, ending)).await;
+        let _ = self.own.send(EngineMessage::Ended(self.id, ending)).await;
     }
 }
 
-impl Drop for Report {
+impl Drop for CallReport {
     fn drop(&mut self) {
         if self.is_made || !std::thread::panicking() {
             return;
         }
-        let reply = Reply::new(Seen::Internal, "the target's code panicked");
+        let reply = Reply::new(Seen::Internal, "target panicked");
         let (own, id) = (self.own.clone(), self.id);
         tokio::spawn(async move {
-            let _ = own.send(Message::Ended(id, Ending::Reply(reply))).await;
+            let _ = own.send(EngineMessage::Ended(id, Ending::Reply(reply))).await;
         });
     }
 }

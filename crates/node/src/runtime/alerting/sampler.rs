@@ -1,5 +1,5 @@
-//! What alerts are held against: what the engine knows each time, and of what the store knows as much as is
-//! needed, no oftener than it changes anything.
+//! Samples what alerts are evaluated against: the engine's state each time, the store's only as often as
+//! needed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,11 @@ use crate::source::SourceView;
 use crate::store::letter::{KindView, LetterFilter};
 use crate::store::{Counts, Oldest};
 
-/// How often the oldest of each queue are looked up.
 const OLDEST_EVERY: Duration = Duration::from_secs(5);
-/// How often dead letters are counted by their kind, of which there may be many.
+/// How often dead letters are counted by kind; there may be many.
 const LETTERS_EVERY: Duration = Duration::from_secs(5);
 
-/// Everything as it stood at one moment.
-pub(super) struct Seen {
+pub(super) struct AlertSample {
     pub(super) at: Timestamp,
     figures: Arc<Figures>,
     dependencies: Vec<DependencyView>,
@@ -33,7 +31,7 @@ pub(super) struct Seen {
     sources: Vec<SourceSample>,
 }
 
-impl Seen {
+impl AlertSample {
     pub(super) fn sample<'a>(&'a self, book: &'a RuleBook) -> Sample<'a> {
         Sample {
             at: self.at,
@@ -49,8 +47,7 @@ impl Seen {
 }
 
 #[cfg(test)]
-impl Seen {
-    /// A service that has so many dead letters.
+impl AlertSample {
     pub(super) fn of_letters(at: Timestamp, dead: u64) -> Self {
         let service = redrive_core::ids::ServiceName::new("shop").expect("a name");
         let name = Arc::new(QueueName { service, channel: None });
@@ -67,28 +64,28 @@ impl Seen {
     }
 }
 
-/// Looks, and remembers what need not be looked up each time.
+/// Takes samples, and caches what need not be read each time.
 #[derive(Default)]
-pub(super) struct Eyes {
+pub(super) struct AlertSampler {
     oldest: BTreeMap<QueueName, Oldest>,
     oldest_at: Option<Instant>,
     letters_at: Option<Instant>,
 }
 
-impl Eyes {
-    /// Everything as it stands; nothing if the store does not answer or the node is going away.
-    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<Seen> {
+impl AlertSampler {
+    /// None if the store does not answer or the node is stopping.
+    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<AlertSample> {
         let snapshot = node.snapshot().await?;
         match self.ask(node, wants, snapshot).await {
             Ok(seen) => Some(seen),
             Err(error) => {
-                tracing::debug!(%error, "alerts could not be looked at");
+                tracing::debug!(%error, "alerts not evaluated");
                 None
             }
         }
     }
 
-    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<Seen, ReadError> {
+    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<AlertSample, ReadError> {
         let counts = node.read(|reader| reader.counts()).await?;
         if wants.oldest && is_due(self.oldest_at, OLDEST_EVERY) {
             self.oldest = node.read(|reader| reader.oldest()).await?;
@@ -100,9 +97,9 @@ impl Eyes {
             letters = Some(kinds.into_iter().map(letter).collect());
             self.letters_at = Some(Instant::now());
         }
-        // What is found from now on is for the next look.
+        // What is found from now on belongs to the next sample.
         let at = node.now();
-        Ok(Seen {
+        Ok(AlertSample {
             at,
             troubles: node.troubles(),
             sources: node.sources().into_iter().filter_map(source).collect(),
@@ -120,7 +117,7 @@ impl Eyes {
                 name: Arc::new(name.clone()),
                 waiting: counts.waiting,
                 without_rule: counts.without_rule,
-                // What was looked up a moment ago may have ended since.
+                // The cached oldest may have ended since.
                 oldest_waiting_at: oldest.waiting_since.filter(|_| counts.waiting > 0),
                 dead: counts.dead,
                 oldest_dead_at: oldest.dead_since.filter(|_| counts.dead > 0),

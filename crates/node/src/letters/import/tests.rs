@@ -4,7 +4,7 @@ use redrive_core::book;
 use redrive_core::book::connectors::built_in;
 
 use super::*;
-use crate::letter::envelope::{envelope, tests::letter};
+use crate::letters::envelope::{envelope, tests::letter};
 
 const NOW: &str = "2026-02-01T00:00:00Z";
 
@@ -127,18 +127,18 @@ fn a_source_that_only_redrive_has_is_another_in_every_form() {
 fn what_is_wrong_is_said() {
     #[rustfmt::skip]
     let cases = [
-        ("no JSON",           "{",                                                   "is no JSON: "),
-        ("a list",            "[]",                                                  "is no JSON object"),
+        ("no JSON",           "{",                                                   "is not valid JSON: "),
+        ("a list",            "[]",                                                  "is not a JSON object"),
         ("another thing",     r#"{"id":1}"#,                                         "has neither `dlqId`"),
         ("no type",           r#"{"service":"a"}"#,                                  "missing field `type`"),
         ("a typo",            r#"{"service":"a","type":"b","sesion":"c"}"#,          "unknown field `sesion`"),
-        ("no name",           r#"{"service":"a b","type":"b"}"#,                     "has a service that is no name: a name has no ' '"),
-        ("no channel",        r#"{"service":"a/","type":"b"}"#,                      "has a channel that is no name: a name cannot be empty"),
-        ("no category",       r#"{"service":"a","type":"b","category":"bad"}"#,      "has the category `bad`, which is none of transient"),
-        ("no type of event",  r#"{"service":"a","type":"b c"}"#,                     "has an event that cannot be taken: `type`"),
+        ("no name",           r#"{"service":"a b","type":"b"}"#,                     "has an invalid service name: a name has no ' '"),
+        ("no channel",        r#"{"service":"a/","type":"b"}"#,                      "has an invalid channel name: a name cannot be empty"),
+        ("no category",       r#"{"service":"a","type":"b","category":"bad"}"#,      "has the unknown category `bad`, expected one of transient"),
+        ("no type of event",  r#"{"service":"a","type":"b c"}"#,                     "has an invalid event: `type`"),
         ("an empty session",  r#"{"service":"a","type":"b","session":""}"#,          "`session` is empty"),
         ("data twice",        r#"{"service":"a","type":"b","data":1,"data_base64":"AA=="}"#, "`data_base64`"),
-        ("half an envelope",  r#"{"dlqId":"x"}"#,                                    "is no envelope: missing field"),
+        ("half an envelope",  r#"{"dlqId":"x"}"#,                                    "is not a valid envelope: missing field"),
         ("an empty key",      r#"{"service":"a","type":"b","id":"1","key":""}"#,     "has a key of 0 bytes"),
     ];
     for (name, line, words) in cases {

@@ -1,12 +1,10 @@
-//! What a call says: the event that the templates of its source make of it.
+//! Makes the event of a webhook request by the templates of its source.
 //!
-//! An event is known again by its id: what the book's `id` makes, else what the scheme has, else the SHA-256
-//! of the body. The last holds for senders that give no id: what they signed is all that tells one call from
-//! another, so the same body is the same event for as long as ids are remembered. Where that is not so, as
-//! with a heartbeat that always says the same, the book must state an `id`.
+//! The event's id is the book's `id` template, else the scheme's own id, else the SHA-256 of the body: for
+//! senders without ids the same body is the same event for as long as ids are remembered. Senders that repeat
+//! themselves, such as heartbeats, need an `id` in the book.
 //!
-//! The event's time is the one that was signed, else that of its arrival; a call that is sent again has
-//! another one and is the same event all the same.
+//! The event's time is the signed one, else that of arrival.
 
 use std::collections::BTreeMap;
 
@@ -23,40 +21,33 @@ use redrive_core::time::Timestamp;
 use redrive_core::trace::Context;
 use ring::digest::{SHA256, digest};
 
-use super::Hook;
+use super::WebhookSource;
 use super::claim::to_hex;
 use super::scheme::WEBHOOK_ID;
-use crate::source::convert::{Malformed, Templates, Why, filled, filled_type, unfit};
+use crate::source::convert::{MalformedInput, MalformedReason, Templates, filled, filled_type, unfit};
 
 pub(super) const GITHUB_EVENT: &str = "x-github-event";
 pub(super) const GITHUB_DELIVERY: &str = "x-github-delivery";
 const FORM: &str = "application/x-www-form-urlencoded";
-/// What Slack sends to see whether an address is ours.
+/// The type of the request by which Slack checks an endpoint.
 const SLACK_CHALLENGE: &str = "url_verification";
 
-/// A call whose signature is good.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// Its headers.
+pub struct WebhookCall<'a> {
     pub headers: &'a HeaderMap,
-    /// Its whole body.
     pub body: &'a Bytes,
-    /// What ties it to its answer, and its event to both.
+    /// Ties the request to its response and its event.
     pub correlation_id: &'a str,
-    /// When it came.
     pub now: Timestamp,
 }
 
-/// What was made of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Made {
-    /// An event.
+pub enum WebhookOutcome {
     Event(Box<Event>),
-    /// Nothing: the sender wants to see this text again, so that it knows who answers.
+    /// No event: the text to send back, by which the sender checks the endpoint.
     Challenge(String),
 }
 
-/// The fields of the data that a scheme looks at itself.
 pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
     match scheme {
         Scheme::Stripe => &["id"],
@@ -65,13 +56,13 @@ pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
     }
 }
 
-/// Where the templates look.
-struct Found<'a> {
+/// What the templates are filled from.
+struct WebhookMaterial<'a> {
     headers: &'a HeaderMap,
     data: Picked<'a>,
 }
 
-impl Material for Found<'_> {
+impl Material for WebhookMaterial<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.headers.get(name)?.as_bytes()).ok().map(str::trim)
     }
@@ -81,22 +72,22 @@ impl Material for Found<'_> {
     }
 }
 
-impl Hook {
-    /// What a call says; to be asked when its signature is known to be good.
-    pub fn read(&self, call: Call<'_>) -> Result<Made, Malformed> {
+impl WebhookSource {
+    /// Makes the event; the signature must have been verified.
+    pub fn read(&self, call: WebhookCall<'_>) -> Result<WebhookOutcome, MalformedInput> {
         let content_type = content_type_of(call.headers)?;
         self.refuse_forms(content_type.as_ref())?;
         if *self.scheme() == Scheme::Github {
             required(call.headers, GITHUB_EVENT)?;
         }
-        let found = Found { headers: call.headers, data: self.picked(call.body)? };
+        let found = WebhookMaterial { headers: call.headers, data: self.picked(call.body)? };
         if let Some(challenge) = self.challenge(&found) {
-            return Ok(Made::Challenge(challenge));
+            return Ok(WebhookOutcome::Challenge(challenge));
         }
         let Templates { event_type, subject, session, .. } = &self.templates;
         let event_type = event_type.as_ref().expect("the book wants one of webhooks");
         let signed_at = self.claim(call.headers).ok().and_then(|claim| claim.signed_at);
-        Ok(Made::Event(Box::new(Event {
+        Ok(WebhookOutcome::Event(Box::new(Event {
             id: self.id_of(&found, call.body)?,
             source: self.event_source.clone(),
             event_type: filled_type(event_type, &found)?,
@@ -111,19 +102,18 @@ impl Hook {
         })))
     }
 
-    /// GitHub sends forms where nobody chose otherwise; whoever reads its events expects JSON.
-    fn refuse_forms(&self, content_type: Option<&ContentType>) -> Result<(), Malformed> {
+    /// GitHub sends forms by default, but readers of its events expect JSON.
+    fn refuse_forms(&self, content_type: Option<&ContentType>) -> Result<(), MalformedInput> {
         let is_form =
             content_type.is_some_and(|content_type| content_type.media_type().eq_ignore_ascii_case(FORM));
         if is_form && (self.needs_data || *self.scheme() == Scheme::Github) {
-            return Err(Malformed { field: "content-type", why: Why::Form });
+            return Err(MalformedInput { field: "content-type", why: MalformedReason::Form });
         }
         Ok(())
     }
 
-    /// The fields of the body that somebody looks at; a body that is no JSON has none, unless a template
-    /// needs one.
-    fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, Malformed> {
+    /// The data fields that are used; a body that is not JSON has none, unless a template needs one.
+    fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, MalformedInput> {
         if self.templates.wanted.is_empty() {
             return Ok(Picked::default());
         }
@@ -134,16 +124,16 @@ impl Hook {
         }
     }
 
-    fn challenge(&self, found: &Found<'_>) -> Option<String> {
+    fn challenge(&self, found: &WebhookMaterial<'_>) -> Option<String> {
         let is_asked = *self.scheme() == Scheme::Slack && found.data.get(&["type"]) == Some(SLACK_CHALLENGE);
-        // It goes back as it is, and nothing else of an answer does: it is a word, or nothing that we repeat.
+        // It is sent back verbatim, so control characters are refused.
         let is_plain = |text: &&str| !text.chars().any(char::is_control);
         found.data.get(&["challenge"]).filter(is_plain).filter(|_| is_asked).map(str::to_owned)
     }
 
-    fn id_of(&self, found: &Found<'_>, body: &[u8]) -> Result<EventId, Malformed> {
+    fn id_of(&self, found: &WebhookMaterial<'_>, body: &[u8]) -> Result<EventId, MalformedInput> {
         let fit = |field, text: &str| EventId::new(text).map_err(|reason| unfit(field, reason));
-        // What the scheme requires must be there even where the book says something else.
+        // The scheme's required headers must be there even if the book states an id.
         let of_scheme = match self.scheme() {
             Scheme::Github => Some((GITHUB_DELIVERY, required(found.headers, GITHUB_DELIVERY)?)),
             Scheme::StandardWebhooks => Some((WEBHOOK_ID, required(found.headers, WEBHOOK_ID)?)),
@@ -161,16 +151,14 @@ impl Hook {
     }
 }
 
-/// The text of a header that must be there, once.
-fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, Malformed> {
+fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, MalformedInput> {
     match single(headers, name)? {
         Some(text) if !text.is_empty() => Ok(text),
         Some(_) | None => Err(unfit(name, Reason::Missing)),
     }
 }
 
-/// The text of a header that may be there, once.
-fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Malformed> {
+fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, MalformedInput> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -180,18 +168,18 @@ fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h s
     Ok(Some(text.trim()))
 }
 
-fn content_type_of(headers: &HeaderMap) -> Result<Option<ContentType>, Malformed> {
+fn content_type_of(headers: &HeaderMap) -> Result<Option<ContentType>, MalformedInput> {
     const FIELD: &str = "content-type";
     let text = single(headers, FIELD)?.filter(|text| !text.is_empty());
     let content_type = text.map(ContentType::new).transpose().map_err(|reason| unfit(FIELD, reason))?;
     Ok(content_type.map(|content_type| {
-        // To a target, the name of this format would say that the call itself is laid out so.
+        // Targets would take this content type for the layout of the whole request.
         let is_event = content_type.media_type().to_ascii_lowercase().starts_with("application/cloudevents");
         if is_event && content_type.is_json() { ContentType::json() } else { content_type }
     }))
 }
 
-/// The trace that a call belongs to; what is no trace is left out, since no event is worth losing for it.
+/// An invalid trace is ignored, so that no event is lost for it.
 fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
     let text = single(headers, "traceparent").ok()??;
     Context::parse(text).and_then(|_| TraceParent::new(text).ok())

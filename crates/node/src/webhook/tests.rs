@@ -10,16 +10,16 @@ use redrive_core::event::attribute::{ContentType, Text};
 use super::*;
 
 /// The source `s` of a book with that webhook and those further lines.
-fn hook(webhook: &str, more: &str) -> Hook {
+fn hook(webhook: &str, more: &str) -> WebhookSource {
     let text = format!(
         "version: 1\nsecrets: {{ k: {{ env: K }} }}\nsources:\n  s:\n    webhook: {{ {webhook}, secret: k }}\n{more}"
     );
     let reading = redrive_core::book::read(&text, built_in());
     let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems));
-    Hook::new("s", &book.sections().sources["s"].value).expect("a webhook")
+    WebhookSource::new("s", &book.sections().sources["s"].value).expect("a webhook")
 }
 
-fn plain(webhook: &str) -> Hook {
+fn plain(webhook: &str) -> WebhookSource {
     hook(webhook, "    type: a.b\n")
 }
 
@@ -78,8 +78,12 @@ fn examples_that_others_have_published_are_good() {
             "{name}, in a rotation"
         );
         let other = hook.verify(&[b"other"], &headers(lines), body, at(now));
-        assert_eq!(other, Err(Distrust::Bad), "{name}, by another secret");
-        assert_eq!(hook.verify(&[], &headers(lines), body, at(now)), Err(Distrust::NoKey), "{name}, by none");
+        assert_eq!(other, Err(SignatureError::Bad), "{name}, by another secret");
+        assert_eq!(
+            hook.verify(&[], &headers(lines), body, at(now)),
+            Err(SignatureError::NoKey),
+            "{name}, by none"
+        );
     }
 }
 
@@ -89,20 +93,20 @@ fn what_is_signed_otherwise_is_not_believed() {
     let upper = good.to_uppercase();
     let line = |value: &str| format!("x-hub-signature-256: {value}");
     #[rustfmt::skip]
-    let cases: [(&str, Vec<String>, Result<(), Distrust>); 13] = [
+    let cases: [(&str, Vec<String>, Result<(), SignatureError>); 13] = [
         ("as it should be",          vec![line(&format!("sha256={good}"))],                               Ok(())),
         ("in capital digits",        vec![line(&format!("sha256={upper}"))],                              Ok(())),
-        ("not signed",               vec![],                                                              Err(Distrust::Missing)),
-        ("an empty header",          vec![line("")],                                                      Err(Distrust::Missing)),
-        ("the old header",           vec![format!("x-hub-signature: sha1={good}")],                       Err(Distrust::Missing)),
-        ("twice the same",           vec![line(&format!("sha256={good}")); 2],                            Err(Distrust::Malformed)),
-        ("a bad one beside it",      vec![line("sha256=00"), line(&format!("sha256={good}"))],            Err(Distrust::Malformed)),
-        ("no prefix",                vec![line(good)],                                                    Err(Distrust::Malformed)),
-        ("no digits",                vec![line("sha256=")],                                               Err(Distrust::Bad)),
-        ("half a digit",             vec![line(&format!("sha256={}", &good[1..]))],                       Err(Distrust::Malformed)),
-        ("a byte short",             vec![line(&format!("sha256={}", &good[2..]))],                       Err(Distrust::Bad)),
-        ("a byte more",              vec![line(&format!("sha256={good}00"))],                             Err(Distrust::Bad)),
-        ("other letters",            vec![line(&format!("sha256={}", good.replace('a', "g")))],           Err(Distrust::Malformed)),
+        ("not signed",               vec![],                                                              Err(SignatureError::Missing)),
+        ("an empty header",          vec![line("")],                                                      Err(SignatureError::Missing)),
+        ("the old header",           vec![format!("x-hub-signature: sha1={good}")],                       Err(SignatureError::Missing)),
+        ("twice the same",           vec![line(&format!("sha256={good}")); 2],                            Err(SignatureError::Malformed)),
+        ("a bad one beside it",      vec![line("sha256=00"), line(&format!("sha256={good}"))],            Err(SignatureError::Malformed)),
+        ("no prefix",                vec![line(good)],                                                    Err(SignatureError::Malformed)),
+        ("no digits",                vec![line("sha256=")],                                               Err(SignatureError::Bad)),
+        ("half a digit",             vec![line(&format!("sha256={}", &good[1..]))],                       Err(SignatureError::Malformed)),
+        ("a byte short",             vec![line(&format!("sha256={}", &good[2..]))],                       Err(SignatureError::Bad)),
+        ("a byte more",              vec![line(&format!("sha256={good}00"))],                             Err(SignatureError::Bad)),
+        ("other letters",            vec![line(&format!("sha256={}", good.replace('a', "g")))],           Err(SignatureError::Malformed)),
     ];
     let hook = plain("scheme: github");
     for (name, lines, expected) in cases {
@@ -121,10 +125,10 @@ fn a_signed_time_must_be_near() {
     let cases = [
         ("at once",                      "",                 signed,          Ok(())),
         ("five minutes later",           "",                 signed + 300,    Ok(())),
-        ("a second more",                "",                 signed + 301,    Err(Distrust::TooOld)),
+        ("a second more",                "",                 signed + 301,    Err(SignatureError::TooOld)),
         ("five minutes before",          "",                 signed - 300,    Ok(())),
-        ("a second more before",         "",                 signed - 301,    Err(Distrust::TooNew)),
-        ("as the book says",             ", tolerance: 10s", signed + 11,     Err(Distrust::TooOld)),
+        ("a second more before",         "",                 signed - 301,    Err(SignatureError::TooNew)),
+        ("as the book says",             ", tolerance: 10s", signed + 11,     Err(SignatureError::TooOld)),
         ("longer, as the book says",     ", tolerance: 1h",  signed + 3_000,  Ok(())),
     ];
     for (name, tolerance, now, expected) in cases {
@@ -149,20 +153,20 @@ fn odd_times_and_lists_are_refused() {
         ]
     };
     #[rustfmt::skip]
-    let cases: [(&str, &str, Vec<String>, Distrust); 13] = [
-        ("no time",                   "stripe", stripe("v1=00"),                              Distrust::Malformed),
-        ("two times",                 "stripe", stripe("t=1,t=2,v1=00"),                      Distrust::Malformed),
-        ("a time with a sign",        "stripe", stripe("t=+1,v1=00"),                         Distrust::Malformed),
-        ("a time below nought",       "stripe", stripe("t=-1,v1=00"),                         Distrust::Malformed),
-        ("a time beyond all numbers", "stripe", stripe("t=99999999999999999999999,v1=00"),    Distrust::Malformed),
-        ("no signature",              "stripe", stripe("t=1"),                                Distrust::Malformed),
-        ("of tests only",             "stripe", stripe("t=1,v0=00"),                          Distrust::Malformed),
-        ("too many",                  "stripe", stripe(&many),                                Distrust::Malformed),
-        ("no time at all",            "slack",  vec!["x-slack-signature: v0=00".to_owned()],  Distrust::Missing),
-        ("another version",           "slack",  vec!["x-slack-signature: v1=00".to_owned(), "x-slack-request-timestamp: 1".to_owned()], Distrust::Malformed),
-        ("a time that is none",       "standard-webhooks", standard("a", "now", STANDARD_SIGNATURE), Distrust::Malformed),
-        ("no base64",                 "standard-webhooks", standard("a", "1", "v1,?"),        Distrust::Malformed),
-        ("no id",                     "standard-webhooks", standard("", "1", "v1,AAAA"),      Distrust::Missing),
+    let cases: [(&str, &str, Vec<String>, SignatureError); 13] = [
+        ("no time",                   "stripe", stripe("v1=00"),                              SignatureError::Malformed),
+        ("two times",                 "stripe", stripe("t=1,t=2,v1=00"),                      SignatureError::Malformed),
+        ("a time with a sign",        "stripe", stripe("t=+1,v1=00"),                         SignatureError::Malformed),
+        ("a time below nought",       "stripe", stripe("t=-1,v1=00"),                         SignatureError::Malformed),
+        ("a time beyond all numbers", "stripe", stripe("t=99999999999999999999999,v1=00"),    SignatureError::Malformed),
+        ("no signature",              "stripe", stripe("t=1"),                                SignatureError::Malformed),
+        ("of tests only",             "stripe", stripe("t=1,v0=00"),                          SignatureError::Malformed),
+        ("too many",                  "stripe", stripe(&many),                                SignatureError::Malformed),
+        ("no time at all",            "slack",  vec!["x-slack-signature: v0=00".to_owned()],  SignatureError::Missing),
+        ("another version",           "slack",  vec!["x-slack-signature: v1=00".to_owned(), "x-slack-request-timestamp: 1".to_owned()], SignatureError::Malformed),
+        ("a time that is none",       "standard-webhooks", standard("a", "now", STANDARD_SIGNATURE), SignatureError::Malformed),
+        ("no base64",                 "standard-webhooks", standard("a", "1", "v1,?"),        SignatureError::Malformed),
+        ("no id",                     "standard-webhooks", standard("", "1", "v1,AAAA"),      SignatureError::Missing),
     ];
     for (name, scheme, lines, expected) in cases {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -175,7 +179,7 @@ fn odd_times_and_lists_are_refused() {
         b"",
         at(1),
     );
-    assert_eq!(unusable, Err(Distrust::NoKey), "a secret that is no base64");
+    assert_eq!(unusable, Err(SignatureError::NoKey), "a secret that is no base64");
 }
 
 const SCHEMES: [&str; 5] = [
@@ -242,15 +246,15 @@ proptest! {
 }
 
 /// What a call becomes, with its headers and its body.
-fn read(hook: &Hook, lines: &[&str], body: &str) -> Result<Made, Malformed> {
+fn read(hook: &WebhookSource, lines: &[&str], body: &str) -> Result<WebhookOutcome, MalformedInput> {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    hook.read(Call { headers: &headers(lines), body: &body, correlation_id: "c-1", now: at(100) })
+    hook.read(WebhookCall { headers: &headers(lines), body: &body, correlation_id: "c-1", now: at(100) })
 }
 
 #[track_caller]
-fn event(hook: &Hook, lines: &[&str], body: &str) -> Event {
+fn event(hook: &WebhookSource, lines: &[&str], body: &str) -> Event {
     match read(hook, lines, body) {
-        Ok(Made::Event(event)) => *event,
+        Ok(WebhookOutcome::Event(event)) => *event,
         other => panic!("{other:?}"),
     }
 }
@@ -329,10 +333,10 @@ fn calls_that_are_no_events_say_what_is_missing() {
         ("no event",         "scheme: github", GITHUB_MORE, &github[1..],                          "{}", "`x-github-event` is missing"),
         ("no delivery",      "scheme: github", GITHUB_MORE, &github[..1],                          "{}", "`x-github-delivery` is missing"),
         ("two deliveries",   "scheme: github", GITHUB_MORE, &[github[0], github[1], github[1]],    "{}", "`x-github-delivery` is given twice: give it once"),
-        ("a form",           "scheme: github", GITHUB_MORE, &form,                                 "payload=%7B%7D", "`content-type` says that the body is a form: choose `application/json` where the webhook is set up"),
+        ("a form",           "scheme: github", GITHUB_MORE, &form,                                 "payload=%7B%7D", "`content-type` is a form: choose `application/json` in the webhook's settings"),
         ("no JSON",          "scheme: github", GITHUB_MORE, &github,                               "{", "`body` cannot be read as JSON: EOF while parsing an object at line 1 column 1"),
         ("nothing",          "scheme: github", GITHUB_MORE, &github,                               "", "`body` cannot be read as JSON: EOF while parsing a value at line 1 column 0"),
-        ("no type",          "scheme: hmac", "    type: \"{data.kind}\"\n", &[],                   "{}", "`type` has no value in this call: look at the template of this source"),
+        ("no type",          "scheme: hmac", "    type: \"{data.kind}\"\n", &[],                   "{}", "`type` has no value in this request: check the template of this source"),
         ("a long session",   "scheme: hmac", session, &[],                                         &long, "`session` has 600 bytes: it may have 512"),
         ("an odd session",   "scheme: hmac", session, &[],                                         r#"{"n":"a\nb"}"#, "`session` has '\\n' in it: leave out control characters and what is no character"),
         ("a long type",      "scheme: hmac", "    type: \"{data.n}\"\n", &[],                      &long, "`type` cannot be routed: it has 600 bytes and may have 256"),
@@ -347,15 +351,18 @@ fn calls_that_are_no_events_say_what_is_missing() {
 #[test]
 fn slack_sees_its_challenge_again_and_nobody_else_does() {
     let body = r#"{"type":"url_verification","challenge":"3eZbrw1aB"}"#;
-    assert_eq!(read(&plain("scheme: slack"), &[], body), Ok(Made::Challenge("3eZbrw1aB".to_owned())));
-    assert!(matches!(read(&plain("scheme: hmac"), &[], body), Ok(Made::Event(_))));
+    assert_eq!(
+        read(&plain("scheme: slack"), &[], body),
+        Ok(WebhookOutcome::Challenge("3eZbrw1aB".to_owned()))
+    );
+    assert!(matches!(read(&plain("scheme: hmac"), &[], body), Ok(WebhookOutcome::Event(_))));
     let lines = r#"{"type":"url_verification","challenge":"HTTP/1.1 400 Bad Request\r\n\r\n"}"#;
     assert!(
-        !matches!(read(&plain("scheme: slack"), &[], lines), Ok(Made::Challenge(_))),
+        !matches!(read(&plain("scheme: slack"), &[], lines), Ok(WebhookOutcome::Challenge(_))),
         "no lines of its own"
     );
     let event = r#"{"type":"event_callback","challenge":"x","event_id":"Ev1"}"#;
-    assert!(matches!(read(&plain("scheme: slack"), &[], event), Ok(Made::Event(_))));
+    assert!(matches!(read(&plain("scheme: slack"), &[], event), Ok(WebhookOutcome::Event(_))));
 }
 
 #[test]
@@ -386,8 +393,8 @@ fn counts_outlive_a_change_of_the_book() {
         );
         std::sync::Arc::new(redrive_core::book::read(&text, built_in()).book.expect("a book"))
     };
-    let hooks = Hooks::new(&book("a"));
-    hooks.get("a").expect("it is there").tally.count(Answered::Accepted, at(1));
+    let hooks = WebhookSources::new(&book("a"));
+    hooks.get("a").expect("it is there").tally.count(WebhookResponse::Accepted, at(1));
     hooks.prepare(&book("a"))();
     assert_eq!(hooks.counts()[0].1.accepted, 1);
     hooks.prepare(&book("b"))();

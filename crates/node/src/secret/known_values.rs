@@ -1,6 +1,6 @@
-//! The values that were fetched, so that a log can leave them out wherever they turn up.
+//! Known secret values, to be removed from logs.
 //!
-//! Invariant: the lock here is held while nothing else is done, so that it can be taken by whoever logs.
+//! Invariant: nothing else runs under the lock, so it can be taken while logging.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,17 +11,16 @@ use zeroize::Zeroizing;
 
 use super::SecretValues;
 
-/// How many values are remembered; the oldest are forgotten first.
+/// Remembered values; the oldest are dropped first.
 const SEEN_MAX: usize = 256;
 
-/// Values that are secret, or were not long ago.
 #[derive(Default)]
-pub(super) struct Seen(Mutex<VecDeque<Zeroizing<String>>>);
+pub(super) struct KnownValues(Mutex<VecDeque<Zeroizing<String>>>);
 
-impl Seen {
-    /// Remembers values; what is no text cannot turn up in one.
+impl KnownValues {
+    /// Values that are not UTF-8 cannot occur in a text.
     pub(super) fn note(&self, values: &SecretValues) {
-        let mut seen = self.0.lock().expect("nobody panics while remembering");
+        let mut seen = self.0.lock().expect("lock is not poisoned");
         for value in values.iter().filter_map(|value| std::str::from_utf8(value).ok()) {
             if seen.iter().any(|known| known.as_str() == value) {
                 continue;
@@ -33,9 +32,8 @@ impl Seen {
         }
     }
 
-    /// The text without any of them.
     pub(super) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let seen = self.0.lock().expect("nobody panics while remembering");
+        let seen = self.0.lock().expect("lock is not poisoned");
         hide_known(text, seen.iter().map(|value| value.as_str()))
     }
 }
@@ -46,7 +44,7 @@ mod tests {
 
     #[test]
     fn values_are_left_out_of_texts_even_after_they_were_changed() {
-        let seen = Seen::default();
+        let seen = KnownValues::default();
         assert_eq!(seen.hide("correct horse"), "correct horse");
         for lines in ["correct horse\n", "battery staple\ncorrect horse\n"] {
             seen.note(&SecretValues::from_lines(lines.as_bytes(), "here").expect("a line or two"));

@@ -1,9 +1,8 @@
-//! Dead letters from elsewhere, one JSON object a line: our envelope, the short form of Redis streams, or a
-//! plain form that anybody can write.
+//! Imports dead letters, one JSON object per line: our envelope, the short form of Redis streams, or a plain
+//! form.
 //!
-//! A line is read without a rule book, so that a file can be checked before anything is sent. Invariants:
-//! any bytes end in a letter or in words that say what is wrong; the same line has the same key wherever it
-//! is read.
+//! A line is read without a rule book, so that a file can be checked before anything is sent. Invariants: any
+//! bytes give a letter or an error text; the same line always has the same key.
 
 use std::sync::Arc;
 
@@ -27,26 +26,18 @@ use serde_json::{Value, json};
 
 use crate::store::letter::ImportedLetter;
 
-/// The longest key; longer ones are no ids.
 const KEY_BYTES_MAX: usize = 512;
-/// The longest code that is taken over.
 const CODE_BYTES_MAX: usize = 200;
-/// The most attempts that are told of one letter.
-const ATTEMPTS_TOLD_MAX: usize = 1_000;
-/// The source of events that name none, and what comes before a source that is reserved for events that Redrive
-/// makes itself.
+const ATTEMPTS_KEPT_MAX: usize = 1_000;
+/// The source of events that name none, and the prefix of sources that only Redrive may use.
 const SOURCE_DEFAULT: &str = "/imported";
-/// The type of messages that have none.
 const TYPE_DEFAULT: &str = "imported.message";
 
-/// A letter that was read, before anybody knows what the rule book says of it.
+/// A letter as read, before the rule book is applied.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Foreign {
-    /// What it is known by.
+pub struct ImportLetter {
     pub key: String,
-    /// Whose it is.
     pub queue: QueueName,
-    /// The event.
     pub event: Event,
     subscription: Option<String>,
     consumer_group: Option<String>,
@@ -55,26 +46,25 @@ pub struct Foreign {
     fingerprint: Option<Fingerprint>,
     attempts: u32,
     replays: u32,
-    told: Vec<AttemptRecord>,
+    history: Vec<AttemptRecord>,
     died_at: Option<Timestamp>,
 }
 
-/// Reads a line.
-pub fn read(line: &str) -> Result<Foreign, String> {
-    let members: Value = serde_json::from_str(line).map_err(|error| format!("is no JSON: {error}"))?;
+pub fn read(line: &str) -> Result<ImportLetter, String> {
+    let members: Value = serde_json::from_str(line).map_err(|error| format!("is not valid JSON: {error}"))?;
     let Value::Object(members) = &members else {
-        return Err("is no JSON object".to_owned());
+        return Err("is not a JSON object".to_owned());
     };
     let is = |name: &str| members.contains_key(name);
-    // What tells the forms apart is what nobody can leave out of them.
+    // Each form has a field that it cannot lack.
     if is("originalMessage") || is("dlqId") {
         let envelope: Envelope =
-            serde_json::from_str(line).map_err(|error| format!("is no envelope: {error}"))?;
+            serde_json::from_str(line).map_err(|error| format!("is not a valid envelope: {error}"))?;
         return of_envelope(envelope);
     }
     if is("original_message") {
-        let letter: RedisLetter =
-            serde_json::from_str(line).map_err(|error| format!("is no letter of a Redis stream: {error}"))?;
+        let letter: RedisLetter = serde_json::from_str(line)
+            .map_err(|error| format!("is not a valid Redis stream letter: {error}"))?;
         return of_envelope(letter.into_envelope(LetterId::reported(&key_of(line))));
     }
     if is("service") {
@@ -84,15 +74,13 @@ pub fn read(line: &str) -> Result<Foreign, String> {
         .to_owned())
 }
 
-/// The key of a line that names none.
 fn key_of(line: &str) -> String {
     format!("line-{:032x}", hash::stable_128(line.trim().as_bytes()))
 }
 
-/// A letter as anybody can write it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain<'a> {
+struct PlainLetter<'a> {
     service: String,
     #[serde(rename = "type")]
     event_type: String,
@@ -114,20 +102,20 @@ struct Plain<'a> {
     key: Option<String>,
 }
 
-fn of_plain(line: &str) -> Result<Foreign, String> {
-    let plain: Plain<'_> =
-        serde_json::from_str(line).map_err(|error| format!("is no letter in the plain form: {error}"))?;
+fn of_plain(line: &str) -> Result<ImportLetter, String> {
+    let plain: PlainLetter<'_> =
+        serde_json::from_str(line).map_err(|error| format!("is not a valid plain letter: {error}"))?;
     let key = plain.key.clone().unwrap_or_else(|| key_of(line));
     let category = match plain.category.as_deref() {
         None => Category::Unknown,
         Some(word) => Category::from_word(word).ok_or_else(|| {
             let known: Vec<&str> = Category::ALL.into_iter().map(Category::as_str).collect();
-            format!("has the category `{word}`, which is none of {}", known.join(", "))
+            format!("has the unknown category `{word}`, expected one of {}", known.join(", "))
         })?,
     };
     let attempts = plain.attempts.unwrap_or(u32::from(plain.error.is_some()));
     let failed = plain.error.is_some() || plain.code.is_some();
-    let told =
+    let history =
         Attempt::new(attempts.max(u32::from(failed))).filter(|_| failed).map(|attempt| AttemptRecord {
             attempt,
             timestamp: plain.failed_at.unwrap_or(Timestamp::EPOCH),
@@ -136,7 +124,7 @@ fn of_plain(line: &str) -> Result<Foreign, String> {
             http_status: None,
         });
     let event = plain_event(&plain, &key)?;
-    finish(Foreign {
+    finish(ImportLetter {
         queue: queue(&plain.service)?,
         key,
         event,
@@ -147,13 +135,13 @@ fn of_plain(line: &str) -> Result<Foreign, String> {
         fingerprint: None,
         attempts,
         replays: 0,
-        told: told.into_iter().collect(),
+        history: history.into_iter().collect(),
         died_at: plain.failed_at,
     })
 }
 
-/// The event of a plain letter, its data byte for byte as they stand in the line.
-fn plain_event(plain: &Plain<'_>, key: &str) -> Result<Event, String> {
+/// The data is kept byte for byte.
+fn plain_event(plain: &PlainLetter<'_>, key: &str) -> Result<Event, String> {
     let mut members = json!({
         "specversion": "1.0", "id": plain.id.as_deref().unwrap_or(key), "type": plain.event_type,
         "source": plain.source.as_deref().unwrap_or(SOURCE_DEFAULT),
@@ -183,24 +171,24 @@ fn event_of(structured: Vec<u8>) -> Result<Event, String> {
     let headers = vec![("content-type".to_owned(), "application/cloudevents+json".to_owned())];
     let incoming = Incoming { headers: &headers, body: &Bytes::from(structured) };
     let events = parse(incoming).map_err(|invalid| {
-        // The names of the plain form are the ones that its writer knows.
+        // Errors use the field names of the plain form.
         let field = match invalid.field.as_str() {
             "partitionkey" => "session",
             "correlationid" => "correlation_id",
             "datacontenttype" => "content_type",
             other => other,
         };
-        format!("has an event that cannot be taken: `{field}` {}", invalid.reason)
+        format!("has an invalid event: `{field}` {}", invalid.reason)
     })?;
     Ok(events.into_events().remove(0))
 }
 
-fn of_envelope(envelope: Envelope) -> Result<Foreign, String> {
+fn of_envelope(envelope: Envelope) -> Result<ImportLetter, String> {
     let event = enveloped_event(&envelope)?;
-    let told: Vec<AttemptRecord> = envelope.retry_attempts.into_iter().take(ATTEMPTS_TOLD_MAX).collect();
-    let last = told.last().map_or(0, |record| record.attempt.get());
+    let history: Vec<AttemptRecord> = envelope.retry_attempts.into_iter().take(ATTEMPTS_KEPT_MAX).collect();
+    let last = history.last().map_or(0, |record| record.attempt.get());
     let counted = if envelope.total_retries > 0 { envelope.total_retries.saturating_add(1) } else { 0 };
-    finish(Foreign {
+    finish(ImportLetter {
         key: envelope.dlq_id.as_str().to_owned(),
         queue: queue(&envelope.consumer_service)?,
         event,
@@ -211,14 +199,14 @@ fn of_envelope(envelope: Envelope) -> Result<Foreign, String> {
         fingerprint: envelope.fingerprint,
         attempts: last.max(counted),
         replays: envelope.replays,
-        told,
+        history,
         died_at: Some(envelope.routed_to_dlq_at),
     })
 }
 
-/// The event in an envelope: a CloudEvent, or any message, of which the envelope says what it is.
+/// The message is a CloudEvent, or anything else that the envelope describes.
 fn enveloped_event(envelope: &Envelope) -> Result<Event, String> {
-    // Streams carry texts, and the text is often JSON.
+    // Streams carry strings, which often contain JSON.
     let message = match &envelope.original_message {
         Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
         other => other.clone(),
@@ -246,32 +234,31 @@ fn enveloped_event(envelope: &Envelope) -> Result<Event, String> {
     event_of(event.to_string().into_bytes())
 }
 
-/// Whose letter it is: `service` or `service/channel`.
+/// Parses `service` or `service/channel`.
 pub fn queue(text: &str) -> Result<QueueName, String> {
     let (service, channel) = match text.split_once('/') {
         Some((service, channel)) => (service, Some(channel)),
         None => (text, None),
     };
-    let wrong = |what: &str, error: &dyn std::fmt::Display| format!("has a {what} that is no name: {error}");
+    let wrong = |what: &str, error: &dyn std::fmt::Display| format!("has an invalid {what} name: {error}");
     Ok(QueueName {
         service: ServiceName::new(service).map_err(|error| wrong("service", &error))?,
         channel: channel.map(ChannelName::new).transpose().map_err(|error| wrong("channel", &error))?,
     })
 }
 
-/// The letter, if what is left to check is right too.
-fn finish(mut letter: Foreign) -> Result<Foreign, String> {
+fn finish(mut letter: ImportLetter) -> Result<ImportLetter, String> {
     let source = letter.event.source.as_str();
-    // Only Redrive makes events of its own sources; from elsewhere they come with another.
+    // Reserved sources are prefixed: only Redrive makes such events.
     if reserved::owner_of(source).is_some() {
         let source = format!("{SOURCE_DEFAULT}/{}", source.trim_start_matches('/'));
-        letter.event.source = EventSource::new(&source)
-            .map_err(|error| format!("has an event that cannot be taken: `source` {error}"))?;
+        letter.event.source =
+            EventSource::new(&source).map_err(|error| format!("has an invalid event: `source` {error}"))?;
     }
     if letter.key.is_empty() || letter.key.len() > KEY_BYTES_MAX {
-        return Err(format!("has a key of {} bytes: it takes 1 to {KEY_BYTES_MAX}", letter.key.len()));
+        return Err(format!("has a key of {} bytes, allowed are 1 to {KEY_BYTES_MAX}", letter.key.len()));
     }
-    for record in &mut letter.told {
+    for record in &mut letter.history {
         if let Some(error) = &mut record.error {
             *error = head(error, limits::MESSAGE_BYTES_MAX).to_owned();
         }
@@ -286,15 +273,14 @@ fn head(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-impl Foreign {
-    /// Whether its source is one that only imported events have, and so claims to be nobody's.
+impl ImportLetter {
+    /// Whether the event has the source of imported events, so it claims to be from no real one.
     #[must_use]
-    pub fn is_nobodys(&self) -> bool {
+    pub fn has_import_source(&self) -> bool {
         let rest = self.event.source.as_str().strip_prefix(SOURCE_DEFAULT);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The letter as the store takes it, by what the book says of it now.
     #[must_use]
     pub fn into_letter(self, book: &RuleBook, now: Timestamp) -> ImportedLetter {
         let QueueName { service, channel } = &self.queue;
@@ -308,9 +294,9 @@ impl Foreign {
             let route = routes.iter().find(|route| claimed(route));
             route.map_or_else(|| format!("{}/{event_type}", self.queue), Route::subscription)
         });
-        // Nothing of ours dies later than now, whatever another machine's clock says.
+        // Another machine's clock may be ahead.
         let died_at = self.died_at.unwrap_or(now).min(now);
-        let last = self.told.last();
+        let last = self.history.last();
         let code =
             last.and_then(|record| record.error_code.clone()).unwrap_or(Code::of(codes::UNKNOWN_ERROR));
         let message = last.and_then(|record| record.error.clone()).unwrap_or_default();
@@ -346,13 +332,13 @@ impl Foreign {
     }
 }
 
-/// The name of the dead letters of a service that the book does not know.
+/// The default name for services that are not in the book.
 fn usual_name(queue: &QueueName) -> String {
     let channel = queue.channel.as_ref().map(|channel| format!(".{channel}")).unwrap_or_default();
     format!("_{}.deadletter{channel}", queue.service)
 }
 
-fn stories(letter: &Foreign, death: &Death, died_at: Timestamp) -> Vec<Story> {
+fn stories(letter: &ImportLetter, death: &Death, died_at: Timestamp) -> Vec<Story> {
     let story = |(place, record): (usize, &AttemptRecord)| Story {
         attempt: record.attempt,
         started_at: if record.timestamp == Timestamp::EPOCH { died_at } else { record.timestamp },
@@ -364,9 +350,9 @@ fn stories(letter: &Foreign, death: &Death, died_at: Timestamp) -> Vec<Story> {
             message: record.error.clone().unwrap_or_default(),
             response: String::new(),
         },
-        // No book of ours judged it.
+        // Not judged by any book of ours.
         book: 0,
-        verdict: match letter.told.get(place + 1) {
+        verdict: match letter.history.get(place + 1) {
             Some(next) => Told::Retry { due_at: next.timestamp },
             None => Told::Dead { code: death.code.clone(), tier: death.tier },
         },
@@ -375,7 +361,7 @@ fn stories(letter: &Foreign, death: &Death, died_at: Timestamp) -> Vec<Story> {
         retry: None,
         held_nanos: 0,
     };
-    letter.told.iter().enumerate().map(story).collect()
+    letter.history.iter().enumerate().map(story).collect()
 }
 
 #[cfg(test)]

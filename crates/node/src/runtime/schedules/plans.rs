@@ -1,7 +1,7 @@
-//! What is known of each plan of the book, and what is to be done about it next; whoever asks brings the time.
+//! The state of every schedule and its next job; pure, with the time passed in.
 //!
-//! Invariants: a fire that is due stays due until it is durable, or is counted as lost; of each plan one thing
-//! is done at a time, the oldest fire first; and what is remembered never runs ahead of what is durable.
+//! Invariants: a due fire stays due until it is durable or counted as lost; each plan runs one job at a time,
+//! oldest fire first; the stored state never runs ahead of what is durable.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,43 +17,38 @@ use tokio::time::Instant;
 use super::ScheduleView;
 use redrive::clock::STEP_MIN;
 
-/// The name under which the names of all plans are remembered, so that one that is taken out of the book
-/// while nothing runs is forgotten too.
+/// The memo with the names of all plans, so that plans removed while the server is down are forgotten too.
 pub(super) const REGISTER: &str = "schedules";
-/// How long to wait after a first failure, and at most.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// All plans.
 #[derive(Default)]
-pub(super) struct Desk {
-    entries: BTreeMap<String, Entry>,
-    register: Register,
+pub(super) struct ScheduleStates {
+    entries: BTreeMap<String, PlanEntry>,
+    register: PlanRegister,
 }
 
-/// A plan by the name under which it is remembered.
-struct Entry {
-    state: State,
-    turn: Turn,
+struct PlanEntry {
+    state: PlanState,
+    turn: JobSlot,
 }
 
-enum State {
-    Watched(Box<Watched>),
-    /// It is not in the book any more, and is to be forgotten.
+enum PlanState {
+    Watched(Box<ActivePlan>),
+    /// Not in the book any more, and to be forgotten.
     Leaving,
 }
 
-/// A plan of the book.
-struct Watched {
+struct ActivePlan {
     plan: Arc<Plan>,
-    /// Until when it is known what is due.
+    /// Up to when the due fires are known.
     decided_until: Timestamp,
-    /// Fires that are due and not durable, the oldest first.
+    /// Due fires that are not durable, oldest first.
     queue: VecDeque<QueuedFire>,
     next: Option<Timestamp>,
-    figures: Figures,
-    /// Whether what is remembered is not what should be.
-    memory: Memory,
+    figures: PlanFigures,
+    /// Whether the memo is out of date.
+    memory: MemoState,
 }
 
 #[derive(Clone, Copy)]
@@ -69,151 +64,145 @@ enum FireKind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Memory {
+enum MemoState {
     Fresh,
     Stale,
 }
 
-/// What a plan has come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Figures {
-    /// The latest fire that is durable.
+pub(super) struct PlanFigures {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_fire: Option<Timestamp>,
-    /// Missed fires that were caught up.
     #[serde(default)]
     pub(super) caught_up: u64,
-    /// Missed fires that were not.
     #[serde(default)]
     pub(super) lost: u64,
 }
 
-/// What is remembered of a plan over a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Memo {
-    /// Its cron and zone: another begins anew.
+pub(super) struct PlanMemo {
+    /// Another cron or zone starts anew.
     pub(super) cron: String,
     pub(super) zone: String,
-    /// Every fire until then is durable or lost.
+    /// Every fire up to then is durable or lost.
     pub(super) until: Timestamp,
     #[serde(flatten)]
-    pub(super) figures: Figures,
+    pub(super) figures: PlanFigures,
 }
 
-/// The names that are remembered, as they stand in the store.
 #[derive(Default)]
-struct Register {
+struct PlanRegister {
     written: BTreeSet<String>,
-    turn: Turn,
+    turn: JobSlot,
 }
 
-/// Whether something is being done, and when it may be tried again.
+/// The running job, and when to retry.
 #[derive(Default)]
-struct Turn {
-    doing: Doing,
+struct JobSlot {
+    doing: RunningJob,
     failures: u32,
     not_before: Option<Instant>,
     trouble: Option<String>,
 }
 
 #[derive(Clone, Default, PartialEq, Eq)]
-enum Doing {
+enum RunningJob {
     #[default]
     Nothing,
     Fire,
-    /// What is being written.
+    /// The memo being written.
     Remember(Option<String>),
 }
 
-/// Something to do, which may fail and is then tried again.
-pub(super) struct Job {
-    /// What the plan is remembered by.
+pub(super) struct ScheduleJob {
     pub(super) name: String,
-    pub(super) task: Task,
+    pub(super) task: ScheduleTask,
 }
 
-pub(super) enum Task {
-    /// Carry out what the plan says for that fire, and then remember this.
-    Fire { plan: Arc<Plan>, fire: Timestamp, memo: String },
-    /// Remember this; none forgets.
+pub(super) enum ScheduleTask {
+    Fire {
+        plan: Arc<Plan>,
+        fire: Timestamp,
+        memo: String,
+    },
+    /// Store the memo; none deletes it.
     Remember(Option<String>),
 }
 
-impl Desk {
-    /// A desk that knows which names an earlier run remembered.
+impl ScheduleStates {
+    /// With the names that an earlier run stored.
     pub(super) fn new(register: Option<&str>) -> Self {
         let known = register.and_then(|text| serde_json::from_str::<BTreeSet<String>>(text).ok());
         let written = known.unwrap_or_default();
-        let leaving = |name: &String| (name.clone(), Entry { state: State::Leaving, turn: Turn::default() });
+        let leaving =
+            |name: &String| (name.clone(), PlanEntry { state: PlanState::Leaving, turn: JobSlot::default() });
         Self {
             entries: written.iter().map(leaving).collect(),
-            register: Register { written, turn: Turn::default() },
+            register: PlanRegister { written, turn: JobSlot::default() },
         }
     }
 
-    /// The plans of a new book, each with what is remembered of it if nothing is known of it yet.
+    /// The plans of a new book, each with its memo if it is not known yet.
     pub(super) fn take(&mut self, plans: Vec<(Plan, Option<String>)>, now: Timestamp) {
         let mut before = std::mem::take(&mut self.entries);
         for (plan, memo) in plans {
             let name = plan.memo_name();
             let entry = match before.remove(&name) {
-                Some(Entry { state: State::Watched(watched), turn }) => {
-                    Entry { state: State::Watched(Box::new(watched.changed(plan, now))), turn }
+                Some(PlanEntry { state: PlanState::Watched(watched), turn }) => {
+                    PlanEntry { state: PlanState::Watched(Box::new(watched.changed(plan, now))), turn }
                 }
-                Some(Entry { state: State::Leaving, .. }) | None => {
+                Some(PlanEntry { state: PlanState::Leaving, .. }) | None => {
                     let memo = memo.and_then(|text| serde_json::from_str(&text).ok());
-                    let watched = Box::new(Watched::new(plan, memo, now));
-                    Entry { state: State::Watched(watched), turn: Turn::default() }
+                    let watched = Box::new(ActivePlan::new(plan, memo, now));
+                    PlanEntry { state: PlanState::Watched(watched), turn: JobSlot::default() }
                 }
             };
             self.entries.insert(name, entry);
         }
         for (name, entry) in before {
-            self.entries.insert(name, Entry { state: State::Leaving, turn: entry.turn });
+            self.entries.insert(name, PlanEntry { state: PlanState::Leaving, turn: entry.turn });
         }
     }
 
-    /// Whether something is known of the plan, so that nobody has to look up what is remembered.
+    /// Whether the plan is known, so its memo need not be read.
     pub(super) fn knows(&self, name: &str) -> bool {
-        matches!(self.entries.get(name), Some(Entry { state: State::Watched(_), .. }))
+        matches!(self.entries.get(name), Some(PlanEntry { state: PlanState::Watched(_), .. }))
     }
 
-    /// Finds what is due by now.
     pub(super) fn look(&mut self, now: Timestamp) {
         for (name, entry) in &mut self.entries {
-            if let State::Watched(watched) = &mut entry.state {
+            if let PlanState::Watched(watched) = &mut entry.state {
                 watched.look(name, &entry.turn, now);
             }
         }
     }
 
-    /// All that can be done at the moment; it counts as being done from now on.
-    pub(super) fn jobs(&mut self, now: Instant) -> Vec<Job> {
+    /// The jobs that can run now; they count as running.
+    pub(super) fn jobs(&mut self, now: Instant) -> Vec<ScheduleJob> {
         let mut jobs = Vec::new();
         for (name, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.turn.is_free(now)) {
             let task = match &mut entry.state {
-                State::Watched(watched) => watched.task(),
-                State::Leaving => Some(Task::Remember(None)),
+                PlanState::Watched(watched) => watched.task(),
+                PlanState::Leaving => Some(ScheduleTask::Remember(None)),
             };
             if let Some(task) = task {
-                entry.turn.doing = Doing::of(&task);
-                jobs.push(Job { name: name.clone(), task });
+                entry.turn.doing = RunningJob::of(&task);
+                jobs.push(ScheduleJob { name: name.clone(), task });
             }
         }
         let names = || self.entries.keys().cloned().collect::<BTreeSet<_>>();
         if self.register.turn.is_free(now) && !self.register.written.iter().eq(self.entries.keys()) {
             let text = serde_json::to_string(&names()).expect("names are always JSON");
-            let task = Task::Remember(Some(text));
-            self.register.turn.doing = Doing::of(&task);
-            jobs.push(Job { name: REGISTER.to_owned(), task });
+            let task = ScheduleTask::Remember(Some(text));
+            self.register.turn.doing = RunningJob::of(&task);
+            jobs.push(ScheduleJob { name: REGISTER.to_owned(), task });
         }
         jobs
     }
 
-    /// What a job came to.
     pub(super) fn ended(&mut self, name: &str, outcome: Result<(), String>, now: Instant) {
         if name == REGISTER {
-            if let Some(Doing::Remember(Some(text))) = self.register.turn.end(name, outcome, now) {
+            if let Some(RunningJob::Remember(Some(text))) = self.register.turn.end(name, outcome, now) {
                 self.register.written = serde_json::from_str(&text).unwrap_or_default();
             }
             return;
@@ -221,32 +210,34 @@ impl Desk {
         let Some(entry) = self.entries.get_mut(name) else { return };
         let Some(done) = entry.turn.end(name, outcome, now) else { return };
         match (&mut entry.state, done) {
-            (State::Watched(watched), Doing::Fire) => watched.fired(),
-            (State::Watched(watched), Doing::Remember(Some(memo))) if memo == watched.memo() => {
-                watched.memory = Memory::Fresh;
+            (PlanState::Watched(watched), RunningJob::Fire) => watched.fired(),
+            (PlanState::Watched(watched), RunningJob::Remember(Some(memo))) if memo == watched.memo() => {
+                watched.memory = MemoState::Fresh;
             }
-            (State::Leaving, Doing::Remember(None)) => {
+            (PlanState::Leaving, RunningJob::Remember(None)) => {
                 self.entries.remove(name);
             }
-            // What was done was for a plan that has changed since: it is looked at anew.
-            (State::Watched(_) | State::Leaving, Doing::Remember(_) | Doing::Fire | Doing::Nothing) => {}
+            // The plan has changed since, so the result does not apply.
+            (
+                PlanState::Watched(_) | PlanState::Leaving,
+                RunningJob::Remember(_) | RunningJob::Fire | RunningJob::Nothing,
+            ) => {}
         }
     }
 
-    /// When to look again: at a fire of the machine's clock, or to try something again.
+    /// The next fire by the machine's clock, and the next retry.
     pub(super) fn wakes(&self) -> (Option<Timestamp>, Option<Instant>) {
         let watched = self.entries.values().filter_map(|entry| match &entry.state {
-            State::Watched(watched) => watched.next,
-            State::Leaving => None,
+            PlanState::Watched(watched) => watched.next,
+            PlanState::Leaving => None,
         });
         let turns = self.entries.values().map(|entry| &entry.turn).chain([&self.register.turn]);
         (watched.min(), turns.filter_map(|turn| turn.not_before).min())
     }
 
-    /// How every plan stands.
     pub(super) fn views(&self) -> Arc<[ScheduleView]> {
         let views = self.entries.values().filter_map(|entry| match &entry.state {
-            State::Watched(watched) => Some(ScheduleView {
+            PlanState::Watched(watched) => Some(ScheduleView {
                 plan: Arc::clone(&watched.plan),
                 last_fire: watched.figures.last_fire,
                 next_fire: watched.next,
@@ -255,17 +246,17 @@ impl Desk {
                 lost: watched.figures.lost,
                 trouble: entry.turn.trouble.clone(),
             }),
-            State::Leaving => None,
+            PlanState::Leaving => None,
         });
         views.collect()
     }
 }
 
-impl Watched {
-    fn new(plan: Plan, memo: Option<Memo>, now: Timestamp) -> Self {
+impl ActivePlan {
+    fn new(plan: Plan, memo: Option<PlanMemo>, now: Timestamp) -> Self {
         let memo = memo.filter(|memo| is_of(memo, &plan.schedule));
-        // One that nobody has seen before has missed nothing.
-        let memory = if memo.is_some() { Memory::Fresh } else { Memory::Stale };
+        // A new plan has missed nothing.
+        let memory = if memo.is_some() { MemoState::Fresh } else { MemoState::Stale };
         let decided_until = memo.as_ref().map_or(now, |memo| memo.until);
         Self {
             next: plan.schedule.next_after(decided_until),
@@ -277,34 +268,34 @@ impl Watched {
         }
     }
 
-    /// The same plan as a new book has it. Another cron begins now; what is due already stays due.
+    /// The plan as a new book states it. Another cron starts now; due fires stay due.
     fn changed(mut self, plan: Plan, now: Timestamp) -> Self {
         if plan.schedule != self.plan.schedule {
             self.decided_until = now;
-            self.memory = Memory::Stale;
+            self.memory = MemoState::Stale;
             self.next = plan.schedule.next_after(now);
         }
         self.plan = Arc::new(plan);
         self
     }
 
-    fn look(&mut self, name: &str, turn: &Turn, now: Timestamp) {
+    fn look(&mut self, name: &str, turn: &JobSlot, now: Timestamp) {
         if now + STEP_MIN < self.decided_until {
-            // Fires that come again have the ids that they had, so nobody gets them twice.
-            tracing::warn!(plan = name, "the machine's clock was set back; the schedule goes on from there");
+            // Repeated fires have the same ids, so they are absorbed.
+            tracing::warn!(plan = name, "system clock moved back, schedule continues from there");
             self.decided_until = now;
-            self.memory = Memory::Stale;
+            self.memory = MemoState::Stale;
         } else if self.next.is_none_or(|next| now < next) {
             return;
         }
         let due = self.plan.schedule.due(self.decided_until, now, self.plan.catch_up);
         if due.lost > 0 || due.caught_up > 0 {
             let (caught_up, lost) = (due.caught_up, due.lost);
-            tracing::warn!(plan = name, caught_up, lost, "fires of a schedule were missed");
+            tracing::warn!(plan = name, caught_up, lost, "schedule fires missed");
         }
         self.figures.lost += due.lost;
         if due.lost > 0 {
-            self.memory = Memory::Stale;
+            self.memory = MemoState::Stale;
         }
         for (place, at) in (0..).zip(due.fires) {
             let kind = if place < due.caught_up { FireKind::CaughtUp } else { FireKind::OnTime };
@@ -315,60 +306,54 @@ impl Watched {
         self.bound(name, turn);
     }
 
-    /// Fires that cannot be made durable pile up to a bound, beyond which the oldest is lost; but not the one
-    /// that is on its way.
-    fn bound(&mut self, name: &str, turn: &Turn) {
+    /// Bounds the queue: the oldest fires are lost, except one that is running.
+    fn bound(&mut self, name: &str, turn: &JobSlot) {
         let too_many = self.queue.len().saturating_sub(limits::FIRES_CAUGHT_UP_MAX);
         if too_many > 0 {
-            tracing::warn!(
-                plan = name,
-                lost = too_many,
-                "too many fires of a schedule wait: the oldest are lost"
-            );
-            let oldest = usize::from(turn.doing == Doing::Fire);
+            tracing::warn!(plan = name, lost = too_many, "too many schedule fires waiting, oldest dropped");
+            let oldest = usize::from(turn.doing == RunningJob::Fire);
             self.queue.drain(oldest..oldest + too_many);
             self.figures.lost += too_many as u64;
         }
     }
 
-    fn task(&self) -> Option<Task> {
+    fn task(&self) -> Option<ScheduleTask> {
         match self.queue.front() {
             Some(fire) => {
                 let memo = self.memo_after(*fire);
-                Some(Task::Fire { plan: Arc::clone(&self.plan), fire: fire.at, memo: text_of(&memo) })
+                Some(ScheduleTask::Fire { plan: Arc::clone(&self.plan), fire: fire.at, memo: text_of(&memo) })
             }
-            None if self.memory == Memory::Stale => Some(Task::Remember(Some(self.memo()))),
+            None if self.memory == MemoState::Stale => Some(ScheduleTask::Remember(Some(self.memo()))),
             None => None,
         }
     }
 
-    /// What is to be remembered while nothing is due.
     fn memo(&self) -> String {
         text_of(&self.memo_until(self.decided_until, self.figures))
     }
 
-    fn memo_until(&self, until: Timestamp, figures: Figures) -> Memo {
+    fn memo_until(&self, until: Timestamp, figures: PlanFigures) -> PlanMemo {
         let schedule = &self.plan.schedule;
-        Memo { cron: schedule.cron().to_owned(), zone: schedule.zone().to_owned(), until, figures }
+        PlanMemo { cron: schedule.cron().to_owned(), zone: schedule.zone().to_owned(), until, figures }
     }
 
-    /// What is to be remembered once the first of the queue is durable.
-    fn memo_after(&self, fire: QueuedFire) -> Memo {
-        // Those that wait behind it are not.
+    /// The memo once the first fire is durable.
+    fn memo_after(&self, fire: QueuedFire) -> PlanMemo {
+        // Fires behind it are not done.
         let until = if self.queue.len() == 1 { self.decided_until } else { fire.at };
         self.memo_until(until, self.figures_after(fire))
     }
 
-    fn figures_after(&self, fire: QueuedFire) -> Figures {
-        let Figures { last_fire, caught_up, lost } = self.figures;
-        Figures {
+    fn figures_after(&self, fire: QueuedFire) -> PlanFigures {
+        let PlanFigures { last_fire, caught_up, lost } = self.figures;
+        PlanFigures {
             last_fire: last_fire.max(Some(fire.at)),
             caught_up: caught_up + u64::from(fire.kind == FireKind::CaughtUp),
             lost,
         }
     }
 
-    /// The first of the queue is durable, and so is what is remembered of it.
+    /// The first fire and its memo are durable.
     fn fired(&mut self) {
         let Some(fire) = self.queue.front().copied() else { return };
         self.figures = self.figures_after(fire);
@@ -376,30 +361,30 @@ impl Watched {
     }
 }
 
-fn is_of(memo: &Memo, schedule: &Schedule) -> bool {
+fn is_of(memo: &PlanMemo, schedule: &Schedule) -> bool {
     memo.cron == schedule.cron() && memo.zone == schedule.zone()
 }
 
-fn text_of(memo: &Memo) -> String {
+fn text_of(memo: &PlanMemo) -> String {
     serde_json::to_string(memo).expect("texts and numbers are always JSON")
 }
 
-impl Doing {
-    fn of(task: &Task) -> Self {
+impl RunningJob {
+    fn of(task: &ScheduleTask) -> Self {
         match task {
-            Task::Fire { .. } => Self::Fire,
-            Task::Remember(text) => Self::Remember(text.clone()),
+            ScheduleTask::Fire { .. } => Self::Fire,
+            ScheduleTask::Remember(text) => Self::Remember(text.clone()),
         }
     }
 }
 
-impl Turn {
+impl JobSlot {
     fn is_free(&self, now: Instant) -> bool {
-        self.doing == Doing::Nothing && self.not_before.is_none_or(|at| at <= now)
+        self.doing == RunningJob::Nothing && self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// What was done; none if it failed, and then it is tried again later.
-    fn end(&mut self, name: &str, outcome: Result<(), String>, now: Instant) -> Option<Doing> {
+    /// The finished job; none if it failed and will be retried.
+    fn end(&mut self, name: &str, outcome: Result<(), String>, now: Instant) -> Option<RunningJob> {
         let doing = std::mem::take(&mut self.doing);
         match outcome {
             Ok(()) => {
@@ -408,7 +393,7 @@ impl Turn {
             }
             Err(error) => {
                 if self.failures == 0 {
-                    tracing::warn!(plan = name, error, "a schedule waits: it is tried again");
+                    tracing::warn!(plan = name, error, "schedule failed, retrying");
                 }
                 let wait = AGAIN_AFTER.saturating_mul(1 << self.failures.min(10)).min(AGAIN_AFTER_MAX);
                 self.failures += 1;

@@ -1,7 +1,7 @@
-//! How each scheme signs a call: the header, what is signed before the body, and how the signature is written.
+//! The signature schemes: the header, the signed text before the body, and the encoding.
 //!
-//! GitHub signs no time, and neither `X-GitHub-Delivery`: whoever has seen a call can send its body again under
-//! another id. That is the scheme's own limit; TLS keeps others from seeing one.
+//! GitHub signs neither a time nor `X-GitHub-Delivery`, so a captured request can be replayed under another
+//! id. That is the scheme's limit; TLS prevents capture.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,26 +10,23 @@ use redrive_core::book::connectors::webhook::{Algorithm, Encoding, Scheme};
 use redrive_core::time::Timestamp;
 use ring::hmac;
 
-use super::Hook;
-use super::claim::{Claim, Distrust, from_hex, only, seconds, signature, to_hex};
+use super::WebhookSource;
+use super::claim::{SignatureClaim, SignatureError, from_hex, only, seconds, signature, to_hex};
 use super::event::{GITHUB_DELIVERY, GITHUB_EVENT};
 use crate::target::http::standard_key;
 
-/// The id of a call by Standard Webhooks.
 pub(super) const WEBHOOK_ID: &str = "webhook-id";
 
-/// How a scheme writes its signature.
-struct Layout<'a> {
+struct SignatureLayout<'a> {
     header: &'a str,
-    /// What stands before the signature; other versions of a scheme have another and are passed over.
+    /// The prefix of the signature; those with another prefix belong to other versions and are skipped.
     prefix: &'a str,
     encoding: Encoding,
     algorithm: Algorithm,
-    /// The header with the time that is signed.
     time: Option<&'a str>,
 }
 
-impl<'a> Layout<'a> {
+impl<'a> SignatureLayout<'a> {
     fn of(scheme: &'a Scheme) -> Self {
         let (algorithm, hex) = (Algorithm::Sha256, Encoding::Hex);
         let (header, prefix, encoding, time) = match scheme {
@@ -64,7 +61,6 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// What is signed before the body.
 fn head(scheme: &Scheme, id: &str, time: &str) -> String {
     match scheme {
         Scheme::Github | Scheme::Hmac(_) => String::new(),
@@ -74,11 +70,10 @@ fn head(scheme: &Scheme, id: &str, time: &str) -> String {
     }
 }
 
-impl Hook {
-    /// What a call says was signed, and by what.
-    pub(super) fn claim(&self, headers: &HeaderMap) -> Result<Claim, Distrust> {
+impl WebhookSource {
+    pub(super) fn claim(&self, headers: &HeaderMap) -> Result<SignatureClaim, SignatureError> {
         let scheme = self.scheme();
-        let layout = Layout::of(scheme);
+        let layout = SignatureLayout::of(scheme);
         let id = if *scheme == Scheme::StandardWebhooks { only(headers, WEBHOOK_ID)? } else { "" };
         let mut time = layout.time.map(|name| only(headers, name)).transpose()?;
         let text = only(headers, layout.header)?;
@@ -88,28 +83,27 @@ impl Hook {
                 let parts = text.split(',').map(str::trim);
                 let mut times = parts.clone().filter_map(|part| part.strip_prefix("t="));
                 time = times.next();
-                // Two times would leave open which one was signed.
+                // With two times it would be ambiguous which one was signed.
                 if time.is_none() || times.next().is_some() {
-                    return Err(Distrust::Malformed);
+                    return Err(SignatureError::Malformed);
                 }
                 parts.filter_map(|part| layout.read(part)).collect()
             }
             Scheme::Github | Scheme::Slack | Scheme::Hmac(_) => {
-                vec![layout.read(text).ok_or(Distrust::Malformed)?]
+                vec![layout.read(text).ok_or(SignatureError::Malformed)?]
             }
         };
         let head = head(scheme, id, time.unwrap_or_default());
-        Ok(Claim { head, signatures, signed_at: time.map(seconds).transpose()? })
+        Ok(SignatureClaim { head, signatures, signed_at: time.map(seconds).transpose()? })
     }
 
-    /// The key that a secret stands for; none if it cannot be one. Stripe's is taken as it stands: the `whsec_` that
-    /// it begins with is part of it.
+    /// The HMAC key of a secret; none if it is invalid. Stripe's secret includes its `whsec_` prefix.
     pub(super) fn key(&self, secret: &[u8]) -> Option<hmac::Key> {
         let scheme = self.scheme();
         if *scheme == Scheme::StandardWebhooks {
             return standard_key(secret).ok();
         }
-        let algorithm = match Layout::of(scheme).algorithm {
+        let algorithm = match SignatureLayout::of(scheme).algorithm {
             Algorithm::Sha256 => hmac::HMAC_SHA256,
             Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
             Algorithm::Sha512 => hmac::HMAC_SHA512,
@@ -117,8 +111,8 @@ impl Hook {
         (!secret.is_empty()).then(|| hmac::Key::new(algorithm, secret))
     }
 
-    /// The headers that make a call with this body a good one at that time, under that id, so that a source can be
-    /// tried before anybody sends to it; none if the secret cannot be a key of the scheme.
+    /// Headers that make a valid request of this body, so that a webhook can be tested; none if the secret is
+    /// invalid.
     #[must_use]
     pub fn sign(
         &self,
@@ -128,7 +122,7 @@ impl Hook {
         now: Timestamp,
     ) -> Option<Vec<(String, String)>> {
         let (scheme, key) = (self.scheme(), self.key(secret)?);
-        let layout = Layout::of(scheme);
+        let layout = SignatureLayout::of(scheme);
         let time = (now.as_millis() / 1_000).to_string();
         let signed = layout.write(signature(&key, &head(scheme, id, &time), body).as_ref());
         let mut headers = match scheme {
