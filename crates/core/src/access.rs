@@ -105,7 +105,7 @@ impl Role {
 
 /// What a caller is bound to; empty lists bind to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scope {
+pub struct AccessScope {
     /// Only events of these sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
@@ -116,7 +116,7 @@ pub struct Scope {
 
 /// Why a scope does not go with a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnfitScope {
+pub enum InvalidScope {
     /// Whoever makes keys could make one without it.
     #[error("an admin can make keys of any scope, and so cannot be bound to sources or services")]
     Admin,
@@ -131,18 +131,18 @@ pub enum UnfitScope {
     SeesNothing(Role),
 }
 
-impl Scope {
+impl AccessScope {
     /// Whether it binds somebody of that role, and can.
-    pub fn check(&self, role: Role) -> Result<(), UnfitScope> {
+    pub fn check(&self, role: Role) -> Result<(), InvalidScope> {
         let is_bound = !self.sources.is_empty() || !self.services.is_empty();
         if role == Role::Admin && is_bound {
-            return Err(UnfitScope::Admin);
+            return Err(InvalidScope::Admin);
         }
         if !self.sources.is_empty() && !role.may(Permission::Send) {
-            return Err(UnfitScope::SendsNothing(role));
+            return Err(InvalidScope::SendsNothing(role));
         }
         if !self.services.is_empty() && !role.may(Permission::Read) {
-            return Err(UnfitScope::SeesNothing(role));
+            return Err(InvalidScope::SeesNothing(role));
         }
         Ok(())
     }
@@ -211,9 +211,9 @@ mod tests {
         }
     }
 
-    fn scope(sources: &[&str], services: &[&str]) -> Scope {
+    fn scope(sources: &[&str], services: &[&str]) -> AccessScope {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Scope { sources: owned(sources), services: owned(services) }
+        AccessScope { sources: owned(sources), services: owned(services) }
     }
 
     #[test]
@@ -240,13 +240,13 @@ mod tests {
         let (sources, services) = (scope(&["/shop"], &[]), scope(&[], &["billing"]));
         #[rustfmt::skip]
         let cases = [
-            (Role::Ingest,   Ok(()),                                     Err(UnfitScope::SeesNothing(Role::Ingest))),
-            (Role::Viewer,   Err(UnfitScope::SendsNothing(Role::Viewer)), Ok(())),
+            (Role::Ingest,   Ok(()),                                     Err(InvalidScope::SeesNothing(Role::Ingest))),
+            (Role::Viewer,   Err(InvalidScope::SendsNothing(Role::Viewer)), Ok(())),
             (Role::Operator, Ok(()),                                     Ok(())),
-            (Role::Admin,    Err(UnfitScope::Admin),                     Err(UnfitScope::Admin)),
+            (Role::Admin,    Err(InvalidScope::Admin),                     Err(InvalidScope::Admin)),
         ];
         for (role, of_sources, of_services) in cases {
-            assert_eq!(Scope::default().check(role), Ok(()), "{}", role.as_str());
+            assert_eq!(AccessScope::default().check(role), Ok(()), "{}", role.as_str());
             assert_eq!(sources.check(role), of_sources, "{}", role.as_str());
             assert_eq!(services.check(role), of_services, "{}", role.as_str());
         }

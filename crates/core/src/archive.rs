@@ -14,7 +14,7 @@
 //! Why anything is left out at all: an archive that is broken in a way that waiting does not mend must not
 //! hold up all that comes after. People are told when that begins, and how many it were when it ends.
 //!
-//! Invariants: no write without a permit of the breaker; [`Care`] reads no clock, and the same calls at the
+//! Invariants: no write without a permit of the breaker; [`ArchiveControl`] reads no clock, and the same calls at the
 //! same times come to the same.
 
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn breaker_of(endpoint: &Endpoint) -> BreakerSettings {
 
 /// Why a write failed, as far as it matters for what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum ArchiveWriteFailure {
     /// It asks to slow down, perhaps for that long.
     Throttled {
         /// For how long.
@@ -84,7 +84,7 @@ pub enum Failure {
 
 /// What is to be done about the event in hand.
 #[derive(Debug)]
-pub enum Turn {
+pub enum ArchiveAction {
     /// Write it.
     Write {
         /// The right to.
@@ -100,7 +100,7 @@ pub enum Turn {
 
 /// What became of the event in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum WriteOutcome {
     /// It is written; on to the next.
     Kept,
     /// It is still in hand.
@@ -111,7 +111,7 @@ pub enum Fate {
 
 /// What people should hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ArchiveChange {
     /// The archive does not let us in.
     LockedOut,
     /// It does again.
@@ -129,7 +129,7 @@ pub enum News {
 
 /// How the archive is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ArchiveHealth {
     /// As far as anybody knows, well.
     Well,
     /// It is left alone until then.
@@ -143,12 +143,12 @@ pub enum Standing {
 
 /// What is known of an archive from the writes so far.
 #[derive(Debug, Default)]
-pub struct Care {
+pub struct ArchiveControl {
     breaker: Breaker,
     /// Failures in a row that were waited for.
     waits: u32,
     wait_until: Option<Timestamp>,
-    patience: Patience,
+    patience: WriteTry,
     is_locked_out: bool,
     /// Events left out since the breaker opened.
     left_out: u64,
@@ -156,35 +156,35 @@ pub struct Care {
 
 /// How much time the event in hand gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Patience {
+enum WriteTry {
     #[default]
     First,
     /// It has not been written in time once.
     Second,
 }
 
-impl Care {
+impl ArchiveControl {
     /// Nothing is known yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do about the event in hand. Each [`Turn::LeaveOut`] is counted as one event.
-    pub fn turn(&mut self, rule: &ArchiveRule, now: Timestamp) -> Turn {
+    /// What to do about the event in hand. Each [`ArchiveAction::LeaveOut`] is counted as one event.
+    pub fn turn(&mut self, rule: &ArchiveRule, now: Timestamp) -> ArchiveAction {
         if let Some(until) = self.wait_until.filter(|until| now < *until) {
-            return Turn::Wait(until);
+            return ArchiveAction::Wait(until);
         }
         let within = match self.patience {
-            Patience::First => rule.timeout,
-            Patience::Second => rule.timeout.saturating_mul(2),
+            WriteTry::First => rule.timeout,
+            WriteTry::Second => rule.timeout.saturating_mul(2),
         };
         match self.breaker.admit(&rule.breaker, within, now) {
-            Admission::Allowed(permit) => Turn::Write { permit, within },
+            Admission::Allowed(permit) => ArchiveAction::Write { permit, within },
             Admission::WaitUntil(_) => {
-                self.patience = Patience::First;
+                self.patience = WriteTry::First;
                 self.left_out += 1;
-                Turn::LeaveOut
+                ArchiveAction::LeaveOut
             }
         }
     }
@@ -194,35 +194,35 @@ impl Care {
     pub fn settle(
         &mut self,
         permit: Permit,
-        outcome: Result<(), Failure>,
+        outcome: Result<(), ArchiveWriteFailure>,
         rule: &ArchiveRule,
         now: Timestamp,
-    ) -> (Fate, Option<News>) {
+    ) -> (WriteOutcome, Option<ArchiveChange>) {
         let (observation, fate, news) = match outcome {
-            Ok(()) => (Observation::Success, Fate::Kept, self.went_well()),
+            Ok(()) => (Observation::Success, WriteOutcome::Kept, self.went_well()),
             // An archive that says so is alive.
-            Err(Failure::Throttled { retry_after }) => {
+            Err(ArchiveWriteFailure::Throttled { retry_after }) => {
                 self.wait(retry_after, now);
-                (Observation::Answered, Fate::Again, None)
+                (Observation::Answered, WriteOutcome::Again, None)
             }
             // That we are not let in says nothing of how it is.
-            Err(Failure::LockedOut) => {
+            Err(ArchiveWriteFailure::LockedOut) => {
                 self.wait(None, now);
                 let is_news = !std::mem::replace(&mut self.is_locked_out, true);
-                (Observation::Silent, Fate::Again, is_news.then_some(News::LockedOut))
+                (Observation::Silent, WriteOutcome::Again, is_news.then_some(ArchiveChange::LockedOut))
             }
-            Err(Failure::TimedOut) => match std::mem::take(&mut self.patience) {
-                Patience::First => {
-                    self.patience = Patience::Second;
-                    (Observation::Failure(CallEnd::WillRetry), Fate::Again, None)
+            Err(ArchiveWriteFailure::TimedOut) => match std::mem::take(&mut self.patience) {
+                WriteTry::First => {
+                    self.patience = WriteTry::Second;
+                    (Observation::Failure(CallEnd::WillRetry), WriteOutcome::Again, None)
                 }
-                Patience::Second => {
-                    (Observation::Failure(CallEnd::Final), Fate::LeftOut, Some(News::TooSlow))
+                WriteTry::Second => {
+                    (Observation::Failure(CallEnd::Final), WriteOutcome::LeftOut, Some(ArchiveChange::TooSlow))
                 }
             },
-            Err(Failure::Other) => {
+            Err(ArchiveWriteFailure::Other) => {
                 self.wait(None, now);
-                (Observation::Failure(CallEnd::Final), Fate::Again, None)
+                (Observation::Failure(CallEnd::Final), WriteOutcome::Again, None)
             }
         };
         let transition = self.breaker.settle(permit, observation, &rule.breaker, now);
@@ -231,9 +231,9 @@ impl Care {
                 // Nobody waits for it any more: what comes now is left out.
                 self.wait_until = None;
                 // A probe that failed is no news.
-                (transition.from == Phase::Closed).then_some(News::Opened)
+                (transition.from == Phase::Closed).then_some(ArchiveChange::Opened)
             }
-            Phase::Closed => Some(News::Closed { left_out: std::mem::take(&mut self.left_out) }),
+            Phase::Closed => Some(ArchiveChange::Closed { left_out: std::mem::take(&mut self.left_out) }),
             Phase::HalfOpen => None,
         });
         (fate, change.or(news))
@@ -241,19 +241,19 @@ impl Care {
 
     /// How it is.
     #[must_use]
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn standing(&self, now: Timestamp) -> ArchiveHealth {
         match (self.wait_until.filter(|until| now < *until), self.breaker.state(now)) {
-            (_, State::Open { .. } | State::HalfOpen { .. }) => Standing::Open,
-            (Some(until), State::Closed { .. }) => Standing::Waiting { until },
-            (None, State::Closed { .. }) => Standing::Well,
+            (_, State::Open { .. } | State::HalfOpen { .. }) => ArchiveHealth::Open,
+            (Some(until), State::Closed { .. }) => ArchiveHealth::Waiting { until },
+            (None, State::Closed { .. }) => ArchiveHealth::Well,
         }
     }
 
-    fn went_well(&mut self) -> Option<News> {
+    fn went_well(&mut self) -> Option<ArchiveChange> {
         self.waits = 0;
         self.wait_until = None;
-        self.patience = Patience::First;
-        std::mem::take(&mut self.is_locked_out).then_some(News::LetIn)
+        self.patience = WriteTry::First;
+        std::mem::take(&mut self.is_locked_out).then_some(ArchiveChange::LetIn)
     }
 
     /// Waits for as long as the policy says, or for longer if that was asked for.
@@ -262,7 +262,7 @@ impl Care {
         let asked_for = asked_for.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
         self.wait_until = Some(now + policy.backoff.nominal(self.waits).max(asked_for));
         self.waits = self.waits.saturating_add(1);
-        self.patience = Patience::First;
+        self.patience = WriteTry::First;
     }
 }
 
@@ -285,18 +285,18 @@ mod tests {
     }
 
     /// What a write comes to.
-    type CameTo = Result<(), Failure>;
+    type CameTo = Result<(), ArchiveWriteFailure>;
 
     /// Plays turns at these times: each line is a time, what a write would come to, and what is expected.
     fn play(steps: &[(u64, CameTo, &str)]) {
         let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
-        let mut care = Care::new();
+        let mut care = ArchiveControl::new();
         for (number, (millis, outcome, expected)) in steps.iter().enumerate() {
             let now = at(*millis);
             let came_to = match care.turn(&rule, now) {
-                Turn::Wait(until) => format!("wait {}", until.since(now).as_millis()),
-                Turn::LeaveOut => "leave out".to_owned(),
-                Turn::Write { permit, within } => {
+                ArchiveAction::Wait(until) => format!("wait {}", until.since(now).as_millis()),
+                ArchiveAction::LeaveOut => "leave out".to_owned(),
+                ArchiveAction::Write { permit, within } => {
                     let (fate, news) = care.settle(permit, *outcome, &rule, now);
                     let news = news.map(|news| format!(", {news:?}")).unwrap_or_default();
                     format!("{}s {fate:?}{news}", within.as_secs())
@@ -309,13 +309,13 @@ mod tests {
     const OK: CameTo = Ok(());
     /// Nobody writes then.
     const NONE: CameTo = Ok(());
-    const SLOW: CameTo = Err(Failure::TimedOut);
-    const LOCKED: CameTo = Err(Failure::LockedOut);
-    const OTHER: CameTo = Err(Failure::Other);
-    const THROTTLED: CameTo = Err(Failure::Throttled { retry_after: None });
+    const SLOW: CameTo = Err(ArchiveWriteFailure::TimedOut);
+    const LOCKED: CameTo = Err(ArchiveWriteFailure::LockedOut);
+    const OTHER: CameTo = Err(ArchiveWriteFailure::Other);
+    const THROTTLED: CameTo = Err(ArchiveWriteFailure::Throttled { retry_after: None });
 
     const fn throttled(seconds: u64) -> CameTo {
-        Err(Failure::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
+        Err(ArchiveWriteFailure::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
     }
 
     #[test]
@@ -415,16 +415,16 @@ mod tests {
     #[test]
     fn how_it_is_can_be_seen() {
         let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
-        let mut care = Care::new();
-        assert_eq!(care.standing(at(0)), Standing::Well);
+        let mut care = ArchiveControl::new();
+        assert_eq!(care.standing(at(0)), ArchiveHealth::Well);
         for millis in [0, 1_000, 2_000] {
-            let Turn::Write { permit, .. } = care.turn(&rule, at(millis)) else { panic!("it is closed") };
-            care.settle(permit, Err(Failure::Other), &rule, at(millis));
+            let ArchiveAction::Write { permit, .. } = care.turn(&rule, at(millis)) else { panic!("it is closed") };
+            care.settle(permit, Err(ArchiveWriteFailure::Other), &rule, at(millis));
             if millis == 0 {
-                assert_eq!(care.standing(at(0)), Standing::Waiting { until: at(100) });
+                assert_eq!(care.standing(at(0)), ArchiveHealth::Waiting { until: at(100) });
             }
         }
-        assert_eq!(care.standing(at(2_000)), Standing::Open);
-        assert_eq!(care.standing(at(99_000)), Standing::Open, "until a probe gets through");
+        assert_eq!(care.standing(at(2_000)), ArchiveHealth::Open);
+        assert_eq!(care.standing(at(99_000)), ArchiveHealth::Open, "until a probe gets through");
     }
 }

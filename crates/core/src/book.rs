@@ -14,9 +14,9 @@ pub mod connectors;
 mod dedup_store;
 pub mod expression;
 mod letter_rule;
-pub mod lower;
+pub mod parse;
 pub mod model;
-pub mod own_book;
+pub mod alert_rules;
 pub mod patch;
 pub mod pattern;
 pub mod problem;
@@ -26,15 +26,15 @@ pub mod schema;
 mod serving;
 pub mod source_template;
 pub mod validate;
-pub mod words;
+pub mod keywords;
 pub mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::model::{ChannelEntry, EventRow, Machine, Sections, ServiceEntry, Target};
+use self::model::{ChannelEntry, EventRow, Machine, Sections, ServiceEntry, TargetEntry};
 use self::pattern::EventPattern;
-use self::problem::{Problem, Problems, Span};
+use self::problem::{Problem, Problems, BookSpan};
 use self::resolve::Resolved;
 use crate::engine::worker::Worker;
 use crate::hash::{self, Map};
@@ -55,7 +55,7 @@ pub use self::serving::WaitingLimits;
 pub struct RuleBook {
     sections: Sections,
     services: Map<ServiceName, ServiceRules>,
-    routes: route::Index,
+    routes: route::RouteIndex,
     serving: serving::Serving,
     /// The rules by which notices are delivered.
     own: Option<Arc<RuleBook>>,
@@ -65,7 +65,7 @@ pub struct RuleBook {
 
 /// What came of reading a text.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ParsedBook {
     /// The book, if there was no error.
     pub book: Option<RuleBook>,
     /// What is wrong.
@@ -84,8 +84,8 @@ struct ServiceRules {
 /// The rules of a service or a channel: exact types by hash, patterns with the most specific first.
 #[derive(Clone, Debug)]
 struct Rows {
-    exact: Map<Box<str>, Claim>,
-    patterns: Vec<(EventPattern, Claim)>,
+    exact: Map<Box<str>, RowRules>,
+    patterns: Vec<(EventPattern, RowRules)>,
     /// The most deliveries in one call to their target.
     batch_max: u32,
     /// What runs them, if a program does.
@@ -93,7 +93,7 @@ struct Rows {
 }
 
 #[derive(Clone, Debug)]
-struct Claim {
+struct RowRules {
     row: Arc<EventRow>,
     rule: Arc<Rule>,
     letter: Arc<LetterRule>,
@@ -101,17 +101,17 @@ struct Claim {
 
 /// Reads a book from bytes, which may be anything at all.
 #[must_use]
-pub fn read_bytes(bytes: &[u8], connectors: &Connectors) -> Reading {
+pub fn read_bytes(bytes: &[u8], connectors: &Connectors) -> ParsedBook {
     read_bytes_for(bytes, connectors, Machine::default())
 }
 
 /// The same for that machine.
 #[must_use]
-pub fn read_bytes_for(bytes: &[u8], connectors: &Connectors, machine: Machine) -> Reading {
+pub fn read_bytes_for(bytes: &[u8], connectors: &Connectors, machine: Machine) -> ParsedBook {
     let mut problems = Problems::default();
     match text_of(bytes, &mut problems) {
         Some(text) => read_for(text, connectors, machine),
-        None => Reading { book: None, problems },
+        None => ParsedBook { book: None, problems },
     }
 }
 
@@ -120,7 +120,7 @@ pub fn text_of<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a str> 
     if bytes.len() > limits::BOOK_BYTES_MAX {
         let mib = limits::BOOK_BYTES_MAX >> 20;
         let message = format!("the file is larger than {mib} MiB, the most that is read");
-        problems.error("file-too-large", Span::default(), message, "split it into several");
+        problems.error("file-too-large", BookSpan::default(), message, "split it into several");
         return None;
     }
     match std::str::from_utf8(bytes) {
@@ -135,40 +135,40 @@ pub fn text_of<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a str> 
 }
 
 /// The position after some valid text.
-fn end_of(good: &[u8]) -> Span {
+fn end_of(good: &[u8]) -> BookSpan {
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let lines = good.split(|byte| *byte == b'\n').count();
     let last = good.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let column = String::from_utf8_lossy(last).chars().count() + 1;
     let position = Position { line: small(lines), column: small(column) };
-    Span { start: small(good.len()), end: small(good.len()), position }
+    BookSpan { start: small(good.len()), end: small(good.len()), position }
 }
 
 /// Reads a book.
 #[must_use]
-pub fn read(text: &str, connectors: &Connectors) -> Reading {
+pub fn read(text: &str, connectors: &Connectors) -> ParsedBook {
     read_for(text, connectors, Machine::default())
 }
 
 /// The same for that machine.
 #[must_use]
-pub fn read_for(text: &str, connectors: &Connectors, machine: Machine) -> Reading {
+pub fn read_for(text: &str, connectors: &Connectors, machine: Machine) -> ParsedBook {
     let mut problems = Problems::default();
     let Some(root) = yaml::read(text, &mut problems) else {
         if !problems.has_errors() {
             let help = "`redrive init` writes a book to start from";
-            problems.error("empty-book", Span::default(), "there is nothing in this file", help);
+            problems.error("empty-book", BookSpan::default(), "there is nothing in this file", help);
         }
-        return Reading { book: None, problems };
+        return ParsedBook { book: None, problems };
     };
     yaml::check_keys(&root, &mut problems);
-    let names = validate::Names::of(&root);
-    validate::validate(&root, &schema::Type::Object(&schema::BOOK), &names, connectors, &mut problems);
-    let sections = Sections { machine, ..lower::lower(&root, connectors, &mut problems) };
+    let names = validate::DefinedNames::of(&root);
+    validate::validate(&root, &schema::ValueType::Object(&schema::BOOK), &names, connectors, &mut problems);
+    let sections = Sections { machine, ..parse::lower(&root, connectors, &mut problems) };
     check_policy_counts(&sections, &mut problems);
     check_subscriptions(&sections, &mut problems);
     let book = (!problems.has_errors()).then(|| RuleBook::new(sections, connectors, text));
-    Reading { book, problems }
+    ParsedBook { book, problems }
 }
 
 /// Reports rows whose failures lead to more policies than a delivery's history can count.
@@ -214,7 +214,7 @@ fn check_subscriptions(sections: &Sections, problems: &mut Problems) {
 
 impl Sections {
     /// The targets of services and channels, in the order of the book.
-    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+    pub fn targets(&self) -> impl Iterator<Item = &TargetEntry> {
         self.services.iter().flat_map(|service| {
             let channels = service.channels.iter().filter_map(|channel| channel.target.as_ref());
             std::iter::once(&service.target).chain(channels)
@@ -254,10 +254,10 @@ impl RuleBook {
             (service.name.clone(), rules)
         });
         let services: Map<ServiceName, ServiceRules> = services.collect();
-        let routes = route::Index::new(&sections, &services);
+        let routes = route::RouteIndex::new(&sections, &services);
         let serving = serving::Serving::of(&sections);
         // One text, one hash: whoever remembers which book a story was told by finds both.
-        let own = own_book::sections(&sections).map(|own| Arc::new(Self::of(own, connectors, hash)));
+        let own = alert_rules::sections(&sections).map(|own| Arc::new(Self::of(own, connectors, hash)));
         Self { sections, services, routes, serving, own, connectors: connectors.clone(), hash }
     }
 
@@ -275,7 +275,7 @@ impl RuleBook {
 
     /// Reads a changed text of the book, for the same build and machine.
     #[must_use]
-    pub fn read_changed(&self, text: &str) -> Reading {
+    pub fn read_changed(&self, text: &str) -> ParsedBook {
         read_for(text, &self.connectors, self.sections.machine)
     }
 
@@ -343,7 +343,7 @@ impl RuleBook {
         rows.map(|(_, row, _)| row.pattern.value.clone()).collect()
     }
 
-    fn claim(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&Claim> {
+    fn claim(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&RowRules> {
         let service = self.holding(service).services.get(service)?;
         match channel {
             None => service.own.find(event_type),
@@ -403,7 +403,7 @@ impl Rows {
             };
             let is_plain = row.depends_on.is_none() && row.layer == model::Layer::default();
             let (rule, letter) = if is_plain { plain.get_or_insert_with(make).clone() } else { make() };
-            let claim = Claim { row: Arc::clone(row), rule, letter };
+            let claim = RowRules { row: Arc::clone(row), rule, letter };
             if row.pattern.value.is_exact() {
                 exact.insert(row.pattern.value.as_str().into(), claim);
             } else {
@@ -417,11 +417,11 @@ impl Rows {
     }
 
     /// Every claim, in no order.
-    fn claims(&self) -> impl Iterator<Item = &Claim> {
+    fn claims(&self) -> impl Iterator<Item = &RowRules> {
         self.exact.values().chain(self.patterns.iter().map(|(_, claim)| claim))
     }
 
-    fn find(&self, event_type: &str) -> Option<&Claim> {
+    fn find(&self, event_type: &str) -> Option<&RowRules> {
         self.exact.get(event_type).or_else(|| {
             self.patterns.iter().find(|(pattern, _)| pattern.matches(event_type)).map(|(_, claim)| claim)
         })

@@ -10,9 +10,9 @@
 
 pub mod attribute;
 pub mod binary;
-pub mod copies;
+pub mod copy_rule;
 mod draft;
-pub mod easy;
+pub mod simple;
 pub mod idempotency;
 pub mod refusal;
 pub mod reserved;
@@ -24,9 +24,9 @@ use bytes::Bytes;
 
 use self::attribute::{
     ContentType, CorrelationId, EventId, EventSource, EventType, ExtensionName, ExtensionValue, SessionKey,
-    Subject, TraceParent,
+    EventSubject, TraceParent,
 };
-use self::refusal::{InvalidEvent, Reason};
+use self::refusal::{InvalidEvent, InvalidReason};
 use crate::event::idempotency::DedupKey;
 use crate::time::Timestamp;
 
@@ -40,7 +40,7 @@ pub struct Event {
     /// What kind of event it is: what the rule book goes by.
     pub event_type: EventType,
     /// What it is about, within its source.
-    pub subject: Option<Subject>,
+    pub subject: Option<EventSubject>,
     /// When it happened.
     pub time: Option<Timestamp>,
     /// What the data are; nothing is known of them if it is not said.
@@ -108,22 +108,22 @@ impl Parsed {
 pub fn parse(incoming: Incoming<'_>) -> Result<Parsed, InvalidEvent> {
     let content_type = content_type_of(incoming.headers)?;
     let one = |event| Parsed::One(Box::new(event));
-    match Form::of(content_type.as_ref())? {
-        Form::Binary => binary::read(incoming, content_type).map(one),
-        Form::Structured => structured::read(incoming.body).map(one),
-        Form::Batch => structured::read_batch(incoming.body).map(Parsed::Batch),
+    match EventFormat::of(content_type.as_ref())? {
+        EventFormat::Binary => binary::read(incoming, content_type).map(one),
+        EventFormat::Structured => structured::read(incoming.body).map(one),
+        EventFormat::Batch => structured::read_batch(incoming.body).map(Parsed::Batch),
     }
 }
 
 /// How the parts of an event are laid out in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum EventFormat {
     Binary,
     Structured,
     Batch,
 }
 
-impl Form {
+impl EventFormat {
     fn of(content_type: Option<&ContentType>) -> Result<Self, InvalidEvent> {
         let Some(content_type) = content_type.filter(|content_type| content_type.is_cloudevents()) else {
             return Ok(Self::Binary);
@@ -131,7 +131,7 @@ impl Form {
         match content_type.media_type().to_ascii_lowercase().as_str() {
             "application/cloudevents+json" => Ok(Self::Structured),
             "application/cloudevents-batch+json" => Ok(Self::Batch),
-            _ => Err(InvalidEvent::new("content-type", Reason::UnknownFormat)),
+            _ => Err(InvalidEvent::new("content-type", InvalidReason::UnknownFormat)),
         }
     }
 }
@@ -142,9 +142,9 @@ fn content_type_of(headers: &dyn HeaderList) -> Result<Option<ContentType>, Inva
     let mut found = headers.each().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let Some((_, value)) = found.next() else { return Ok(None) };
     if found.next().is_some() {
-        return Err(refuse(Reason::Twice));
+        return Err(refuse(InvalidReason::Twice));
     }
-    let text = std::str::from_utf8(value).map_err(|_| refuse(Reason::NotUtf8))?.trim();
+    let text = std::str::from_utf8(value).map_err(|_| refuse(InvalidReason::NotUtf8))?.trim();
     // An empty one says as much as none.
     if text.is_empty() {
         return Ok(None);
@@ -161,26 +161,26 @@ impl Event {
 
     /// The attributes that are stated, in the order in which they are written; the content type, which each
     /// form has its own place for, is not among them.
-    fn attributes(&self) -> impl Iterator<Item = (&str, Written<'_>)> {
+    fn attributes(&self) -> impl Iterator<Item = (&str, AttributeValue<'_>)> {
         let named = [
             ("specversion", Some("1.0")),
             ("id", Some(self.id.as_str())),
             ("source", Some(self.source.as_str())),
             ("type", Some(self.event_type.as_str())),
-            ("subject", self.subject.as_ref().map(Subject::as_str)),
+            ("subject", self.subject.as_ref().map(EventSubject::as_str)),
             ("partitionkey", self.session.as_ref().map(SessionKey::as_str)),
             ("correlationid", self.correlation_id.as_ref().map(CorrelationId::as_str)),
             ("traceparent", self.traceparent.as_ref().map(TraceParent::as_str)),
         ];
-        let named = named.into_iter().filter_map(|(name, text)| Some((name, Written::Text(text?))));
-        let time = self.time.map(|time| ("time", Written::Time(time)));
-        let others = self.extensions.iter().map(|(name, value)| (name.as_str(), Written::Extension(value)));
+        let named = named.into_iter().filter_map(|(name, text)| Some((name, AttributeValue::Text(text?))));
+        let time = self.time.map(|time| ("time", AttributeValue::Time(time)));
+        let others = self.extensions.iter().map(|(name, value)| (name.as_str(), AttributeValue::Extension(value)));
         named.chain(time).chain(others)
     }
 }
 
 /// A value on its way out.
-enum Written<'a> {
+enum AttributeValue<'a> {
     Text(&'a str),
     Time(Timestamp),
     Extension(&'a ExtensionValue),

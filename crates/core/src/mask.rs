@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::book::RuleBook;
 use crate::book::connectors::{AddressUse, Connectors, Edge};
 use crate::book::problem::Problems;
-use crate::book::yaml::{self, Node, Value};
+use crate::book::yaml::{self, YamlNode, YamlValue};
 
 /// Hosts whose addresses are secrets as a whole; those under them too.
 const WEBHOOK_HOSTS: [&str; 18] = [
@@ -47,7 +47,7 @@ const WORD_ODD_MAX: usize = 2;
 /// The text with the secret parts of every address in it masked, as far as an address shows them itself.
 #[must_use]
 pub fn mask_addresses(text: &str) -> Cow<'_, str> {
-    mask(text, Path::ByWords)
+    mask(text, MaskedPath::ByWords)
 }
 
 /// What is known of the addresses of one rule book, to mask them in any text.
@@ -73,16 +73,16 @@ impl AddressMask {
     pub fn of_text(text: &str, connectors: &Connectors) -> Self {
         let root = yaml::read(text, &mut Problems::default());
         let receivers = root.as_ref().and_then(|root| root.get("receivers"));
-        let receivers = receivers.into_iter().flat_map(Node::entries).map(|(_, receiver)| receiver);
+        let receivers = receivers.into_iter().flat_map(YamlNode::entries).map(|(_, receiver)| receiver);
         let secret = |receiver| {
             let kinds = connectors.of(Edge::Receiver).filter(|kind| kind.address == AddressUse::Secret);
-            kinds.filter_map(move |kind| Node::get(receiver, kind.key())?.text())
+            kinds.filter_map(move |kind| YamlNode::get(receiver, kind.key())?.text())
         };
         Self::knowing(receivers.flat_map(secret))
     }
 
     fn knowing<'a>(addresses: impl Iterator<Item = &'a str>) -> Self {
-        let masked = |address: &str| (address.to_owned(), mask(address, Path::Whole).into_owned());
+        let masked = |address: &str| (address.to_owned(), mask(address, MaskedPath::Whole).into_owned());
         let mut known: Vec<(String, String)> = addresses.map(masked).collect();
         // One may be the beginning of another.
         known.sort_unstable_by(|(one, _), (other, _)| other.len().cmp(&one.len()).then(one.cmp(other)));
@@ -126,9 +126,9 @@ impl AddressMask {
     }
 
     /// The places of values that have something to hide and are not written as they read.
-    fn find_disguised(&self, book: &str, node: &Node, spans: &mut Vec<Range<usize>>) {
+    fn find_disguised(&self, book: &str, node: &YamlNode, spans: &mut Vec<Range<usize>>) {
         match &node.value {
-            Value::Scalar { text, .. } => {
+            YamlValue::Scalar { text, .. } => {
                 let place = |byte: u32| usize::try_from(byte).unwrap_or(usize::MAX);
                 let span = place(node.span.start)..place(node.span.end);
                 let is_disguised = book.get(span.clone()).is_some_and(|raw| !raw.contains(&**text));
@@ -136,28 +136,28 @@ impl AddressMask {
                     spans.push(span);
                 }
             }
-            Value::Map(entries) => {
+            YamlValue::Map(entries) => {
                 for (key, value) in entries {
                     self.find_disguised(book, key, spans);
                     self.find_disguised(book, value, spans);
                 }
             }
-            Value::List(items) => items.iter().for_each(|item| self.find_disguised(book, item, spans)),
-            Value::Null | Value::Refused => {}
+            YamlValue::List(items) => items.iter().for_each(|item| self.find_disguised(book, item, spans)),
+            YamlValue::Null | YamlValue::Refused => {}
         }
     }
 }
 
 /// How much of a path is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Path {
+enum MaskedPath {
     /// Plain words.
     ByWords,
     /// Nothing.
     Whole,
 }
 
-fn mask(text: &str, path: Path) -> Cow<'_, str> {
+fn mask(text: &str, path: MaskedPath) -> Cow<'_, str> {
     let mut shown = Cow::Borrowed(text);
     let mut end = 0;
     for (colon, _) in text.match_indices(':') {
@@ -193,7 +193,7 @@ fn end_of(text: &str, colon: usize, start: usize) -> usize {
 }
 
 /// What follows `://`, masked.
-fn masked(address: &str, path: Path) -> String {
+fn masked(address: &str, path: MaskedPath) -> String {
     let is_slash = |c: char| matches!(c, '/' | '\\');
     let authority_end = address.find(|c| is_slash(c) || matches!(c, '?' | '#')).unwrap_or(address.len());
     let (authority, rest) = address.split_at(authority_end);
@@ -205,10 +205,10 @@ fn masked(address: &str, path: Path) -> String {
 
     let mut shown = user.map_or_else(String::new, |user| stars(user, |c| c == ':') + "@");
     shown += host;
-    let mut path = if is_webhook_host(host) { Path::Whole } else { path };
+    let mut path = if is_webhook_host(host) { MaskedPath::Whole } else { path };
     for segment in segments.split_inclusive(is_slash) {
         let word = segment.trim_end_matches(is_slash);
-        if path == Path::ByWords && is_word(word) {
+        if path == MaskedPath::ByWords && is_word(word) {
             shown += segment;
         } else {
             shown += &stars(segment, is_slash);
@@ -216,7 +216,7 @@ fn masked(address: &str, path: Path) -> String {
         // What follows is how a caller shows that it may, or an address within this one.
         let lower = word.to_ascii_lowercase();
         if lower.starts_with("hook") || lower.starts_with("webhook") || word.ends_with(':') {
-            path = Path::Whole;
+            path = MaskedPath::Whole;
         }
     }
     for part in query.split_inclusive(['?', '&', ';']) {

@@ -57,7 +57,7 @@ pub fn hide_known<'a, 'b>(text: &'a str, known: impl IntoIterator<Item = &'b str
     hidden
 }
 
-fn apply<'a>(rules: &[Rule], text: Cow<'a, str>) -> Cow<'a, str> {
+fn apply<'a>(rules: &[RedactionRule], text: Cow<'a, str>) -> Cow<'a, str> {
     rules.iter().fold(text, |text, rule| match rule.apply(&text) {
         Some(hidden) => Cow::Owned(hidden),
         None => text,
@@ -65,12 +65,12 @@ fn apply<'a>(rules: &[Rule], text: Cow<'a, str>) -> Cow<'a, str> {
 }
 
 /// One way in which a secret looks, and what becomes of it.
-struct Rule {
+struct RedactionRule {
     looks: Regex,
     hide: fn(&Captures<'_>) -> Option<String>,
 }
 
-impl Rule {
+impl RedactionRule {
     fn new(looks: &str, hide: fn(&Captures<'_>) -> Option<String>) -> Self {
         Self { looks: Regex::new(looks).expect("a pattern of our own, which is tested"), hide }
     }
@@ -92,36 +92,36 @@ impl Rule {
 const NAMES: &str = "pass(?:word|wd|phrase|wort)|pwd|secret|token|api[_-]?key|(?:access|private|signing|encryption|shared|account)[_-]?key|credential|signature|authorization|cookie|session[_-]?(?:id|key)|jwt|otp|cvv|cvc|ssn|iban|e-?mail|phone|user[_-]?(?:id|name)|customer[_-]?id";
 
 /// What gives itself away: by what stands before it, or by how it begins.
-static LOOKS: LazyLock<[Rule; 8]> = LazyLock::new(|| {
+static LOOKS: LazyLock<[RedactionRule; 8]> = LazyLock::new(|| {
     // What stands between a name and its value, JSON within JSON included.
     let between = r#"(?:\\?["'])?\s*(?::=|=>|=|:|%3[Aa]|%3[Dd])\s*"#;
     // A text that was cut short ends without its quote.
     let value =
         r#"\[secret\]|\\"(?:[^"\\]|\\[^"])*(?:\\")?|"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,;&"'<>(){}\[\]]+"#;
     [
-        Rule::new(
+        RedactionRule::new(
             r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
             |_| Some(SECRET.to_owned()),
         ),
         // Whatever follows such a header belongs to it, up to the end of its line or of its text.
-        Rule::new(
+        RedactionRule::new(
             &format!(
                 r#"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|www-authenticate)({between})(?:\\?["'])?[^\r\n"'{{}}\[\]\\]+"#
             ),
             |found| Some(format!("{}{}{SECRET}", &found[1], &found[2])),
         ),
-        Rule::new(r#"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>@]*(?:@[^\s/?#"'<>@]*)*@"#, |found| {
+        RedactionRule::new(r#"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>@]*(?:@[^\s/?#"'<>@]*)*@"#, |found| {
             Some(format!("{}{SECRET}@", &found[1]))
         }),
-        Rule::new(r"\beyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){1,4}", |_| Some(SECRET.to_owned())),
-        Rule::new(r"(?i)\b(bearer|basic|negotiate|digest)(\s+)([A-Za-z0-9._~+/=-]+)", |found| {
+        RedactionRule::new(r"\beyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){1,4}", |_| Some(SECRET.to_owned())),
+        RedactionRule::new(r"(?i)\b(bearer|basic|negotiate|digest)(\s+)([A-Za-z0-9._~+/=-]+)", |found| {
             (!is_plain(&found[3])).then(|| format!("{}{}{SECRET}", &found[1], &found[2]))
         }),
-        Rule::new(&format!(r"(?i)([\w.-]*(?:{NAMES})[\w.-]*)({between})(?:{value})"), |found| {
+        RedactionRule::new(&format!(r"(?i)([\w.-]*(?:{NAMES})[\w.-]*)({between})(?:{value})"), |found| {
             Some(format!("{}{}{SECRET}", &found[1], &found[2]))
         }),
-        Rule::new(r"(?i)[\w.+'-]*[\w+](?:@|%40|\\u0040|&#64;)[\w.-]*\w", |_| Some(EMAIL.to_owned())),
-        Rule::new(
+        RedactionRule::new(r"(?i)[\w.+'-]*[\w+](?:@|%40|\\u0040|&#64;)[\w.-]*\w", |_| Some(EMAIL.to_owned())),
+        RedactionRule::new(
             r"\b(?:(?:sk|pk|rk)_(?:live|test|[0-9a-f]{8})_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|whsec_|AKIA|ASIA|AIza|npm_|hf_|SG\.)[A-Za-z0-9+/=_.-]{8,}",
             |_| Some(SECRET.to_owned()),
         ),
@@ -129,13 +129,13 @@ static LOOKS: LazyLock<[Rule; 8]> = LazyLock::new(|| {
 });
 
 /// What only looks as if.
-static GUESSES: LazyLock<[Rule; 3]> = LazyLock::new(|| {
+static GUESSES: LazyLock<[RedactionRule; 3]> = LazyLock::new(|| {
     [
-        Rule::new(r"[A-Za-z0-9+/_=-]{20,}", |found| hide_random(&found[0])),
-        Rule::new(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b", |_| {
+        RedactionRule::new(r"[A-Za-z0-9+/_=-]{20,}", |found| hide_random(&found[0])),
+        RedactionRule::new(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b", |_| {
             Some(NUMBER.to_owned())
         }),
-        Rule::new(r"(?:\+|\b)\d(?:[ ()/.-]{0,2}\d){7,22}\b", |found| hide_digits(&found[0])),
+        RedactionRule::new(r"(?:\+|\b)\d(?:[ ()/.-]{0,2}\d){7,22}\b", |found| hide_digits(&found[0])),
     ]
 });
 
@@ -169,10 +169,10 @@ fn is_random(run: &str) -> bool {
     if run.split(['/', '_', '-', '=', '+']).any(is_hex) {
         return true;
     }
-    let kinds: Vec<Kind> = run.bytes().filter_map(Kind::of).collect();
-    let digits = kinds.iter().filter(|kind| **kind == Kind::Digit).count();
+    let kinds: Vec<RedactionKind> = run.bytes().filter_map(RedactionKind::of).collect();
+    let digits = kinds.iter().filter(|kind| **kind == RedactionKind::Digit).count();
     // A capital begins a word, as in `placeOrder`; only its own turn counts.
-    let is_change = |pair: &&[Kind]| pair[0] != pair[1] && **pair != [Kind::Capital, Kind::Small];
+    let is_change = |pair: &&[RedactionKind]| pair[0] != pair[1] && **pair != [RedactionKind::Capital, RedactionKind::Small];
     let changes = kinds.windows(2).filter(is_change).count();
     kinds.len() >= RANDOM_BYTES_MIN
         && digits >= RANDOM_DIGITS_MIN
@@ -180,13 +180,13 @@ fn is_random(run: &str) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RedactionKind {
     Small,
     Capital,
     Digit,
 }
 
-impl Kind {
+impl RedactionKind {
     const fn of(byte: u8) -> Option<Self> {
         match byte {
             b'a'..=b'z' => Some(Self::Small),

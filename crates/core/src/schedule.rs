@@ -9,7 +9,7 @@
 //!   a cron is about the time that passes, and a quarter-hourly check does not pause for an hour.
 //!
 //! Invariants: fires strictly increase; each is a whole second; and whatever the restarts in between, every
-//! fire of a span of time is either in exactly one [`Due::fires`] or counted in one [`Due::lost`].
+//! fire of a span of time is either in exactly one [`DueFires::fires`] or counted in one [`DueFires::lost`].
 
 mod civil;
 mod cron;
@@ -31,7 +31,7 @@ use crate::time::Timestamp;
 
 /// A cron expression in a time zone.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
+pub struct CronSchedule {
     cron: Cron,
     zone: TimeZone,
     zone_name: String,
@@ -67,7 +67,7 @@ pub struct CatchUp {
 
 /// What is to be done about a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct DueFires {
     /// Fires that an event is due for, the oldest first.
     pub fires: Vec<Timestamp>,
     /// How many of them were missed, and are made up for.
@@ -84,12 +84,12 @@ pub struct LocalFire {
     /// How far those clocks are from UTC: `+02:00`.
     pub offset: String,
     /// What is odd about it.
-    pub mark: Option<Mark>,
+    pub mark: Option<ClockChange>,
 }
 
 /// What clocks that are set do to a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum ClockChange {
     /// Clocks leave out the minute that the cron names; it fires later by as much as they are set.
     Moved,
     /// Clocks show this minute twice, and it fires the first time only.
@@ -100,7 +100,7 @@ pub enum Mark {
     SecondOfTwo,
 }
 
-impl Mark {
+impl ClockChange {
     /// For machines.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -114,7 +114,7 @@ impl Mark {
 }
 
 /// For people.
-impl fmt::Display for Mark {
+impl fmt::Display for ClockChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Moved => "moved: clocks leave out the time that the cron names",
@@ -125,7 +125,7 @@ impl fmt::Display for Mark {
     }
 }
 
-impl Schedule {
+impl CronSchedule {
     /// A cron in a zone of the list that is built in: the machine's own is not asked.
     pub fn new(cron: &str, zone: &str) -> Result<Self, InvalidSchedule> {
         let cron =
@@ -174,9 +174,9 @@ impl Schedule {
     ///
     /// A fire of the last [`limits::FIRE_ON_TIME`] is not missed, whatever kept us for a moment.
     #[must_use]
-    pub fn due(&self, since: Timestamp, now: Timestamp, catch_up: CatchUp) -> Due {
+    pub fn due(&self, since: Timestamp, now: Timestamp, catch_up: CatchUp) -> DueFires {
         if since >= now {
-            return Due::default();
+            return DueFires::default();
         }
         let on_time_after = since.max(now - limits::FIRE_ON_TIME);
         let on_time: Vec<Timestamp> = self.fires_between(on_time_after, now).collect();
@@ -190,7 +190,7 @@ impl Schedule {
         let missed = self.latest_between(not_before, on_time_after, fires_max);
         let lost_until = missed.front().map_or(on_time_after, |first| *first - Duration::from_nanos(1));
         let lost = self.fires_between(since, lost_until).take(limits::FIRES_COUNTED_MAX).count();
-        Due {
+        DueFires {
             caught_up: missed.len() as u64,
             fires: missed.into_iter().chain(on_time).collect(),
             lost: lost as u64,
@@ -235,25 +235,25 @@ impl Schedule {
         }
     }
 
-    fn mark(&self, second: i64, spell: &Spell) -> Option<Mark> {
+    fn mark(&self, second: i64, spell: &Spell) -> Option<ClockChange> {
         let own = self.cron.has(CivilMinute::from_second(second + spell.offset));
         if spell.left_out_until().is_some_and(|until| second < until) && !own {
-            return Some(Mark::Moved);
+            return Some(ClockChange::Moved);
         }
         if spell.repeats_until().is_some_and(|until| second < until) {
-            return Some(Mark::SecondOfTwo);
+            return Some(ClockChange::SecondOfTwo);
         }
         let next = Spell::of(&self.zone, spell.end);
         let is_shown_again =
             next.repeats_until().is_some_and(|until| second + (until - next.start) >= next.start);
-        let mark = if self.cron.is_of_every_hour() { Mark::FirstOfTwo } else { Mark::Once };
+        let mark = if self.cron.is_of_every_hour() { ClockChange::FirstOfTwo } else { ClockChange::Once };
         is_shown_again.then_some(mark)
     }
 }
 
 /// Walks over fires.
 struct Fires<'a> {
-    schedule: &'a Schedule,
+    schedule: &'a CronSchedule,
     /// The spell that `from` lies in.
     spell: Spell,
     /// The first second that has not been looked at.

@@ -3,7 +3,7 @@
 //! `- { use: dead-letters, to: [on-call] }` switches one on. What the entry states itself (`when`, `severity`,
 //! `action`, `name`) holds instead of what stands here, so that other numbers need no other words.
 
-use super::trouble::Trouble;
+use super::incident::Incident;
 use crate::book::model::AlertSeverity;
 
 /// An alert that may be switched on by name.
@@ -47,7 +47,7 @@ pub const ALERTS: [CatalogAlert; 21] = [
 
 /// Those that need no figures and are on without being named, for every receiver: what people are told of at once.
 #[rustfmt::skip]
-pub const AT_ONCE: [CatalogAlert; Trouble::ALL.len()] = [
+pub const AT_ONCE: [CatalogAlert; Incident::ALL.len()] = [
     alert("credentials-refused",      "credentials_refused by service",               AlertSeverity::High,     "Renew the credentials for this target; find out who changed them"),
     alert("misconfigured",            "misconfigured by service",                     AlertSeverity::High,     "See `redrive why` for the delivery; correct the configuration, then replay"),
     alert("internal-failure",         "internal_failure by service",                  AlertSeverity::Critical, "See `redrive why` for the delivery, and report it"),

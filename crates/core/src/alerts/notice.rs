@@ -7,9 +7,9 @@ use crate::time::Timestamp;
 
 /// One message to one receiver: an alert that has begun, lasts or is over, with everything it is raised for.
 ///
-/// It is the data of an event of type [`Stage::event_type`], which the engine delivers like any other.
+/// It is the data of an event of type [`AlertStage::event_type`], which the engine delivers like any other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
+pub struct AlertNotice {
     /// The alert's name.
     pub alert: String,
     /// What the alert looks at, if that is not everything: `service orders`.
@@ -18,7 +18,7 @@ pub struct Notice {
     /// How urgent it is: `warning`, `medium`, `high` or `critical`.
     pub severity: String,
     /// Whether it has begun, lasts or is over.
-    pub stage: Stage,
+    pub stage: AlertStage,
     /// Who is told.
     pub receiver: String,
     /// When it began.
@@ -32,19 +32,19 @@ pub struct Notice {
     /// The condition as it stands in the rule book.
     pub condition: String,
     /// What it is raised for: one thing, or each of several.
-    pub subjects: Vec<Subject>,
+    pub subjects: Vec<AlertSubject>,
     /// How many more there are than are listed.
     pub more: u64,
     /// What it was raised for and is no more while it lasts for the rest; only receivers that keep a record of
     /// each are told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ended: Vec<Subject>,
+    pub ended: Vec<AlertSubject>,
     /// What to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
 }
 
-impl Notice {
+impl AlertNotice {
     /// What tells this message from all others: the same message has the same id, however often it is sent.
     #[must_use]
     pub fn id(&self) -> String {
@@ -59,7 +59,7 @@ impl Notice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AlertSubject))]
-pub struct Subject {
+pub struct AlertSubject {
     /// Which: `dependency=mail-api`; empty if the alert is about everything.
     pub of: String,
     /// The figure, as people write it: `12.5%`, `120`, `50h`; nothing once it is over.
@@ -73,7 +73,7 @@ pub struct Subject {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = AlertStage))]
 #[serde(rename_all = "kebab-case")]
-pub enum Stage {
+pub enum AlertStage {
     /// It has begun.
     Firing,
     /// It lasts.
@@ -84,7 +84,7 @@ pub enum Stage {
     Test,
 }
 
-impl Stage {
+impl AlertStage {
     /// The type of the event that tells it.
     #[must_use]
     pub const fn event_type(self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::trouble::TroubleSample;
+use super::incident::IncidentSample;
 use crate::book::RuleBook;
 use crate::engine::{DependencyView, QueueName};
 use crate::figures::Figures;
@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 /// Everything as it stands at one moment. What Redrive does to tell people of alerts is not part of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
+pub struct AlertSample<'a> {
     /// When.
     pub at: Timestamp,
     /// The book that holds: it says which event types call which dependency.
@@ -23,10 +23,10 @@ pub struct Sample<'a> {
     /// What waits and what is dead.
     pub queues: &'a [QueueSample],
     /// Dead letters by their kind; none if they were not looked up this time, and alerts that need them stay as
-    /// they are. See [`Wants`].
+    /// they are. See [`SampleNeeds`].
     pub letters: Option<&'a [LetterSample]>,
     /// What was found that people are told of at once.
-    pub troubles: &'a [TroubleSample],
+    pub troubles: &'a [IncidentSample],
     /// Sources that are read, as far as their lag is known.
     pub sources: &'a [SourceSample],
 }
@@ -76,7 +76,7 @@ pub struct LetterSample {
 
 /// What a sample must have for the alerts of a book.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
+pub struct SampleNeeds {
     /// When the oldest that waits and the oldest that is dead came.
     pub oldest: bool,
     /// Dead letters by their kind.

@@ -14,25 +14,25 @@ use crate::time::Timestamp;
 
 /// The counts of one thing, as they stood at some moments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Series {
+pub(super) struct CountWindow {
     /// What earlier processes had counted when they ended: ours counts from nothing.
     before: Vec<u64>,
     /// What stood at which moment, the oldest first; there is always one.
-    steps: VecDeque<Step>,
+    steps: VecDeque<CountStep>,
     /// What stood last.
     last: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Step {
+struct CountStep {
     at: Timestamp,
     counts: Vec<u64>,
 }
 
-impl Series {
+impl CountWindow {
     /// Begins then, with what had been counted by then.
     pub(super) fn new(at: Timestamp, counts: Vec<u64>) -> Self {
-        let steps = VecDeque::from([Step { at, counts: counts.clone() }]);
+        let steps = VecDeque::from([CountStep { at, counts: counts.clone() }]);
         Self { before: Vec::new(), steps, last: counts }
     }
 
@@ -60,7 +60,7 @@ impl Series {
         let step_nanos = (window / limits::ALERT_WINDOW_STEPS).as_nanos().max(1);
         let step_of = |at: Timestamp| u128::from(at.as_nanos()) / step_nanos;
         if self.steps.is_empty() || step_of(now) != step_of(latest_at) {
-            self.steps.push_back(Step { at: now, counts: counts.clone() });
+            self.steps.push_back(CountStep { at: now, counts: counts.clone() });
         }
         while self.steps.get(1).is_some_and(|next| next.at <= now - window) {
             self.steps.pop_front();
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_window_holds_what_came_within_it() {
         let window = Duration::from_mins(5);
-        let mut series = Series::new(at(0), vec![0]);
+        let mut series = CountWindow::new(at(0), vec![0]);
         // One a second for ten minutes, then nothing.
         for second in 1..=600 {
             let within = series.look(at(second), &[second], window)[0];
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_window_goes_on_in_another_process() {
         let window = Duration::from_mins(5);
-        let mut series = Series::new(at(0), vec![0]);
+        let mut series = CountWindow::new(at(0), vec![0]);
         assert_eq!(series.look(at(100), &[40], window), [40]);
         series.carry_over();
         assert_eq!(series.look(at(110), &[2], window), [42]);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_begins_anew() {
         let window = Duration::from_mins(5);
-        let mut series = Series::new(at(10_000), vec![0]);
+        let mut series = CountWindow::new(at(10_000), vec![0]);
         series.look(at(10_100), &[40], window);
         assert_eq!(series.look(at(100), &[41], window), [0]);
         assert_eq!(series.look(at(110), &[45], window), [4]);

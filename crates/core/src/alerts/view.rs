@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::notice::Subject;
+use super::notice::AlertSubject;
 use crate::time::Timestamp;
 
 /// One alert as it stands.
@@ -38,7 +38,7 @@ pub struct AlertView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// What it is pending or raised for, at most [`crate::limits::ALERT_SUBJECTS_SHOWN_MAX`].
-    pub subjects: Vec<Subject>,
+    pub subjects: Vec<AlertSubject>,
     /// How many more there are than are listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,

@@ -23,14 +23,14 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::model::{At, Network, Target};
-use super::problem::{Problem, Problems, Severity, Span};
-use super::schema::{Field, Type, key};
-use super::yaml::Node;
+use super::model::{At, Network, TargetEntry};
+use super::problem::{Problem, Problems, ProblemSeverity, BookSpan};
+use super::schema::{KeySchema, ValueType, key};
+use super::yaml::YamlNode;
 use crate::policy::catalog::Kind;
 
 pub use absent::absent;
-pub use reader::Reader;
+pub use reader::SettingsReader;
 
 /// The places of a book where connectors stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ impl Edge {
 
 /// Whether a build has the code of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub enum Availability {
     /// It has.
     BuiltIn,
     /// A build with this feature has.
@@ -74,7 +74,7 @@ pub enum Presence {
 
 /// How the other side answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub enum CallProtocol {
     /// Events are posted to an address; an answer has a status and begins with headers.
     Http,
     /// By the statuses of an API, through a client that keeps its connections to itself.
@@ -96,7 +96,7 @@ pub enum AddressUse {
 
 /// How much of what an alert is raised for a receiver gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
+pub enum NoticeDetail {
     /// The worst of it, and the end of the whole: for people.
     Worst,
     /// Everything each time, and what of it has ended: for a receiver that keeps a record of each thing.
@@ -104,58 +104,58 @@ pub enum Detail {
 }
 
 /// What the settings of a connector are: a type of its own.
-pub trait Settings: Any + fmt::Debug + Send + Sync {
+pub trait ConnectorSettings: Any + fmt::Debug + Send + Sync {
     /// Whether they are the same as others.
-    fn equals(&self, other: &dyn Settings) -> bool;
+    fn equals(&self, other: &dyn ConnectorSettings) -> bool;
 }
 
-impl<T: Any + fmt::Debug + PartialEq + Send + Sync> Settings for T {
-    fn equals(&self, other: &dyn Settings) -> bool {
+impl<T: Any + fmt::Debug + PartialEq + Send + Sync> ConnectorSettings for T {
+    fn equals(&self, other: &dyn ConnectorSettings) -> bool {
         (other as &dyn Any).downcast_ref::<T>().is_some_and(|other| other == self)
     }
 }
 
 /// Reads the settings of a connector; none where what is wrong is reported.
-pub type Read = fn(&mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)>;
+pub type ReadSettings = fn(&mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)>;
 
 /// A kind of target, source, secret, archive or receiver.
 pub struct Connector {
     /// Where it can stand.
     pub edge: Edge,
     /// The key that chooses it, and what may stand there.
-    pub field: Field,
+    pub field: KeySchema,
     /// The keys beside it that belong to it.
-    pub beside: &'static [Field],
+    pub beside: &'static [KeySchema],
     /// Whether this build has it.
-    pub presence: Presence,
+    pub presence: Availability,
     /// What it is as a dependency; none if it calls nothing that could fail.
     pub dependency: Option<Kind>,
     /// How it answers calls.
-    pub speech: Speech,
+    pub speech: CallProtocol,
     /// Whether its address may be shown.
     pub address: AddressUse,
     /// How long a call may take, where that is not what calls of its edge usually may.
     pub timeout: Option<Duration>,
     /// Of a receiver: how much it gets.
-    pub detail: Detail,
+    pub detail: NoticeDetail,
     /// How its settings are read.
-    pub read: Read,
+    pub read: ReadSettings,
 }
 
 impl Connector {
     /// A connector that is there, calls nothing, and has no keys but its own.
     #[must_use]
-    pub const fn new(edge: Edge, name: &'static str, takes: Type, about: &'static str, read: Read) -> Self {
+    pub const fn new(edge: Edge, name: &'static str, takes: ValueType, about: &'static str, read: ReadSettings) -> Self {
         Self {
             edge,
             field: key(name, takes, about),
             beside: &[],
-            presence: Presence::BuiltIn,
+            presence: Availability::BuiltIn,
             dependency: None,
-            speech: Speech::Broker,
+            speech: CallProtocol::Broker,
             address: AddressUse::Shown,
             timeout: None,
-            detail: Detail::Worst,
+            detail: NoticeDetail::Worst,
             read,
         }
     }
@@ -166,7 +166,7 @@ impl Connector {
         self.field.key
     }
 
-    fn own_field(&'static self, key: &str) -> Option<&'static Field> {
+    fn own_field(&'static self, key: &str) -> Option<&'static KeySchema> {
         std::iter::once(&self.field).chain(self.beside).find(|field| field.key == key)
     }
 }
@@ -189,23 +189,23 @@ pub struct Profile {
     /// The secrets of the book that it uses, by name.
     pub secrets: Vec<String>,
     /// Of a target: how many deliveries one call carries, if it may be several.
-    pub batch: Option<Batch>,
+    pub batch: Option<BatchLimit>,
     /// Of a target: what runs, if it starts a program.
-    pub run: Option<Run>,
+    pub run: Option<ProgramRun>,
 }
 
 /// Deliveries in one call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+pub struct BatchLimit {
     /// The most.
     pub max: u32,
     /// Where the book states it.
-    pub stated_at: Option<Span>,
+    pub stated_at: Option<BookSpan>,
 }
 
 /// A program that is run for each delivery.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
+pub struct ProgramRun {
     /// How long a run may take.
     pub time_limit: Option<At<Duration>>,
     /// The event type of its results.
@@ -219,13 +219,13 @@ pub struct Endpoint {
     pub connector: &'static Connector,
     /// What is asked about it.
     pub profile: Profile,
-    settings: Arc<dyn Settings>,
+    settings: Arc<dyn ConnectorSettings>,
 }
 
 impl Endpoint {
     /// An endpoint that no book states.
     #[must_use]
-    pub fn new(connector: &'static Connector, settings: Arc<dyn Settings>, profile: Profile) -> Self {
+    pub fn new(connector: &'static Connector, settings: Arc<dyn ConnectorSettings>, profile: Profile) -> Self {
         Self { connector, profile, settings }
     }
 
@@ -244,7 +244,7 @@ impl Endpoint {
     /// The address that events are posted to over HTTP.
     #[must_use]
     pub fn http_address(&self) -> Option<&str> {
-        self.profile.addresses.first().filter(|_| self.connector.speech == Speech::Http).map(String::as_str)
+        self.profile.addresses.first().filter(|_| self.connector.speech == CallProtocol::Http).map(String::as_str)
     }
 }
 
@@ -254,10 +254,10 @@ impl PartialEq for Endpoint {
     }
 }
 
-impl Target {
+impl TargetEntry {
     /// The target that prints events.
     #[must_use]
-    pub fn stdout(span: Span) -> Self {
+    pub fn stdout(span: BookSpan) -> Self {
         Self { span, endpoint: log::endpoint() }
     }
 }
@@ -294,7 +294,7 @@ impl Connectors {
     /// The keys that choose a connector at an edge, then those beside them; a key that means different things
     /// beside different connectors is there for each.
     #[must_use]
-    pub fn fields(&self, edge: Edge) -> Vec<&'static Field> {
+    pub fn fields(&self, edge: Edge) -> Vec<&'static KeySchema> {
         let mut fields: Vec<_> = self.of(edge).map(|connector| &connector.field).collect();
         for field in self.of(edge).flat_map(|connector| connector.beside) {
             if !fields.iter().any(|known| (known.key, known.about) == (field.key, field.about)) {
@@ -309,7 +309,7 @@ impl Connectors {
         &self,
         connector: &'static Connector,
         key: &str,
-    ) -> Result<&'static Field, Vec<&'static str>> {
+    ) -> Result<&'static KeySchema, Vec<&'static str>> {
         let owners = || {
             let all = self.of(connector.edge);
             all.filter(|other| other.beside.iter().any(|field| field.key == key)).map(Connector::key)
@@ -318,7 +318,7 @@ impl Connectors {
     }
 
     /// The connector whose key a map has, and no other's.
-    pub(super) fn chosen(&self, edge: Edge, node: &Node) -> Option<&'static Connector> {
+    pub(super) fn chosen(&self, edge: Edge, node: &YamlNode) -> Option<&'static Connector> {
         let mut given = self.of(edge).filter(|connector| node.get(connector.key()).is_some());
         given.next().filter(|_| given.next().is_none())
     }
@@ -327,31 +327,31 @@ impl Connectors {
     pub(super) fn read(
         &self,
         edge: Edge,
-        node: &Node,
-        place: Span,
+        node: &YamlNode,
+        place: BookSpan,
         problems: &mut Problems,
     ) -> Option<Endpoint> {
         let connector = self.chosen(edge, node)?;
-        let (settings, profile) = (connector.read)(&mut Reader { connector, node, place, problems })?;
+        let (settings, profile) = (connector.read)(&mut SettingsReader { connector, node, place, problems })?;
         Some(Endpoint { connector, profile, settings })
     }
 
     /// The error for a connector at that place, if this build does not have it.
     #[must_use]
-    pub fn missing(&self, connector: &Connector, span: Span) -> Option<Problem> {
+    pub fn missing(&self, connector: &Connector, span: BookSpan) -> Option<Problem> {
         let (edge, key) = (connector.edge.as_str(), connector.key());
         let message = match connector.presence {
-            Presence::BuiltIn => return None,
-            Presence::Feature(feature) => {
+            Availability::BuiltIn => return None,
+            Availability::Feature(feature) => {
                 format!("{edge} kind `{key}` is not in this build; it comes with the feature `{feature}`")
             }
-            Presence::Planned => format!("{edge} kind `{key}` is not available in this version"),
+            Availability::Planned => format!("{edge} kind `{key}` is not available in this version"),
         };
-        let there = self.of(connector.edge).filter(|one| one.presence == Presence::BuiltIn);
+        let there = self.of(connector.edge).filter(|one| one.presence == Availability::BuiltIn);
         let mut available: Vec<String> = there.map(|one| format!("`{}`", one.key())).collect();
         available.sort_unstable();
         Some(Problem {
-            severity: Severity::Error,
+            severity: ProblemSeverity::Error,
             code: "not-built-in",
             span,
             message,
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
     use crate::book::read;
 
-    static MAIL: Connector = absent(Edge::Target, "mail", Presence::Feature("mail"), "Mail.");
+    static MAIL: Connector = absent(Edge::Target, "mail", Availability::Feature("mail"), "Mail.");
 
     const BOOK: &str = r#"version: 1
 secrets: { hooks: { key-vault: "https://vault.test/hooks" } }
@@ -437,7 +437,7 @@ services:
             assert_eq!(once.len(), keys.len(), "{edge:?}");
             for connector in built_in().of(edge) {
                 let planned = connector.field.about.ends_with("Not available in this version.");
-                assert_eq!(planned, connector.presence == Presence::Planned, "{connector:?}");
+                assert_eq!(planned, connector.presence == Availability::Planned, "{connector:?}");
             }
         }
     }

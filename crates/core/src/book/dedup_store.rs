@@ -2,7 +2,7 @@
 
 use super::RuleBook;
 use super::model::At;
-use super::problem::{Problem, Severity};
+use super::problem::{Problem, ProblemSeverity};
 
 /// The one store that is built in: the data folder.
 pub const EMBEDDED: &str = "embedded";
@@ -17,7 +17,7 @@ impl RuleBook {
         stated.sort_by_key(|at| at.span.position);
         stated.dedup_by_key(|at| at.span.position);
         let problem = |at: &At<String>| Problem {
-            severity: Severity::Error,
+            severity: ProblemSeverity::Error,
             code: "not-built-in",
             span: at.span,
             message: format!("an idempotency store `{}` is not available in this version", at.value),

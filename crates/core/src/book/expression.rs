@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::problem::suggest;
-use crate::alerts::{Concerns, Lasts, Trouble};
+use crate::alerts::{IncidentScope, IncidentEnd, Incident};
 use crate::limits;
 use crate::text::{self, InvalidQuantity, Rate, Share};
 use crate::time::Timestamp;
@@ -17,9 +17,9 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     /// What is looked at.
-    pub metric: Metric,
+    pub metric: AlertMetric,
     /// The limit; none for a state.
-    pub limit: Option<Limit>,
+    pub limit: Option<Threshold>,
     /// Over which time the figure is taken.
     pub over: Option<Duration>,
     /// For how long it must hold.
@@ -33,16 +33,16 @@ pub struct Condition {
 
 /// A comparison with a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit {
+pub struct Threshold {
     /// Above or below.
-    pub op: Op,
+    pub op: ThresholdOp,
     /// The value.
     pub value: Quantity,
 }
 
 /// Above or below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum ThresholdOp {
     /// `>`
     Above,
     /// `>=`
@@ -68,7 +68,7 @@ pub enum Quantity {
 
 /// What kind of value a metric has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum MetricUnit {
     Share,
     Count,
     Rate,
@@ -79,7 +79,7 @@ pub(crate) enum Unit {
 
 /// A figure that alerts look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Metric {
+pub enum AlertMetric {
     /// The share of attempts that failed.
     ErrorRate,
     /// The share of attempts that failed and may heal.
@@ -111,36 +111,36 @@ pub enum Metric {
     /// How long 99 of 100 attempts took at most.
     LatencyP99,
     /// Something that people are told of at once.
-    Trouble(Trouble),
+    Trouble(Incident),
 }
 
-const METRICS: [(&str, Metric, Unit); 26] = [
-    ("error_rate", Metric::ErrorRate, Unit::Share),
-    ("transient_rate", Metric::TransientRate, Unit::Share),
-    ("unavailable_rate", Metric::UnavailableRate, Unit::Share),
-    ("retry_rate", Metric::RetryRate, Unit::Share),
-    ("exhausted_rate", Metric::ExhaustedRate, Unit::Share),
-    ("dead_letters", Metric::DeadLetters, Unit::Count),
-    ("dead_letter_inflow", Metric::DeadLetterInflow, Unit::Rate),
-    ("dead_letter_age", Metric::DeadLetterAge, Unit::Duration),
-    ("breaker_open", Metric::BreakerOpen, Unit::State),
-    ("breaker_opened", Metric::BreakerOpened, Unit::State),
-    ("auth_failures", Metric::AuthFailures, Unit::Rate),
-    ("config_failures", Metric::ConfigFailures, Unit::Count),
-    ("consumer_lag", Metric::ConsumerLag, Unit::Count),
-    ("oldest_waiting", Metric::OldestWaiting, Unit::Duration),
-    ("latency_p99", Metric::LatencyP99, Unit::Duration),
-    ("credentials_refused", Metric::Trouble(Trouble::CredentialsRefused), Unit::State),
-    ("misconfigured", Metric::Trouble(Trouble::Misconfigured), Unit::State),
-    ("internal_failure", Metric::Trouble(Trouble::InternalFailure), Unit::State),
-    ("policy_exhausted", Metric::Trouble(Trouble::PolicyExhausted), Unit::State),
-    ("event_damaged", Metric::Trouble(Trouble::EventDamaged), Unit::State),
-    ("service_removed", Metric::Trouble(Trouble::ServiceRemoved), Unit::State),
-    ("secret_gone", Metric::Trouble(Trouble::SecretGone), Unit::State),
-    ("archive_stuck", Metric::Trouble(Trouble::ArchiveStuck), Unit::State),
-    ("archive_incomplete", Metric::Trouble(Trouble::ArchiveIncomplete), Unit::State),
-    ("issuer_gone", Metric::Trouble(Trouble::IssuerGone), Unit::State),
-    ("certificate_refused", Metric::Trouble(Trouble::CertificateRefused), Unit::State),
+const METRICS: [(&str, AlertMetric, MetricUnit); 26] = [
+    ("error_rate", AlertMetric::ErrorRate, MetricUnit::Share),
+    ("transient_rate", AlertMetric::TransientRate, MetricUnit::Share),
+    ("unavailable_rate", AlertMetric::UnavailableRate, MetricUnit::Share),
+    ("retry_rate", AlertMetric::RetryRate, MetricUnit::Share),
+    ("exhausted_rate", AlertMetric::ExhaustedRate, MetricUnit::Share),
+    ("dead_letters", AlertMetric::DeadLetters, MetricUnit::Count),
+    ("dead_letter_inflow", AlertMetric::DeadLetterInflow, MetricUnit::Rate),
+    ("dead_letter_age", AlertMetric::DeadLetterAge, MetricUnit::Duration),
+    ("breaker_open", AlertMetric::BreakerOpen, MetricUnit::State),
+    ("breaker_opened", AlertMetric::BreakerOpened, MetricUnit::State),
+    ("auth_failures", AlertMetric::AuthFailures, MetricUnit::Rate),
+    ("config_failures", AlertMetric::ConfigFailures, MetricUnit::Count),
+    ("consumer_lag", AlertMetric::ConsumerLag, MetricUnit::Count),
+    ("oldest_waiting", AlertMetric::OldestWaiting, MetricUnit::Duration),
+    ("latency_p99", AlertMetric::LatencyP99, MetricUnit::Duration),
+    ("credentials_refused", AlertMetric::Trouble(Incident::CredentialsRefused), MetricUnit::State),
+    ("misconfigured", AlertMetric::Trouble(Incident::Misconfigured), MetricUnit::State),
+    ("internal_failure", AlertMetric::Trouble(Incident::InternalFailure), MetricUnit::State),
+    ("policy_exhausted", AlertMetric::Trouble(Incident::PolicyExhausted), MetricUnit::State),
+    ("event_damaged", AlertMetric::Trouble(Incident::EventDamaged), MetricUnit::State),
+    ("service_removed", AlertMetric::Trouble(Incident::ServiceRemoved), MetricUnit::State),
+    ("secret_gone", AlertMetric::Trouble(Incident::SecretGone), MetricUnit::State),
+    ("archive_stuck", AlertMetric::Trouble(Incident::ArchiveStuck), MetricUnit::State),
+    ("archive_incomplete", AlertMetric::Trouble(Incident::ArchiveIncomplete), MetricUnit::State),
+    ("issuer_gone", AlertMetric::Trouble(Incident::IssuerGone), MetricUnit::State),
+    ("certificate_refused", AlertMetric::Trouble(Incident::CertificateRefused), MetricUnit::State),
 ];
 
 /// For each of what a figure is taken.
@@ -287,18 +287,18 @@ pub fn groupings() -> impl Iterator<Item = &'static str> {
     GROUPINGS.into_iter().map(|(name, _)| name)
 }
 
-impl Metric {
+impl AlertMetric {
     /// Its name in rule books.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.row().0
     }
 
-    pub(crate) fn unit(self) -> Unit {
+    pub(crate) fn unit(self) -> MetricUnit {
         self.row().1
     }
 
-    fn row(self) -> (&'static str, Unit) {
+    fn row(self) -> (&'static str, MetricUnit) {
         let found = METRICS.into_iter().find(|(_, metric, _)| *metric == self);
         found.map(|(name, _, unit)| (name, unit)).expect("every metric is in the table")
     }
@@ -324,8 +324,8 @@ impl Metric {
             Self::OldestWaiting => &[Service, Channel],
             Self::LatencyP99 => &[Service, Channel, Dependency],
             Self::Trouble(trouble) => match trouble.concerns() {
-                Concerns::Service => &[Service, Channel],
-                Concerns::Secret | Concerns::Process => &[],
+                IncidentScope::Service => &[Service, Channel],
+                IncidentScope::Secret | IncidentScope::Process => &[],
             },
         }
     }
@@ -334,8 +334,8 @@ impl Metric {
     #[must_use]
     pub fn has_window(self) -> bool {
         match self.unit() {
-            Unit::Share | Unit::Rate => true,
-            Unit::Count | Unit::Duration | Unit::State => {
+            MetricUnit::Share | MetricUnit::Rate => true,
+            MetricUnit::Count | MetricUnit::Duration | MetricUnit::State => {
                 matches!(self, Self::ConfigFailures | Self::LatencyP99)
             }
         }
@@ -345,7 +345,7 @@ impl Metric {
     const fn is_moment(self) -> bool {
         match self {
             Self::BreakerOpened => true,
-            Self::Trouble(trouble) => matches!(trouble.lasts(), Lasts::AWhile),
+            Self::Trouble(trouble) => matches!(trouble.lasts(), IncidentEnd::AWhile),
             _ => false,
         }
     }
@@ -359,7 +359,7 @@ impl Grouping {
     }
 }
 
-impl Unit {
+impl MetricUnit {
     const fn about(self) -> &'static str {
         match self {
             Self::Share => "a share such as 5%",
@@ -391,16 +391,16 @@ impl Condition {
             known.ok_or_else(|| InvalidCondition::Metric { word: first.to_owned() })?;
 
         let op = words.peek().and_then(|word| match *word {
-            ">" => Some(Op::Above),
-            ">=" => Some(Op::AtLeast),
-            "<" => Some(Op::Below),
-            "<=" => Some(Op::AtMost),
+            ">" => Some(ThresholdOp::Above),
+            ">=" => Some(ThresholdOp::AtLeast),
+            "<" => Some(ThresholdOp::Below),
+            "<=" => Some(ThresholdOp::AtMost),
             _ => None,
         });
         let mut rate_per = None;
         let limit = match op {
-            Some(_) if unit == Unit::State => return Err(InvalidCondition::NeedsNoLimit { metric: name }),
-            None if unit == Unit::State => None,
+            Some(_) if unit == MetricUnit::State => return Err(InvalidCondition::NeedsNoLimit { metric: name }),
+            None if unit == MetricUnit::State => None,
             None => return Err(InvalidCondition::NoLimit { metric: name, unit: unit.about() }),
             Some(op) => {
                 words.next();
@@ -409,8 +409,8 @@ impl Condition {
                     Err(iso @ InvalidQuantity::IsoDuration { .. }) => InvalidCondition::IsoDuration(iso),
                     _ => InvalidCondition::Value { metric: name, unit: unit.about(), value: word.to_owned() },
                 };
-                rate_per = rate_span(word).filter(|_| unit == Unit::Rate);
-                Some(Limit { op, value: unit.read(word).ok_or_else(wrong)? })
+                rate_per = rate_span(word).filter(|_| unit == MetricUnit::Rate);
+                Some(Threshold { op, value: unit.read(word).ok_or_else(wrong)? })
             }
         };
         let mut condition =
@@ -423,7 +423,7 @@ impl Condition {
                 Ok(_) | Err(_) => Err(InvalidCondition::Span { word }),
             };
             match word {
-                "over" if condition.over.is_none() && unit != Unit::State => {
+                "over" if condition.over.is_none() && unit != MetricUnit::State => {
                     if !metric.has_window() {
                         return Err(InvalidCondition::NeedsNoWindow { metric: name });
                     }

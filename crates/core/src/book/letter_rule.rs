@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::model::{LetterForm, Order, Reprocess};
+use super::model::{LetterForm, DeliveryOrder, Reprocess};
 use super::resolve::Resolved;
-use super::{Claim, RuleBook};
+use super::{RowRules, RuleBook};
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::letters::name_template::{NameParts, NameTemplate};
 use crate::policy::category::Category;
@@ -34,7 +34,7 @@ pub struct LetterRule {
     /// When, beside whenever the dependency is well again; none if nothing is brought back by itself.
     pub reprocess_cron: Option<Cron>,
     /// Whether deliveries of one session keep their order, and whether a dead one holds the rest.
-    pub order: Order,
+    pub order: DeliveryOrder,
 }
 
 impl LetterRule {
@@ -107,7 +107,7 @@ impl RuleBook {
         crons.map(|cron| (cron.as_str(), cron)).collect()
     }
 
-    fn claims(&self) -> impl Iterator<Item = &Claim> {
+    fn claims(&self) -> impl Iterator<Item = &RowRules> {
         self.services.values().flat_map(|service| {
             let rows = std::iter::once(&service.own).chain(service.channels.values());
             rows.flat_map(super::Rows::claims)

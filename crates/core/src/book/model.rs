@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pattern::EventPattern;
-use super::problem::Span;
-use crate::event::copies::CopyKey;
+use super::problem::BookSpan;
+use crate::event::copy_rule::CopyKey;
 use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
 use crate::letters::name_template::NameTemplate;
 use crate::policy::backoff::Backoff;
@@ -22,9 +22,9 @@ use crate::policy::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::schedule::Cron;
 use crate::text::{Rate, Share};
 
-pub use crate::event::copies::IdempotencyBy;
-pub use alerting::{Alert, AlertSeverity, Receiver, Switch};
-pub use edge::{Access, Archive, Jwt, JwtKeys, Network, Secret, Source, Target};
+pub use crate::event::copy_rule::IdempotencyBy;
+pub use alerting::{Alert, AlertSeverity, Receiver, AlertSwitch};
+pub use edge::{AccessEntry, ArchiveEntry, Jwt, JwtKeys, Network, SecretEntry, SourceEntry, TargetEntry};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub struct At<T> {
     /// The value.
     pub value: T,
     /// Where it stands.
-    pub span: Span,
+    pub span: BookSpan,
 }
 
 /// What a book may ask of the machine that it is read for.
@@ -57,7 +57,7 @@ pub struct Sections {
     /// What nothing more specific says.
     pub defaults: Layer,
     /// How much may wait for a service that does not say so itself.
-    pub waiting: Waiting,
+    pub waiting: WaitingEntry,
     /// How long delivered and unrouted events are kept.
     pub keep_delivered: Option<At<Duration>>,
     /// How many of the calls to a dependency may be retries, where that does not say so itself.
@@ -73,13 +73,13 @@ pub struct Sections {
     /// The things that fail.
     pub dependencies: BTreeMap<DependencyName, DependencyEntry>,
     /// Where secrets come from.
-    pub secrets: BTreeMap<String, At<Secret>>,
+    pub secrets: BTreeMap<String, At<SecretEntry>>,
     /// Where events come from.
-    pub sources: BTreeMap<String, At<Source>>,
+    pub sources: BTreeMap<String, At<SourceEntry>>,
     /// Who may do what.
-    pub access: Access,
+    pub access: AccessEntry,
     /// Where raw payloads are kept for audit.
-    pub archive: Option<Archive>,
+    pub archive: Option<ArchiveEntry>,
     /// Who gets which events, in the order of the book.
     pub services: Vec<ServiceEntry>,
     /// What people are told.
@@ -180,7 +180,7 @@ pub struct Layer {
     /// Alerts for this level.
     pub alerts: Vec<Alert>,
     /// What is known of the world.
-    pub facts: Facts,
+    pub facts: DeclaredFacts,
     /// Lints that are silenced here.
     pub allow: Vec<Allow>,
 }
@@ -278,7 +278,7 @@ pub enum DataLoss {
 
 /// What is known of the world outside.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct DeclaredFacts {
     /// Events or calls in a time.
     pub rate: Option<At<Rate>>,
     /// How long calls take.
@@ -348,7 +348,7 @@ pub struct DependencyEntry {
     /// Its name.
     pub name: DependencyName,
     /// Where its name stands.
-    pub span: Span,
+    pub span: BookSpan,
     /// What kind of thing it is.
     pub kind: Kind,
     /// Its throttle by name.
@@ -405,17 +405,17 @@ pub struct ServiceEntry {
     /// Its name.
     pub name: ServiceName,
     /// Where its name stands.
-    pub span: Span,
+    pub span: BookSpan,
     /// What it is called in tables.
     pub title: Option<String>,
     /// Where it is reached.
-    pub target: Target,
+    pub target: TargetEntry,
     /// The dependency behind it.
     pub depends_on: Option<At<DependencyName>>,
     /// Whether order is kept.
-    pub order: Option<At<Order>>,
+    pub order: Option<At<DeliveryOrder>>,
     /// How much may wait for it.
-    pub waiting: Waiting,
+    pub waiting: WaitingEntry,
     /// The events it takes.
     pub rows: Vec<Arc<EventRow>>,
     /// Its channels, in the order of the book.
@@ -426,7 +426,7 @@ pub struct ServiceEntry {
 
 /// Whether deliveries of one session keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum DeliveryOrder {
     /// They do not.
     None,
     /// They do.
@@ -437,7 +437,7 @@ pub enum Order {
 
 /// How much may wait for a service, over all its channels.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Waiting {
+pub struct WaitingEntry {
     /// Deliveries.
     pub events: Option<At<u64>>,
     /// Bytes of their payloads.
@@ -445,12 +445,12 @@ pub struct Waiting {
     /// Deliveries behind a dead letter that holds their session.
     pub per_session: Option<At<u64>>,
     /// What happens to one too many.
-    pub when_full: Option<At<WhenFull>>,
+    pub when_full: Option<At<QueueFullAction>>,
 }
 
 /// What happens to an event when a service that wants it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
+pub enum QueueFullAction {
     /// It is refused, whole.
     Refuse,
     /// It is taken, and its delivery to that service is a dead letter at once.
@@ -461,7 +461,7 @@ pub enum WhenFull {
 #[derive(Clone, Debug)]
 pub struct EventRow {
     /// Where the row stands.
-    pub span: Span,
+    pub span: BookSpan,
     /// Which events.
     pub pattern: At<EventPattern>,
     /// What it is called in tables.
@@ -477,7 +477,7 @@ pub struct EventRow {
 impl EventRow {
     /// A row that says nothing but which events.
     #[must_use]
-    pub fn plain(span: Span, pattern: At<EventPattern>) -> Self {
+    pub fn plain(span: BookSpan, pattern: At<EventPattern>) -> Self {
         let layer = Layer::default();
         Self { span, pattern, title: None, subscription: None, depends_on: None, layer }
     }
@@ -489,11 +489,11 @@ pub struct ChannelEntry {
     /// Its name.
     pub name: ChannelName,
     /// Where its name stands.
-    pub span: Span,
+    pub span: BookSpan,
     /// What it is called in tables.
     pub title: Option<String>,
     /// Where it is reached, if not where the service is.
-    pub target: Option<Target>,
+    pub target: Option<TargetEntry>,
     /// The dependency behind it.
     pub depends_on: Option<At<DependencyName>>,
     /// The events it takes.

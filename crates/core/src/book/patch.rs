@@ -6,25 +6,25 @@
 use std::fmt::{self, Display, Write as _};
 
 use super::problem::Problems;
-use super::yaml::{self, Node, Quoted, Value};
+use super::yaml::{self, YamlNode, Quoted, YamlValue};
 
 /// A part of a rule book, in the order in which it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patch(Part);
+pub struct Patch(PatchNode);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum PatchNode {
     /// A value as it is written.
     Value(String),
     /// A value that stays as it is and must stand beside one that changes.
     Kept(String),
-    Map(Vec<(String, Part)>),
-    List(Vec<Part>),
+    Map(Vec<(String, PatchNode)>),
+    List(Vec<PatchNode>),
 }
 
 /// One step from the root of a book to a place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PatchStep {
     /// Into the map under this key.
     Key(String),
     /// Into the row with this pattern, below `events`.
@@ -33,20 +33,20 @@ pub enum Step {
 
 /// Keys one below the other.
 #[must_use]
-pub fn keys(keys: &[&str]) -> Vec<Step> {
-    keys.iter().map(|key| Step::Key((*key).to_owned())).collect()
+pub fn keys(keys: &[&str]) -> Vec<PatchStep> {
+    keys.iter().map(|key| PatchStep::Key((*key).to_owned())).collect()
 }
 
 /// The text of the book with the part in it; what is wrong, if one of them is no YAML.
 pub fn laid_over(book: &str, part: &str) -> Result<String, Problems> {
     let (mut book, part) = (read(book)?, read(part)?);
-    book.merge(part, Clash::Replace).expect("what clashes is replaced");
+    book.merge(part, PatchConflict::Replace).expect("what clashes is replaced");
     Ok(book.to_string())
 }
 
 impl Default for Patch {
     fn default() -> Self {
-        Self(Part::Map(Vec::new()))
+        Self(PatchNode::Map(Vec::new()))
     }
 }
 
@@ -59,24 +59,24 @@ impl Patch {
 
     /// Sets a key at a place to a value, which is YAML in one line.
     #[must_use]
-    pub fn set(self, place: &[Step], key: &str, value: impl Display) -> Self {
-        self.put(place, key, Part::Value(value.to_string()))
+    pub fn set(self, place: &[PatchStep], key: &str, value: impl Display) -> Self {
+        self.put(place, key, PatchNode::Value(value.to_string()))
     }
 
     /// Sets a key at a place to what it is: a thing that is stated anew must say it.
     #[must_use]
-    pub fn keep(self, place: &[Step], key: &str, value: impl Display) -> Self {
-        self.put(place, key, Part::Kept(value.to_string()))
+    pub fn keep(self, place: &[PatchStep], key: &str, value: impl Display) -> Self {
+        self.put(place, key, PatchNode::Kept(value.to_string()))
     }
 
     /// Adds an item to the list under a key at a place.
     #[must_use]
-    pub fn add(self, place: &[Step], key: &str, item: impl Display) -> Self {
-        self.put(place, key, Part::List(vec![Part::Value(item.to_string())]))
+    pub fn add(self, place: &[PatchStep], key: &str, item: impl Display) -> Self {
+        self.put(place, key, PatchNode::List(vec![PatchNode::Value(item.to_string())]))
     }
 
-    fn put(mut self, place: &[Step], key: &str, part: Part) -> Self {
-        self.0.merge(Part::at(place, key, part), Clash::Replace).expect("what clashes is replaced");
+    fn put(mut self, place: &[PatchStep], key: &str, part: PatchNode) -> Self {
+        self.0.merge(PatchNode::at(place, key, part), PatchConflict::Replace).expect("what clashes is replaced");
         self
     }
 
@@ -89,14 +89,14 @@ impl Patch {
     /// This patch with the other put into it.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
-        self.0.merge(other.0, Clash::Replace).expect("what clashes is replaced");
+        self.0.merge(other.0, PatchConflict::Replace).expect("what clashes is replaced");
         self
     }
 
     /// Both patches in one; the key that they disagree about, if there is one.
     pub fn merged(&self, other: &Self) -> Result<Self, String> {
         let mut all = self.clone();
-        all.0.merge(other.0.clone(), Clash::Refuse)?;
+        all.0.merge(other.0.clone(), PatchConflict::Refuse)?;
         Ok(all)
     }
 
@@ -116,26 +116,26 @@ impl Display for Patch {
 
 /// What to do where two parts have different values for one key.
 #[derive(Clone, Copy)]
-enum Clash {
+enum PatchConflict {
     Replace,
     Refuse,
 }
 
-impl Part {
-    fn at(place: &[Step], key: &str, part: Self) -> Self {
+impl PatchNode {
+    fn at(place: &[PatchStep], key: &str, part: Self) -> Self {
         match place {
             [] => Self::Map(vec![(key.to_owned(), part)]),
-            [Step::Key(name), rest @ ..] => Self::Map(vec![(name.clone(), Self::at(rest, key, part))]),
-            [Step::Row(pattern), rest @ ..] => {
+            [PatchStep::Key(name), rest @ ..] => Self::Map(vec![(name.clone(), Self::at(rest, key, part))]),
+            [PatchStep::Row(pattern), rest @ ..] => {
                 let mut row = Self::Map(vec![("type".to_owned(), Self::Value(scalar(pattern)))]);
-                row.merge(Self::at(rest, key, part), Clash::Replace).expect("what clashes is replaced");
+                row.merge(Self::at(rest, key, part), PatchConflict::Replace).expect("what clashes is replaced");
                 Self::List(vec![row])
             }
         }
     }
 
     /// Puts a change into a part; the key of a clash that is refused.
-    fn merge(&mut self, change: Self, clash: Clash) -> Result<(), String> {
+    fn merge(&mut self, change: Self, clash: PatchConflict) -> Result<(), String> {
         match (self, change) {
             (Self::Map(entries), Self::Map(changes)) => {
                 for (key, change) in changes {
@@ -160,8 +160,8 @@ impl Part {
             (known @ Self::Kept(_), change @ Self::Value(_)) => *known = change,
             (known, change) if *known == change => {}
             (known, change) => match clash {
-                Clash::Replace => *known = change,
-                Clash::Refuse => return Err(String::new()),
+                PatchConflict::Replace => *known = change,
+                PatchConflict::Refuse => return Err(String::new()),
             },
         }
         Ok(())
@@ -205,31 +205,31 @@ impl Part {
 
 // --- Text -------------------------------------------------------------------------------------------
 
-fn read(text: &str) -> Result<Part, Problems> {
+fn read(text: &str) -> Result<PatchNode, Problems> {
     let mut problems = Problems::default();
     let node = yaml::read(text, &mut problems);
     if let Some(node) = &node {
         yaml::check_keys(node, &mut problems);
     }
     match node {
-        Some(node) if !problems.has_errors() => Ok(Part::of(&node)),
+        Some(node) if !problems.has_errors() => Ok(PatchNode::of(&node)),
         Some(_) | None => Err(problems),
     }
 }
 
-impl Part {
-    fn of(node: &Node) -> Self {
+impl PatchNode {
+    fn of(node: &YamlNode) -> Self {
         match &node.value {
-            Value::Null | Value::Refused => Self::Value("null".to_owned()),
-            Value::Scalar { text, quoted: Quoted::No } if is_plain(text) => Self::Value(text.to_string()),
-            Value::Scalar { text, .. } => Self::Value(serde_json::Value::from(&**text).to_string()),
-            Value::Map(entries) => {
-                let entry = |(key, value): &(Node, Node)| {
+            YamlValue::Null | YamlValue::Refused => Self::Value("null".to_owned()),
+            YamlValue::Scalar { text, quoted: Quoted::No } if is_plain(text) => Self::Value(text.to_string()),
+            YamlValue::Scalar { text, .. } => Self::Value(serde_json::Value::from(&**text).to_string()),
+            YamlValue::Map(entries) => {
+                let entry = |(key, value): &(YamlNode, YamlNode)| {
                     (key.text().expect("keys are texts").to_owned(), Self::of(value))
                 };
                 Self::Map(entries.iter().map(entry).collect())
             }
-            Value::List(items) => Self::List(items.iter().map(Self::of).collect()),
+            YamlValue::List(items) => Self::List(items.iter().map(Self::of).collect()),
         }
     }
 
@@ -278,7 +278,7 @@ impl Part {
     }
 }
 
-impl Display for Part {
+impl Display for PatchNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         self.write(&mut text, 0);

@@ -12,7 +12,7 @@ use crate::position::Position;
 
 /// A stretch of the book's text: bytes for cutting it out, a position for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct BookSpan {
     /// The first byte.
     pub start: u32,
     /// The byte after the last.
@@ -24,7 +24,7 @@ pub struct Span {
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum ProblemSeverity {
     /// The book is refused.
     Error,
     /// It will probably hurt.
@@ -33,7 +33,7 @@ pub enum Severity {
     Info,
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for ProblemSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Error => "error",
@@ -47,11 +47,11 @@ impl fmt::Display for Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// How bad it is.
-    pub severity: Severity,
+    pub severity: ProblemSeverity,
     /// Its stable name.
     pub code: &'static str,
     /// Where it is.
-    pub span: Span,
+    pub span: BookSpan,
     /// What is wrong.
     pub message: String,
     /// How to mend it; may be empty.
@@ -71,12 +71,12 @@ impl Problems {
     pub fn error(
         &mut self,
         code: &'static str,
-        span: Span,
+        span: BookSpan,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
         self.add(Problem {
-            severity: Severity::Error,
+            severity: ProblemSeverity::Error,
             code,
             span,
             message: message.into(),
@@ -98,13 +98,13 @@ impl Problems {
     /// Whether one more error would be listed, so that its help is worth the work.
     #[must_use]
     pub const fn has_room(&self) -> bool {
-        self.by_severity[Severity::Error as usize] < limits::PROBLEMS_MAX
+        self.by_severity[ProblemSeverity::Error as usize] < limits::PROBLEMS_MAX
     }
 
     /// Whether one of them is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
-        self.by_severity[Severity::Error as usize] > 0
+        self.by_severity[ProblemSeverity::Error as usize] > 0
     }
 
     /// How many were found beyond the bound.
@@ -179,7 +179,7 @@ mod tests {
     fn the_list_is_bounded_and_counts_the_rest() {
         let mut problems = Problems::default();
         for _ in 0..limits::PROBLEMS_MAX + 5 {
-            problems.error("x", Span::default(), "m", "");
+            problems.error("x", BookSpan::default(), "m", "");
         }
         assert_eq!(problems.left_out(), 5);
         assert!(problems.has_errors());

@@ -14,12 +14,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::model::{
-    Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, EventRow, Facts,
-    IdempotencyBy, Layer, LetterForm, Order, PolicyEntry, ReactionName, Reprocess, Sections, ServiceEntry,
-    Target,
+    Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, EventRow, DeclaredFacts,
+    IdempotencyBy, Layer, LetterForm, DeliveryOrder, PolicyEntry, ReactionName, Reprocess, Sections, ServiceEntry,
+    TargetEntry,
 };
-use super::problem::Span;
-use crate::event::copies::{self, Copies, CopyKey};
+use super::problem::BookSpan;
+use crate::event::copy_rule::{self, CopyRule, CopyKey};
 use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
 use crate::letters::name_template::{self, NameParts, NameTemplate};
 use crate::limits;
@@ -36,12 +36,12 @@ use crate::schedule::Cron;
 use crate::text::{Rate, Share};
 
 pub use timeouts::ResolvedTimeouts;
-use timeouts::{Owner, timeouts};
+use timeouts::{CallTarget, timeouts};
 pub use waiting::ResolvedWaiting;
 
 /// How general the level is that a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum RuleLevel {
     /// The row of the event.
     Row,
     /// The channel.
@@ -58,7 +58,7 @@ pub enum Level {
     BuiltIn,
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for RuleLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Row => "this row",
@@ -74,16 +74,16 @@ impl fmt::Display for Level {
 
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct ValueOrigin {
     /// The level.
-    pub level: Level,
+    pub level: RuleLevel,
     /// The place in the book, unless it is built in.
-    pub span: Option<Span>,
+    pub span: Option<BookSpan>,
 }
 
-impl Origin {
+impl ValueOrigin {
     /// Nothing in the book states it.
-    pub const BUILT_IN: Self = Self { level: Level::BuiltIn, span: None };
+    pub const BUILT_IN: Self = Self { level: RuleLevel::BuiltIn, span: None };
 
     /// The place for people.
     #[must_use]
@@ -94,25 +94,25 @@ impl Origin {
 
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known<T> {
+pub struct ResolvedValue<T> {
     /// The value.
     pub value: T,
     /// Where it came from.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
-impl<T> Known<T> {
+impl<T> ResolvedValue<T> {
     /// A value that nothing in the book states.
     pub const fn built_in(value: T) -> Self {
-        Self { value, origin: Origin::BUILT_IN }
+        Self { value, origin: ValueOrigin::BUILT_IN }
     }
 
     /// A value that a level states.
-    pub fn stated(level: Level, at: &At<T>) -> Self
+    pub fn stated(level: RuleLevel, at: &At<T>) -> Self
     where
         T: Clone,
     {
-        Self { value: at.value.clone(), origin: Origin { level, span: Some(at.span) } }
+        Self { value: at.value.clone(), origin: ValueOrigin { level, span: Some(at.span) } }
     }
 }
 
@@ -126,61 +126,61 @@ pub struct Resolved<'a> {
     /// The row.
     pub row: &'a EventRow,
     /// Where deliveries go.
-    pub target: &'a Target,
+    pub target: &'a TargetEntry,
     /// Whether order is kept.
-    pub order: Known<Order>,
+    pub order: ResolvedValue<DeliveryOrder>,
     /// How much may wait for the service.
     pub waiting: ResolvedWaiting,
     /// How long the event is kept once it is delivered.
-    pub keep_delivered: Known<Duration>,
+    pub keep_delivered: ResolvedValue<Duration>,
     /// What the deciding needs.
     pub rule: Rule,
     /// The dependency.
-    pub dependency: Known<DependencyName>,
+    pub dependency: ResolvedValue<DependencyName>,
     /// Its kind.
     pub kind: Kind,
     /// Calls at once.
-    pub in_flight: Known<u32>,
+    pub in_flight: ResolvedValue<u32>,
     /// Calls in a time.
-    pub rate: Option<Known<Rate>>,
+    pub rate: Option<ResolvedValue<Rate>>,
     /// How long after an outage twice as many may start as usual.
-    pub ramp: Known<Duration>,
+    pub ramp: ResolvedValue<Duration>,
     /// By how much a rate that was cut grows in a second.
-    pub rate_growth: Known<Share>,
+    pub rate_growth: ResolvedValue<Share>,
     /// For how long a limit that was met is remembered.
-    pub rate_memory: Known<Duration>,
+    pub rate_memory: ResolvedValue<Duration>,
     /// How many of the calls may be retries.
-    pub retry_budget: Option<Known<BudgetSettings>>,
+    pub retry_budget: Option<ResolvedValue<BudgetSettings>>,
     /// What follows on which failure, the more specific first.
-    pub reactions: Vec<(FailureMatch, Known<ReactionName>)>,
+    pub reactions: Vec<(FailureMatch, ResolvedValue<ReactionName>)>,
     /// Overrides with the level that states them.
-    pub classify: Vec<(Override, Level)>,
+    pub classify: Vec<(Override, RuleLevel)>,
     /// How long a call may take, part by part.
     pub timeouts: ResolvedTimeouts,
     /// Where the breaker came from.
-    pub breaker_origin: Origin,
+    pub breaker_origin: ValueOrigin,
     /// What an open breaker does.
-    pub when_open: Known<WhenOpen>,
+    pub when_open: ResolvedValue<WhenOpen>,
     /// How long a delivery may be held.
-    pub hold_max: Known<Duration>,
+    pub hold_max: ResolvedValue<Duration>,
     /// No attempt starts later.
-    pub deadline: Option<Known<Duration>>,
+    pub deadline: Option<ResolvedValue<Duration>>,
     /// When a failing connection is a matter of configuration.
-    pub fatal_after: Option<Known<Duration>>,
+    pub fatal_after: Option<ResolvedValue<Duration>>,
     /// How second copies are recognised.
     pub idempotency: ResolvedIdempotency,
     /// Where deliveries go that failed for good.
     pub dead_letter: ResolvedDeadLetter,
     /// How much depends on it.
-    pub criticality: Option<Known<Criticality>>,
+    pub criticality: Option<ResolvedValue<Criticality>>,
     /// Whether an event may be lost.
-    pub data_loss: Option<Known<DataLoss>>,
+    pub data_loss: Option<ResolvedValue<DataLoss>>,
     /// The consumer group.
-    pub consumer_group: Known<String>,
+    pub consumer_group: ResolvedValue<String>,
     /// Alerts of all levels, with the level.
-    pub alerts: Vec<(&'a Alert, Level)>,
+    pub alerts: Vec<(&'a Alert, RuleLevel)>,
     /// What is known of the world.
-    pub facts: Facts,
+    pub facts: DeclaredFacts,
     /// Lints that are silenced at any level.
     pub allow: Vec<&'a Allow>,
 }
@@ -189,19 +189,19 @@ pub struct Resolved<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedIdempotency {
     /// What is remembered.
-    pub by: Known<IdempotencyBy>,
+    pub by: ResolvedValue<IdempotencyBy>,
     /// Where.
-    pub store: Known<String>,
+    pub store: ResolvedValue<String>,
     /// What else a copy is known by.
-    pub key: Option<Known<Arc<CopyKey>>>,
+    pub key: Option<ResolvedValue<Arc<CopyKey>>>,
     /// For how long.
-    pub ttl: Known<Duration>,
+    pub ttl: ResolvedValue<Duration>,
 }
 
 impl ResolvedIdempotency {
-    fn copies(&self) -> Copies {
+    fn copies(&self) -> CopyRule {
         let key = self.key.as_ref().map(|known| Arc::clone(&known.value));
-        Copies { by: self.by.value, key, ttl: self.ttl.value }
+        CopyRule { by: self.by.value, key, ttl: self.ttl.value }
     }
 
     /// What a copy is known by, in words.
@@ -215,7 +215,7 @@ impl ResolvedIdempotency {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedDeadLetter {
     /// The template of the name.
-    pub template: Known<NameTemplate>,
+    pub template: ResolvedValue<NameTemplate>,
     /// What stands for `{queue}` in it.
     pub queue: Option<String>,
     /// What stands for `{stage}` in it.
@@ -223,19 +223,19 @@ pub struct ResolvedDeadLetter {
     /// The name, or what the template lacks.
     pub name: Result<String, String>,
     /// The form of a letter in a broker.
-    pub form: Known<LetterForm>,
+    pub form: ResolvedValue<LetterForm>,
     /// For how long it is kept.
-    pub retention: Known<Duration>,
+    pub retention: ResolvedValue<Duration>,
     /// How many a time are too many.
-    pub alert: Option<Known<Rate>>,
+    pub alert: Option<ResolvedValue<Rate>>,
     /// Who brings them back.
-    pub reprocess: Known<Reprocess>,
+    pub reprocess: ResolvedValue<Reprocess>,
     /// Which are brought back by themselves.
     pub categories: Vec<Category>,
     /// How often.
-    pub reprocess_max: Known<u32>,
+    pub reprocess_max: ResolvedValue<u32>,
     /// When, beside whenever the dependency is well again.
-    pub reprocess_cron: Option<Known<Cron>>,
+    pub reprocess_cron: Option<ResolvedValue<Cron>>,
 }
 
 static DEFAULT_NAME: LazyLock<NameTemplate> =
@@ -244,7 +244,7 @@ static DEFAULT_NAME: LazyLock<NameTemplate> =
 /// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 /// The levels that may say something, the most specific first.
-struct Levels<'a>(Vec<(Level, &'a Layer)>);
+struct Levels<'a>(Vec<(RuleLevel, &'a Layer)>);
 
 impl<'a> Levels<'a> {
     /// Whether any of them says what follows on that very failure.
@@ -252,12 +252,12 @@ impl<'a> Levels<'a> {
         self.0.iter().any(|(_, layer)| layer.reactions.iter().any(|(kind, _)| *kind == on))
     }
 
-    fn find<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<Known<T>> {
-        self.0.iter().find_map(|(level, layer)| Some(Known::stated(*level, pick(layer).as_ref()?)))
+    fn find<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<ResolvedValue<T>> {
+        self.0.iter().find_map(|(level, layer)| Some(ResolvedValue::stated(*level, pick(layer).as_ref()?)))
     }
 
-    fn or<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> Known<T> {
-        self.find(pick).unwrap_or(Known::built_in(default))
+    fn or<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> ResolvedValue<T> {
+        self.find(pick).unwrap_or(ResolvedValue::built_in(default))
     }
 }
 
@@ -283,15 +283,15 @@ impl Sections {
         let levels = Levels(self.levels_of(service, channel, row));
 
         let reactions = Self::reactions(&levels);
-        let classify: Vec<(Override, Level)> = levels
+        let classify: Vec<(Override, RuleLevel)> = levels
             .0
             .iter()
             .flat_map(|(level, layer)| layer.classify.iter().map(|at| (at.value.clone(), *level)))
             .collect();
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
         let own_target = channel.is_some_and(|channel| channel.target.is_some());
-        let owner = if own_target { Level::Channel } else { Level::Service };
-        let timeouts = timeouts(&levels, &Owner::of(target, owner));
+        let owner = if own_target { RuleLevel::Channel } else { RuleLevel::Service };
+        let timeouts = timeouts(&levels, &CallTarget::of(target, owner));
         let when_open = levels.or(|l| &l.when_open, WhenOpen::Hold);
         let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
         let deadline = levels.find(|l| &l.deadline);
@@ -355,14 +355,14 @@ impl Sections {
         service: &'a ServiceEntry,
         channel: Option<&'a ChannelEntry>,
         row: &'a EventRow,
-    ) -> Vec<(Level, &'a Layer)> {
+    ) -> Vec<(RuleLevel, &'a Layer)> {
         let dependency = self.dependencies.get(&dependency_of(service, channel, row).value);
         let levels = [
-            (Level::Row, Some(&row.layer)),
-            (Level::Channel, channel.map(|channel| &channel.layer)),
-            (Level::Service, Some(&service.layer)),
-            (Level::Dependency, dependency.map(|entry| &entry.layer)),
-            (Level::Defaults, Some(&self.defaults)),
+            (RuleLevel::Row, Some(&row.layer)),
+            (RuleLevel::Channel, channel.map(|channel| &channel.layer)),
+            (RuleLevel::Service, Some(&service.layer)),
+            (RuleLevel::Dependency, dependency.map(|entry| &entry.layer)),
+            (RuleLevel::Defaults, Some(&self.defaults)),
         ];
         levels.into_iter().filter_map(|(level, layer)| Some((level, layer?))).collect()
     }
@@ -389,22 +389,22 @@ impl Sections {
         catalog::breaker(name.as_str()).map(catalog_breaker)
     }
 
-    fn breaker(&self, levels: &Levels<'_>, kind: Kind) -> (Option<NamedBreaker>, Origin) {
+    fn breaker(&self, levels: &Levels<'_>, kind: Kind) -> (Option<NamedBreaker>, ValueOrigin) {
         // The kind stands between the dependency and the defaults.
-        let above = Levels(levels.0.iter().copied().filter(|(level, _)| *level < Level::Kind).collect());
+        let above = Levels(levels.0.iter().copied().filter(|(level, _)| *level < RuleLevel::Kind).collect());
         let named = above.find(|l| &l.breaker).or_else(|| match kind.breaker() {
             Some(_) => None,
             None => levels.find(|l| &l.breaker),
         });
         match named {
-            Some(Known { value: None, origin }) => (None, origin),
-            Some(Known { value: Some(name), origin }) => {
+            Some(ResolvedValue { value: None, origin }) => (None, origin),
+            Some(ResolvedValue { value: Some(name), origin }) => {
                 let breaker = self.breaker_named(&name).map(|entry| named_breaker(entry, Some(name)));
                 (breaker, origin)
             }
             None => {
                 let breaker = kind.breaker().map(|entry| named_breaker(catalog_breaker(entry), None));
-                (breaker, Origin { level: Level::Kind, span: None })
+                (breaker, ValueOrigin { level: RuleLevel::Kind, span: None })
             }
         }
     }
@@ -417,9 +417,9 @@ impl Sections {
 
     /// How long delivered and unrouted events are kept.
     #[must_use]
-    pub fn keep_delivered(&self) -> Known<Duration> {
-        let default = Known::built_in(limits::KEEP_DELIVERED_DEFAULT);
-        self.keep_delivered.as_ref().map_or(default, |at| Known::stated(Level::Defaults, at))
+    pub fn keep_delivered(&self) -> ResolvedValue<Duration> {
+        let default = ResolvedValue::built_in(limits::KEEP_DELIVERED_DEFAULT);
+        self.keep_delivered.as_ref().map_or(default, |at| ResolvedValue::stated(RuleLevel::Defaults, at))
     }
 
     /// How long a dead letter is kept, as far as the defaults say.
@@ -432,22 +432,22 @@ impl Sections {
     /// row would want that says nothing of its own.
     #[must_use]
     pub fn dedup_ttl_max(&self) -> Duration {
-        let ttl = |levels: Vec<(Level, &Layer)>| idempotency(&Levels(levels)).ttl.value;
+        let ttl = |levels: Vec<(RuleLevel, &Layer)>| idempotency(&Levels(levels)).ttl.value;
         let of_rows = self.rows().map(|(service, channel, row)| ttl(self.levels_of(service, channel, row)));
-        of_rows.max().unwrap_or_else(|| ttl(vec![(Level::Defaults, &self.defaults)]))
+        of_rows.max().unwrap_or_else(|| ttl(vec![(RuleLevel::Defaults, &self.defaults)]))
     }
 
     /// What follows on which failure: statuses first, then one entry for each category.
-    fn reactions(levels: &Levels<'_>) -> Vec<(FailureMatch, Known<ReactionName>)> {
-        let mut found: Vec<(FailureMatch, Known<ReactionName>)> = Vec::new();
+    fn reactions(levels: &Levels<'_>) -> Vec<(FailureMatch, ResolvedValue<ReactionName>)> {
+        let mut found: Vec<(FailureMatch, ResolvedValue<ReactionName>)> = Vec::new();
         for (level, layer) in &levels.0 {
             for (kind, at) in &layer.reactions {
                 if found.iter().all(|(known, _)| known != kind) {
-                    found.push((*kind, Known::stated(*level, at)));
+                    found.push((*kind, ResolvedValue::stated(*level, at)));
                 }
             }
         }
-        let stated = |found: &[(FailureMatch, Known<ReactionName>)], category| {
+        let stated = |found: &[(FailureMatch, ResolvedValue<ReactionName>)], category| {
             let wanted = FailureMatch::Category(category);
             found.iter().find(|(kind, _)| *kind == wanted).map(|(_, known)| known.clone())
         };
@@ -461,7 +461,7 @@ impl Sections {
                 Category::Transient | Category::Unknown | Category::Internal => transient.clone(),
                 Category::RateLimited => built_in_policy(catalog::RATE_LIMITED_POLICY),
                 Category::Permanent | Category::Invalid | Category::Fatal => {
-                    Known::built_in(ReactionName::DeadLetter)
+                    ResolvedValue::built_in(ReactionName::DeadLetter)
                 }
             });
             reactions.push((FailureMatch::Category(category), reaction));
@@ -469,7 +469,7 @@ impl Sections {
         reactions
     }
 
-    fn compile(&self, reactions: &[(FailureMatch, Known<ReactionName>)], levels: &Levels<'_>) -> Reactions {
+    fn compile(&self, reactions: &[(FailureMatch, ResolvedValue<ReactionName>)], levels: &Levels<'_>) -> Reactions {
         let mut policies: Vec<NamedPolicy> = Vec::new();
         let mut by_status = Vec::new();
         let dead_letter = Sourced { value: Reaction::DeadLetter, position: None };
@@ -512,9 +512,9 @@ impl Sections {
     }
 }
 
-fn built_in_policy(name: &str) -> Known<ReactionName> {
+fn built_in_policy(name: &str) -> ResolvedValue<ReactionName> {
     let name = PolicyName::new(name).expect("the catalog's names are names");
-    Known::built_in(ReactionName::Policy(name))
+    ResolvedValue::built_in(ReactionName::Policy(name))
 }
 
 fn catalog_breaker(entry: &catalog::CatalogBreaker) -> BreakerEntry {
@@ -533,34 +533,34 @@ pub fn dependency_of(
     service: &ServiceEntry,
     channel: Option<&ChannelEntry>,
     row: &EventRow,
-) -> Known<DependencyName> {
+) -> ResolvedValue<DependencyName> {
     if let Some(at) = &row.depends_on {
-        return Known::stated(Level::Row, at);
+        return ResolvedValue::stated(RuleLevel::Row, at);
     }
     if let Some(channel) = channel {
         if let Some(at) = &channel.depends_on {
-            return Known::stated(Level::Channel, at);
+            return ResolvedValue::stated(RuleLevel::Channel, at);
         }
         // A channel with a target of its own fails by itself.
         if channel.target.is_some() {
-            return Known::built_in(DependencyName::joined(&service.name, &channel.name));
+            return ResolvedValue::built_in(DependencyName::joined(&service.name, &channel.name));
         }
     }
     match &service.depends_on {
-        Some(at) => Known::stated(Level::Service, at),
-        None => Known::built_in(DependencyName::like(&service.name)),
+        Some(at) => ResolvedValue::stated(RuleLevel::Service, at),
+        None => ResolvedValue::built_in(DependencyName::like(&service.name)),
     }
 }
 
 /// The kind of dependency that a target is when it names none.
 #[must_use]
-pub fn kind_of(target: &Target) -> Kind {
+pub fn kind_of(target: &TargetEntry) -> Kind {
     target.endpoint.connector.dependency.unwrap_or(Kind::Log)
 }
 
-pub(super) fn order_of(service: &ServiceEntry) -> Known<Order> {
-    let stated = service.order.as_ref().map(|at| Known::stated(Level::Service, at));
-    stated.unwrap_or(Known::built_in(Order::None))
+pub(super) fn order_of(service: &ServiceEntry) -> ResolvedValue<DeliveryOrder> {
+    let stated = service.order.as_ref().map(|at| ResolvedValue::stated(RuleLevel::Service, at));
+    stated.unwrap_or(ResolvedValue::built_in(DeliveryOrder::None))
 }
 
 fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
@@ -568,7 +568,7 @@ fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
         by: levels.or(|l| &l.idempotency.by, IdempotencyBy::EventId),
         store: levels.or(|l| &l.idempotency.store, "embedded".to_owned()),
         key: levels.find(|l| &l.idempotency.key),
-        ttl: levels.or(|l| &l.idempotency.ttl, copies::TTL_DEFAULT),
+        ttl: levels.or(|l| &l.idempotency.ttl, copy_rule::TTL_DEFAULT),
     }
 }
 
@@ -579,7 +579,7 @@ fn dead_letter(
     row: &EventRow,
 ) -> ResolvedDeadLetter {
     let template =
-        levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| Known::built_in(DEFAULT_NAME.clone()));
+        levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| ResolvedValue::built_in(DEFAULT_NAME.clone()));
     let queue = levels.find(|l| &l.dead_letter.queue).map(|known| known.value);
     let stage = levels.find(|l| &l.dead_letter.stage).map(|known| known.value);
     let parts = NameParts {
@@ -605,9 +605,9 @@ fn dead_letter(
     }
 }
 
-fn facts(levels: &Levels<'_>) -> Facts {
+fn facts(levels: &Levels<'_>) -> DeclaredFacts {
     let layers = || levels.0.iter().map(|(_, layer)| &layer.facts);
-    Facts {
+    DeclaredFacts {
         rate: layers().find_map(|f| f.rate.clone()),
         p99: layers().find_map(|f| f.p99.clone()),
         sla: layers().find_map(|f| f.sla.clone()),
@@ -638,13 +638,13 @@ pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry
 impl<'a> Resolved<'a> {
     /// The levels that its values fall through, the most specific first.
     #[must_use]
-    pub fn levels(&self, book: &'a Sections) -> Vec<(Level, &'a Layer)> {
+    pub fn levels(&self, book: &'a Sections) -> Vec<(RuleLevel, &'a Layer)> {
         book.levels_of(self.service, self.channel, self.row)
     }
 
     /// What follows on a failure of that category.
     #[must_use]
-    pub fn reaction_to(&self, category: Category) -> &Known<ReactionName> {
+    pub fn reaction_to(&self, category: Category) -> &ResolvedValue<ReactionName> {
         let wanted = FailureMatch::Category(category);
         let found = self.reactions.iter().find(|(kind, _)| *kind == wanted);
         &found.expect("every category has a reaction").1
@@ -683,7 +683,7 @@ impl<'a> Resolved<'a> {
 impl Resolved<'_> {
     /// Where to point for a value: at the value, or at the row that it holds for.
     #[must_use]
-    pub fn place(&self, origin: Origin) -> Span {
+    pub fn place(&self, origin: ValueOrigin) -> BookSpan {
         origin.span.unwrap_or(self.row.pattern.span)
     }
 }

@@ -7,17 +7,17 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::model::{ChannelEntry, EventRow, Order, Sections, ServiceEntry};
+use super::model::{ChannelEntry, EventRow, DeliveryOrder, Sections, ServiceEntry};
 use super::pattern::{EventPattern, Segment};
 use super::resolve::{default_subscription, order_of};
-use super::{Claim, RuleBook, ServiceRules};
+use super::{RowRules, RuleBook, ServiceRules};
 use crate::hash::Map;
 use crate::ids::{DependencyName, ServiceName};
 use crate::policy::rule::Rule;
 
 /// One who wants an event.
 #[derive(Clone, Copy, Debug)]
-pub struct Route<'a> {
+pub struct RouteMatch<'a> {
     /// The service.
     pub service: &'a ServiceEntry,
     /// The channel, if it is one's.
@@ -28,7 +28,7 @@ pub struct Route<'a> {
     pub rule: &'a Arc<Rule>,
 }
 
-impl Route<'_> {
+impl RouteMatch<'_> {
     /// The id of the claim.
     #[must_use]
     pub fn subscription(&self) -> String {
@@ -38,7 +38,7 @@ impl Route<'_> {
 
     /// Whether deliveries of one session keep their order.
     #[must_use]
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> DeliveryOrder {
         order_of(self.service).value
     }
 
@@ -52,7 +52,7 @@ impl Route<'_> {
 impl RuleBook {
     /// Everyone who wants events of that type, in the order of the book.
     #[must_use]
-    pub fn route<'a>(&'a self, event_type: &str) -> Vec<Route<'a>> {
+    pub fn route<'a>(&'a self, event_type: &str) -> Vec<RouteMatch<'a>> {
         let mut found = Vec::new();
         self.routes.collect(ROOT, Some(event_type), &mut found);
         found.sort_unstable_by_key(|claim| (claim.taker, Reverse(claim.specificity)));
@@ -60,7 +60,7 @@ impl RuleBook {
         let route = |found: &'a IndexedClaim| {
             let service = &self.sections.services[found.taker.service];
             let channel = found.taker.channel.map(|channel| &service.channels[channel]);
-            Route { service, channel, row: &found.claim.row, rule: &found.claim.rule }
+            RouteMatch { service, channel, row: &found.claim.row, rule: &found.claim.rule }
         };
         found.into_iter().map(route).collect()
     }
@@ -68,8 +68,8 @@ impl RuleBook {
 
 /// All claims of a book by the segments of their patterns.
 #[derive(Clone, Debug)]
-pub(super) struct Index {
-    nodes: Vec<Node>,
+pub(super) struct RouteIndex {
+    nodes: Vec<RouteNode>,
     claims: Vec<IndexedClaim>,
 }
 
@@ -82,7 +82,7 @@ const ROOT: NodeIndex = 0;
 
 /// Where a walk stands after so many segments.
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct RouteNode {
     words: Map<Box<str>, NodeIndex>,
     any_word: Option<NodeIndex>,
     /// Who wants what ends here.
@@ -93,25 +93,25 @@ struct Node {
 
 #[derive(Clone, Debug)]
 struct IndexedClaim {
-    taker: Taker,
+    taker: RouteTaker,
     specificity: (usize, usize),
-    claim: Claim,
+    claim: RowRules,
 }
 
 /// A service, or one of its channels, by their places in the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Taker {
+struct RouteTaker {
     service: usize,
     channel: Option<usize>,
 }
 
-impl Index {
+impl RouteIndex {
     pub(super) fn new(sections: &Sections, services: &Map<ServiceName, ServiceRules>) -> Self {
-        let mut index = Self { nodes: vec![Node::default()], claims: Vec::new() };
+        let mut index = Self { nodes: vec![RouteNode::default()], claims: Vec::new() };
         for (place, entry) in sections.services.iter().enumerate() {
             let rules = &services[&entry.name];
-            let mut insert = |channel, claim: &Claim| {
-                index.insert(&claim.row.pattern.value, Taker { service: place, channel }, claim);
+            let mut insert = |channel, claim: &RowRules| {
+                index.insert(&claim.row.pattern.value, RouteTaker { service: place, channel }, claim);
             };
             rules.own.claims().for_each(|claim| insert(None, claim));
             for (channel, entry) in entry.channels.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Index {
         index
     }
 
-    fn insert(&mut self, pattern: &EventPattern, taker: Taker, claim: &Claim) {
+    fn insert(&mut self, pattern: &EventPattern, taker: RouteTaker, claim: &RowRules) {
         let small = |count: usize| u32::try_from(count).expect("a book has a million values at most");
         let own = small(self.claims.len());
         self.claims.push(IndexedClaim { taker, specificity: pattern.specificity(), claim: claim.clone() });
@@ -139,7 +139,7 @@ impl Index {
                 Segment::Rest => return node.going_on.push(own),
             };
             if at == new {
-                self.nodes.push(Node::default());
+                self.nodes.push(RouteNode::default());
             }
         }
         self.nodes[at as usize].ending.push(own);

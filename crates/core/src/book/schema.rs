@@ -12,28 +12,28 @@ mod edge;
 pub use delivery::BOOK;
 
 use super::connectors::{Connector, Connectors, Edge};
-use super::words::Word;
+use super::keywords::Keyword;
 use crate::policy::catalog;
 
 /// The keys of one kind of map.
 #[derive(Debug)]
-pub struct Object {
+pub struct ObjectSchema {
     /// What such a map is called in messages: "a retry policy".
     pub name: &'static str,
     /// One sentence about it.
     pub about: &'static str,
     /// Its own keys.
-    pub fields: &'static [Field],
+    pub fields: &'static [KeySchema],
     /// Further keys that it shares with others.
-    pub includes: &'static [&'static Object],
+    pub includes: &'static [&'static ObjectSchema],
     /// Of which keys exactly one must be given.
     pub one_of: OneOf,
 }
 
-impl Object {
+impl ObjectSchema {
     /// One that shares no keys with others, and of whose keys any may be given.
     #[must_use]
-    pub const fn new(name: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+    pub const fn new(name: &'static str, about: &'static str, fields: &'static [KeySchema]) -> Self {
         Self { name, about, fields, includes: &[], one_of: OneOf::Nothing }
     }
 }
@@ -49,26 +49,26 @@ pub enum OneOf {
     Kinds(Edge),
 }
 
-impl Object {
+impl ObjectSchema {
     /// A map with these keys and no others.
     #[must_use]
-    pub const fn of(name: &'static str, about: &'static str, fields: &'static [Field]) -> Self {
+    pub const fn of(name: &'static str, about: &'static str, fields: &'static [KeySchema]) -> Self {
         Self { name, about, fields, includes: &[], one_of: OneOf::Nothing }
     }
 
     /// Its keys: those of its connectors, its own, and those that it shares.
-    pub fn all_fields(&self, connectors: &Connectors) -> impl Iterator<Item = &'static Field> {
+    pub fn all_fields(&self, connectors: &Connectors) -> impl Iterator<Item = &'static KeySchema> {
         self.kind_fields(connectors).into_iter().chain(self.common_fields())
     }
 
     /// The keys that it has whatever its connector.
-    pub fn common_fields(&self) -> impl Iterator<Item = &'static Field> {
+    pub fn common_fields(&self) -> impl Iterator<Item = &'static KeySchema> {
         self.fields.iter().chain(self.includes.iter().flat_map(|object| object.fields))
     }
 
     /// The keys of its connectors.
     #[must_use]
-    pub fn kind_fields(&self, connectors: &Connectors) -> Vec<&'static Field> {
+    pub fn kind_fields(&self, connectors: &Connectors) -> Vec<&'static KeySchema> {
         match self.one_of {
             OneOf::Kinds(edge) => connectors.fields(edge),
             OneOf::Nothing | OneOf::Keys(_) => Vec::new(),
@@ -77,7 +77,7 @@ impl Object {
 
     /// The key of that name.
     #[must_use]
-    pub fn field(&self, key: &str, connectors: &Connectors) -> Option<&'static Field> {
+    pub fn field(&self, key: &str, connectors: &Connectors) -> Option<&'static KeySchema> {
         let own = self.common_fields().find(|field| field.key == key);
         own.or_else(|| self.kind_fields(connectors).into_iter().find(|field| field.key == key))
     }
@@ -95,32 +95,32 @@ impl Object {
 
 /// A key and what may stand there.
 #[derive(Debug)]
-pub struct Field {
+pub struct KeySchema {
     /// The key.
     pub key: &'static str,
     /// What may stand there.
-    pub takes: Type,
+    pub takes: ValueType,
     /// What it is for.
-    pub role: Role,
+    pub role: KeyRole,
     /// Whether it may be left out.
-    pub need: Need,
+    pub need: KeyPresence,
     /// One sentence about it.
     pub about: &'static str,
 }
 
-impl Field {
+impl KeySchema {
     const fn required(self) -> Self {
-        Self { need: Need::Required, ..self }
+        Self { need: KeyPresence::Required, ..self }
     }
 
     const fn fact(self) -> Self {
-        Self { role: Role::Fact, ..self }
+        Self { role: KeyRole::Fact, ..self }
     }
 }
 
 /// Whether a key may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum KeyPresence {
     /// It must be there.
     Required,
     /// It may be left out.
@@ -129,7 +129,7 @@ pub enum Need {
 
 /// What a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum KeyRole {
     /// It changes what Redrive does or shows.
     Behaviour,
     /// It tells `check` about the world outside; Redrive itself does not act on it.
@@ -138,7 +138,7 @@ pub enum Role {
 
 /// What may stand in a place.
 #[derive(Debug)]
-pub enum Type {
+pub enum ValueType {
     /// `30s`.
     Duration,
     /// `25MiB`.
@@ -184,7 +184,7 @@ pub enum Type {
     /// One of these words.
     Word(&'static [&'static str]),
     /// The name of something defined elsewhere in the book or in the catalog.
-    Name(Named),
+    Name(NameKind),
     /// What follows on a failure: the name of a policy, or an act.
     Reaction,
     /// An HTTP status, or a range such as `500-599`.
@@ -210,22 +210,22 @@ pub enum Type {
     /// Whatever it is: only a connector that is not there knows.
     Any,
     /// A map with these keys.
-    Object(&'static Object),
+    Object(&'static ObjectSchema),
     /// A map from names to such values.
-    MapOf(&'static Type),
+    MapOf(&'static ValueType),
     /// A map from kinds of failure to such values.
-    ByFailure(&'static Type),
+    ByFailure(&'static ValueType),
     /// A list of such values.
-    ListOf(&'static Type),
+    ListOf(&'static ValueType),
     /// One such value, or a list of them.
-    OneOrMany(&'static Type),
+    OneOrMany(&'static ValueType),
     /// A single value of the first type, or a map of the second.
-    ShortOrLong(&'static Type, &'static Object),
+    ShortOrLong(&'static ValueType, &'static ObjectSchema),
 }
 
 /// The kinds of names a book refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Named {
+pub enum NameKind {
     /// A retry policy.
     Policy,
     /// A breaker.
@@ -242,7 +242,7 @@ pub enum Named {
     Receiver,
 }
 
-impl Named {
+impl NameKind {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Policy,
@@ -296,24 +296,24 @@ impl Named {
 
 /// An optional key that changes behaviour.
 #[must_use]
-pub const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
-    Field { key, takes, role: Role::Behaviour, need: Need::Optional, about }
+pub const fn key(key: &'static str, takes: ValueType, about: &'static str) -> KeySchema {
+    KeySchema { key, takes, role: KeyRole::Behaviour, need: KeyPresence::Optional, about }
 }
 
 /// A key that must be there.
 #[must_use]
-pub const fn required(name: &'static str, takes: Type, about: &'static str) -> Field {
+pub const fn required(name: &'static str, takes: ValueType, about: &'static str) -> KeySchema {
     key(name, takes, about).required()
 }
 
-const fn duration(name: &'static str, about: &'static str) -> Field {
-    key(name, Type::Duration, about)
+const fn duration(name: &'static str, about: &'static str) -> KeySchema {
+    key(name, ValueType::Duration, about)
 }
 
-const fn text(name: &'static str, about: &'static str) -> Field {
-    key(name, Type::Text, about)
+const fn text(name: &'static str, about: &'static str) -> KeySchema {
+    key(name, ValueType::Text, about)
 }
 
-const fn word<T: Word>(name: &'static str, about: &'static str) -> Field {
-    key(name, Type::Word(T::WORDS), about)
+const fn word<T: Keyword>(name: &'static str, about: &'static str) -> KeySchema {
+    key(name, ValueType::Word(T::WORDS), about)
 }

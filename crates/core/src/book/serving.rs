@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::RuleBook;
-use super::model::{Sections, ServiceEntry, Target, WhenFull};
+use super::model::{Sections, ServiceEntry, TargetEntry, QueueFullAction};
 use crate::engine::worker::Worker;
 use crate::event::attribute::EventType;
 use crate::hash::Map;
@@ -27,9 +27,9 @@ pub struct WaitingLimits {
     /// Events behind a dead letter that holds their session.
     pub per_session: u64,
     /// What happens to one too many.
-    pub when_full: WhenFull,
+    pub when_full: QueueFullAction,
     /// The same for an event that came in through a webhook, whose sender may not send it again.
-    pub when_full_of_webhook: WhenFull,
+    pub when_full_of_webhook: QueueFullAction,
 }
 
 /// What holds for the whole book.
@@ -71,12 +71,12 @@ pub(super) fn waiting_limits(sections: &Sections, service: &ServiceEntry) -> Wai
 }
 
 /// The most deliveries in one call to a target.
-pub(super) fn batch_max(target: &Target) -> u32 {
+pub(super) fn batch_max(target: &TargetEntry) -> u32 {
     target.endpoint.profile.batch.as_ref().map_or(1, |batch| batch.max)
 }
 
 /// What a target tells of its runs, if it runs something. A type that is none is an error of the book.
-pub(super) fn worker(target: &Target) -> Option<Worker> {
+pub(super) fn worker(target: &TargetEntry) -> Option<Worker> {
     let run = target.endpoint.profile.run.as_ref()?;
     Some(Worker { output: run.output.as_deref().and_then(|output| EventType::new(output).ok()) })
 }
@@ -177,7 +177,7 @@ impl RuleBook {
 mod tests {
     use std::time::Duration;
 
-    use super::WhenFull::{DeadLetter, Refuse};
+    use super::QueueFullAction::{DeadLetter, Refuse};
     use super::*;
     use crate::book::connectors::built_in;
     use crate::book::read;

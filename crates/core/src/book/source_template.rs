@@ -17,30 +17,30 @@
 //!
 //! Invariant: filling in never fails. Whether what it made is short enough, the attribute's own type says.
 
-mod wanted;
+mod selection;
 
 use std::fmt;
 
-pub use self::wanted::{Picked, Wanted};
+pub use self::selection::{SelectedFields, FieldSelection};
 use super::pattern;
 use crate::limits;
 
 /// A template, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceTemplate {
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
     /// The first of these that has a value.
-    FirstOf(Vec<From>),
+    FirstOf(Vec<TemplateField>),
 }
 
 /// Where a placeholder's value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum From {
+enum TemplateField {
     Header(String),
     Data(Vec<String>),
 }
@@ -74,7 +74,7 @@ pub enum InvalidSourceTemplate {
 }
 
 /// What came in: where placeholders find their values.
-pub trait Material {
+pub trait TemplateInput {
     /// The header of that name, which is in lower case.
     fn header(&self, name: &str) -> Option<&str>;
     /// The field of the JSON data at the end of that path.
@@ -93,21 +93,21 @@ impl SourceTemplate {
         while let Some(brace) = rest.find(['{', '}']) {
             let (before, after) = rest.split_at(brace);
             if !before.is_empty() {
-                pieces.push(Piece::Text(before.to_owned()));
+                pieces.push(TemplatePiece::Text(before.to_owned()));
             }
             let after = after.strip_prefix('{').ok_or_else(unpaired)?;
             let (inside, tail) = after.split_once('}').ok_or_else(unpaired)?;
             let unknown = || InvalidSourceTemplate::Unknown { placeholder: inside.to_owned() };
-            let froms = inside.split('|').map(|from| From::parse(from.trim())).collect::<Option<Vec<_>>>();
+            let froms = inside.split('|').map(|from| TemplateField::parse(from.trim())).collect::<Option<Vec<_>>>();
             let froms = froms.ok_or_else(unknown)?;
-            if froms.iter().any(From::is_too_deep) {
+            if froms.iter().any(TemplateField::is_too_deep) {
                 return Err(InvalidSourceTemplate::TooDeep { placeholder: inside.to_owned() });
             }
-            pieces.push(Piece::FirstOf(froms));
+            pieces.push(TemplatePiece::FirstOf(froms));
             rest = tail;
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.to_owned()));
+            pieces.push(TemplatePiece::Text(rest.to_owned()));
         }
         Ok(Self { pieces })
     }
@@ -115,8 +115,8 @@ impl SourceTemplate {
     /// The texts between the placeholders.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::FirstOf(_) => None,
+            TemplatePiece::Text(text) => Some(text.as_str()),
+            TemplatePiece::FirstOf(_) => None,
         })
     }
 
@@ -124,7 +124,7 @@ impl SourceTemplate {
     #[must_use]
     pub fn literal(&self) -> Option<&str> {
         match self.pieces.as_slice() {
-            [Piece::Text(text)] => Some(text),
+            [TemplatePiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -132,23 +132,23 @@ impl SourceTemplate {
     /// The paths of all fields of the data that it looks at.
     pub fn data_paths(&self) -> impl Iterator<Item = &[String]> {
         let froms = self.pieces.iter().flat_map(|piece| match piece {
-            Piece::Text(_) => [].iter(),
-            Piece::FirstOf(froms) => froms.iter(),
+            TemplatePiece::Text(_) => [].iter(),
+            TemplatePiece::FirstOf(froms) => froms.iter(),
         });
         froms.filter_map(|from| match from {
-            From::Header(_) => None,
-            From::Data(path) => Some(path.as_slice()),
+            TemplateField::Header(_) => None,
+            TemplateField::Data(path) => Some(path.as_slice()),
         })
     }
 
     /// The text with everything filled in; none if a placeholder has no value.
     #[must_use]
-    pub fn fill(&self, material: &dyn Material) -> Option<String> {
+    pub fn fill(&self, material: &dyn TemplateInput) -> Option<String> {
         let mut filled = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::FirstOf(froms) => filled.push_str(value_of(froms, material)?),
+                TemplatePiece::Text(text) => filled.push_str(text),
+                TemplatePiece::FirstOf(froms) => filled.push_str(value_of(froms, material)?),
             }
         }
         Some(filled)
@@ -157,14 +157,14 @@ impl SourceTemplate {
     /// The event type that it makes, without the segments that have a placeholder without a value; none if
     /// nothing remains.
     #[must_use]
-    pub fn fill_type(&self, material: &dyn Material) -> Option<String> {
+    pub fn fill_type(&self, material: &dyn TemplateInput) -> Option<String> {
         let mut made = Segments::default();
         let mut pieces = self.pieces.iter().peekable();
         while let Some(piece) = pieces.next() {
             let is_last = pieces.peek().is_none();
             match piece {
-                Piece::Text(text) => made.add(text),
-                Piece::FirstOf(froms) => {
+                TemplatePiece::Text(text) => made.add(text),
+                TemplatePiece::FirstOf(froms) => {
                     let fit = if is_last { as_segments } else { as_part_of_one };
                     match value_of(froms, material).map(fit) {
                         Some(value) if !value.is_empty() => made.add(&value),
@@ -178,10 +178,10 @@ impl SourceTemplate {
 }
 
 /// The value of the first that has one.
-fn value_of<'a>(froms: &[From], material: &'a dyn Material) -> Option<&'a str> {
+fn value_of<'a>(froms: &[TemplateField], material: &'a dyn TemplateInput) -> Option<&'a str> {
     let values = froms.iter().map(|from| match from {
-        From::Header(name) => material.header(name),
-        From::Data(path) => material.data(path),
+        TemplateField::Header(name) => material.header(name),
+        TemplateField::Data(path) => material.data(path),
     });
     values.flatten().find(|value| !value.is_empty())
 }
@@ -239,7 +239,7 @@ impl Segments {
     }
 }
 
-impl From {
+impl TemplateField {
     fn parse(text: &str) -> Option<Self> {
         let is_word = |word: &str| {
             !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
@@ -263,11 +263,11 @@ impl fmt::Display for SourceTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => f.write_str(text)?,
-                Piece::FirstOf(froms) => {
+                TemplatePiece::Text(text) => f.write_str(text)?,
+                TemplatePiece::FirstOf(froms) => {
                     let shown = froms.iter().map(|from| match from {
-                        From::Header(name) => format!("header.{name}"),
-                        From::Data(path) => format!("data.{}", path.join(".")),
+                        TemplateField::Header(name) => format!("header.{name}"),
+                        TemplateField::Data(path) => format!("data.{}", path.join(".")),
                     });
                     write!(f, "{{{}}}", shown.collect::<Vec<_>>().join("|"))?;
                 }
@@ -318,10 +318,10 @@ mod tests {
     /// A call with a few headers and its JSON.
     struct Call<'a> {
         headers: &'a [(&'a str, &'a str)],
-        data: Picked<'a>,
+        data: SelectedFields<'a>,
     }
 
-    impl Material for Call<'_> {
+    impl TemplateInput for Call<'_> {
         fn header(&self, name: &str) -> Option<&str> {
             self.headers.iter().find(|(one, _)| *one == name).map(|(_, value)| *value)
         }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn call<'a>(template: &SourceTemplate, headers: &'a [(&'a str, &'a str)], body: &'a str) -> Call<'a> {
-        let mut wanted = Wanted::default();
+        let mut wanted = FieldSelection::default();
         template.data_paths().for_each(|path| wanted.add(path));
         Call { headers, data: wanted.pick(body.as_bytes()).expect("the body is JSON") }
     }

@@ -2,7 +2,7 @@
 //! in problems.
 
 use super::problem::Problem;
-use super::resolve::Level::{self, Channel, Defaults, Dependency, Kind, Row, Service};
+use super::resolve::RuleLevel::{self, Channel, Defaults, Dependency, Kind, Row, Service};
 use super::*;
 use crate::book::connectors::built_in;
 use crate::policy::category::Category;
@@ -335,7 +335,7 @@ services:
         });
         assert_eq!((trips, resolved.breaker_origin.level), breaker, "{name}: breaker");
         assert_eq!(resolved.hold_max.origin.level, Defaults, "{name}");
-        assert_eq!(resolved.when_open.origin.level, Level::BuiltIn, "{name}");
+        assert_eq!(resolved.when_open.origin.level, RuleLevel::BuiltIn, "{name}");
     }
     assert!(book.explain("s", None, "b.c").is_none(), "nobody wants it");
     assert!(book.explain("s", Some("c"), "a.other").is_none(), "the channel does not want it");
@@ -500,7 +500,7 @@ fn books_of_earlier_releases_are_read() {
         let reading = read(text, built_in());
         let has_book = reading.book.is_some();
         let problems = reading.problems.into_sorted();
-        let errors = problems.iter().filter(|one| one.severity == problem::Severity::Error);
+        let errors = problems.iter().filter(|one| one.severity == problem::ProblemSeverity::Error);
         let shown = |one: &Problem| {
             format!("{}:{} {}: {}", one.span.position.line, one.span.position.column, one.code, one.message)
         };

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::refusal::Reason;
+use super::refusal::InvalidReason;
 use crate::book::pattern;
 use crate::limits;
 
@@ -20,7 +20,7 @@ pub struct Text<Of> {
 }
 
 /// How long a text attribute may be.
-pub trait Bounds {
+pub trait TextBounds {
     /// The fewest bytes.
     const BYTES_MIN: usize;
     /// The most bytes.
@@ -29,85 +29,85 @@ pub trait Bounds {
 
 /// Marks the id of an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Id {}
+pub enum IdMark {}
 /// Marks the source of an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {}
+pub enum SourceMark {}
 /// Marks the subject of an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum About {}
+pub enum SubjectMark {}
 /// Marks the key of a session.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Session {}
+pub enum SessionMark {}
 /// Marks what ties events together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Correlation {}
+pub enum CorrelationMark {}
 /// Marks the trace that an event belongs to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trace {}
+pub enum TraceMark {}
 /// Marks the text of an attribute that only targets understand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Extension {}
+pub enum ExtensionMark {}
 
 /// The id of an event within its source.
-pub type EventId = Text<Id>;
+pub type EventId = Text<IdMark>;
 /// Where an event happened: a URI, or a part of one.
-pub type EventSource = Text<Source>;
+pub type EventSource = Text<SourceMark>;
 /// What an event is about, within its source.
-pub type Subject = Text<About>;
+pub type EventSubject = Text<SubjectMark>;
 /// The key within which deliveries keep their order.
-pub type SessionKey = Text<Session>;
+pub type SessionKey = Text<SessionMark>;
 /// What ties an event to others.
-pub type CorrelationId = Text<Correlation>;
+pub type CorrelationId = Text<CorrelationMark>;
 /// The trace that an event belongs to; what is no trace is the reader's to ignore.
-pub type TraceParent = Text<Trace>;
+pub type TraceParent = Text<TraceMark>;
 /// The text of an attribute that only targets understand; it may be empty.
-pub type ExtensionText = Text<Extension>;
+pub type ExtensionText = Text<ExtensionMark>;
 
-impl Bounds for Id {
+impl TextBounds for IdMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::EVENT_ID_BYTES_MAX;
 }
 
-impl Bounds for Source {
+impl TextBounds for SourceMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::EVENT_SOURCE_BYTES_MAX;
 }
 
-impl Bounds for About {
+impl TextBounds for SubjectMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::SUBJECT_BYTES_MAX;
 }
 
-impl Bounds for Session {
+impl TextBounds for SessionMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::SESSION_KEY_BYTES_MAX;
 }
 
-impl Bounds for Correlation {
+impl TextBounds for CorrelationMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::CORRELATION_ID_BYTES_MAX;
 }
 
-impl Bounds for Trace {
+impl TextBounds for TraceMark {
     const BYTES_MIN: usize = 1;
     const BYTES_MAX: usize = limits::TRACEPARENT_BYTES_MAX;
 }
 
-impl Bounds for Extension {
+impl TextBounds for ExtensionMark {
     const BYTES_MIN: usize = 0;
     const BYTES_MAX: usize = limits::EXTENSIONS_BYTES_MAX;
 }
 
-impl<Of: Bounds> Text<Of> {
+impl<Of: TextBounds> Text<Of> {
     /// Checks the text and makes it an attribute.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.len() < Of::BYTES_MIN {
-            return Err(Reason::Empty);
+            return Err(InvalidReason::Empty);
         }
         check_length(text, Of::BYTES_MAX)?;
         match text.chars().find(|&character| is_forbidden(character)) {
-            Some(character) => Err(Reason::Character { character }),
+            Some(character) => Err(InvalidReason::Character { character }),
             None => Ok(Self { text: text.into(), of: PhantomData }),
         }
     }
@@ -133,9 +133,9 @@ impl<Of> fmt::Display for Text<Of> {
     }
 }
 
-pub(super) fn check_length(text: &str, bytes_max: usize) -> Result<(), Reason> {
+pub(super) fn check_length(text: &str, bytes_max: usize) -> Result<(), InvalidReason> {
     let bytes = text.len();
-    if bytes > bytes_max { Err(Reason::TooLong { bytes, bytes_max }) } else { Ok(()) }
+    if bytes > bytes_max { Err(InvalidReason::TooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
 /// What CloudEvents keeps out of strings: control characters and code points that are no characters.
@@ -150,9 +150,9 @@ pub struct EventType(Arc<str>);
 
 impl EventType {
     /// Checks the text and makes it a type.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.is_empty() {
-            return Err(Reason::Empty);
+            return Err(InvalidReason::Empty);
         }
         pattern::check_type(text)?;
         Ok(Self(text.into()))
@@ -183,13 +183,13 @@ pub struct ContentType(Arc<str>);
 
 impl ContentType {
     /// Checks the text and makes it a content type.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.is_empty() {
-            return Err(Reason::Empty);
+            return Err(InvalidReason::Empty);
         }
         check_length(text, limits::CONTENT_TYPE_BYTES_MAX)?;
         match text.chars().find(|character| !matches!(character, ' '..='~')) {
-            Some(character) => Err(Reason::MediaTypeCharacter { character }),
+            Some(character) => Err(InvalidReason::MediaTypeCharacter { character }),
             None => Ok(Self(text.into())),
         }
     }
@@ -261,13 +261,13 @@ pub struct ExtensionName(Box<str>);
 
 impl ExtensionName {
     /// Checks the text and makes it a name.
-    pub fn new(text: &str) -> Result<Self, Reason> {
+    pub fn new(text: &str) -> Result<Self, InvalidReason> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         if text.is_empty() || !text.bytes().all(fits) {
-            return Err(Reason::AttributeName);
+            return Err(InvalidReason::AttributeName);
         }
         check_length(text, limits::EXTENSION_NAME_BYTES_MAX)?;
-        if TAKEN.contains(&text) { Err(Reason::TakenName) } else { Ok(Self(text.into())) }
+        if TAKEN.contains(&text) { Err(InvalidReason::TakenName) } else { Ok(Self(text.into())) }
     }
 
     /// The name as text.

@@ -15,7 +15,7 @@ pub struct InvalidEvent {
     /// The attribute or the part of the request.
     pub field: String,
     /// What is wrong with it.
-    pub reason: Reason,
+    pub reason: InvalidReason,
 }
 
 fn within_a_batch(index: Option<usize>) -> String {
@@ -24,7 +24,7 @@ fn within_a_batch(index: Option<usize>) -> String {
 
 impl InvalidEvent {
     /// A field's name is the sender's, so no more of it is shown than a name may have.
-    pub(super) fn new(field: &str, reason: Reason) -> Self {
+    pub(super) fn new(field: &str, reason: InvalidReason) -> Self {
         let field = field.chars().take(limits::EXTENSION_NAME_BYTES_MAX).collect();
         Self { index: None, field, reason }
     }
@@ -36,7 +36,7 @@ impl InvalidEvent {
 
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum InvalidReason {
     /// It must be there.
     #[error("is missing")]
     Missing,
@@ -149,7 +149,7 @@ pub enum Reason {
     WholeEvent,
 }
 
-impl Reason {
+impl InvalidReason {
     /// What the reader of JSON says, without reading out to senders at length what they sent.
     pub(crate) fn not_json(error: &serde_json::Error) -> Self {
         let mut message = error.to_string();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::easy::{Easy, parse_easy};
+use super::simple::{SimpleEvent, parse_easy};
 use super::*;
 use crate::limits;
 
@@ -93,7 +93,7 @@ fn headers_make_an_event() {
     assert_eq!(event.id.as_str(), "1");
     assert_eq!(event.source.as_str(), "/shop");
     assert_eq!(event.event_type.as_str(), "shop.order.created");
-    assert_eq!(event.subject.as_ref().map(Subject::as_str), Some("order № 1"));
+    assert_eq!(event.subject.as_ref().map(EventSubject::as_str), Some("order № 1"));
     assert_eq!(event.time, "2026-01-31T12:00:00.5Z".parse().ok());
     assert_eq!(event.content_type.as_ref().map(ContentType::as_str), Some("text/plain; charset=latin1"));
     assert_eq!(event.session.as_ref().map(SessionKey::as_str), Some("customer-7"));
@@ -305,7 +305,7 @@ fn any_json_under_a_type_is_an_event() {
     for (name, (headers, partition_key, idempotency_key, event_type, body), expected) in cases {
         let body = &Bytes::copy_from_slice(body.as_bytes());
         let generated_id = &generated_id;
-        let easy = Easy { event_type, partition_key, idempotency_key, generated_id, headers: &headers, body };
+        let easy = SimpleEvent { event_type, partition_key, idempotency_key, generated_id, headers: &headers, body };
         let result = shown(parse_easy(easy));
         assert_eq!(result.trim_start_matches(r#"{"specversion":"1.0","#), expected, "{name}");
     }
@@ -402,7 +402,7 @@ fn events() -> impl Strategy<Value = Event> {
             id: EventId::new(&id).expect("checked"),
             source: EventSource::new(&source).expect("checked"),
             event_type: EventType::new(&event_type).expect("words and dots"),
-            subject: subject.map(|text| Subject::new(&text).expect("checked")),
+            subject: subject.map(|text| EventSubject::new(&text).expect("checked")),
             time,
             content_type,
             session: session.map(|text| SessionKey::new(&text).expect("checked")),

@@ -38,8 +38,8 @@ struct Days {
     plain: u64,
     /// Those whose nearest working day is meant.
     nearest: u64,
-    last: Last,
-    begins: Begins,
+    last: LastDay,
+    begins: FieldStart,
 }
 
 /// Weekdays, with Sunday as 0.
@@ -50,12 +50,12 @@ struct Weekdays {
     last: u64,
     /// Those of which the first, second … of a month is meant.
     nth: [u64; 5],
-    begins: Begins,
+    begins: FieldStart,
 }
 
 /// Whether the last day of a month is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Last {
+enum LastDay {
     Meant,
     #[default]
     NotMeant,
@@ -63,7 +63,7 @@ enum Last {
 
 /// How a field begins, which says how days and weekdays go together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Begins {
+enum FieldStart {
     WithStar,
     #[default]
     Otherwise,
@@ -118,7 +118,7 @@ pub enum InvalidCron {
 }
 
 /// What a field may hold.
-struct Field {
+struct CronField {
     name: &'static str,
     min: u8,
     max: u8,
@@ -126,17 +126,17 @@ struct Field {
     names: &'static [&'static str],
 }
 
-const MINUTE: Field = Field { name: "minute", min: 0, max: 59, names: &[] };
-const HOUR: Field = Field { name: "hour", min: 0, max: 23, names: &[] };
-const DAY: Field = Field { name: "day of the month", min: 1, max: 31, names: &[] };
-const MONTH: Field = Field {
+const MINUTE: CronField = CronField { name: "minute", min: 0, max: 59, names: &[] };
+const HOUR: CronField = CronField { name: "hour", min: 0, max: 23, names: &[] };
+const DAY: CronField = CronField { name: "day of the month", min: 1, max: 31, names: &[] };
+const MONTH: CronField = CronField {
     name: "month",
     min: 1,
     max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-const WEEKDAY: Field =
-    Field { name: "weekday", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+const WEEKDAY: CronField =
+    CronField { name: "weekday", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 /// How Sunday is also written.
 const SUNDAY_AGAIN: u8 = 7;
 
@@ -231,8 +231,8 @@ impl Cron {
         let month = Month { length, first_weekday: weekday };
         let (days, weekdays) = (self.days.of(&month), self.weekdays.of(&month));
         match (self.days.begins, self.weekdays.begins) {
-            (Begins::Otherwise, Begins::Otherwise) => days | weekdays,
-            (Begins::WithStar, _) | (_, Begins::WithStar) => days & weekdays,
+            (FieldStart::Otherwise, FieldStart::Otherwise) => days | weekdays,
+            (FieldStart::WithStar, _) | (_, FieldStart::WithStar) => days & weekdays,
         }
     }
 }
@@ -272,10 +272,10 @@ impl Month {
 
 impl Days {
     fn parse(text: &str) -> Result<Self, InvalidCron> {
-        let mut days = Self { begins: Begins::of(text), ..Self::default() };
+        let mut days = Self { begins: FieldStart::of(text), ..Self::default() };
         for item in text.split(',') {
             if item.eq_ignore_ascii_case("l") {
-                days.last = Last::Meant;
+                days.last = LastDay::Meant;
             } else if let Some(day) = item.strip_suffix(['W', 'w']) {
                 days.nearest |= 1 << DAY.value(day, item)?;
             } else {
@@ -287,7 +287,7 @@ impl Days {
 
     fn of(&self, month: &Month) -> u64 {
         let mut set = self.plain;
-        if self.last == Last::Meant {
+        if self.last == LastDay::Meant {
             set |= 1 << month.length;
         }
         for day in month.days().filter(|day| self.nearest >> day & 1 == 1) {
@@ -299,7 +299,7 @@ impl Days {
 
 impl Weekdays {
     fn parse(text: &str) -> Result<Self, InvalidCron> {
-        let mut weekdays = Self { begins: Begins::of(text), ..Self::default() };
+        let mut weekdays = Self { begins: FieldStart::of(text), ..Self::default() };
         for item in text.split(',') {
             let set = |day: &str| Ok(folded(1 << WEEKDAY.value(day, item)?));
             if let Some(day) = item.strip_suffix(['L', 'l']) {
@@ -333,13 +333,13 @@ const fn folded(set: u64) -> u64 {
     (set | set >> SUNDAY_AGAIN) & 0b111_1111
 }
 
-impl Begins {
+impl FieldStart {
     fn of(text: &str) -> Self {
         if text.starts_with('*') { Self::WithStar } else { Self::Otherwise }
     }
 }
 
-impl Field {
+impl CronField {
     /// A list.
     fn set(&self, text: &str) -> Result<u64, InvalidCron> {
         text.split(',').try_fold(0, |set, item| Ok(set | self.item(item)?))

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::notice::{Notice, Stage, Subject};
-use super::super::sample::{LetterSample, QueueSample, Sample, SourceSample};
-use super::super::trouble::Troubles;
+use super::super::notice::{AlertNotice, AlertStage, AlertSubject};
+use super::super::sample::{LetterSample, QueueSample, AlertSample, SourceSample};
+use super::super::incident::Incidents;
 use super::super::view::AlertState;
-use super::Watch;
+use super::AlertWatch;
 use crate::book::RuleBook;
 use crate::book::connectors::built_in;
 use crate::engine::{DependencyView, QueueName};
@@ -28,12 +28,12 @@ use crate::time::Timestamp;
 /// Everything that alerts look at, set by hand.
 struct World {
     book: RuleBook,
-    watch: Watch,
+    watch: AlertWatch,
     figures: Figures,
     dependencies: Vec<DependencyView>,
     queues: Vec<QueueSample>,
     letters: Vec<LetterSample>,
-    troubles: Troubles,
+    troubles: Incidents,
     sources: Vec<SourceSample>,
     now: Timestamp,
 }
@@ -55,7 +55,7 @@ impl World {
     /// A Monday at noon.
     fn new(text: &str) -> Self {
         let (book, now) = (book(text), "2026-03-02T12:00:00Z".parse().unwrap());
-        let watch = Watch::new(&book, now);
+        let watch = AlertWatch::new(&book, now);
         let (figures, dependencies, queues, letters, troubles, sources) = Default::default();
         Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now }
     }
@@ -110,11 +110,11 @@ impl World {
     }
 
     /// Looks once, after so many seconds.
-    fn look(&mut self, after_secs: u64) -> Vec<Notice> {
+    fn look(&mut self, after_secs: u64) -> Vec<AlertNotice> {
         self.now = self.now + Duration::from_secs(after_secs);
         let Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now } = self;
         let (troubles, letters) = (&*troubles.samples(*now), Some(&**letters));
-        watch.look(&Sample { at: *now, book, figures, dependencies, queues, letters, troubles, sources })
+        watch.look(&AlertSample { at: *now, book, figures, dependencies, queues, letters, troubles, sources })
     }
 
     /// Looks each second for a while, and says what was told: the second, the stage, to whom, and the summary.
@@ -122,7 +122,7 @@ impl World {
         let told = (1..=secs).flat_map(|second| {
             let notices = self.look(1);
             notices.into_iter().map(move |notice| {
-                let Notice { stage, receiver, summary, .. } = notice;
+                let AlertNotice { stage, receiver, summary, .. } = notice;
                 format!("{second}: {stage:?} {receiver}: {summary}")
             })
         });
@@ -176,24 +176,24 @@ fn whoever_keeps_a_record_of_each_is_told_all_and_which_have_ended() {
     let text = "alerts: [{ when: dead_letters > 0 by service, name: d, severity: high, to: [am] }]
 receivers: { am: { alertmanager: \"http://am.test/\" } }\n";
     let mut world = World::new(text);
-    let names = |subjects: &[Subject]| subjects.iter().map(|of| of.of.clone()).collect::<BTreeSet<_>>();
+    let names = |subjects: &[AlertSubject]| subjects.iter().map(|of| of.of.clone()).collect::<BTreeSet<_>>();
     for service in 0..30 {
         world.queue(&format!("s{service:02}")).dead = 1 + service;
     }
     let began = world.look(1).remove(0);
     assert_eq!((began.subjects.len(), began.more), (30, 0));
     world.queue("s07").dead = 0;
-    let told: Vec<Notice> = (0..200).flat_map(|_| world.look(1)).collect();
+    let told: Vec<AlertNotice> = (0..200).flat_map(|_| world.look(1)).collect();
     let [part] = told.as_slice() else { panic!("one message, not {told:?}") };
-    assert_eq!((part.stage, part.subjects.len()), (Stage::Firing, 29));
+    assert_eq!((part.stage, part.subjects.len()), (AlertStage::Firing, 29));
     assert_eq!(names(&part.ended), BTreeSet::from(["service=s07".to_owned()]));
     // Then it ends for all.
     for service in 0..30 {
         world.queue(&format!("s{service:02}")).dead = 0;
     }
-    let told: Vec<Notice> = (0..200).flat_map(|_| world.look(1)).collect();
+    let told: Vec<AlertNotice> = (0..200).flat_map(|_| world.look(1)).collect();
     let [over] = told.as_slice() else { panic!("one message, not {told:?}") };
-    assert_eq!((over.stage, names(&over.subjects)), (Stage::Resolved, names(&part.subjects)));
+    assert_eq!((over.stage, names(&over.subjects)), (AlertStage::Resolved, names(&part.subjects)));
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn a_restart_neither_repeats_nor_forgets() {
     world.attempts(20, 100);
     assert_eq!(world.told(30), ["1: Firing r: d: 1"]);
     let saved = serde_json::to_string(&world.watch.save()).unwrap();
-    world.watch = Watch::new(&world.book, world.now);
+    world.watch = AlertWatch::new(&world.book, world.now);
     world.watch.restore(serde_json::from_str(&saved).unwrap());
     world.figures = Figures::default();
     assert_eq!(world.told(200), ["31: Firing r: e: 20%"], "what was pending goes on");
@@ -418,7 +418,7 @@ fn a_restart_neither_repeats_nor_forgets() {
     let saved = serde_json::to_string(&world.watch.save()).unwrap();
     // The other process has a book without either.
     world.book = book(RECEIVERS);
-    world.watch = Watch::new(&world.book, world.now);
+    world.watch = AlertWatch::new(&world.book, world.now);
     world.watch.restore(serde_json::from_str(&saved).unwrap());
     let told: Vec<String> = world.told(100).iter().map(|line| line.chars().take(16).collect()).collect();
     assert_eq!(told, ["1: Resolved r: d", "1: Resolved r: e"]);

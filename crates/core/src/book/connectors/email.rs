@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::notify::SECRET;
 use super::reader::NETWORK;
-use super::{Connector, Edge, Profile, Reader, Settings};
+use super::{Connector, Edge, Profile, SettingsReader, ConnectorSettings};
 use crate::book::model::Network;
-use crate::book::schema::{Type, key};
+use crate::book::schema::{ValueType, key};
 use crate::policy::catalog::Kind;
 
 /// The connector.
@@ -15,12 +15,12 @@ pub static RECEIVER: Connector = Connector {
     beside: &[
         key(
             "smtp",
-            Type::MailServer,
+            ValueType::MailServer,
             "With `email`, and needed there: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
         ),
         key(
             "from",
-            Type::MailAddress,
+            ValueType::MailAddress,
             "With `email`: the address that mail comes from (default: where it goes).",
         ),
         NETWORK,
@@ -29,12 +29,12 @@ pub static RECEIVER: Connector = Connector {
     dependency: Some(Kind::Smtp),
     // Mail servers take their time.
     timeout: Some(Duration::from_secs(30)),
-    ..Connector::new(Edge::Receiver, "email", Type::MailAddress, "A mail address.", read)
+    ..Connector::new(Edge::Receiver, "email", ValueType::MailAddress, "A mail address.", read)
 };
 
 /// Its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Email {
+pub struct EmailSettings {
     /// The mail address.
     pub to: String,
     /// The address that mail comes from; that of the mailbox unless the book says otherwise.
@@ -47,7 +47,7 @@ pub struct Email {
     pub secret: Option<String>,
 }
 
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let to = from.own_text()?;
     if from.node("smtp").is_none() {
         let message = "a receiver with `email` needs `smtp`, the server that takes the mail";
@@ -77,7 +77,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         ..Profile::default()
     };
     let from = from.text("from").unwrap_or_else(|| to.clone());
-    Some((Arc::new(Email { to, from, smtp, network, secret }), profile))
+    Some((Arc::new(EmailSettings { to, from, smtp, network, secret }), profile))
 }
 
 /// A mail server.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, Reader, Run, Settings, Speech};
+use super::{Connector, Edge, Profile, SettingsReader, ProgramRun, ConnectorSettings, CallProtocol};
 use crate::book::pattern::EventPattern;
-use crate::book::schema::{Type, key};
+use crate::book::schema::{ValueType, key};
 use crate::engine::worker;
 use crate::policy::catalog::Kind;
 
@@ -15,50 +15,50 @@ pub static TARGET: Connector = Connector {
     beside: &[
         key(
             "format",
-            Type::Word(&["structured", "data"]),
+            ValueType::Word(&["structured", "data"]),
             "With `exec`: `structured` puts the whole event on standard input as JSON (the default), `data` its data alone.",
         ),
         key(
             "time_limit",
-            Type::Duration,
+            ValueType::Duration,
             "With `exec`: how long a run may take (default 30m); a `timeout` of the row wins, one of the defaults does not apply.",
         ),
-        key("spawn_limit", Type::Duration, "With `exec`: how long starting may take (default 60s)."),
+        key("spawn_limit", ValueType::Duration, "With `exec`: how long starting may take (default 60s)."),
         key(
             "on_timeout",
-            Type::ListOf(&Type::Text),
+            ValueType::ListOf(&ValueType::Text),
             "With `exec`: a command that cancels what runs elsewhere, or one address that is posted to.",
         ),
-        key("output", Type::Text, "With `exec`: the event type of the results."),
+        key("output", ValueType::Text, "With `exec`: the event type of the results."),
         key(
             "grace",
-            Type::Duration,
+            ValueType::Duration,
             "With `exec`: how long a run has to end by itself when it is asked to, before it is killed (default 10s).",
         ),
         key(
             "memory",
-            Type::Size,
+            ValueType::Size,
             "With `exec`: the memory that all processes of a run may have together (default: no limit).",
         ),
         key(
             "output_max",
-            Type::Size,
+            ValueType::Size,
             "With `exec`: how much is kept of what a run prints (default 64KiB); the middle of more is left out.",
         ),
-        key("folder", Type::Text, "With `exec`: the folder to run in (default: the server's)."),
-        key("env", Type::MapOf(&Type::Text), "With `exec`: variables of the program's environment."),
+        key("folder", ValueType::Text, "With `exec`: the folder to run in (default: the server's)."),
+        key("env", ValueType::MapOf(&ValueType::Text), "With `exec`: variables of the program's environment."),
         key(
             "inherit",
-            Type::ListOf(&Type::Text),
+            ValueType::ListOf(&ValueType::Text),
             "With `exec`: variables of the server's own environment that the program gets, beside PATH, HOME, LANG, TZ and the like.",
         ),
     ],
     dependency: Some(Kind::Process),
-    speech: Speech::Process,
+    speech: CallProtocol::Process,
     ..Connector::new(
         Edge::Target,
         "exec",
-        Type::ListOf(&Type::Text),
+        ValueType::ListOf(&ValueType::Text),
         "A program and its arguments; the event comes on standard input.",
         read,
     )
@@ -66,11 +66,11 @@ pub static TARGET: Connector = Connector {
 
 /// Its settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Exec {
+pub struct ExecSettings {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// What it gets on standard input.
-    pub input: Input,
+    pub input: ExecInput,
     /// How long starting may take.
     pub spawn_limit: Option<Duration>,
     /// What cancels it elsewhere.
@@ -93,7 +93,7 @@ pub struct Exec {
 
 /// What a program gets on its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum ExecInput {
     /// The whole event as JSON.
     Structured,
     /// Its data alone.
@@ -101,7 +101,7 @@ pub enum Input {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "other connectors may have no settings to give")]
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let output = from.text("output");
     let is_type = |text: &String| {
         *text != worker::LIFECYCLE && EventPattern::parse(text).is_ok_and(|pattern| pattern.is_exact())
@@ -110,9 +110,9 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         let message = format!("`{output}` cannot be the type of results");
         from.error("output", "bad-event-type", message, "name a type of their own, such as `worker.result`");
     }
-    let settings = Exec {
+    let settings = ExecSettings {
         command: from.texts("exec"),
-        input: if from.says("format", "data") { Input::Data } else { Input::Structured },
+        input: if from.says("format", "data") { ExecInput::Data } else { ExecInput::Structured },
         spawn_limit: from.duration("spawn_limit"),
         on_timeout: from.texts("on_timeout"),
         output,
@@ -123,7 +123,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         env: from.map("env"),
         inherit: from.texts("inherit"),
     };
-    let run = Run { time_limit: from.duration_at("time_limit"), output: settings.output.clone() };
+    let run = ProgramRun { time_limit: from.duration_at("time_limit"), output: settings.output.clone() };
     let profile = Profile { shown: settings.command.join(" "), run: Some(run), ..Profile::default() };
     Some((Arc::new(settings), profile))
 }

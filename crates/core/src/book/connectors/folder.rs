@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{Connector, Edge, Profile};
-use crate::book::schema::{Type, key};
+use crate::book::schema::{ValueType, key};
 use crate::policy::catalog::Kind;
 
 /// The archive.
 pub static ARCHIVE: Connector = Connector {
     dependency: Some(Kind::Blob),
-    ..Connector::new(Edge::Archive, "folder", Type::Text, "A folder; each day has one of its own.", |from| {
+    ..Connector::new(Edge::Archive, "folder", ValueType::Text, "A folder; each day has one of its own.", |from| {
         let folder = from.own_text()?;
         Some((Arc::new(folder.clone()), Profile { shown: folder, ..Profile::default() }))
     })
@@ -19,21 +19,21 @@ pub static ARCHIVE: Connector = Connector {
 pub static SOURCE: Connector = Connector {
     beside: &[key(
         "when_done",
-        Type::Word(&["delete", "keep"]),
+        ValueType::Word(&["delete", "keep"]),
         "With `folder`: what becomes of a file whose events are durable: `delete` (the default), or `keep` to move it to the folder `done` within.",
     )],
     dependency: Some(Kind::Blob),
     ..Connector::new(
         Edge::Source,
         "folder",
-        Type::Text,
+        ValueType::Text,
         "A folder that files are moved into: a file is an event, a line of an `.ndjson` or `.jsonl` file is one. Without `type` each is a CloudEvent in JSON.",
         |from| {
             let folder = from.own_text()?;
             if from.node("type").is_none() {
                 from.exclude(&["id"], "without a `type` each event is a CloudEvent, which has an id");
             }
-            let settings = Spool { folder: folder.clone(), keeps: from.says("when_done", "keep") };
+            let settings = FolderSettings { folder: folder.clone(), keeps: from.says("when_done", "keep") };
             Some((Arc::new(settings), Profile { shown: folder, ..Profile::default() }))
         },
     )
@@ -41,7 +41,7 @@ pub static SOURCE: Connector = Connector {
 
 /// The settings of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spool {
+pub struct FolderSettings {
     /// The folder.
     pub folder: String,
     /// Whether files are kept whose events are durable.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::reader::NETWORK;
-use super::{AddressUse, Connector, Detail, Edge, Profile, Reader, Settings, Speech};
+use super::{AddressUse, Connector, NoticeDetail, Edge, Profile, SettingsReader, ConnectorSettings, CallProtocol};
 use crate::book::model::Network;
-use crate::book::schema::{Field, Named, Type, key};
+use crate::book::schema::{KeySchema, NameKind, ValueType, key};
 use crate::policy::catalog::Kind;
 
 /// An ntfy topic.
@@ -29,26 +29,26 @@ pub static SLACK: Connector = Connector {
 
 /// An Alertmanager, which keeps a record of each thing.
 pub static ALERTMANAGER: Connector =
-    Connector { detail: Detail::Each, ..receiver("alertmanager", "The address of an Alertmanager.") };
+    Connector { detail: NoticeDetail::Each, ..receiver("alertmanager", "The address of an Alertmanager.") };
 
 const fn receiver(name: &'static str, about: &'static str) -> Connector {
     Connector {
         beside: &[NETWORK, SECRET],
         dependency: Some(Kind::Webhook),
-        speech: Speech::Http,
-        ..Connector::new(Edge::Receiver, name, Type::Url, about, |from| read(from, without_user))
+        speech: CallProtocol::Http,
+        ..Connector::new(Edge::Receiver, name, ValueType::Url, about, |from| read(from, without_user))
     }
 }
 
-pub(super) const SECRET: Field = key(
+pub(super) const SECRET: KeySchema = key(
     "secret",
-    Type::Name(Named::Secret),
+    ValueType::Name(NameKind::Secret),
     "Shows who we are: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
 );
 
 /// The settings of a receiver that is posted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Posted {
+pub struct NotifySettings {
     /// Where notices are posted to.
     pub address: String,
     /// What the name in the address may resolve to.
@@ -57,7 +57,7 @@ pub struct Posted {
     pub secret: Option<String>,
 }
 
-fn read(from: &mut Reader<'_>, show: fn(&str) -> String) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>, show: fn(&str) -> String) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let address = from.own_text()?;
     let (network, secret) = (from.network(), from.text("secret"));
     let profile = Profile {
@@ -67,7 +67,7 @@ fn read(from: &mut Reader<'_>, show: fn(&str) -> String) -> Option<(Arc<dyn Sett
         secrets: secret.iter().cloned().collect(),
         ..Profile::default()
     };
-    Some((Arc::new(Posted { address, network, secret }), profile))
+    Some((Arc::new(NotifySettings { address, network, secret }), profile))
 }
 
 /// The path of such an address is a credential.

@@ -3,35 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, Reader, Settings};
-use crate::book::schema::{Object, OneOf, Type, key, required};
+use super::{Connector, Edge, Profile, SettingsReader, ConnectorSettings};
+use crate::book::schema::{ObjectSchema, OneOf, ValueType, key, required};
 use crate::book::source_template::SourceTemplate;
-use crate::event::attribute::{SessionKey, Subject};
+use crate::event::attribute::{SessionKey, EventSubject};
 
 /// The connector.
 pub static SOURCE: Connector =
-    Connector::new(Edge::Source, "schedule", Type::Object(&SCHEDULE), "A clock.", read);
+    Connector::new(Edge::Source, "schedule", ValueType::Object(&SCHEDULE), "A clock.", read);
 
 /// A clock.
-static SCHEDULE: Object = Object {
+static SCHEDULE: ObjectSchema = ObjectSchema {
     name: "a schedule",
     about: "Emits an event at times.",
     fields: &[
-        required("cron", Type::Cron, "When: five fields of cron."),
-        key("zone", Type::Zone, "In which time zone (default UTC)."),
+        required("cron", ValueType::Cron, "When: five fields of cron."),
+        key("zone", ValueType::Zone, "In which time zone (default UTC)."),
         key(
             "missed",
-            Type::Word(&["one", "none", "all"]),
+            ValueType::Word(&["one", "none", "all"]),
             "What becomes of fires that were missed while Redrive was down: the latest, none, or all (default one).",
         ),
         key(
             "missed_within",
-            Type::Duration,
+            ValueType::Duration,
             "How long ago a missed fire may be to be caught up (default 24h).",
         ),
         key(
             "data",
-            Type::Json,
+            ValueType::Json,
             "The event's data, as JSON in quotes (default: the schedule and the fire time).",
         ),
     ],
@@ -41,7 +41,7 @@ static SCHEDULE: Object = Object {
 
 /// Emits an event at times.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
+pub struct ScheduleSettings {
     /// When.
     pub cron: String,
     /// Where.
@@ -66,14 +66,14 @@ pub enum Missed {
     All,
 }
 
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     from.needs_type();
     from.exclude(&["id"], "a schedule's events are known by their fire time");
     plain(from, "type", "bad-event-type", |_| None);
-    plain(from, "subject", "bad-template", |text| Subject::new(text).err().map(|error| error.to_string()));
+    plain(from, "subject", "bad-template", |text| EventSubject::new(text).err().map(|error| error.to_string()));
     plain(from, "session", "bad-template", |text| SessionKey::new(text).err().map(|error| error.to_string()));
     let inner = from.inner()?;
-    let settings = Schedule {
+    let settings = ScheduleSettings {
         cron: inner.text("cron")?,
         zone: inner.text("zone"),
         missed: match inner.text("missed").as_deref() {
@@ -88,7 +88,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
 }
 
 /// Reports a text that is filled in from a message, which a schedule has not, or is wrong in another way.
-fn plain(from: &mut Reader<'_>, key: &str, code: &'static str, fault: fn(&str) -> Option<String>) {
+fn plain(from: &mut SettingsReader<'_>, key: &str, code: &'static str, fault: fn(&str) -> Option<String>) {
     let Some(template) = from.text(key).and_then(|text| SourceTemplate::parse(&text).ok()) else { return };
     let wrong = match template.literal() {
         None => Some("a schedule has no headers and no data to fill in".to_owned()),

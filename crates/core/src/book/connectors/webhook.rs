@@ -3,48 +3,48 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, Reader, Settings};
-use crate::book::schema::{Named, Object, OneOf, Type, key, required};
+use super::{Connector, Edge, Profile, SettingsReader, ConnectorSettings};
+use crate::book::schema::{NameKind, ObjectSchema, OneOf, ValueType, key, required};
 use crate::text::Rate;
 
 /// The connector.
 pub static SOURCE: Connector =
-    Connector::new(Edge::Source, "webhook", Type::Object(&WEBHOOK), "A signed webhook endpoint.", read);
+    Connector::new(Edge::Source, "webhook", ValueType::Object(&WEBHOOK), "A signed webhook endpoint.", read);
 
 /// A signed webhook endpoint.
-static WEBHOOK: Object = Object {
+static WEBHOOK: ObjectSchema = ObjectSchema {
     name: "a webhook source",
     about: "An endpoint for signed webhooks.",
     fields: &[
         required(
             "scheme",
-            Type::Word(&["github", "standard-webhooks", "stripe", "slack", "hmac"]),
+            ValueType::Word(&["github", "standard-webhooks", "stripe", "slack", "hmac"]),
             "How calls are signed.",
         ),
         required(
             "secret",
-            Type::Name(Named::Secret),
+            ValueType::Name(NameKind::Secret),
             "The secret they are signed with; of two, either is good.",
         ),
-        key("body_max", Type::Size, "The largest body taken (default 1MiB, for `github` 25MiB)."),
-        key("rate", Type::Rate, "How many calls are taken (default: as many as come)."),
+        key("body_max", ValueType::Size, "The largest body taken (default 1MiB, for `github` 25MiB)."),
+        key("rate", ValueType::Rate, "How many calls are taken (default: as many as come)."),
         key(
             "tolerance",
-            Type::Duration,
+            ValueType::Duration,
             "How far the time that is signed may be from ours (default 5m); not with `github` and `hmac`.",
         ),
-        key("header", Type::Text, "With `hmac`: the header that holds the signature (default x-signature)."),
+        key("header", ValueType::Text, "With `hmac`: the header that holds the signature (default x-signature)."),
         key(
             "algorithm",
-            Type::Word(&["sha256", "sha1", "sha512"]),
+            ValueType::Word(&["sha256", "sha1", "sha512"]),
             "With `hmac`: the hash (default sha256).",
         ),
         key(
             "encoding",
-            Type::Word(&["hex", "base64"]),
+            ValueType::Word(&["hex", "base64"]),
             "With `hmac`: how the signature is written (default hex).",
         ),
-        key("prefix", Type::Text, "With `hmac`: what stands before the signature, such as `sha256=`."),
+        key("prefix", ValueType::Text, "With `hmac`: what stands before the signature, such as `sha256=`."),
     ],
     includes: &[],
     one_of: OneOf::Nothing,
@@ -52,9 +52,9 @@ static WEBHOOK: Object = Object {
 
 /// A signed webhook endpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Webhook {
+pub struct WebhookSettings {
     /// How calls are signed.
-    pub scheme: Scheme,
+    pub scheme: SignatureScheme,
     /// The name of the secret.
     pub secret: String,
     /// The largest body.
@@ -67,7 +67,7 @@ pub struct Webhook {
 
 /// How the calls of a webhook are signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum SignatureScheme {
     /// `X-Hub-Signature-256` over the body.
     Github,
     /// `webhook-signature` over id, time and body.
@@ -80,7 +80,7 @@ pub enum Scheme {
     Hmac(Hmac),
 }
 
-impl Scheme {
+impl SignatureScheme {
     /// Its name in the book.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -100,7 +100,7 @@ pub struct Hmac {
     /// The header, in lower case.
     pub header: String,
     /// The hash.
-    pub algorithm: Algorithm,
+    pub algorithm: HmacAlgorithm,
     /// How it is written.
     pub encoding: Encoding,
     /// What stands before it.
@@ -109,7 +109,7 @@ pub struct Hmac {
 
 /// The hash of a signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Algorithm {
+pub enum HmacAlgorithm {
     /// SHA-256.
     #[default]
     Sha256,
@@ -129,7 +129,7 @@ pub enum Encoding {
     Base64,
 }
 
-fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
+fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     from.needs_type();
     let mut inner = from.inner()?;
     let scheme = inner.text("scheme")?;
@@ -140,7 +140,7 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
         inner.exclude(&["tolerance"], "this scheme signs no time");
     }
     let secret = inner.text("secret")?;
-    let settings = Webhook {
+    let settings = WebhookSettings {
         scheme: read_scheme(&scheme, &inner)?,
         secret: secret.clone(),
         body_max: inner.size("body_max"),
@@ -150,18 +150,18 @@ fn read(from: &mut Reader<'_>) -> Option<(Arc<dyn Settings>, Profile)> {
     Some((Arc::new(settings), Profile { secrets: vec![secret], ..Profile::default() }))
 }
 
-fn read_scheme(scheme: &str, from: &Reader<'_>) -> Option<Scheme> {
+fn read_scheme(scheme: &str, from: &SettingsReader<'_>) -> Option<SignatureScheme> {
     Some(match scheme {
-        "github" => Scheme::Github,
-        "standard-webhooks" => Scheme::StandardWebhooks,
-        "stripe" => Scheme::Stripe,
-        "slack" => Scheme::Slack,
-        "hmac" => Scheme::Hmac(Hmac {
+        "github" => SignatureScheme::Github,
+        "standard-webhooks" => SignatureScheme::StandardWebhooks,
+        "stripe" => SignatureScheme::Stripe,
+        "slack" => SignatureScheme::Slack,
+        "hmac" => SignatureScheme::Hmac(Hmac {
             header: from.text("header").unwrap_or_else(|| "x-signature".to_owned()).to_ascii_lowercase(),
             algorithm: match from.text("algorithm").as_deref() {
-                Some("sha1") => Algorithm::Sha1,
-                Some("sha512") => Algorithm::Sha512,
-                _ => Algorithm::Sha256,
+                Some("sha1") => HmacAlgorithm::Sha1,
+                Some("sha512") => HmacAlgorithm::Sha512,
+                _ => HmacAlgorithm::Sha256,
             },
             encoding: if from.says("encoding", "base64") { Encoding::Base64 } else { Encoding::Hex },
             prefix: from.text("prefix").unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::At;
 use crate::book::connectors::Endpoint;
 use crate::book::expression::{Condition, Hours};
-use crate::book::problem::Span;
+use crate::book::problem::BookSpan;
 use crate::ids::PolicyName;
 use crate::limits;
 
@@ -13,7 +13,7 @@ use crate::limits;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
     /// Where it stands.
-    pub span: Span,
+    pub span: BookSpan,
     /// When.
     pub when: Condition,
     /// What it is called: its own name, or that of the catalog.
@@ -29,12 +29,12 @@ pub struct Alert {
     /// What they should do.
     pub action: Option<String>,
     /// Whether anybody looks at it.
-    pub switch: Switch,
+    pub switch: AlertSwitch,
 }
 
 /// Whether anybody looks at an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Switch {
+pub enum AlertSwitch {
     /// It is watched.
     #[default]
     On,

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::{At, Facts};
+use super::{At, DeclaredFacts};
 use crate::book::connectors::Endpoint;
-use crate::book::problem::Span;
+use crate::book::problem::BookSpan;
 use crate::ids::{BreakerName, DependencyName};
 use crate::text::Rate;
 
 /// Where a service is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub struct TargetEntry {
     /// Where it stands.
-    pub span: Span,
+    pub span: BookSpan,
     /// What it is.
     pub endpoint: Endpoint,
 }
@@ -29,7 +29,7 @@ pub enum Network {
 
 /// Where events come from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Source {
+pub struct SourceEntry {
     /// What it is.
     pub endpoint: Endpoint,
     /// The event type, or a template for it.
@@ -43,18 +43,18 @@ pub struct Source {
     /// The dependency behind it.
     pub depends_on: Option<At<DependencyName>>,
     /// What is known of it.
-    pub facts: Facts,
+    pub facts: DeclaredFacts,
 }
 
 /// Who may do what, beside those who have a key.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Access {
+pub struct AccessEntry {
     /// How many requests one caller may make.
     pub rate: Option<Rate>,
     /// Whose bearer tokens are believed.
     pub jwt: Option<Jwt>,
     /// Where the book says so.
-    pub jwt_at: Option<Span>,
+    pub jwt_at: Option<BookSpan>,
 }
 
 /// Whose bearer tokens are believed.
@@ -81,9 +81,9 @@ pub enum JwtKeys {
 
 /// Where raw payloads are kept for audit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Archive {
+pub struct ArchiveEntry {
     /// Where it stands.
-    pub span: Span,
+    pub span: BookSpan,
     /// What it is.
     pub endpoint: Endpoint,
     /// How long one write may take.
@@ -96,7 +96,7 @@ pub struct Archive {
 
 /// Where a secret comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Secret {
+pub struct SecretEntry {
     /// From where.
     pub endpoint: Endpoint,
     /// How long it is fresh.

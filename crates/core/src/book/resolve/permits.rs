@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{Known, Level, Origin, dependency_of};
+use super::{ResolvedValue, RuleLevel, ValueOrigin, dependency_of};
 use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry};
 use crate::ids::DependencyName;
 use crate::limits;
@@ -13,16 +13,16 @@ use crate::policy::throttle::ThrottleSettings;
 use crate::text::{Rate, Share};
 
 /// What holds for the calls to a dependency.
-pub(super) struct KnownPermits {
-    pub in_flight: Known<u32>,
-    pub rate: Option<Known<Rate>>,
-    pub ramp: Known<Duration>,
-    pub rate_growth: Known<Share>,
-    pub rate_memory: Known<Duration>,
+pub(super) struct ResolvedPermits {
+    pub in_flight: ResolvedValue<u32>,
+    pub rate: Option<ResolvedValue<Rate>>,
+    pub ramp: ResolvedValue<Duration>,
+    pub rate_growth: ResolvedValue<Share>,
+    pub rate_memory: ResolvedValue<Duration>,
 }
 
-fn or<T: Clone>(stated: Option<At<T>>, default: Known<T>) -> Known<T> {
-    stated.map_or(default, |at| Known::stated(Level::Dependency, &at))
+fn or<T: Clone>(stated: Option<At<T>>, default: ResolvedValue<T>) -> ResolvedValue<T> {
+    stated.map_or(default, |at| ResolvedValue::stated(RuleLevel::Dependency, &at))
 }
 
 impl Sections {
@@ -40,23 +40,23 @@ impl Sections {
         }
     }
 
-    pub(super) fn permits(&self, dependency: &DependencyName, kind: Kind) -> KnownPermits {
+    pub(super) fn permits(&self, dependency: &DependencyName, kind: Kind) -> ResolvedPermits {
         let entry = self.dependencies.get(dependency);
         let stated = entry.map(|entry| self.permits_of(entry)).unwrap_or_default();
         let in_flight = match kind {
             // More programs at once than there are cores only keep each other waiting.
             Kind::Process => {
-                let origin = Origin { level: Level::Kind, span: None };
-                Known { value: self.machine.cores.get(), origin }
+                let origin = ValueOrigin { level: RuleLevel::Kind, span: None };
+                ResolvedValue { value: self.machine.cores.get(), origin }
             }
-            _ => Known::built_in(limits::IN_FLIGHT_DEFAULT),
+            _ => ResolvedValue::built_in(limits::IN_FLIGHT_DEFAULT),
         };
-        KnownPermits {
+        ResolvedPermits {
             in_flight: or(stated.in_flight, in_flight),
-            rate: stated.rate.map(|at| Known::stated(Level::Dependency, &at)),
-            ramp: or(stated.ramp, Known::built_in(limits::RAMP_DEFAULT)),
-            rate_growth: or(stated.rate_growth, Known::built_in(limits::RATE_GROWTH_DEFAULT)),
-            rate_memory: or(stated.rate_memory, Known::built_in(limits::RATE_MEMORY_DEFAULT)),
+            rate: stated.rate.map(|at| ResolvedValue::stated(RuleLevel::Dependency, &at)),
+            ramp: or(stated.ramp, ResolvedValue::built_in(limits::RAMP_DEFAULT)),
+            rate_growth: or(stated.rate_growth, ResolvedValue::built_in(limits::RATE_GROWTH_DEFAULT)),
+            rate_memory: or(stated.rate_memory, ResolvedValue::built_in(limits::RATE_MEMORY_DEFAULT)),
         }
     }
 

@@ -160,7 +160,7 @@ fn what_was_not_looked_up_changes_nothing() {
     for _ in 0..100 {
         world.now = world.now + Duration::from_secs(1);
         let World { book, watch, figures, dependencies, queues, now, .. } = &mut world;
-        let sample = super::Sample {
+        let sample = super::AlertSample {
             at: *now,
             book,
             figures,

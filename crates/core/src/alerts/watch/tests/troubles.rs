@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{RECEIVERS, Watch, World, alerts, book, queue};
-use crate::alerts::trouble::{Concerns, Lasts, Trouble, Troubles};
+use super::{RECEIVERS, AlertWatch, World, alerts, book, queue};
+use crate::alerts::incident::{IncidentScope, IncidentEnd, Incident, Incidents};
 use crate::figures::Figures;
 use crate::limits;
 
@@ -14,27 +14,27 @@ fn plain(alerts: &str) -> String {
     )
 }
 
-fn raise(world: &mut World, trouble: Trouble) {
+fn raise(world: &mut World, trouble: Incident) {
     match trouble.concerns() {
-        Concerns::Service if trouble == Trouble::ServiceRemoved => world.queue("gone").waiting = 3,
-        Concerns::Service => world.troubles.raise_of(trouble, &queue("s"), "HTTP_401", world.now),
-        Concerns::Secret => world.troubles.raise(trouble, "signing", "it ended with 1", world.now),
-        Concerns::Process => world.troubles.raise(trouble, "", "no access", world.now),
+        IncidentScope::Service if trouble == Incident::ServiceRemoved => world.queue("gone").waiting = 3,
+        IncidentScope::Service => world.troubles.raise_of(trouble, &queue("s"), "HTTP_401", world.now),
+        IncidentScope::Secret => world.troubles.raise(trouble, "signing", "it ended with 1", world.now),
+        IncidentScope::Process => world.troubles.raise(trouble, "", "no access", world.now),
     }
 }
 
-fn end(world: &mut World, trouble: Trouble) {
+fn end(world: &mut World, trouble: Incident) {
     match trouble.concerns() {
-        Concerns::Service => world.queue("gone").waiting = 0,
-        Concerns::Secret => world.troubles.clear(trouble, "signing"),
-        Concerns::Process => world.troubles.clear(trouble, ""),
+        IncidentScope::Service => world.queue("gone").waiting = 0,
+        IncidentScope::Secret => world.troubles.clear(trouble, "signing"),
+        IncidentScope::Process => world.troubles.clear(trouble, ""),
     }
 }
 
 #[test]
 fn every_trouble_reaches_everybody_once_and_its_end_too() {
     let a_while = limits::TROUBLE_LASTS.as_secs();
-    for trouble in Trouble::ALL {
+    for trouble in Incident::ALL {
         let mut world = World::new(&plain(""));
         assert_eq!(world.told(5), [""; 0], "{trouble:?}");
         // Again and again, as with very many calls that are all refused.
@@ -46,7 +46,7 @@ fn every_trouble_reaches_everybody_once_and_its_end_too() {
             told.extend(world.told(1));
         }
         assert_eq!(told.len(), 2, "one for each receiver: {told:?}");
-        let is_moment = trouble.lasts() == Lasts::AWhile;
+        let is_moment = trouble.lasts() == IncidentEnd::AWhile;
         if !is_moment {
             assert_eq!(world.told(a_while), [""; 0].as_slice(), "{trouble:?} lasts");
             end(&mut world, trouble);
@@ -63,10 +63,10 @@ fn every_trouble_reaches_everybody_once_and_its_end_too() {
 fn a_message_says_what_of_whom_and_why() {
     #[rustfmt::skip]
     let cases = [
-        (Trouble::CredentialsRefused, "credentials-refused: service=s is refused by its target for its credentials: HTTP_401"),
-        (Trouble::SecretGone,         "secret-gone: secret=signing is without a value: it ended with 1"),
-        (Trouble::ArchiveStuck,       "archive-stuck: archive is taking nothing, and events wait for it: no access"),
-        (Trouble::ServiceRemoved,     "service-removed: service=gone is removed from the rule book, wholly or in part, and deliveries wait for it: 3 deliveries"),
+        (Incident::CredentialsRefused, "credentials-refused: service=s is refused by its target for its credentials: HTTP_401"),
+        (Incident::SecretGone,         "secret-gone: secret=signing is without a value: it ended with 1"),
+        (Incident::ArchiveStuck,       "archive-stuck: archive is taking nothing, and events wait for it: no access"),
+        (Incident::ServiceRemoved,     "service-removed: service=gone is removed from the rule book, wholly or in part, and deliveries wait for it: 3 deliveries"),
     ];
     for (trouble, expected) in cases {
         let mut world = World::new(&plain(""));
@@ -104,7 +104,7 @@ fn a_book_routes_them_or_switches_them_off() {
     ];
     for (name, alerts, expected) in cases {
         let mut world = World::new(&plain(alerts));
-        raise(&mut world, Trouble::CredentialsRefused);
+        raise(&mut world, Incident::CredentialsRefused);
         let told: Vec<String> = world.look(1).into_iter().map(|notice| notice.receiver).collect();
         assert_eq!(told, expected, "{name}");
     }
@@ -112,7 +112,7 @@ fn a_book_routes_them_or_switches_them_off() {
 
 #[test]
 fn a_book_without_receivers_has_nothing_to_watch_for() {
-    assert_eq!(Watch::new(&book(""), World::new("").now).views(), []);
+    assert_eq!(AlertWatch::new(&book(""), World::new("").now).views(), []);
 }
 
 #[test]
@@ -123,32 +123,32 @@ fn a_service_hears_of_its_own() {
 alerts: [{ use: credentials-refused, off: true }]\n";
     for (service, expected) in [("s", 1), ("t", 0)] {
         let mut world = World::new(&format!("{text}{RECEIVERS}"));
-        world.troubles.raise_of(Trouble::CredentialsRefused, &queue(service), "HTTP_401", world.now);
+        world.troubles.raise_of(Incident::CredentialsRefused, &queue(service), "HTTP_401", world.now);
         assert_eq!(world.look(1).len(), expected, "{service}");
     }
 }
 
 #[test]
 fn what_is_found_before_the_alerts_are_watched_is_told() {
-    for trouble in Trouble::ALL {
+    for trouble in Incident::ALL {
         let mut world = World::new(&plain(""));
         raise(&mut world, trouble);
         world.now = world.now + Duration::from_secs(5);
-        world.watch = Watch::new(&world.book, world.now);
+        world.watch = AlertWatch::new(&world.book, world.now);
         assert_eq!(world.told(10).len(), 2, "{trouble:?}");
     }
 }
 
 #[test]
 fn a_restart_neither_repeats_nor_ends_it() {
-    for trouble in [Trouble::InternalFailure, Trouble::SecretGone] {
+    for trouble in [Incident::InternalFailure, Incident::SecretGone] {
         let mut world = World::new(&plain(""));
         raise(&mut world, trouble);
         assert_eq!(world.told(10).len(), 2);
         let saved = serde_json::to_string(&world.watch.save()).unwrap();
-        world.watch = Watch::new(&world.book, world.now);
+        world.watch = AlertWatch::new(&world.book, world.now);
         world.watch.restore(serde_json::from_str(&saved).unwrap());
-        (world.figures, world.troubles) = (Figures::default(), Troubles::default());
+        (world.figures, world.troubles) = (Figures::default(), Incidents::default());
         assert_eq!(world.told(10), [""; 0]);
         raise(&mut world, trouble);
         assert_eq!(world.told(100), [""; 0], "{trouble:?} is known");
@@ -158,7 +158,7 @@ fn a_restart_neither_repeats_nor_ends_it() {
 #[test]
 fn a_secret_that_the_book_forgets_is_no_trouble() {
     let mut world = World::new(&plain(""));
-    raise(&mut world, Trouble::SecretGone);
+    raise(&mut world, Incident::SecretGone);
     assert_eq!(world.told(10).len(), 2);
     world.book = book(&format!("services: {{}}\n{RECEIVERS}"));
     world.watch.change(&world.book);

@@ -14,22 +14,22 @@ use crate::time::Timestamp;
 
 /// The times of one thing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Times {
+pub(super) struct LatencyWindow {
     /// The oldest first.
-    steps: VecDeque<Step>,
+    steps: VecDeque<LatencyStep>,
     /// What this process had counted at the last look; another one counts from nothing.
     #[serde(skip)]
     last: Sketch,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Step {
+struct LatencyStep {
     /// Up to when.
     upto: Timestamp,
     added: Sketch,
 }
 
-impl Times {
+impl LatencyWindow {
     /// Begins with what had been counted by then.
     pub(super) const fn new(last: Sketch) -> Self {
         Self { steps: VecDeque::new(), last }
@@ -56,7 +56,7 @@ impl Times {
                     step.upto = now;
                     step.added.merge(&added);
                 }
-                None => self.steps.push_back(Step { upto: now, added }),
+                None => self.steps.push_back(LatencyStep { upto: now, added }),
             }
         }
         while self.steps.front().is_some_and(|step| step.upto <= now - window) {
@@ -76,7 +76,7 @@ mod tests {
     fn a_window_forgets_and_another_process_goes_on_with_it() {
         let at = |secs: u64| Timestamp::from_millis(1_000_000 + secs * 1_000);
         let window = Duration::from_secs(30);
-        let (mut times, mut counted) = (Times::default(), Sketch::default());
+        let (mut times, mut counted) = (LatencyWindow::default(), Sketch::default());
         for second in 1..=100 {
             counted.add(Duration::from_secs(second));
             let within = times.look(at(second), &counted, window).count();
@@ -85,7 +85,7 @@ mod tests {
             assert!(times.steps.len() <= limits::ALERT_WINDOW_STEPS as usize + 1);
         }
         let saved = serde_json::to_string(&times).expect("numbers");
-        let mut other: Times = serde_json::from_str(&saved).expect("it was just written");
+        let mut other: LatencyWindow = serde_json::from_str(&saved).expect("it was just written");
         assert_eq!(other.look(at(110), &Sketch::default(), window).count(), 20);
         assert_eq!(other.look(at(131), &Sketch::default(), window).count(), 0);
         assert!(other.is_idle() && !times.is_idle());

@@ -6,7 +6,7 @@
 //!     └──────────────────────┴───── not for `quiet_for` ──────────┘
 //! ```
 //!
-//! What fires and is not heard of any more, because nothing is tried, stays: see [`Evidence`].
+//! What fires and is not heard of any more, because nothing is tried, stays: see [`SubjectEvidence`].
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 
 /// Where it stands; what is quiet has no standing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Standing {
+pub(super) struct SubjectState {
     /// Since when the condition holds.
     pub(super) since: Timestamp,
     /// The figure when it last held.
@@ -24,12 +24,12 @@ pub(super) struct Standing {
     /// Why, where there are words for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) why: Option<String>,
-    pub(super) phase: Phase,
+    pub(super) phase: SubjectPhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Phase {
+pub(super) enum SubjectPhase {
     /// It holds, and not yet for as long as it must.
     Pending,
     /// It is raised, and holds.
@@ -48,7 +48,7 @@ pub(super) enum Phase {
 
 /// What a look says of one thing.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Evidence {
+pub(super) enum SubjectEvidence {
     /// The condition holds.
     Holds {
         /// With which figure.
@@ -68,7 +68,7 @@ pub(super) enum Evidence {
 
 /// The times of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct AlertTimes {
     /// For how long it must hold to be raised.
     pub(super) lasting: Duration,
     /// For how long it must not hold to be over.
@@ -77,57 +77,57 @@ pub(super) struct Times {
     pub(super) silent_for: Duration,
 }
 
-impl Standing {
+impl SubjectState {
     pub(super) const fn is_firing(&self) -> bool {
         match self.phase {
-            Phase::Pending => false,
-            Phase::Firing | Phase::Quiet { .. } | Phase::Silent { .. } => true,
+            SubjectPhase::Pending => false,
+            SubjectPhase::Firing | SubjectPhase::Quiet { .. } | SubjectPhase::Silent { .. } => true,
         }
     }
 }
 
 /// Where it stands after a look.
 pub(super) fn step(
-    before: Option<Standing>,
-    evidence: Evidence,
-    times: Times,
+    before: Option<SubjectState>,
+    evidence: SubjectEvidence,
+    times: AlertTimes,
     now: Timestamp,
-) -> Option<Standing> {
+) -> Option<SubjectState> {
     let since = before.as_ref().map_or(now, |before| before.since);
-    let is_raised = before.as_ref().is_some_and(Standing::is_firing);
+    let is_raised = before.as_ref().is_some_and(SubjectState::is_firing);
     match evidence {
-        Evidence::Holds { value, why } => {
+        SubjectEvidence::Holds { value, why } => {
             let is_raised = is_raised || now.since(since) >= times.lasting;
-            let phase = if is_raised { Phase::Firing } else { Phase::Pending };
-            Some(Standing { since, value, why, phase })
+            let phase = if is_raised { SubjectPhase::Firing } else { SubjectPhase::Pending };
+            Some(SubjectState { since, value, why, phase })
         }
-        Evidence::Hints => {
-            before.filter(|_| is_raised).map(|before| Standing { phase: Phase::Firing, ..before })
+        SubjectEvidence::Hints => {
+            before.filter(|_| is_raised).map(|before| SubjectState { phase: SubjectPhase::Firing, ..before })
         }
-        Evidence::Not => quiet(before?, times, now),
-        Evidence::Silent | Evidence::Barred => {
+        SubjectEvidence::Not => quiet(before?, times, now),
+        SubjectEvidence::Silent | SubjectEvidence::Barred => {
             let before = before?;
             let silent_since = match before.phase {
-                Phase::Pending => return None,
+                SubjectPhase::Pending => return None,
                 // It was already well when nothing was tried any more.
-                Phase::Quiet { .. } => return quiet(before, times, now),
-                Phase::Silent { since } if evidence == Evidence::Silent => since,
-                Phase::Firing | Phase::Silent { .. } => now,
+                SubjectPhase::Quiet { .. } => return quiet(before, times, now),
+                SubjectPhase::Silent { since } if evidence == SubjectEvidence::Silent => since,
+                SubjectPhase::Firing | SubjectPhase::Silent { .. } => now,
             };
             let is_over = now.since(silent_since) >= times.silent_for;
-            (!is_over).then_some(Standing { phase: Phase::Silent { since: silent_since }, ..before })
+            (!is_over).then_some(SubjectState { phase: SubjectPhase::Silent { since: silent_since }, ..before })
         }
     }
 }
 
-fn quiet(before: Standing, times: Times, now: Timestamp) -> Option<Standing> {
+fn quiet(before: SubjectState, times: AlertTimes, now: Timestamp) -> Option<SubjectState> {
     let quiet_since = match before.phase {
-        Phase::Pending => return None,
-        Phase::Firing | Phase::Silent { .. } => now,
-        Phase::Quiet { since } => since,
+        SubjectPhase::Pending => return None,
+        SubjectPhase::Firing | SubjectPhase::Silent { .. } => now,
+        SubjectPhase::Quiet { since } => since,
     };
     let is_over = now.since(quiet_since) >= times.quiet_for;
-    (!is_over).then_some(Standing { phase: Phase::Quiet { since: quiet_since }, ..before })
+    (!is_over).then_some(SubjectState { phase: SubjectPhase::Quiet { since: quiet_since }, ..before })
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     fn what_comes_and_goes_is_one_trouble() {
         let at = |secs: u64| Timestamp::from_millis(secs * 1_000);
         let secs = Duration::from_secs;
-        let times = Times { lasting: secs(10), quiet_for: secs(30), silent_for: secs(12) };
+        let times = AlertTimes { lasting: secs(10), quiet_for: secs(30), silent_for: secs(12) };
         // A letter for each second: `x` if the condition holds, `h` if for few, `s` if nothing was heard, `b` if
         // nothing could be heard; and where it then stands.
         #[rustfmt::skip]
@@ -163,19 +163,19 @@ mod tests {
                 .zip(0..)
                 .map(|(holds, second)| {
                     let evidence = match holds {
-                        'x' => Evidence::Holds { value: 1.0, why: None },
-                        'h' => Evidence::Hints,
-                        's' => Evidence::Silent,
-                        'b' => Evidence::Barred,
-                        _ => Evidence::Not,
+                        'x' => SubjectEvidence::Holds { value: 1.0, why: None },
+                        'h' => SubjectEvidence::Hints,
+                        's' => SubjectEvidence::Silent,
+                        'b' => SubjectEvidence::Barred,
+                        _ => SubjectEvidence::Not,
                     };
                     standing = step(standing.take(), evidence, times, at(second));
                     match standing.as_ref().map(|standing| standing.phase) {
                         None => '-',
-                        Some(Phase::Pending) => 'p',
-                        Some(Phase::Firing) => 'f',
-                        Some(Phase::Quiet { .. }) => 'q',
-                        Some(Phase::Silent { .. }) => 'u',
+                        Some(SubjectPhase::Pending) => 'p',
+                        Some(SubjectPhase::Firing) => 'f',
+                        Some(SubjectPhase::Quiet { .. }) => 'q',
+                        Some(SubjectPhase::Silent { .. }) => 'u',
                     }
                 })
                 .collect();

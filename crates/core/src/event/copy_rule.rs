@@ -11,9 +11,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::book::source_template::{Picked, Wanted};
+use crate::book::source_template::{SelectedFields, FieldSelection};
 use crate::event::Event;
-use crate::event::attribute::{ContentType, CorrelationId, SessionKey, Subject};
+use crate::event::attribute::{ContentType, CorrelationId, SessionKey, EventSubject};
 use crate::limits;
 use crate::policy::answer::Answer;
 use crate::time::Timestamp;
@@ -34,7 +34,7 @@ pub enum IdempotencyBy {
 
 /// How second copies are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copies {
+pub struct CopyRule {
     /// By what.
     pub by: IdempotencyBy,
     /// The rule's own key.
@@ -43,7 +43,7 @@ pub struct Copies {
     pub ttl: Duration,
 }
 
-impl Default for Copies {
+impl Default for CopyRule {
     fn default() -> Self {
         Self { by: IdempotencyBy::EventId, key: None, ttl: TTL_DEFAULT }
     }
@@ -51,17 +51,17 @@ impl Default for Copies {
 
 /// An event that came before, as far as that matters to whether another is a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remembered {
+pub struct RememberedKeys {
     /// When it was last accepted.
     pub last_at: Timestamp,
     /// Whether more of it is kept than its id.
     pub kept: bool,
 }
 
-impl Copies {
+impl CopyRule {
     /// Whether another event of the same source and id is a copy.
     #[must_use]
-    pub fn recall(&self, earlier: Remembered, now: Timestamp) -> bool {
+    pub fn recall(&self, earlier: RememberedKeys, now: Timestamp) -> bool {
         match self.by {
             IdempotencyBy::EventId | IdempotencyBy::NotificationId => {
                 earlier.kept || now.since(earlier.last_at) < self.ttl
@@ -102,7 +102,7 @@ pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
     if !body.contains(NOTIFICATION_FIELD[0]) {
         return None;
     }
-    let mut wanted = Wanted::default();
+    let mut wanted = FieldSelection::default();
     wanted.add(&NOTIFICATION_FIELD.map(str::to_owned));
     let picked = wanted.pick(body.as_bytes()).ok()?;
     picked.get(&NOTIFICATION_FIELD).filter(usable).map(|id| cut(id.trim()))
@@ -112,19 +112,19 @@ pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyKey {
     text: String,
-    pieces: Vec<Piece>,
-    wanted: Wanted,
+    pieces: Vec<KeyPiece>,
+    wanted: FieldSelection,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum KeyPiece {
     Text(String),
-    Value(From),
+    Value(KeyField),
 }
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum From {
+enum KeyField {
     Id,
     Source,
     Type,
@@ -163,10 +163,10 @@ impl CopyKey {
     /// Reads a key: the name of a value, or a text with such names in braces.
     pub fn parse(text: &str) -> Result<Self, InvalidCopyKey> {
         let pieces =
-            if text.contains(['{', '}']) { pieces_of(text)? } else { vec![From::parse(text)?.into()] };
-        let mut wanted = Wanted::default();
+            if text.contains(['{', '}']) { pieces_of(text)? } else { vec![KeyField::parse(text)?.into()] };
+        let mut wanted = FieldSelection::default();
         for piece in &pieces {
-            if let Piece::Value(From::Data(path)) = piece {
+            if let KeyPiece::Value(KeyField::Data(path)) = piece {
                 wanted.add(path);
             }
         }
@@ -184,7 +184,7 @@ impl CopyKey {
     pub fn of(&self, event: &Event) -> Option<String> {
         let is_json = event.content_type.as_ref().is_none_or(ContentType::is_json);
         let picked = if self.wanted.is_empty() || !is_json {
-            Picked::default()
+            SelectedFields::default()
         } else {
             // What is no JSON has no fields.
             self.wanted.pick(&event.data).ok()?
@@ -192,8 +192,8 @@ impl CopyKey {
         let mut key = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => key.push_str(text),
-                Piece::Value(from) => {
+                KeyPiece::Text(text) => key.push_str(text),
+                KeyPiece::Value(from) => {
                     key.push_str(from.find(event, &picked).filter(|value| !value.is_empty())?);
                 }
             }
@@ -202,27 +202,27 @@ impl CopyKey {
     }
 }
 
-fn pieces_of(text: &str) -> Result<Vec<Piece>, InvalidCopyKey> {
+fn pieces_of(text: &str) -> Result<Vec<KeyPiece>, InvalidCopyKey> {
     let unpaired = || InvalidCopyKey::Unpaired { text: text.to_owned() };
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(brace) = rest.find(['{', '}']) {
         let (before, after) = rest.split_at(brace);
         if !before.is_empty() {
-            pieces.push(Piece::Text(before.to_owned()));
+            pieces.push(KeyPiece::Text(before.to_owned()));
         }
         let after = after.strip_prefix('{').ok_or_else(unpaired)?;
         let (inside, tail) = after.split_once('}').ok_or_else(unpaired)?;
-        pieces.push(From::parse(inside)?.into());
+        pieces.push(KeyField::parse(inside)?.into());
         rest = tail;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest.to_owned()));
+        pieces.push(KeyPiece::Text(rest.to_owned()));
     }
     Ok(pieces)
 }
 
-impl From {
+impl KeyField {
     fn parse(text: &str) -> Result<Self, InvalidCopyKey> {
         let unknown = || InvalidCopyKey::Unknown { name: text.to_owned() };
         let from = match text {
@@ -247,12 +247,12 @@ impl From {
         Ok(from)
     }
 
-    fn find<'a>(&self, event: &'a Event, picked: &'a Picked<'_>) -> Option<&'a str> {
+    fn find<'a>(&self, event: &'a Event, picked: &'a SelectedFields<'_>) -> Option<&'a str> {
         match self {
             Self::Id => Some(event.id.as_str()),
             Self::Source => Some(event.source.as_str()),
             Self::Type => Some(event.event_type.as_str()),
-            Self::Subject => event.subject.as_ref().map(Subject::as_str),
+            Self::Subject => event.subject.as_ref().map(EventSubject::as_str),
             Self::Session => event.session.as_ref().map(SessionKey::as_str),
             Self::CorrelationId => event.correlation_id.as_ref().map(CorrelationId::as_str),
             Self::Data(path) => picked.get(path),
@@ -260,8 +260,8 @@ impl From {
     }
 }
 
-impl std::convert::From<From> for Piece {
-    fn from(from: From) -> Self {
+impl From<KeyField> for KeyPiece {
+    fn from(from: KeyField) -> Self {
         Self::Value(from)
     }
 }
@@ -284,7 +284,7 @@ mod tests {
             id: EventId::new("1").expect("an id"),
             source: EventSource::new("/shop").expect("a source"),
             event_type: EventType::new("order.placed").expect("a type"),
-            subject: Some(Subject::new("basket").expect("a subject")),
+            subject: Some(EventSubject::new("basket").expect("a subject")),
             time: None,
             content_type: Some(ContentType::new(content_type).expect("a type")),
             session: None,
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_copy_is_known_for_its_time_and_while_the_event_is_kept() {
         let (at, hour) = (Timestamp::from_millis, 3_600_000);
-        let copies = |by| Copies { by, key: None, ttl: Duration::from_hours(1) };
+        let copies = |by| CopyRule { by, key: None, ttl: Duration::from_hours(1) };
         let [id, notification, nothing] =
             [IdempotencyBy::EventId, IdempotencyBy::NotificationId, IdempotencyBy::Nothing].map(copies);
         #[rustfmt::skip]
@@ -375,7 +375,7 @@ mod tests {
             ("where nothing is known",   &nothing,      0,        true,  false),
         ];
         for (name, copies, after, kept, expected) in cases {
-            let earlier = Remembered { last_at: at(5), kept };
+            let earlier = RememberedKeys { last_at: at(5), kept };
             assert_eq!(copies.recall(earlier, at(5 + after)), expected, "{name}");
         }
     }

@@ -21,7 +21,7 @@ pub const DAMAGED: &str = codes::DAMAGED;
 
 /// What people are told of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trouble {
+pub enum Incident {
     /// A target refuses our credentials, and by the rule book that is fatal.
     CredentialsRefused,
     /// Something is configured wrongly, here or at a target.
@@ -48,7 +48,7 @@ pub enum Trouble {
 
 /// How a trouble ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lasts {
+pub enum IncidentEnd {
     /// By itself, when it has not happened again for a while.
     AWhile,
     /// When whoever found it says so.
@@ -57,7 +57,7 @@ pub enum Lasts {
 
 /// What a trouble is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Concerns {
+pub enum IncidentScope {
     /// The deliveries of a service.
     Service,
     /// A secret.
@@ -66,7 +66,7 @@ pub enum Concerns {
     Process,
 }
 
-impl Trouble {
+impl Incident {
     /// All of them.
     pub const ALL: [Self; 11] = [
         Self::CredentialsRefused,
@@ -84,13 +84,13 @@ impl Trouble {
 
     /// How it ends.
     #[must_use]
-    pub const fn lasts(self) -> Lasts {
+    pub const fn lasts(self) -> IncidentEnd {
         self.facts().0
     }
 
     /// What it is about.
     #[must_use]
-    pub const fn concerns(self) -> Concerns {
+    pub const fn concerns(self) -> IncidentScope {
         self.facts().1
     }
 
@@ -105,9 +105,9 @@ impl Trouble {
     }
 
     #[rustfmt::skip]
-    const fn facts(self) -> (Lasts, Concerns, &'static str, &'static str) {
-        use Concerns::{Process, Secret, Service};
-        use Lasts::{AWhile, UntilOver};
+    const fn facts(self) -> (IncidentEnd, IncidentScope, &'static str, &'static str) {
+        use IncidentScope::{Process, Secret, Service};
+        use IncidentEnd::{AWhile, UntilOver};
         match self {
             Self::CredentialsRefused => (AWhile,    Service, "service",     "refused by its target for its credentials"),
             Self::Misconfigured =>      (AWhile,    Service, "service",     "configured wrongly, here or at its target"),
@@ -124,7 +124,7 @@ impl Trouble {
     }
 }
 
-impl From<AlertKind> for Trouble {
+impl From<AlertKind> for Incident {
     fn from(kind: AlertKind) -> Self {
         match kind {
             AlertKind::Security => Self::CredentialsRefused,
@@ -137,9 +137,9 @@ impl From<AlertKind> for Trouble {
 
 /// One trouble as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TroubleSample {
+pub struct IncidentSample {
     /// What.
-    pub trouble: Trouble,
+    pub trouble: Incident,
     /// Whose deliveries, if it is about those of a service.
     pub queue: Option<Arc<QueueName>>,
     /// The name of the secret; nothing where there is only one of its kind.
@@ -154,18 +154,18 @@ pub struct TroubleSample {
 
 /// All troubles that were found lately, or last.
 #[derive(Clone, Debug, Default)]
-pub struct Troubles {
-    known: BTreeMap<(Trouble, String), TroubleSample>,
+pub struct Incidents {
+    known: BTreeMap<(Incident, String), IncidentSample>,
 }
 
-impl Troubles {
+impl Incidents {
     /// Something was found that concerns a secret or the process.
-    pub fn raise(&mut self, trouble: Trouble, about: &str, why: &str, now: Timestamp) {
+    pub fn raise(&mut self, trouble: Incident, about: &str, why: &str, now: Timestamp) {
         self.add(trouble, None, about.to_owned(), why, now);
     }
 
     /// Something was found of the deliveries of a queue. Of those that tell people of alerts nothing is said.
-    pub fn raise_of(&mut self, trouble: Trouble, queue: &Arc<QueueName>, why: &str, now: Timestamp) {
+    pub fn raise_of(&mut self, trouble: Incident, queue: &Arc<QueueName>, why: &str, now: Timestamp) {
         if queue.service.as_str() != OWN_SERVICE {
             self.add(trouble, Some(Arc::clone(queue)), queue.to_string(), why, now);
         }
@@ -173,7 +173,7 @@ impl Troubles {
 
     fn add(
         &mut self,
-        trouble: Trouble,
+        trouble: Incident,
         queue: Option<Arc<QueueName>>,
         about: String,
         why: &str,
@@ -186,7 +186,7 @@ impl Troubles {
             self.known.remove(&oldest.expect("there are many"));
         }
         let about = key.1.clone();
-        let known = self.known.entry(key).or_insert_with(|| TroubleSample {
+        let known = self.known.entry(key).or_insert_with(|| IncidentSample {
             trouble,
             queue,
             about,
@@ -201,20 +201,20 @@ impl Troubles {
     }
 
     /// It is over.
-    pub fn clear(&mut self, trouble: Trouble, about: &str) {
+    pub fn clear(&mut self, trouble: Incident, about: &str) {
         self.known.remove(&(trouble, about.to_owned()));
     }
 
     /// All that there are.
-    pub fn samples(&mut self, now: Timestamp) -> Vec<TroubleSample> {
+    pub fn samples(&mut self, now: Timestamp) -> Vec<IncidentSample> {
         self.forget(now);
         self.known.values().cloned().collect()
     }
 
     fn forget(&mut self, now: Timestamp) {
         self.known.retain(|(trouble, _), known| match trouble.lasts() {
-            Lasts::UntilOver => true,
-            Lasts::AWhile => now.since(known.last_at) < limits::TROUBLE_LASTS,
+            IncidentEnd::UntilOver => true,
+            IncidentEnd::AWhile => now.since(known.last_at) < limits::TROUBLE_LASTS,
         });
     }
 }
@@ -236,29 +236,29 @@ mod tests {
 
     #[test]
     fn moments_pass_and_states_stay_until_they_are_over() {
-        let mut troubles = Troubles::default();
+        let mut troubles = Incidents::default();
         for second in 0..10_000 {
-            troubles.raise_of(Trouble::CredentialsRefused, &queue("s"), "HTTP_401", at(second / 1_000));
+            troubles.raise_of(Incident::CredentialsRefused, &queue("s"), "HTTP_401", at(second / 1_000));
         }
-        troubles.raise(Trouble::SecretGone, "signing", "it is not there", at(0));
+        troubles.raise(Incident::SecretGone, "signing", "it is not there", at(0));
         let samples = troubles.samples(at(10));
         assert_eq!(samples.len(), 2, "many of a kind are one");
         assert_eq!((samples[0].count, samples[0].last_at), (10_000, at(9)));
         let later = at(9) + limits::TROUBLE_LASTS;
-        let left: Vec<Trouble> = troubles.samples(later).iter().map(|sample| sample.trouble).collect();
-        assert_eq!(left, [Trouble::SecretGone]);
-        troubles.clear(Trouble::SecretGone, "signing");
+        let left: Vec<Incident> = troubles.samples(later).iter().map(|sample| sample.trouble).collect();
+        assert_eq!(left, [Incident::SecretGone]);
+        troubles.clear(Incident::SecretGone, "signing");
         assert_eq!(troubles.samples(later + Duration::from_secs(1)), []);
     }
 
     #[test]
     fn telling_of_alerts_is_no_trouble_and_names_without_end_find_an_end() {
-        let mut troubles = Troubles::default();
-        troubles.raise_of(Trouble::CredentialsRefused, &queue(OWN_SERVICE), "HTTP_401", at(0));
+        let mut troubles = Incidents::default();
+        troubles.raise_of(Incident::CredentialsRefused, &queue(OWN_SERVICE), "HTTP_401", at(0));
         assert_eq!(troubles.samples(at(0)), []);
         let many = limits::TROUBLES_MAX as u64 + 10;
         for place in 0..many {
-            troubles.raise(Trouble::SecretGone, &format!("s{place}"), &"x".repeat(9_999), at(place));
+            troubles.raise(Incident::SecretGone, &format!("s{place}"), &"x".repeat(9_999), at(place));
         }
         let samples = troubles.samples(at(many));
         assert_eq!(samples.len(), limits::TROUBLES_MAX);

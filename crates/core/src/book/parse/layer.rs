@@ -6,12 +6,12 @@ use regex::{Regex, RegexBuilder};
 
 use super::{Lowering, allow_rows, at, count_at, duration_at, rate_at, text_at, text_of, word_at};
 use crate::book::model::{
-    At, ConsumerPattern, DeadLetter, Facts, Idempotency, IdempotentBy, Layer, ReactionName,
+    At, ConsumerPattern, DeadLetter, DeclaredFacts, Idempotency, IdempotentBy, Layer, ReactionName,
 };
 use crate::book::validate::{parse_failure_kind, parse_statuses};
-use crate::book::words::Word;
-use crate::book::yaml::Node;
-use crate::event::copies::CopyKey;
+use crate::book::keywords::Keyword;
+use crate::book::yaml::YamlNode;
+use crate::event::copy_rule::CopyKey;
 use crate::ids::{BreakerName, PolicyName};
 use crate::letters::name_template::NameTemplate;
 use crate::limits;
@@ -20,7 +20,7 @@ use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override}
 use crate::schedule::Cron;
 
 impl Lowering<'_> {
-    pub(super) fn layer(&mut self, node: &Node) -> Layer {
+    pub(super) fn layer(&mut self, node: &YamlNode) -> Layer {
         Layer {
             reactions: self.reactions(node),
             classify: self.classify(node),
@@ -48,9 +48,9 @@ impl Lowering<'_> {
         }
     }
 
-    fn reactions(&mut self, node: &Node) -> Vec<(FailureMatch, At<ReactionName>)> {
+    fn reactions(&mut self, node: &YamlNode) -> Vec<(FailureMatch, At<ReactionName>)> {
         let mut reactions: Vec<(FailureMatch, At<ReactionName>)> = Vec::new();
-        for (key, value) in node.get("on_failure").map(Node::entries).unwrap_or_default() {
+        for (key, value) in node.get("on_failure").map(YamlNode::entries).unwrap_or_default() {
             let kind = key.text().and_then(parse_failure_kind);
             if let (Some(kind), Some(reaction)) = (kind, at(value, reaction_name)) {
                 if reactions.iter().any(|(known, _)| *known == kind) {
@@ -76,7 +76,7 @@ impl Lowering<'_> {
         reactions
     }
 
-    fn classify(&mut self, node: &Node) -> Vec<At<Override>> {
+    fn classify(&mut self, node: &YamlNode) -> Vec<At<Override>> {
         let Some(list) = node.get("classify") else { return Vec::new() };
         if list.items().len() > limits::OVERRIDES_MAX {
             let message = format!(
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         rows.collect()
     }
 
-    fn classify_row(&mut self, node: &Node) -> Option<Override> {
+    fn classify_row(&mut self, node: &YamlNode) -> Option<Override> {
         let statuses = node.get("status").map(|value| match value.items() {
             [] => value.text().and_then(parse_statuses).into_iter().collect(),
             items => items.iter().filter_map(|item| item.text().and_then(parse_statuses)).collect(),
@@ -137,7 +137,7 @@ impl Lowering<'_> {
     }
 
     /// Compiles a regular expression; what is none, too large or one too many is reported.
-    fn pattern(&mut self, node: &Node) -> Option<Regex> {
+    fn pattern(&mut self, node: &YamlNode) -> Option<Regex> {
         let text = node.text()?;
         self.patterns += 1;
         if self.patterns > limits::PATTERNS_MAX {
@@ -180,7 +180,7 @@ fn reaction_name(text: &str) -> Option<ReactionName> {
     }
 }
 
-fn idempotency(node: &Node) -> Idempotency {
+fn idempotency(node: &YamlNode) -> Idempotency {
     Idempotency {
         by: word_at(node, "by"),
         store: text_at(node, "store"),
@@ -189,7 +189,7 @@ fn idempotency(node: &Node) -> Idempotency {
     }
 }
 
-fn dead_letter(node: &Node) -> DeadLetter {
+fn dead_letter(node: &YamlNode) -> DeadLetter {
     let categories = node.get("reprocess_categories").map(|list| At {
         value: list.items().iter().filter_map(|n| n.text().and_then(Category::from_word)).collect(),
         span: list.span,
@@ -208,9 +208,9 @@ fn dead_letter(node: &Node) -> DeadLetter {
     }
 }
 
-pub(super) fn facts(node: &Node) -> Facts {
-    let uses = node.get("uses").map(Node::items).unwrap_or_default();
-    Facts {
+pub(super) fn facts(node: &YamlNode) -> DeclaredFacts {
+    let uses = node.get("uses").map(YamlNode::items).unwrap_or_default();
+    DeclaredFacts {
         rate: rate_at(node, "rate"),
         p99: duration_at(node, "p99"),
         sla: duration_at(node, "sla"),
@@ -228,7 +228,7 @@ pub(super) fn facts(node: &Node) -> Facts {
     }
 }
 
-fn idempotent_by(node: &Node) -> Option<At<IdempotentBy>> {
+fn idempotent_by(node: &YamlNode) -> Option<At<IdempotentBy>> {
     let pattern = ConsumerPattern::from_word(node.get("pattern").unwrap_or(node).text()?)?;
     Some(At { value: IdempotentBy { pattern, store: text_of(node, "store") }, span: node.span })
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::notice::{Notice, Stage, Subject};
-use crate::book::connectors::Detail;
+use super::notice::{AlertNotice, AlertStage, AlertSubject};
+use crate::book::connectors::NoticeDetail;
 use crate::book::expression::Hours;
 use crate::book::model::{AlertSeverity, Receiver};
 use crate::limits;
@@ -16,10 +16,10 @@ use crate::time::Timestamp;
 
 /// What a message says of an alert, whatever its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Face {
+pub(super) struct AlertHeader {
     pub(super) name: String,
     pub(super) covers: Option<String>,
-    pub(super) severity: Severity,
+    pub(super) severity: SavedSeverity,
     pub(super) condition: String,
     pub(super) action: Option<String>,
 }
@@ -27,15 +27,15 @@ pub(super) struct Face {
 /// A severity that can be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub(super) struct Severity(pub(super) AlertSeverity);
+pub(super) struct SavedSeverity(pub(super) AlertSeverity);
 
-impl From<Severity> for String {
-    fn from(severity: Severity) -> Self {
+impl From<SavedSeverity> for String {
+    fn from(severity: SavedSeverity) -> Self {
         severity.0.as_str().to_owned()
     }
 }
 
-impl TryFrom<String> for Severity {
+impl TryFrom<String> for SavedSeverity {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -45,7 +45,7 @@ impl TryFrom<String> for Severity {
 
 /// What one receiver was told of one alert since it began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Route {
+pub(super) struct ReceiverState {
     /// When the alert began, as far as this receiver is concerned.
     pub(super) since: Timestamp,
     /// How often it was told.
@@ -54,7 +54,7 @@ pub(super) struct Route {
     pub(super) last_at: Option<Timestamp>,
     /// What it was told of that still fires.
     subjects: BTreeSet<String>,
-    /// What it was told of that has ended since, if it is to be told so; see [`Detail`].
+    /// What it was told of that has ended since, if it is to be told so; see [`NoticeDetail`].
     #[serde(default)]
     ended: BTreeSet<String>,
     /// When the alert was over, if the receiver is still to be told so.
@@ -63,20 +63,20 @@ pub(super) struct Route {
 
 /// What stands between an alert and a receiver.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gates {
-    receivers: BTreeMap<String, Gate>,
+pub(super) struct ReceiverGates {
+    receivers: BTreeMap<String, ReceiverGate>,
     /// When each was told lately.
     spent: BTreeMap<String, Vec<Timestamp>>,
 }
 
 #[derive(Clone, Debug)]
-struct Gate {
+struct ReceiverGate {
     hours: Option<Hours>,
     least: Option<AlertSeverity>,
-    detail: Detail,
+    detail: NoticeDetail,
 }
 
-impl Detail {
+impl NoticeDetail {
     /// How many things a message names.
     const fn named_max(self) -> usize {
         match self {
@@ -86,10 +86,10 @@ impl Detail {
     }
 }
 
-impl Gates {
+impl ReceiverGates {
     /// The receivers of a book; what was spent before stays spent.
     pub(super) fn change<'a>(&mut self, receivers: impl Iterator<Item = (&'a String, &'a Receiver)>) {
-        let gate = |receiver: &Receiver| Gate {
+        let gate = |receiver: &Receiver| ReceiverGate {
             hours: receiver.hours.clone(),
             least: receiver.severity,
             detail: receiver.endpoint.connector.detail,
@@ -112,8 +112,8 @@ impl Gates {
         self.receivers.get(receiver).is_some_and(|gate| gate.least.is_none_or(|least| severity >= least))
     }
 
-    fn detail(&self, receiver: &str) -> Detail {
-        self.receivers.get(receiver).map_or(Detail::Worst, |gate| gate.detail)
+    fn detail(&self, receiver: &str) -> NoticeDetail {
+        self.receivers.get(receiver).map_or(NoticeDetail::Worst, |gate| gate.detail)
     }
 
     fn is_open(&self, receiver: &str, now: Timestamp) -> bool {
@@ -135,16 +135,16 @@ pub(super) struct Firing<'a> {
     /// Since when.
     pub(super) since: Timestamp,
     /// For what: the worst first.
-    pub(super) subjects: &'a [Subject],
+    pub(super) subjects: &'a [AlertSubject],
     /// How often it is said again.
     pub(super) repeat: Duration,
 }
 
 /// What is owed to a receiver now.
-struct Owed {
-    stage: Stage,
-    subjects: Vec<Subject>,
-    ended: Vec<Subject>,
+struct DueNotice {
+    stage: AlertStage,
+    subjects: Vec<AlertSubject>,
+    ended: Vec<AlertSubject>,
     /// How many of the subjects are named.
     named_max: usize,
 }
@@ -152,13 +152,13 @@ struct Owed {
 /// What a receiver of an alert that fires is to be told now, if anything. Its route is there from then on, even
 /// if it cannot be told yet.
 pub(super) fn firing(
-    face: &Face,
+    face: &AlertHeader,
     firing: Firing<'_>,
     receiver: &str,
-    routes: &mut BTreeMap<String, Route>,
-    gates: &mut Gates,
+    routes: &mut BTreeMap<String, ReceiverState>,
+    gates: &mut ReceiverGates,
     now: Timestamp,
-) -> Option<Notice> {
+) -> Option<AlertNotice> {
     let detail = gates.detail(receiver);
     if let Some(route) = routes.get_mut(receiver) {
         // It came back before anybody was told that it was over: that is one trouble.
@@ -170,7 +170,7 @@ pub(super) fn firing(
         // Whoever is away is told of what still fires when they are back.
         return None;
     }
-    let route = routes.entry(receiver.to_owned()).or_insert_with(|| Route::begun(firing.since));
+    let route = routes.entry(receiver.to_owned()).or_insert_with(|| ReceiverState::begun(firing.since));
     gates.take(receiver, now)?;
     let notice = notice(face, &owed, receiver, route, now);
     route.told = route.told.saturating_add(1);
@@ -180,7 +180,7 @@ pub(super) fn firing(
     Some(notice)
 }
 
-impl Route {
+impl ReceiverState {
     const fn begun(since: Timestamp) -> Self {
         Self {
             since,
@@ -193,10 +193,10 @@ impl Route {
     }
 
     /// What fires no more is news when it fires again.
-    fn part_with_what_ended(&mut self, firing: &[Subject], detail: Detail) {
+    fn part_with_what_ended(&mut self, firing: &[AlertSubject], detail: NoticeDetail) {
         let still: BTreeSet<&str> = firing.iter().map(|subject| subject.of.as_str()).collect();
         let ended = self.subjects.extract_if(.., |of| !still.contains(of.as_str()));
-        if detail == Detail::Each {
+        if detail == NoticeDetail::Each {
             self.ended.extend(ended);
         } else {
             ended.for_each(drop);
@@ -209,40 +209,40 @@ impl Route {
     }
 
     /// Things that are over, as a message names them.
-    fn over<'a>(&self, names: impl Iterator<Item = &'a String>) -> Vec<Subject> {
+    fn over<'a>(&self, names: impl Iterator<Item = &'a String>) -> Vec<AlertSubject> {
         let since = self.since;
-        names.map(|of| Subject { of: of.clone(), value: String::new(), since }).collect()
+        names.map(|of| AlertSubject { of: of.clone(), value: String::new(), since }).collect()
     }
 }
 
-fn owed(firing: Firing<'_>, route: Option<&Route>, detail: Detail, now: Timestamp) -> Option<Owed> {
+fn owed(firing: Firing<'_>, route: Option<&ReceiverState>, detail: NoticeDetail, now: Timestamp) -> Option<DueNotice> {
     let told = route.and_then(|route| Some((route, route.last_at?)));
     let owed = |stage, subjects| {
         let ended = route.map(|route| route.over(route.ended.iter())).unwrap_or_default();
-        Some(Owed { stage, subjects, ended, named_max: detail.named_max() })
+        Some(DueNotice { stage, subjects, ended, named_max: detail.named_max() })
     };
-    let Some((route, last_at)) = told else { return owed(Stage::Firing, firing.subjects.to_vec()) };
+    let Some((route, last_at)) = told else { return owed(AlertStage::Firing, firing.subjects.to_vec()) };
     if now.since(last_at) >= firing.repeat {
-        return owed(Stage::Repeated, firing.subjects.to_vec());
+        return owed(AlertStage::Repeated, firing.subjects.to_vec());
     }
     if now.since(last_at) < limits::ALERT_FURTHER_EVERY {
         return None;
     }
-    let is_new = |subject: &&Subject| !route.subjects.contains(&subject.of);
-    let further: Vec<Subject> = firing.subjects.iter().filter(is_new).cloned().collect();
+    let is_new = |subject: &&AlertSubject| !route.subjects.contains(&subject.of);
+    let further: Vec<AlertSubject> = firing.subjects.iter().filter(is_new).cloned().collect();
     if further.is_empty() && route.ended.is_empty() {
         return None;
     }
-    owed(Stage::Firing, if detail == Detail::Each { firing.subjects.to_vec() } else { further })
+    owed(AlertStage::Firing, if detail == NoticeDetail::Each { firing.subjects.to_vec() } else { further })
 }
 
 /// Tells everybody who was told of an alert, or should have been, that it is over.
 pub(super) fn over(
-    face: &Face,
-    routes: &mut BTreeMap<String, Route>,
-    gates: &mut Gates,
+    face: &AlertHeader,
+    routes: &mut BTreeMap<String, ReceiverState>,
+    gates: &mut ReceiverGates,
     now: Timestamp,
-) -> Vec<Notice> {
+) -> Vec<AlertNotice> {
     // Nobody can tell a receiver that the book does not know any more.
     routes.retain(|receiver, _| gates.receivers.contains_key(receiver));
     let mut notices = Vec::new();
@@ -253,16 +253,16 @@ pub(super) fn over(
         }
         let subjects = route.over(route.subjects.iter().chain(&route.ended));
         let named_max = gates.detail(receiver).named_max();
-        let owed = Owed { stage: Stage::Resolved, subjects, ended: Vec::new(), named_max };
+        let owed = DueNotice { stage: AlertStage::Resolved, subjects, ended: Vec::new(), named_max };
         notices.push(notice(face, &owed, receiver, route, now));
         false
     });
     notices
 }
 
-fn notice(face: &Face, owed: &Owed, receiver: &str, route: &Route, now: Timestamp) -> Notice {
+fn notice(face: &AlertHeader, owed: &DueNotice, receiver: &str, route: &ReceiverState, now: Timestamp) -> AlertNotice {
     let shown = owed.named_max.min(owed.subjects.len());
-    Notice {
+    AlertNotice {
         alert: face.name.clone(),
         covers: face.covers.clone(),
         severity: face.severity.0.as_str().to_owned(),
@@ -281,13 +281,13 @@ fn notice(face: &Face, owed: &Owed, receiver: &str, route: &Route, now: Timestam
 }
 
 /// One line: what, for which of several, how bad, and for how long.
-fn summary(face: &Face, owed: &Owed, route: &Route, now: Timestamp) -> String {
+fn summary(face: &AlertHeader, owed: &DueNotice, route: &ReceiverState, now: Timestamp) -> String {
     let mut line = face.name.clone();
     if let Some(covers) = &face.covers {
         line.push_str(&format!(" of {covers}"));
     }
     let lasted = text::show_rounded(route.over_at.unwrap_or(now).since(route.since));
-    if owed.stage == Stage::Resolved {
+    if owed.stage == AlertStage::Resolved {
         return format!("{line} is over after {lasted}");
     }
     if let Some(worst) = owed.subjects.first() {
@@ -298,7 +298,7 @@ fn summary(face: &Face, owed: &Owed, route: &Route, now: Timestamp) -> String {
         0 => {}
         more => line.push_str(&format!(", and {more} more")),
     }
-    if owed.stage == Stage::Repeated {
+    if owed.stage == AlertStage::Repeated {
         line.push_str(&format!(", for {lasted} by now"));
     }
     line

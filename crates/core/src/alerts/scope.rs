@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use super::catalog::{self, CatalogAlert};
 use crate::book::RuleBook;
-use crate::book::expression::{Condition, Metric};
-use crate::book::model::{Alert, AlertSeverity, EventRow, Layer, Sections, Switch};
+use crate::book::expression::{Condition, AlertMetric};
+use crate::book::model::{Alert, AlertSeverity, EventRow, Layer, Sections, AlertSwitch};
 use crate::book::pattern::EventPattern;
-use crate::book::problem::Span;
+use crate::book::problem::BookSpan;
 use crate::engine::QueueName;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 
 /// What an alert looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Covers {
+pub enum AlertScope {
     /// All services and dependencies.
     Everything,
     /// One dependency, whoever calls it.
@@ -27,7 +27,7 @@ pub enum Covers {
     Row(ServiceName, Option<ChannelName>, EventPattern),
 }
 
-impl Covers {
+impl AlertScope {
     /// As people read it; none if it is everything.
     #[must_use]
     pub fn shown(&self) -> Option<String> {
@@ -116,20 +116,20 @@ pub(super) fn dependency_of<'a>(
 }
 
 /// Every alert of a book that is switched on, with what it looks at: those of the whole book, then by level.
-pub(crate) fn alerts(book: &Sections) -> Vec<(Covers, Cow<'_, Alert>)> {
-    let of_book = book.alerts.iter().map(|alert| (Covers::Everything, Cow::Borrowed(alert)));
+pub(crate) fn alerts(book: &Sections) -> Vec<(AlertScope, Cow<'_, Alert>)> {
+    let of_book = book.alerts.iter().map(|alert| (AlertScope::Everything, Cow::Borrowed(alert)));
     let of_levels = levels(book).into_iter().flat_map(|(covers, layer)| {
         let own = layer.alerts.iter().map(Cow::Borrowed);
         let all = own.chain(inflow(book, layer).map(Cow::Owned));
         all.map(move |alert| (covers.clone(), alert))
     });
-    let on = of_book.chain(of_levels).filter(|(_, alert)| alert.switch == Switch::On);
+    let on = of_book.chain(of_levels).filter(|(_, alert)| alert.switch == AlertSwitch::On);
     on.map(|(covers, alert)| (covers, told_to_all(book, alert))).collect()
 }
 
 /// What people are told of at once goes to everybody where nobody is named.
 fn told_to_all<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
-    if !matches!(alert.when.metric, Metric::Trouble(_)) || alert.receivers().next().is_some() {
+    if !matches!(alert.when.metric, AlertMetric::Trouble(_)) || alert.receivers().next().is_some() {
         return alert;
     }
     let mut alert = alert.into_owned();
@@ -143,13 +143,13 @@ fn at_once(book: &Sections) -> Vec<Alert> {
     if book.receivers.is_empty() {
         return Vec::new();
     }
-    let own = |metric: Metric| {
+    let own = |metric: AlertMetric| {
         book.alerts.iter().chain(&book.defaults.alerts).any(|alert| alert.when.metric == metric)
     };
     let alert = |known: &CatalogAlert| {
         let when = Condition::parse(known.when).ok().filter(|when| !own(when.metric))?;
         Some(Alert {
-            span: Span::default(),
+            span: BookSpan::default(),
             when,
             name: Some(known.name.to_owned()),
             severity: known.severity,
@@ -157,35 +157,35 @@ fn at_once(book: &Sections) -> Vec<Alert> {
             escalate: Vec::new(),
             repeat: None,
             action: Some(known.action.to_owned()),
-            switch: Switch::On,
+            switch: AlertSwitch::On,
         })
     };
     catalog::AT_ONCE.iter().filter_map(alert).collect()
 }
 
 /// An alert under names of its own.
-pub struct Named<'a> {
+pub struct NamedAlert<'a> {
     /// What tells it from all others of the book.
     pub key: String,
     /// What tells it from all others of its place.
     pub name: String,
-    pub covers: Covers,
+    pub covers: AlertScope,
     pub alert: Cow<'a, Alert>,
 }
 
 /// The same, each under a name of its own: two of one name must not be taken for each other.
 #[must_use]
-pub fn named(book: &Sections) -> Vec<Named<'_>> {
+pub fn named(book: &Sections) -> Vec<NamedAlert<'_>> {
     under_names(alerts(book))
 }
 
 /// Everything that is watched for: the alerts of the book, and those that are on without being named.
-pub(super) fn watched(book: &Sections) -> Vec<Named<'_>> {
-    let at_once = at_once(book).into_iter().map(|alert| (Covers::Everything, Cow::Owned(alert)));
+pub(super) fn watched(book: &Sections) -> Vec<NamedAlert<'_>> {
+    let at_once = at_once(book).into_iter().map(|alert| (AlertScope::Everything, Cow::Owned(alert)));
     under_names(alerts(book).into_iter().chain(at_once).collect())
 }
 
-fn under_names(alerts: Vec<(Covers, Cow<'_, Alert>)>) -> Vec<Named<'_>> {
+fn under_names(alerts: Vec<(AlertScope, Cow<'_, Alert>)>) -> Vec<NamedAlert<'_>> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut all = Vec::new();
     for (covers, alert) in alerts {
@@ -200,24 +200,24 @@ fn under_names(alerts: Vec<(Covers, Cow<'_, Alert>)>) -> Vec<Named<'_>> {
         if *times > 1 {
             name = format!("{name} ({times})");
         }
-        all.push(Named { key: key(&name), name, covers, alert });
+        all.push(NamedAlert { key: key(&name), name, covers, alert });
     }
     all
 }
 
-fn levels(book: &Sections) -> Vec<(Covers, &Layer)> {
-    let mut levels = vec![(Covers::Everything, &book.defaults)];
+fn levels(book: &Sections) -> Vec<(AlertScope, &Layer)> {
+    let mut levels = vec![(AlertScope::Everything, &book.defaults)];
     for dependency in book.dependencies.values() {
-        levels.push((Covers::Dependency(dependency.name.clone()), &dependency.layer));
+        levels.push((AlertScope::Dependency(dependency.name.clone()), &dependency.layer));
     }
     for service in &book.services {
         let row = |channel: Option<&ChannelName>, row: &EventRow| {
-            Covers::Row(service.name.clone(), channel.cloned(), row.pattern.value.clone())
+            AlertScope::Row(service.name.clone(), channel.cloned(), row.pattern.value.clone())
         };
-        levels.push((Covers::Service(service.name.clone()), &service.layer));
+        levels.push((AlertScope::Service(service.name.clone()), &service.layer));
         levels.extend(service.rows.iter().map(|of| (row(None, of), &of.layer)));
         for channel in &service.channels {
-            let covers = Covers::Channel(service.name.clone(), channel.name.clone());
+            let covers = AlertScope::Channel(service.name.clone(), channel.name.clone());
             levels.push((covers, &channel.layer));
             levels.extend(channel.rows.iter().map(|of| (row(Some(&channel.name), of), &of.layer)));
         }
@@ -237,6 +237,6 @@ fn inflow(book: &Sections, layer: &Layer) -> Option<Alert> {
         escalate: Vec::new(),
         repeat: None,
         action: None,
-        switch: Switch::On,
+        switch: AlertSwitch::On,
     })
 }

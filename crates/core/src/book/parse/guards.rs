@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{at, duration_of, excluded, is_whole, key_span, number_of, text_of};
 use crate::book::model::{At, BreakerEntry, PolicyEntry, TimeoutParts};
-use crate::book::own_book;
+use crate::book::alert_rules;
 use crate::book::problem::Problems;
 use crate::book::validate::{ACTS, parse_failure_kind};
-use crate::book::words::Word;
-use crate::book::yaml::Node;
+use crate::book::keywords::Keyword;
+use crate::book::yaml::YamlNode;
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
 use crate::policy::backoff::{Backoff, InvalidBackoff, Jitter, RawBackoff, RawSchedule};
@@ -22,35 +22,35 @@ use crate::text;
 
 /// The book's own policies, breakers and timeouts.
 #[derive(Debug, Default)]
-pub(crate) struct Guards {
+pub(crate) struct GuardSections {
     pub(super) policies: BTreeMap<PolicyName, At<PolicyEntry>>,
     pub(super) breakers: BTreeMap<BreakerName, At<BreakerEntry>>,
     pub(super) timeouts: BTreeMap<String, At<TimeoutParts>>,
 }
 
 /// Names that mean something else where they are used.
-struct Reserved {
+struct ReservedNames {
     section: &'static str,
     what: &'static str,
     has_a_meaning: fn(&str) -> bool,
 }
 
-const RESERVED: [Reserved; 5] = [
-    Reserved { section: "retry_policies", what: "retry policy", has_a_meaning: |name| ACTS.contains(&name) },
-    Reserved { section: "breakers", what: "breaker", has_a_meaning: |name| name == "none" },
-    Reserved {
+const RESERVED: [ReservedNames; 5] = [
+    ReservedNames { section: "retry_policies", what: "retry policy", has_a_meaning: |name| ACTS.contains(&name) },
+    ReservedNames { section: "breakers", what: "breaker", has_a_meaning: |name| name == "none" },
+    ReservedNames {
         section: "timeouts",
         what: "timeout",
         has_a_meaning: |name| name.starts_with(|c: char| c.is_ascii_digit()),
     },
-    Reserved { section: "services", what: "service", has_a_meaning: own_book::is_own },
-    Reserved { section: "dependencies", what: "dependency", has_a_meaning: own_book::is_own },
+    ReservedNames { section: "services", what: "service", has_a_meaning: alert_rules::is_own },
+    ReservedNames { section: "dependencies", what: "dependency", has_a_meaning: alert_rules::is_own },
 ];
 
-impl Guards {
-    pub(super) fn read(&mut self, book: &Node, problems: &mut Problems) {
-        let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
-        for Reserved { section: name, what, has_a_meaning } in RESERVED {
+impl GuardSections {
+    pub(super) fn read(&mut self, book: &YamlNode, problems: &mut Problems) {
+        let section = |name| book.get(name).map(YamlNode::entries).unwrap_or_default();
+        for ReservedNames { section: name, what, has_a_meaning } in RESERVED {
             for (key, _) in section(name) {
                 if let Some(name) = key.text().filter(|name| has_a_meaning(name)) {
                     let message = format!("`{name}` has a meaning of its own and cannot name a {what}");
@@ -83,7 +83,7 @@ impl Guards {
     }
 
     /// What stands under `timeout:`, whether a duration, a name or its parts.
-    pub(super) fn timeout(&self, node: &Node, problems: &mut Problems) -> TimeoutParts {
+    pub(super) fn timeout(&self, node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
         let named = node.text().and_then(|name| {
             let own = self.timeouts.get(name).map(|at| at.value.clone());
             own.or_else(|| catalog::named_timeout(name).map(catalog_timeout))
@@ -102,7 +102,7 @@ fn catalog_timeout(entry: &catalog::CatalogTimeout) -> TimeoutParts {
     }
 }
 
-fn timeout_parts(node: &Node, problems: &mut Problems) -> TimeoutParts {
+fn timeout_parts(node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
     if let Some(text) = node.text() {
         let whole = text::parse_duration(text).ok().map(GrowingTimeout::fixed);
         refuse_zero(node, whole.map(|whole| whole.first), problems);
@@ -151,7 +151,7 @@ fn timeout_parts(node: &Node, problems: &mut Problems) -> TimeoutParts {
     }
 }
 
-fn refuse_zero(node: &Node, limit: Option<Duration>, problems: &mut Problems) {
+fn refuse_zero(node: &YamlNode, limit: Option<Duration>, problems: &mut Problems) {
     if limit.is_some_and(|limit| limit.is_zero()) {
         let help = "every operation has a timeout; state how long it may take";
         problems.error("zero-timeout", node.span, "a timeout of nothing ends every call at once", help);
@@ -159,9 +159,9 @@ fn refuse_zero(node: &Node, limit: Option<Duration>, problems: &mut Problems) {
 }
 
 /// The entries of a section by name.
-type Entries<'a> = BTreeMap<&'a str, &'a Node>;
+type Entries<'a> = BTreeMap<&'a str, &'a YamlNode>;
 
-fn entries(section: &[(Node, Node)]) -> Entries<'_> {
+fn entries(section: &[(YamlNode, YamlNode)]) -> Entries<'_> {
     section.iter().filter_map(|(key, node)| Some((key.text()?, node))).collect()
 }
 
@@ -169,19 +169,19 @@ fn entries(section: &[(Node, Node)]) -> Entries<'_> {
 struct Reported;
 
 /// An entry and those that it extends, itself first.
-struct Chain<'a> {
-    links: Vec<&'a Node>,
+struct PolicyChain<'a> {
+    links: Vec<&'a YamlNode>,
     /// The name in the catalog that the last of them extends.
     root: Option<&'a str>,
 }
 
-impl<'a> Chain<'a> {
+impl<'a> PolicyChain<'a> {
     /// Follows `from`. None if it goes in a circle or too far, or if something in it could not be read.
-    fn of(name: &str, node: &'a Node, section: &Entries<'a>, problems: &mut Problems) -> Option<Self> {
+    fn of(name: &str, node: &'a YamlNode, section: &Entries<'a>, problems: &mut Problems) -> Option<Self> {
         let mut links = vec![node];
         let mut seen = vec![name];
         let mut last = node;
-        while let Some(from) = last.get("from").and_then(Node::text) {
+        while let Some(from) = last.get("from").and_then(YamlNode::text) {
             // Under its own name an entry can only mean the catalog's.
             let own = section.get(from).filter(|_| seen.last() != Some(&from));
             let Some(parent) = own else { return Self { links, root: Some(from) }.if_whole() };
@@ -218,7 +218,7 @@ impl<'a> Chain<'a> {
         &self,
         key: &str,
         usual: Option<T>,
-        read: impl FnOnce(&Node) -> Option<T>,
+        read: impl FnOnce(&YamlNode) -> Option<T>,
     ) -> Result<Option<T>, Reported> {
         match self.links.iter().find_map(|link| link.get(key)) {
             Some(node) => read(node).map(Some).ok_or(Reported),
@@ -231,21 +231,21 @@ impl<'a> Chain<'a> {
     }
 }
 
-fn duration(node: &Node) -> Option<Duration> {
+fn duration(node: &YamlNode) -> Option<Duration> {
     text::parse_duration(node.text()?).ok()
 }
 
-fn number<T: std::str::FromStr>(node: &Node) -> Option<T> {
+fn number<T: std::str::FromStr>(node: &YamlNode) -> Option<T> {
     node.text()?.parse().ok()
 }
 
 fn policy(
     name: &PolicyName,
-    node: &Node,
+    node: &YamlNode,
     section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<PolicyEntry> {
-    let chain = Chain::of(name.as_str(), node, section, problems)?;
+    let chain = PolicyChain::of(name.as_str(), node, section, problems)?;
     let base = match chain.root {
         None => None,
         Some(root) => match catalog::policy(root) {
@@ -259,7 +259,7 @@ fn policy(
             None => return None,
         },
     };
-    let from = node.get("from").and_then(Node::text).and_then(|text| PolicyName::new(text).ok());
+    let from = node.get("from").and_then(YamlNode::text).and_then(|text| PolicyName::new(text).ok());
     let usual = base.map(|entry| entry.alert_on_exhaustion);
     let alert_when_exhausted = chain.read("alert_when_exhausted", usual, number).ok()?.unwrap_or(false);
     let raw = raw_backoff(node, chain, base.map(|entry| &entry.backoff), problems)?;
@@ -283,8 +283,8 @@ fn policy(
 
 /// The numbers of a policy; none if one that was stated could not be read, which was reported.
 fn raw_backoff(
-    node: &Node,
-    chain: Chain<'_>,
+    node: &YamlNode,
+    chain: PolicyChain<'_>,
     base: Option<&Backoff>,
     problems: &mut Problems,
 ) -> Option<RawBackoff> {
@@ -312,8 +312,8 @@ fn raw_backoff(
 
 /// How delays follow each other: the nearest `delays` or `initial` decides, and a list hides what lies behind it.
 fn schedule(
-    node: &Node,
-    mut chain: Chain<'_>,
+    node: &YamlNode,
+    mut chain: PolicyChain<'_>,
     base: Option<&Backoff>,
     problems: &mut Problems,
 ) -> Option<RawSchedule> {
@@ -352,11 +352,11 @@ fn schedule(
 
 fn breaker(
     name: &BreakerName,
-    node: &Node,
+    node: &YamlNode,
     section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<BreakerEntry> {
-    let chain = Chain::of(name.as_str(), node, section, problems)?;
+    let chain = PolicyChain::of(name.as_str(), node, section, problems)?;
     let base = match chain.root {
         None => None,
         Some(root) => {
@@ -388,7 +388,7 @@ fn breaker(
         }
         return None;
     };
-    let count = |node: &Node| Count::from_word(node.text()?);
+    let count = |node: &YamlNode| Count::from_word(node.text()?);
     let raw = RawBreaker {
         trip,
         open,
@@ -399,7 +399,7 @@ fn breaker(
     };
     let kinds =
         |key| chain.read(key, None, |list| Some(failure_kinds(list))).ok().flatten().unwrap_or_default();
-    let from = node.get("from").and_then(Node::text).and_then(|text| BreakerName::new(text).ok());
+    let from = node.get("from").and_then(YamlNode::text).and_then(|text| BreakerName::new(text).ok());
     match BreakerSettings::try_from(raw) {
         Ok(settings) => {
             Some(BreakerEntry { settings, ignores: kinds("ignores"), counts: kinds("counts"), from })
@@ -420,11 +420,11 @@ fn breaker(
     }
 }
 
-fn failure_kinds(list: &Node) -> Vec<FailureMatch> {
+fn failure_kinds(list: &YamlNode) -> Vec<FailureMatch> {
     list.items().iter().filter_map(|item| parse_failure_kind(item.text()?)).collect()
 }
 
-fn read_trip(node: &Node) -> Option<Trip> {
+fn read_trip(node: &YamlNode) -> Option<Trip> {
     if let Some(count) = number_of::<NonZeroU32>(node, "consecutive") {
         return Some(Trip::Consecutive(count));
     }
@@ -437,7 +437,7 @@ fn read_trip(node: &Node) -> Option<Trip> {
 }
 
 /// Reports parts of a trip that are missing or do not belong to its kind.
-fn check_trip(node: &Node, problems: &mut Problems) {
+fn check_trip(node: &YamlNode, problems: &mut Problems) {
     let missing = |key: &str, problems: &mut Problems| {
         if node.get(key).is_none() {
             let message = format!("this trip condition needs `{key}`");

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::RuleBook;
 use super::model::{
-    At, ChannelEntry, EventRow, Layer, Order, PolicyEntry, ReactionName, Receiver, Sections, ServiceEntry,
-    Target, TimeoutParts, Waiting, WhenFull,
+    At, ChannelEntry, EventRow, Layer, DeliveryOrder, PolicyEntry, ReactionName, Receiver, Sections, ServiceEntry,
+    TargetEntry, TimeoutParts, WaitingEntry, QueueFullAction,
 };
 use super::pattern::EventPattern;
 use crate::ids::{ChannelName, DependencyName, PolicyName, ServiceName};
@@ -74,14 +74,14 @@ pub(super) fn sections(written: &Sections) -> Option<Sections> {
         name: service_name(),
         span,
         title: None,
-        target: Target::stdout(span),
+        target: TargetEntry::stdout(span),
         depends_on: None,
         // Nobody should hear that something is over before they hear that it has begun.
-        order: Some(At { value: Order::Session, span }),
-        waiting: Waiting {
+        order: Some(At { value: DeliveryOrder::Session, span }),
+        waiting: WaitingEntry {
             events: Some(At { value: WAITING_FOR_EACH_MAX * channels.len() as u64, span }),
-            when_full: Some(At { value: WhenFull::DeadLetter, span }),
-            ..Waiting::default()
+            when_full: Some(At { value: QueueFullAction::DeadLetter, span }),
+            ..WaitingEntry::default()
         },
         rows: Vec::new(),
         channels,
@@ -112,7 +112,7 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
         name: ChannelName::new(name).ok()?,
         span,
         title: None,
-        target: Some(Target { span, endpoint: receiver.endpoint.clone() }),
+        target: Some(TargetEntry { span, endpoint: receiver.endpoint.clone() }),
         depends_on: None,
         rows: vec![Arc::new(row)],
         layer: Layer {
@@ -182,12 +182,12 @@ receivers:
             assert_eq!(policy, Some(if receiver == "pager" { "standard" } else { PATIENCE }));
             let at = found.timeouts.whole.origin.position().expect("it stands somewhere");
             assert_eq!(at.line, line);
-            assert_eq!(found.order.value, Order::Session);
+            assert_eq!(found.order.value, DeliveryOrder::Session);
             assert_eq!(book.batch_max(OWN_SERVICE, Some(receiver)), Some(1));
             assert!(book.letter_rule(OWN_SERVICE, Some(receiver), "redrive.alert.resolved").is_some());
         }
         let waiting = book.waiting(OWN_SERVICE).expect("it has limits");
-        assert_eq!((waiting.events, waiting.when_full), (2_000, WhenFull::DeadLetter));
+        assert_eq!((waiting.events, waiting.when_full), (2_000, QueueFullAction::DeadLetter));
         assert!(book.service(OWN_SERVICE).is_some());
         assert_eq!(book.own().expect("somebody is told").hash(), book.hash());
         assert!(book.rule(OWN_SERVICE, Some("nobody"), "redrive.alert.firing").is_none());

@@ -14,19 +14,19 @@ use std::time::Duration;
 
 use super::connectors::Connectors;
 use super::model::{Allow, At, DaprFile, Machine, Permits, Sections};
-use super::problem::{Problems, Span};
-use super::words::Word;
-use super::yaml::{Node, Value};
+use super::problem::{Problems, BookSpan};
+use super::keywords::Keyword;
+use super::yaml::{YamlNode, YamlValue};
 use crate::ids::Name;
 use crate::policy::budget::BudgetSettings;
 use crate::text;
 
-use guards::Guards;
+use guards::GuardSections;
 
 /// Lowers a whole book.
-pub fn lower(book: &Node, connectors: &Connectors, problems: &mut Problems) -> Sections {
-    let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
-    let mut guards = Guards::default();
+pub fn lower(book: &YamlNode, connectors: &Connectors, problems: &mut Problems) -> Sections {
+    let section = |name| book.get(name).map(YamlNode::entries).unwrap_or_default();
+    let mut guards = GuardSections::default();
     guards.read(book, problems);
     let mut lowering = Lowering { guards: &guards, connectors, problems, patterns: 0 };
     let defaults = book.get("defaults").map(|node| lowering.layer(node)).unwrap_or_default();
@@ -60,14 +60,14 @@ pub fn lower(book: &Node, connectors: &Connectors, problems: &mut Problems) -> S
 }
 
 struct Lowering<'a> {
-    guards: &'a Guards,
+    guards: &'a GuardSections,
     connectors: &'a Connectors,
     problems: &'a mut Problems,
     /// Regular expressions compiled so far.
     patterns: usize,
 }
 
-fn permits(node: &Node) -> Permits {
+fn permits(node: &YamlNode) -> Permits {
     Permits {
         in_flight: count_at(node, "in_flight"),
         rate: rate_at(node, "rate"),
@@ -78,15 +78,15 @@ fn permits(node: &Node) -> Permits {
 }
 
 /// A share alone, or a share and a floor.
-fn retry_budget(node: &Node) -> Option<At<BudgetSettings>> {
+fn retry_budget(node: &YamlNode) -> Option<At<BudgetSettings>> {
     let stated = node.get("retry_budget")?;
-    let share = |node: &Node| at(node, |text| text::parse_share(text).ok());
+    let share = |node: &YamlNode| at(node, |text| text::parse_share(text).ok());
     let usual = BudgetSettings::with_share(share(stated.get("share").unwrap_or(stated))?.value);
     let at_least = rate_at(stated, "at_least").map_or(usual.at_least, |at| at.value);
     Some(At { value: BudgetSettings { at_least, ..usual }, span: stated.span })
 }
 
-fn dapr_file(node: &Node) -> DaprFile {
+fn dapr_file(node: &YamlNode) -> DaprFile {
     DaprFile {
         name: text_of(node, "name"),
         namespace: text_of(node, "namespace"),
@@ -94,70 +94,70 @@ fn dapr_file(node: &Node) -> DaprFile {
     }
 }
 
-fn allow_rows(node: &Node) -> Vec<Allow> {
-    let row = |node: &Node| Some(Allow { lint: text_at(node, "lint")?, because: text_of(node, "because")? });
+fn allow_rows(node: &YamlNode) -> Vec<Allow> {
+    let row = |node: &YamlNode| Some(Allow { lint: text_at(node, "lint")?, because: text_of(node, "because")? });
     node.items().iter().filter_map(row).collect()
 }
 
 /// The value of a scalar and where it stands, if it can be read.
-pub fn at<T>(node: &Node, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
+pub fn at<T>(node: &YamlNode, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
     Some(At { value: read(node.text()?)?, span: node.span })
 }
 
-pub(super) fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
+pub(super) fn duration_at(node: &YamlNode, key: &str) -> Option<At<Duration>> {
     at(node.get(key)?, |text| text::parse_duration(text).ok())
 }
 
 #[must_use]
-pub fn duration_of(node: &Node, key: &str) -> Option<Duration> {
+pub fn duration_of(node: &YamlNode, key: &str) -> Option<Duration> {
     duration_at(node, key).map(|at| at.value)
 }
 
-pub(super) fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
+pub(super) fn count_at<T: std::str::FromStr>(node: &YamlNode, key: &str) -> Option<At<T>> {
     Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
 }
 
 #[must_use]
-pub fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {
+pub fn number_of<T: std::str::FromStr>(node: &YamlNode, key: &str) -> Option<T> {
     node.get(key)?.text()?.parse().ok()
 }
 
-pub fn text_of(node: &Node, key: &str) -> Option<String> {
+pub fn text_of(node: &YamlNode, key: &str) -> Option<String> {
     node.get(key)?.text().map(str::to_owned)
 }
 
-pub(super) fn texts(node: &Node) -> Vec<String> {
+pub(super) fn texts(node: &YamlNode) -> Vec<String> {
     node.items().iter().filter_map(|node| node.text().map(str::to_owned)).collect()
 }
 
-pub(super) fn text_at(node: &Node, key: &str) -> Option<At<String>> {
+pub(super) fn text_at(node: &YamlNode, key: &str) -> Option<At<String>> {
     at(node.get(key)?, |text| Some(text.to_owned()))
 }
 
-pub(super) fn rate_at(node: &Node, key: &str) -> Option<At<text::Rate>> {
+pub(super) fn rate_at(node: &YamlNode, key: &str) -> Option<At<text::Rate>> {
     at(node.get(key)?, |text| text::parse_rate(text).ok())
 }
 
-pub(super) fn word_at<T: Word>(node: &Node, key: &str) -> Option<At<T>> {
+pub(super) fn word_at<T: Keyword>(node: &YamlNode, key: &str) -> Option<At<T>> {
     at(node.get(key)?, T::from_word)
 }
 
-fn name_at<Of>(node: &Node, key: &str) -> Option<At<Name<Of>>> {
+fn name_at<Of>(node: &YamlNode, key: &str) -> Option<At<Name<Of>>> {
     at(node.get(key)?, |text| Name::new(text).ok())
 }
 
 /// Whether every scalar below was read: only then do missing parts mean anything.
-pub(crate) fn is_whole(node: &Node) -> bool {
+pub(crate) fn is_whole(node: &YamlNode) -> bool {
     match &node.value {
-        Value::Refused => false,
-        Value::Null | Value::Scalar { .. } => true,
-        Value::Map(entries) => entries.iter().all(|(key, value)| is_whole(key) && is_whole(value)),
-        Value::List(items) => items.iter().all(is_whole),
+        YamlValue::Refused => false,
+        YamlValue::Null | YamlValue::Scalar { .. } => true,
+        YamlValue::Map(entries) => entries.iter().all(|(key, value)| is_whole(key) && is_whole(value)),
+        YamlValue::List(items) => items.iter().all(is_whole),
     }
 }
 
 /// Reports keys that were given though another key rules them out.
-pub(super) fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut Problems) {
+pub(super) fn excluded(node: &YamlNode, keys: &[&str], because: &str, problems: &mut Problems) {
     for (key, _) in node.entries() {
         if let Some(text) = key.text().filter(|text| keys.contains(text)) {
             let message = format!("`{text}` has no meaning here: {because}");
@@ -167,6 +167,6 @@ pub(super) fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut
 }
 
 #[must_use]
-pub fn key_span(node: &Node, key: &str) -> Span {
+pub fn key_span(node: &YamlNode, key: &str) -> BookSpan {
     node.get(key).map_or(node.span, |value| value.span)
 }
