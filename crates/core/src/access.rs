@@ -56,9 +56,9 @@ impl Permission {
     pub const fn as_words(self) -> &'static str {
         match self {
             Self::Send => "send events",
-            Self::Read => "look at what there is",
-            Self::Operate => "deal with services, dead letters and replays",
-            Self::Administer => "deal with keys and copies of the store",
+            Self::Read => "view data",
+            Self::Operate => "manage services, dead letters and replays",
+            Self::Administer => "manage keys and backups",
         }
     }
 
@@ -118,14 +118,14 @@ pub struct AccessScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidScope {
     /// Whoever makes keys could make one without it.
-    #[error("an admin can make keys of any scope, and so cannot be bound to sources or services")]
+    #[error("an admin key cannot be limited to sources or services: admins can create keys of any scope")]
     Admin,
     /// It sends nothing.
-    #[error("sources bind what is sent, and the role `{}` sends nothing", .0.as_str())]
+    #[error("the role `{}` sends no events, so it cannot be limited to sources", .0.as_str())]
     SendsNothing(Role),
     /// It sees no service.
     #[error(
-        "services bind what is seen and operated, and the role `{}` does neither: bind it to sources",
+        "the role `{}` cannot view or operate services: limit it to sources instead",
         .0.as_str()
     )]
     SeesNothing(Role),

@@ -119,8 +119,8 @@ pub fn read_bytes_for(bytes: &[u8], connectors: &Connectors, machine: Machine) -
 pub fn text_of<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a str> {
     if bytes.len() > limits::BOOK_BYTES_MAX {
         let mib = limits::BOOK_BYTES_MAX >> 20;
-        let message = format!("the file is larger than {mib} MiB, the most that is read");
-        problems.error("file-too-large", BookSpan::default(), message, "split it into several");
+        let message = format!("the file is larger than {mib} MiB, the largest rule book allowed");
+        problems.error("file-too-large", BookSpan::default(), message, "split it into several files files");
         return None;
     }
     match std::str::from_utf8(bytes) {
@@ -128,7 +128,7 @@ pub fn text_of<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a str> 
         Err(error) => {
             let good = &bytes[..error.valid_up_to()];
             let help = "save the file as UTF-8";
-            problems.error("not-utf-8", end_of(good), "the bytes here are no UTF-8 text", help);
+            problems.error("not-utf-8", end_of(good), "the file is not valid UTF-8 from here", help);
             None
         }
     }
@@ -156,8 +156,8 @@ pub fn read_for(text: &str, connectors: &Connectors, machine: Machine) -> Parsed
     let mut problems = Problems::default();
     let Some(root) = yaml::read(text, &mut problems) else {
         if !problems.has_errors() {
-            let help = "`redrive init` writes a book to start from";
-            problems.error("empty-book", BookSpan::default(), "there is nothing in this file", help);
+            let help = "`redrive init` writes a starter rule book";
+            problems.error("empty-book", BookSpan::default(), "the file is empty", help);
         }
         return ParsedBook { book: None, problems };
     };
@@ -191,8 +191,8 @@ fn check_policy_counts(sections: &Sections, problems: &mut Problems) {
         let resolved = sections.resolve(service, channel, row);
         let count = names_in(&mut resolved.reactions.iter().map(|(_, known)| &known.value));
         if count > limits::POLICIES_PER_RULE_MAX {
-            let message = format!("{count} retry policies meet in this row");
-            let help = format!("a row can lead to {} at most", limits::POLICIES_PER_RULE_MAX);
+            let message = format!("{count} retry policies apply to this row");
+            let help = format!("a row can use at most {}", limits::POLICIES_PER_RULE_MAX);
             problems.error("too-many-policies", row.span, message, help);
         }
     }
@@ -206,8 +206,8 @@ fn check_subscriptions(sections: &Sections, problems: &mut Problems) {
         let id = id.unwrap_or_else(|| resolve::default_subscription(&service.name, channel, row));
         let line = row.span.position.line;
         if let Some(first) = seen.insert(id.clone(), line) {
-            let message = format!("the subscription `{id}` stands on line {first} too");
-            problems.error("duplicate-subscription", row.span, message, "give each claim an id of its own");
+            let message = format!("duplicate subscription `{id}`, first used on line {first}");
+            problems.error("duplicate-subscription", row.span, message, "give each row its own `subscription`");
         }
     }
 }

@@ -53,7 +53,7 @@ pub struct Event {
     pub traceparent: Option<TraceParent>,
     /// All other attributes, `dataschema` among them, which only targets understand.
     pub extensions: BTreeMap<ExtensionName, ExtensionValue>,
-    /// The data as they came; empty if there are none.
+    /// The data as they came; empty if none are defined.
     pub data: Bytes,
 }
 

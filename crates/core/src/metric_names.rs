@@ -99,13 +99,13 @@ pub const UNAVAILABLE: MetricName =
 pub const AUTH_FAILURES: MetricName = counter(
     "redrive_auth_failures_total",
     &["dependency"],
-    "Calls to a dependency that say that our credentials are wrong.",
+    "Calls to a dependency that rejected the credentials.",
 );
 /// Calls that say that something is configured wrongly.
 pub const CONFIG_FAILURES: MetricName = counter(
     "redrive_config_failures_total",
     &["dependency"],
-    "Calls to a dependency that say that something is configured wrongly, other than credentials.",
+    "Calls to a dependency that failed because of wrong configuration, other than credentials.",
 );
 /// First attempts.
 pub const FIRST_ATTEMPTS: MetricName = counter(
@@ -117,7 +117,7 @@ pub const FIRST_ATTEMPTS: MetricName = counter(
 pub const RETRIED: MetricName = counter(
     "redrive_deliveries_retried_total",
     &["service", "channel"],
-    "Deliveries whose first attempt was followed by another.",
+    "Deliveries that were retried at least once.",
 );
 /// Deliveries by how they ended.
 pub const DELIVERIES: MetricName = counter(
@@ -142,46 +142,46 @@ pub const BREAKER_STATE: MetricName = gauge(
 );
 /// Dead letters.
 pub const DEAD_LETTERS: MetricName =
-    gauge("redrive_dead_letters", &["service", "channel"], "Dead letters that nobody has dealt with.");
+    gauge("redrive_dead_letters", &["service", "channel"], "Dead letters that are still open.");
 /// The age of the oldest dead letter.
 pub const DEAD_LETTER_AGE: MetricName = gauge(
     "redrive_dead_letter_oldest_age_seconds",
     &["service", "channel"],
-    "How long ago the oldest dead letter died; 0 if there is none.",
+    "Age of the oldest dead letter; 0 if there is none.",
 );
 /// Deliveries that wait.
 pub const WAITING: MetricName =
-    gauge("redrive_waiting", &["service", "channel"], "Deliveries that are not over.");
+    gauge("redrive_waiting", &["service", "channel"], "Deliveries that are not finished.");
 /// The age of the oldest delivery that waits.
 pub const OLDEST_WAITING: MetricName = gauge(
     "redrive_oldest_waiting_age_seconds",
     &["service", "channel"],
-    "How long ago the oldest delivery that is not over was accepted; 0 if there is none.",
+    "Age of the oldest unfinished delivery; 0 if there is none.",
 );
 /// What was refused at the doors.
 pub const DOOR_REFUSALS: MetricName =
-    counter("redrive_door_refusals_total", &[], "Calls at the doors with a bad key or a bad signature.");
+    counter("redrive_auth_rejected_total", &[], "Requests rejected for a bad key or signature.");
 /// How long attempts took.
 pub const ATTEMPT_DURATION: MetricName = histogram(
     "redrive_attempt_duration_seconds",
     &["service", "channel"],
-    "How long attempts took, in seconds.",
+    "Duration of attempts, in seconds.",
 );
 /// How long calls to a dependency took.
 pub const DEPENDENCY_DURATION: MetricName = histogram(
     "redrive_dependency_duration_seconds",
     &["dependency"],
-    "How long calls to a dependency took, in seconds.",
+    "Duration of calls to a dependency, in seconds.",
 );
 
 /// Retries.
 pub const RETRIES: MetricName =
-    counter("redrive_retries_total", &["service", "channel"], "Attempts that are followed by another.");
+    counter("redrive_retries_total", &["service", "channel"], "Attempts that were followed by a retry.");
 /// Attempts of a delivery.
 pub const ATTEMPTS_PER_DELIVERY: MetricName = histogram(
     "redrive_attempts_per_delivery",
     &["service", "channel"],
-    "How many attempts deliveries took that have ended; those with more than the last range are in it.",
+    "Attempts per finished delivery; the last range includes all above it.",
 );
 /// How long deliveries waited.
 pub const WAITED: MetricName = histogram(
@@ -193,13 +193,13 @@ pub const WAITED: MetricName = histogram(
 pub const HELD: MetricName = counter(
     "redrive_held_total",
     &["service", "channel"],
-    "How often deliveries were held without burning a retry.",
+    "How often deliveries were held without using a retry.",
 );
 /// Deliveries behind another of their session.
 pub const BEHIND: MetricName = gauge(
     "redrive_behind",
     &["service", "channel"],
-    "Deliveries that wait behind another of their session; they are among the waiting.",
+    "Deliveries blocked by an earlier one of their session; included in the waiting.",
 );
 /// Whether a service is paused.
 pub const PAUSED: MetricName =
@@ -210,65 +210,65 @@ pub const IN_FLIGHT: MetricName = gauge("redrive_in_flight", &["dependency"], "C
 pub const DEPENDENCY_HOLDS: MetricName = counter(
     "redrive_dependency_holds_total",
     &["dependency"],
-    "How often the dependency asked everybody to wait.",
+    "How often the dependency asked callers to slow down.",
 );
 /// Events that were taken.
 pub const EVENTS_ACCEPTED: MetricName =
-    counter("redrive_events_accepted_total", &[], "Events that were taken and are new.");
-/// Events that had come before.
+    counter("redrive_events_accepted_total", &[], "New events accepted.");
+/// Duplicate events.
 pub const EVENTS_DUPLICATES: MetricName =
-    counter("redrive_events_duplicates_total", &[], "Events that had come before.");
+    counter("redrive_events_duplicates_total", &[], "Duplicate events.");
 /// Events that nobody wanted.
 pub const EVENTS_UNROUTED: MetricName = counter(
     "redrive_events_unrouted_total",
     &[],
-    "Events that nobody wanted when they came; they are among the accepted.",
+    "Accepted events that no service subscribed to.",
 );
 /// Submissions that were refused.
 pub const EVENTS_REFUSED: MetricName =
-    counter("redrive_events_refused_total", &[], "Submissions that were refused, for whatever reason.");
+    counter("redrive_events_refused_total", &[], "Submissions that were refused.");
 /// How late duplicates came.
 pub const REDELIVERED: MetricName = histogram(
     "redrive_redelivered_seconds",
     &[],
-    "How long after the first the duplicates came, in seconds.",
+    "Time between an event and its duplicates, in seconds.",
 );
 /// Events in the store.
 pub const EVENTS_STORED: MetricName = gauge("redrive_events_stored", &[], "Events in the store.");
 /// Events without a service.
 pub const UNROUTED: MetricName =
-    gauge("redrive_unrouted", &[], "Events in the store that nobody has wanted so far.");
+    gauge("redrive_unrouted", &[], "Events in the store that no service has subscribed to.");
 /// What nobody would start.
 pub const STRANDED: MetricName = gauge(
     "redrive_stranded",
     &[],
-    "Deliveries of the store that the engine does not know though it should: anything but 0 is a fault.",
+    "Deliveries in the store that the engine has lost track of; anything but 0 is a bug.",
 );
 /// Settlements that came too late.
 pub const STALE_SETTLEMENTS: MetricName =
     counter("redrive_stale_settlements_total", &[], "Settlements that came too late and changed nothing.");
 /// Replays under way.
-pub const OPEN_REPLAYS: MetricName = gauge("redrive_open_replays", &[], "Replays that are not over.");
+pub const OPEN_REPLAYS: MetricName = gauge("redrive_open_replays", &[], "Replays in progress.");
 /// How large the store is.
 pub const STORE_BYTES: MetricName =
-    gauge("redrive_store_bytes", &[], "How much of a disk the store takes, in bytes.");
+    gauge("redrive_store_bytes", &[], "Size of the store on disk, in bytes.");
 /// What has happened.
 pub const HAPPENINGS: MetricName = counter(
-    "redrive_happenings_total",
+    "redrive_activity_total",
     &["what"],
-    "What has happened, by the kinds that `redrive tail` shows.",
+    "Activity by kind, as `redrive tail` shows it.",
 );
 /// How webhooks were answered.
 pub const HOOK_ANSWERS: MetricName = counter(
     "redrive_hook_answers_total",
     &["source", "answer"],
-    "Calls of webhook sources by how they were answered.",
+    "Calls to webhook sources by answer.",
 );
 /// How far behind sources are.
 pub const SOURCE_LAG: MetricName = gauge(
     "redrive_source_lag",
     &["source"],
-    "Messages of a source that are not acknowledged, as was last known.",
+    "Messages of a source not yet acknowledged, as last reported.",
 );
 /// Whether sources are connected.
 pub const SOURCE_UP: MetricName =
@@ -277,31 +277,31 @@ pub const SOURCE_UP: MetricName =
 pub const SOURCE_MESSAGES: MetricName = counter(
     "redrive_source_messages_total",
     &["source", "verdict"],
-    "Messages of sources by what they came to: durable, duplicate or refused.",
+    "Messages of sources by result: durable, duplicate or refused.",
 );
 /// Events in the archive.
 pub const ARCHIVED: MetricName =
     counter("redrive_archived_total", &[], "Events that were written to the archive.");
 /// Events that are not.
 pub const ARCHIVE_LEFT_OUT: MetricName =
-    counter("redrive_archive_left_out_total", &[], "Events that were left out of the archive.");
+    counter("redrive_archive_left_out_total", &[], "Events missing from the archive.");
 /// How far the archive is behind.
 pub const ARCHIVE_BEHIND: MetricName = gauge(
     "redrive_archive_behind_seconds",
     &[],
-    "How long ago the oldest event was accepted that is not in the archive yet; 0 if all are.",
+    "Age of the oldest event not yet in the archive; 0 if all are.",
 );
 /// Spans that were sent.
 pub const SPANS_SENT: MetricName =
-    counter("redrive_spans_sent_total", &[], "Spans that a collector of traces has taken.");
+    counter("redrive_spans_sent_total", &[], "Spans exported to the trace collector.");
 /// Spans that nobody got.
 pub const SPANS_DROPPED: MetricName =
-    counter("redrive_spans_dropped_total", &[], "Spans that no collector of traces has taken.");
+    counter("redrive_spans_dropped_total", &[], "Spans dropped because the trace collector did not accept them.");
 /// How old a part of the page is.
 pub const METRICS_AGE: MetricName = gauge(
     "redrive_metrics_age_seconds",
     &["part"],
-    "How old the figures of a part of this page are; a part that is missing has no series.",
+    "Age of the figures of each part of this page; a missing part has no series.",
 );
 /// Which release it is.
 pub const BUILD_INFO: MetricName =

@@ -41,7 +41,7 @@ pub struct CronSchedule {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSchedule {
     /// The cron is none.
-    #[error("`{text}` is no cron expression: {reason}")]
+    #[error("invalid cron expression `{text}`: {reason}")]
     Cron {
         /// What was written.
         text: String,
@@ -49,7 +49,7 @@ pub enum InvalidSchedule {
         reason: InvalidCron,
     },
     /// The zone is none.
-    #[error("there is no time zone `{name}`")]
+    #[error("unknown time zone `{name}`")]
     Zone {
         /// What was written.
         name: String,

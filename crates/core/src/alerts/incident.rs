@@ -113,13 +113,13 @@ impl Incident {
             Self::Misconfigured =>      (AWhile,    Service, "service",     "configured wrongly, here or at its target"),
             Self::InternalFailure =>    (AWhile,    Service, "service",     "failing inside Redrive"),
             Self::PolicyExhausted =>    (AWhile,    Service, "service",     "out of retries"),
-            Self::EventDamaged =>       (AWhile,    Service, "service",     "given an event that is damaged in the store"),
+            Self::EventDamaged =>       (AWhile,    Service, "service",     "receiving an event that is damaged in the store"),
             Self::ServiceRemoved =>     (UntilOver, Service, "service",     "removed from the rule book, wholly or in part, and deliveries wait for it"),
             Self::SecretGone =>         (UntilOver, Secret,  "secret",      "without a value"),
-            Self::ArchiveStuck =>       (UntilOver, Process, "archive",     "taking nothing, and events wait for it"),
-            Self::ArchiveIncomplete =>  (AWhile,    Process, "archive",     "left without an event"),
+            Self::ArchiveStuck =>       (UntilOver, Process, "archive",     "not accepting writes; events wait for it"),
+            Self::ArchiveIncomplete =>  (AWhile,    Process, "archive",     "missing an event"),
             Self::IssuerGone =>         (UntilOver, Process, "issuer",      "without keys, and tokens are refused"),
-            Self::CertificateRefused => (UntilOver, Process, "certificate", "refused, and the old one stays"),
+            Self::CertificateRefused => (UntilOver, Process, "certificate", "refused; the old one stays in use"),
         }
     }
 }

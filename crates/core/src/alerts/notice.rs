@@ -19,7 +19,7 @@ pub struct AlertNotice {
     pub severity: String,
     /// Whether it has begun, lasts or is over.
     pub stage: AlertStage,
-    /// Who is told.
+    /// The receivers to notify.
     pub receiver: String,
     /// When it began.
     pub since: Timestamp,

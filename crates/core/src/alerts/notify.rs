@@ -39,7 +39,7 @@ impl TryFrom<String> for SavedSeverity {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        AlertSeverity::parse(&text).map(Self).ok_or_else(|| format!("there is no severity `{text}`"))
+        AlertSeverity::parse(&text).map(Self).ok_or_else(|| format!("unknown severity `{text}`"))
     }
 }
 
@@ -288,7 +288,7 @@ fn summary(face: &AlertHeader, owed: &DueNotice, route: &ReceiverState, now: Tim
     }
     let lasted = text::show_rounded(route.over_at.unwrap_or(now).since(route.since));
     if owed.stage == AlertStage::Resolved {
-        return format!("{line} is over after {lasted}");
+        return format!("{line} resolved after {lasted}");
     }
     if let Some(worst) = owed.subjects.first() {
         let of = if worst.of.is_empty() { String::new() } else { format!("{} is ", worst.of) };
@@ -299,7 +299,7 @@ fn summary(face: &AlertHeader, owed: &DueNotice, route: &ReceiverState, now: Tim
         more => line.push_str(&format!(", and {more} more")),
     }
     if owed.stage == AlertStage::Repeated {
-        line.push_str(&format!(", for {lasted} by now"));
+        line.push_str(&format!(", firing for {lasted}"));
     }
     line
 }

@@ -45,7 +45,7 @@ pub struct SourceSample {
 pub struct QueueSample {
     /// Which.
     pub name: Arc<QueueName>,
-    /// Deliveries that are not over.
+    /// Deliveries that are not finished.
     pub waiting: u64,
     /// Of these, the ones that no row of the rule book takes, and those behind them in their sessions.
     pub without_rule: u64,

@@ -15,7 +15,7 @@ pub struct AlertView {
     pub when: String,
     /// How urgent it is: `warning`, `medium`, `high` or `critical`.
     pub severity: String,
-    /// Who is told.
+    /// The receivers to notify.
     pub to: Vec<String>,
     /// Who is told next, as long as it is not over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

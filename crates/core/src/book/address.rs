@@ -14,10 +14,10 @@ const USER_COLONS_MAX: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressFault {
     /// No scheme, no host, or a character that cannot stand where it does.
-    #[error("this is no address such as https://example.com/events")]
+    #[error("invalid address; expected one such as https://example.com/events")]
     Syntax,
     /// The port is no number, or one that does not exist.
-    #[error("port `{0}` is no number from 1 to 65535")]
+    #[error("port `{0}` is not a number from 1 to 65535")]
     Port(String),
 }
 

@@ -343,7 +343,7 @@ impl Connectors {
         let message = match connector.presence {
             Availability::BuiltIn => return None,
             Availability::Feature(feature) => {
-                format!("{edge} kind `{key}` is not in this build; it comes with the feature `{feature}`")
+                format!("{edge} kind `{key}` is not in this build; it needs the feature `{feature}`")
             }
             Availability::Planned => format!("{edge} kind `{key}` is not available in this version"),
         };
@@ -414,7 +414,7 @@ services:
         assert_eq!(
             missing.iter().map(shown).collect::<Vec<_>>(),
             [
-                "10 not-built-in target kind `mail` is not in this build; it comes with the feature `mail`",
+                "10 not-built-in target kind `mail` is not in this build; it needs the feature `mail`",
                 "4 not-built-in source kind `kafka` is not available in this version",
                 "2 not-built-in secret kind `key-vault` is not available in this version",
             ]

@@ -21,7 +21,7 @@ impl RuleBook {
             code: "not-built-in",
             span: at.span,
             message: format!("an idempotency store `{}` is not available in this version", at.value),
-            help: "leave `store` out, or write `store: embedded`: ids and keys are kept in the data folder"
+            help: "remove `store`, or write `store: embedded`: ids and keys are kept in the data folder"
                 .to_owned(),
         };
         stated.into_iter().map(problem).collect()

@@ -176,7 +176,7 @@ const GROUPINGS: [(&str, Grouping); 7] = [
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCondition {
     /// No such metric.
-    #[error("there is no metric `{word}`")]
+    #[error("unknown metric `{word}`")]
     Metric {
         /// What was written.
         word: String,
@@ -188,7 +188,7 @@ pub enum InvalidCondition {
         word: String,
     },
     /// The metric needs a comparison.
-    #[error("`{metric}` needs `>`, `>=`, `<` or `<=` and {unit}")]
+    #[error("`{metric}` must be compared (`>`, `>=`, `<`, `<=`) with {unit}")]
     NoLimit {
         /// The metric.
         metric: &'static str,
@@ -196,13 +196,13 @@ pub enum InvalidCondition {
         unit: &'static str,
     },
     /// The metric is a state.
-    #[error("`{metric}` is a state and is compared with nothing")]
+    #[error("`{metric}` is a state and takes no comparison")]
     NeedsNoLimit {
         /// The metric.
         metric: &'static str,
     },
     /// The value does not fit the metric.
-    #[error("`{metric}` is compared with {unit}, not with `{value}`")]
+    #[error("`{metric}` must be compared with {unit}, got `{value}`")]
     Value {
         /// The metric.
         metric: &'static str,
@@ -212,25 +212,25 @@ pub enum InvalidCondition {
         value: String,
     },
     /// A word that does not belong there.
-    #[error("`{word}` is not understood here")]
+    #[error("unexpected `{word}`")]
     Word {
         /// What was written.
         word: String,
     },
     /// The metric is looked at as it stands.
-    #[error("`{metric}` is looked at as it stands and has no `over`")]
+    #[error("`{metric}` is a current value and takes no `over`")]
     NeedsNoWindow {
         /// The metric.
         metric: &'static str,
     },
     /// The metric is a moment.
-    #[error("`{metric}` is a moment and does not last")]
+    #[error("`{metric}` is a single moment and takes no `for`")]
     DoesNotLast {
         /// The metric.
         metric: &'static str,
     },
     /// Nobody counts the metric for each of those.
-    #[error("nobody counts `{metric}` by {by}")]
+    #[error("`{metric}` cannot be grouped by {by}")]
     Combination {
         /// The metric.
         metric: &'static str,
@@ -240,7 +240,7 @@ pub enum InvalidCondition {
         known: &'static [Grouping],
     },
     /// A duration is missing or wrong.
-    #[error("after `{word}` comes a duration such as 5m")]
+    #[error("`{word}` must be followed by a duration such as 5m")]
     Span {
         /// The word before it.
         word: &'static str,
@@ -257,16 +257,16 @@ impl InvalidCondition {
         match self {
             Self::Metric { word } => suggest(word, METRICS.map(|(name, ..)| name)),
             Self::Grouping { word } => suggest(word, GROUPINGS.map(|(name, _)| name)),
-            Self::NeedsNoWindow { .. } => "leave `over` out; `for` says how long it must hold".to_owned(),
+            Self::NeedsNoWindow { .. } => "remove `over`; `for` sets how long the condition must hold".to_owned(),
             Self::DoesNotLast { metric: "breaker_opened" } => {
-                "leave `for` out, or write \"breaker_open for 10m\"".to_owned()
+                "remove `for`, or write \"breaker_open for 10m\"".to_owned()
             }
-            Self::DoesNotLast { .. } => "leave `for` out".to_owned(),
+            Self::DoesNotLast { .. } => "remove `for`".to_owned(),
             Self::IsoDuration(_) => String::new(),
-            Self::Combination { known: [], .. } => "leave `by` out".to_owned(),
+            Self::Combination { known: [], .. } => "remove `by`".to_owned(),
             Self::Combination { known, .. } => {
                 let known: Vec<String> = known.iter().map(|by| format!("`by {}`", by.as_str())).collect();
-                format!("leave `by` out, or choose of {}", known.join(", "))
+                format!("remove `by`, or use one of {}", known.join(", "))
             }
             Self::NoLimit { .. }
             | Self::NeedsNoLimit { .. }
@@ -366,7 +366,7 @@ impl MetricUnit {
             Self::Count => "a number such as 100",
             Self::Rate => "a rate such as 10/m",
             Self::Duration => "a duration such as 48h",
-            Self::State => "nothing: it is so or it is not",
+            Self::State => "nothing",
         }
     }
 
@@ -491,7 +491,7 @@ pub struct Hours {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHours {
     /// Not of that form at all.
-    #[error("`{text}` is not of the form \"Mon-Fri 09:00-17:00 Europe/Berlin\"")]
+    #[error("invalid hours `{text}`; expected the form \"Mon-Fri 09:00-17:00 Europe/Berlin\"")]
     Form {
         /// What was written.
         text: String,
@@ -503,7 +503,7 @@ pub enum InvalidHours {
         text: String,
     },
     /// No such zone.
-    #[error("there is no time zone `{zone}`")]
+    #[error("unknown time zone `{zone}`")]
     Zone {
         /// What was written.
         zone: String,

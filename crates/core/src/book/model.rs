@@ -54,7 +54,7 @@ impl Default for Machine {
 pub struct Sections {
     /// The machine that it is read for.
     pub machine: Machine,
-    /// What nothing more specific says.
+    /// Defaults for everything below.
     pub defaults: Layer,
     /// How much may wait for a service that does not say so itself.
     pub waiting: WaitingEntry,
@@ -70,13 +70,13 @@ pub struct Sections {
     pub timeouts: BTreeMap<String, At<TimeoutParts>>,
     /// Throttles.
     pub throttles: BTreeMap<String, At<Permits>>,
-    /// The things that fail.
+    /// The systems that targets call.
     pub dependencies: BTreeMap<DependencyName, DependencyEntry>,
     /// Where secrets come from.
     pub secrets: BTreeMap<String, At<SecretEntry>>,
     /// Where events come from.
     pub sources: BTreeMap<String, At<SourceEntry>>,
-    /// Who may do what.
+    /// Who may use the API.
     pub access: AccessEntry,
     /// Where raw payloads are kept for audit.
     pub archive: Option<ArchiveEntry>,
@@ -84,7 +84,7 @@ pub struct Sections {
     pub services: Vec<ServiceEntry>,
     /// What people are told.
     pub alerts: Vec<Alert>,
-    /// Who is told.
+    /// The receivers to notify.
     pub receivers: BTreeMap<String, At<Receiver>>,
     /// Names for an exported Dapr file.
     pub dapr: DaprFile,
@@ -169,7 +169,7 @@ pub struct Layer {
     pub fatal_after: Option<At<Duration>>,
     /// How second copies are recognised.
     pub idempotency: Idempotency,
-    /// Where deliveries go that failed for good.
+    /// What happens to deliveries that failed permanently.
     pub dead_letter: DeadLetter,
     /// How much depends on it.
     pub criticality: Option<At<Criticality>>,
@@ -209,7 +209,7 @@ pub struct Idempotency {
     pub ttl: Option<At<Duration>>,
 }
 
-/// Where deliveries go that failed for good.
+/// What happens to deliveries that failed permanently.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeadLetter {
     /// The queue's name.
@@ -283,7 +283,7 @@ pub struct DeclaredFacts {
     pub rate: Option<At<Rate>>,
     /// How long calls take.
     pub p99: Option<At<Duration>>,
-    /// How soon a delivery must have happened.
+    /// The deadline for a delivery.
     pub sla: Option<At<Duration>>,
     /// How long the broker hides a message.
     pub lease: Option<At<Duration>>,
@@ -305,11 +305,11 @@ pub struct DeclaredFacts {
     pub broker_attempts: Option<At<u64>>,
     /// Further dependencies of the consumer.
     pub uses: Vec<At<DependencyName>>,
-    /// How the consumer makes a second copy harmless.
+    /// How the consumer handles duplicates.
     pub idempotent_by: Option<At<IdempotentBy>>,
 }
 
-/// How the consumer makes a second copy harmless.
+/// How the consumer handles duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotentBy {
     /// The pattern.
@@ -408,7 +408,7 @@ pub struct ServiceEntry {
     pub span: BookSpan,
     /// What it is called in tables.
     pub title: Option<String>,
-    /// Where it is reached.
+    /// Where events go.
     pub target: TargetEntry,
     /// The dependency behind it.
     pub depends_on: Option<At<DependencyName>>,

@@ -160,8 +160,8 @@ pub(crate) fn is_whole(node: &YamlNode) -> bool {
 pub(super) fn excluded(node: &YamlNode, keys: &[&str], because: &str, problems: &mut Problems) {
     for (key, _) in node.entries() {
         if let Some(text) = key.text().filter(|text| keys.contains(text)) {
-            let message = format!("`{text}` has no meaning here: {because}");
-            problems.error("excluded-key", key.span, message, format!("leave `{text}` out"));
+            let message = format!("`{text}` is not allowed here: {because}");
+            problems.error("excluded-key", key.span, message, format!("remove `{text}`"));
         }
     }
 }

@@ -49,7 +49,7 @@ pub enum InvalidPattern {
     },
     /// A segment has a character that types do not have.
     #[error(
-        "`{text}` has {character:?} in it: segments have letters, digits, `-`, `_`, `:` and `/`, or are a single `*`"
+        "`{text}` contains {character:?}; a segment is letters, digits, `-`, `_`, `:` and `/`, or a single `*`"
     )]
     Character {
         /// The text.
@@ -58,13 +58,13 @@ pub enum InvalidPattern {
         character: char,
     },
     /// Too long.
-    #[error("an event type has at most {} bytes, this one has {length}", limits::EVENT_TYPE_BYTES_MAX)]
+    #[error("event type is {length} bytes long, the maximum is {}", limits::EVENT_TYPE_BYTES_MAX)]
     TooManyBytes {
         /// How long it is.
         length: usize,
     },
     /// Too many segments.
-    #[error("an event type has at most {SEGMENTS_MAX} segments, this one has {count}")]
+    #[error("event type has {count} segments, the maximum is {SEGMENTS_MAX}")]
     TooLong {
         /// How many it has.
         count: usize,
@@ -75,22 +75,22 @@ pub enum InvalidPattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidType {
     /// A segment is empty.
-    #[error("it has an empty segment, and needs a word before, between and after its dots")]
+    #[error("it has an empty segment")]
     EmptySegment,
     /// A segment has a character that types do not have.
-    #[error("it has {character:?} in it, where only letters, digits, `-`, `_`, `:`, `/` and dots may stand")]
+    #[error("it contains {character:?}; only letters, digits, `-`, `_`, `:`, `/` and dots are allowed")]
     Character {
         /// The character.
         character: char,
     },
     /// Too long.
-    #[error("it has {length} bytes and may have {}", limits::EVENT_TYPE_BYTES_MAX)]
+    #[error("it is {length} bytes long, the maximum is {}", limits::EVENT_TYPE_BYTES_MAX)]
     TooManyBytes {
         /// How long it is.
         length: usize,
     },
     /// Too many segments.
-    #[error("it has {count} segments and may have {SEGMENTS_MAX}")]
+    #[error("it has {count} segments, the maximum is {SEGMENTS_MAX}")]
     TooLong {
         /// How many it has.
         count: usize,

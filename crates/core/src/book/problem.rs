@@ -151,9 +151,9 @@ pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone)
     known.dedup();
     let shown = known.iter().take(16).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     match known.len() {
-        0 => "there are none".to_owned(),
-        1..=16 => format!("known here: {shown}"),
-        more => format!("known here: {shown} and {} more", more - 16),
+        0 => "none are defined".to_owned(),
+        1..=16 => format!("expected one of {shown}"),
+        more => format!("expected one of {shown} and {} more", more - 16),
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
             ("a letter too few",   "standrd",   "did you mean `standard`?"),
             ("two letters swapped", "patinet",  "did you mean `patient`?"),
             ("upper case",         "Standard",  "did you mean `standard`?"),
-            ("nothing like it",    "zebra",     "known here: `patient`, `standard`"),
+            ("nothing like it",    "zebra",     "expected one of `patient`, `standard`"),
         ];
         for (name, word, expected) in cases {
             assert_eq!(suggest(word, ["standard", "patient"]), expected, "{name}");

@@ -169,7 +169,7 @@ pub struct Resolved<'a> {
     pub fatal_after: Option<ResolvedValue<Duration>>,
     /// How second copies are recognised.
     pub idempotency: ResolvedIdempotency,
-    /// Where deliveries go that failed for good.
+    /// What happens to deliveries that failed permanently.
     pub dead_letter: ResolvedDeadLetter,
     /// How much depends on it.
     pub criticality: Option<ResolvedValue<Criticality>>,
@@ -211,7 +211,7 @@ impl ResolvedIdempotency {
     }
 }
 
-/// Where deliveries go that failed for good.
+/// What happens to deliveries that failed permanently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedDeadLetter {
     /// The template of the name.

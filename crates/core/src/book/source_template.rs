@@ -52,21 +52,21 @@ pub enum InvalidSourceTemplate {
     #[error("a template cannot be empty")]
     Empty,
     /// A brace without its partner.
-    #[error("a `{{` or `}}` stands alone in `{text}`")]
+    #[error("unmatched `{{` or `}}` in `{text}`")]
     Unpaired {
         /// The template.
         text: String,
     },
     /// A placeholder that leads nowhere.
     #[error(
-        "`{{{placeholder}}}` leads nowhere: write {{header.x-name}} or {{data.field}}, or several with | between them"
+        "unknown placeholder `{{{placeholder}}}`: write {{header.x-name}} or {{data.field}}, or alternatives separated by |"
     )]
     Unknown {
         /// What stands between the braces.
         placeholder: String,
     },
     /// A path that leads too deep.
-    #[error("`{{{placeholder}}}` leads deeper than {} fields", limits::DATA_PATH_WORDS_MAX)]
+    #[error("`{{{placeholder}}}` is nested more than {} fields deep", limits::DATA_PATH_WORDS_MAX)]
     TooDeep {
         /// What stands between the braces.
         placeholder: String,

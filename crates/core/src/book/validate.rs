@@ -72,7 +72,7 @@ impl Validator<'_> {
             ValueType::ListOf(item) => match &node.value {
                 YamlValue::List(items) => self.list(items, item),
                 YamlValue::Scalar { text, .. } => {
-                    let message = format!("`{text}` stands here where a list belongs");
+                    let message = format!("expected a list, got `{text}`");
                     self.problems.error("wrong-type", node.span, message, format!("write [{text}]"));
                 }
                 _ => self.wrong_shape(node, &format!("a list of {}", plural(item))),
@@ -101,7 +101,7 @@ impl Validator<'_> {
 
     fn object(&mut self, node: &YamlNode, object: &'static ObjectSchema, place: BookSpan) {
         let YamlValue::Map(entries) = &node.value else {
-            return self.wrong_shape(node, &format!("{} (a map of keys)", object.name));
+            return self.wrong_shape(node, &format!("{} (a map)", object.name));
         };
         let choices = object.one_of(self.connectors);
         for (key, value) in entries {
@@ -116,7 +116,7 @@ impl Validator<'_> {
                 }
             } else if self.problems.has_room() {
                 let known = object.all_fields(self.connectors).map(|field| field.key).collect::<Vec<_>>();
-                let message = format!("`{text}` is no key of {}", object.name);
+                let message = format!("unknown key `{text}` of {}", object.name);
                 self.problems.error("unknown-key", key.span, message, suggest(text, known));
             }
         }
@@ -127,8 +127,8 @@ impl Validator<'_> {
         let given = choices.iter().filter(|key| has(key)).count();
         if !choices.is_empty() && given != 1 {
             let message = match given {
-                0 => format!("{} needs one of its kinds", object.name),
-                _ => format!("{} can be of one kind only", object.name),
+                0 => format!("{} needs a kind", object.name),
+                _ => format!("{} has more than one kind", object.name),
             };
             let kinds = choices.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
             self.problems.error("one-of", place, message, format!("give exactly one of {kinds}"));
@@ -145,8 +145,8 @@ impl Validator<'_> {
             Err(owners) => {
                 if !owners.is_empty() {
                     let owners = owners.join("` and `");
-                    let message = format!("`{text}` has no meaning here: it belongs to `{owners}`");
-                    self.problems.error("excluded-key", key.span, message, format!("leave `{text}` out"));
+                    let message = format!("`{text}` is only allowed with `{owners}`");
+                    self.problems.error("excluded-key", key.span, message, format!("remove `{text}`"));
                 }
                 usual
             }
@@ -177,7 +177,7 @@ impl Validator<'_> {
 
     fn by_failure(&mut self, node: &YamlNode, value: &ValueType) {
         let YamlValue::Map(entries) = &node.value else {
-            return self.wrong_shape(node, "kinds of failure, each with what follows");
+            return self.wrong_shape(node, "a map from failures to reactions");
         };
         for (key, node) in entries {
             // Keys that are no words were reported when the book was read.
@@ -195,9 +195,9 @@ impl Validator<'_> {
             && matches!(value.value, YamlValue::Null)
             && let Some(word) = key.text()
         {
-            help = format!("a text with {{placeholders}} must stand in quotes: \"{{{word}}}…\"");
+            help = format!("quote a text with {{placeholders}}: \"{{{word}}}…\"");
         }
-        let message = format!("{} stands here where {expected} belongs", node.shape());
+        let message = format!("expected {expected}, got {}", node.shape());
         self.problems.error("wrong-type", node.span, message, help);
     }
 
@@ -228,7 +228,7 @@ impl Validator<'_> {
         }
         let acts = if matches!(takes, ValueType::Reaction) { &ACTS[..] } else { &[] };
         let known = self.names.all(kind).chain(acts.iter().copied());
-        let message = format!("there is no {} `{text}`", kind.as_str());
+        let message = format!("unknown {} `{text}`", kind.as_str());
         // Looking for a near name takes time, and is of use only where it is shown.
         let near = if self.problems.has_room() { suggest(text, known) } else { String::new() };
         let define = format!("define it under `{}`", kind.section());
@@ -253,7 +253,7 @@ fn wrong(code: &'static str, message: impl std::fmt::Display, help: &str) -> Val
 
 fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), ValueFault> {
     let expected = || {
-        let message = format!("`{text}` stands here where {} belongs", describe(takes));
+        let message = format!("expected {}, got `{text}`", describe(takes));
         wrong("wrong-type", message, &format!("write {}", describe(takes)))
     };
     match takes {
@@ -276,7 +276,7 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         },
         ValueType::Count { min, max } if min == max && text != min.to_string() => Err(wrong(
             "out-of-range",
-            format!("only {min} can stand here, not `{text}`"),
+            format!("must be {min}, got `{text}`"),
             &format!("write {min}"),
         )),
         ValueType::Count { min, max } => whole_number(text, *min, *max),
@@ -284,21 +284,21 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         ValueType::CountOrUnlimited => whole_number(text, 0, u64::from(limits::RETRIES_MAX)),
         ValueType::Number { min, max } => match text.parse::<f64>() {
             Ok(number) if (*min..=*max).contains(&number) => Ok(()),
-            Ok(_) => Err(wrong("out-of-range", format!("`{text}` lies outside {min} to {max}"), "")),
+            Ok(_) => Err(wrong("out-of-range", format!("`{text}` is out of range: {min} to {max}"), "")),
             Err(_) => Err(expected()),
         },
         ValueType::Word(words) if words.contains(&text) => Ok(()),
         ValueType::Word(words) => {
-            let message = format!("`{text}` cannot stand here");
+            let message = format!("`{text}` is not allowed here");
             Err(ValueFault { code: "unknown-word", message, help: suggest(text, words.iter().copied()) })
         }
         ValueType::Url => check_address(text).map_err(|fault| match fault {
             AddressFault::Syntax => expected(),
             AddressFault::Port(_) => {
-                wrong("out-of-range", fault, "leave the port out, or write one such as :8080")
+                wrong("out-of-range", fault, "remove the port, or write one such as :8080")
             }
         }),
-        ValueType::Text if text.is_empty() => Err(wrong("wrong-type", "an empty text stands here", "")),
+        ValueType::Text if text.is_empty() => Err(wrong("wrong-type", "the text is empty", "")),
         ValueType::EventPattern
         | ValueType::LetterName
         | ValueType::SourceTemplate
@@ -330,7 +330,7 @@ fn is_quoted_number(text: &str, quoted: Quoted) -> bool {
 }
 
 fn quoted_number(text: &str) -> ValueFault {
-    let message = format!("`\"{text}\"` is a text, and a number belongs here");
+    let message = format!("expected a number, got the text `\"{text}\"`");
     wrong("wrong-type", message, &format!("write {text} without quotes"))
 }
 
@@ -341,7 +341,7 @@ fn no_bool(text: &str) -> ValueFault {
 /// Texts with a grammar of their own.
 fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
     let expected = || {
-        let message = format!("`{text}` stands here where {} belongs", describe(takes));
+        let message = format!("expected {}, got `{text}`", describe(takes));
         wrong("wrong-type", message, &format!("write {}", describe(takes)))
     };
     match takes {
@@ -358,7 +358,7 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
         ValueType::Statuses => parse_statuses(text).map(drop).ok_or_else(expected),
         ValueType::FailureKind => parse_failure_kind(text).map(drop).ok_or_else(|| ValueFault {
             code: "unknown-word",
-            message: format!("`{text}` is no category and no HTTP status"),
+            message: format!("`{text}` is neither a category nor an HTTP status"),
             help: {
                 let hint = suggest(text, Category::ALL.map(Category::as_str));
                 let or = if hint.ends_with('?') { " Or" } else { "; or" };
@@ -367,11 +367,11 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
         }),
         ValueType::Cron => check_cron(text),
         ValueType::Json => serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|e| {
-            wrong("bad-json", format!("this is no JSON: {e}"), "such as '{\"report\": \"daily\"}'")
+            wrong("bad-json", format!("invalid JSON: {e}"), "such as '{\"report\": \"daily\"}'")
         }),
         ValueType::Zone if is_zone(text) => Ok(()),
         ValueType::Zone => {
-            Err(wrong("bad-zone", format!("there is no time zone `{text}`"), "such as UTC or Europe/Berlin"))
+            Err(wrong("bad-zone", format!("unknown time zone `{text}`"), "such as UTC or Europe/Berlin"))
         }
         ValueType::Hours => Hours::parse(text).map(drop).map_err(|e| wrong("bad-hours", e, "")),
         ValueType::Condition => Condition::parse(text).map(drop).map_err(|e| ValueFault {
@@ -381,7 +381,7 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
         }),
         ValueType::MailAddress if is_mail_address(text) => Ok(()),
         ValueType::MailAddress => {
-            Err(wrong("bad-mail-address", format!("`{text}` is no mail address"), "such as ann@example.com"))
+            Err(wrong("bad-mail-address", format!("invalid mail address `{text}`"), "such as ann@example.com"))
         }
         ValueType::MailServer => {
             let help = "such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
@@ -401,22 +401,22 @@ fn is_mail_address(text: &str) -> bool {
 /// Five fields; the zone stands beside them in a key of its own.
 fn check_cron(text: &str) -> Result<(), ValueFault> {
     let help = "write five fields: minute hour day month weekday";
-    let refused = |reason| wrong("bad-cron", format!("`{text}` is no cron expression: {reason}"), help);
+    let refused = |reason| wrong("bad-cron", format!("invalid cron expression `{text}`: {reason}"), help);
     Cron::parse(text).map(drop).map_err(refused)
 }
 
 fn whole_number(text: &str, min: u64, max: u64) -> Result<(), ValueFault> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if is_number && text.len() > 1 && text.starts_with('0') {
-        return Err(wrong("wrong-type", format!("`{text}` has a leading zero"), "write it without"));
+        return Err(wrong("wrong-type", format!("`{text}` has a leading zero"), "remove the zero"));
     }
     if !is_number {
-        let message = format!("`{text}` stands here where a whole number belongs");
+        let message = format!("expected a whole number, got `{text}`");
         return Err(wrong("wrong-type", message, "write a number such as 5"));
     }
     match text.parse::<u64>() {
         Ok(number) if (min..=max).contains(&number) => Ok(()),
-        _ => Err(wrong("out-of-range", format!("`{text}` lies outside {min} to {max}"), "")),
+        _ => Err(wrong("out-of-range", format!("`{text}` is out of range: {min} to {max}"), "")),
     }
 }
 
@@ -492,7 +492,7 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::Any => "its settings".to_owned(),
         ValueType::Object(object) => object.name.to_owned(),
         ValueType::MapOf(_) => "names, each with a value".to_owned(),
-        ValueType::ByFailure(_) => "kinds of failure, each with what follows".to_owned(),
+        ValueType::ByFailure(_) => "a map from failures to reactions".to_owned(),
         ValueType::ListOf(item) => format!("a list of {}", plural(item)),
         ValueType::OneOrMany(item) => format!("{} or a list of them", describe(item)),
         ValueType::ShortOrLong(short, object) => format!("{} or {}", describe(short), object.name),

@@ -88,9 +88,9 @@ impl YamlNode {
         match self.value {
             YamlValue::Null => "nothing",
             YamlValue::Scalar { .. } => "a single value",
-            YamlValue::Map(_) => "a map of keys",
+            YamlValue::Map(_) => "a map",
             YamlValue::List(_) => "a list",
-            YamlValue::Refused => "something refused",
+            YamlValue::Refused => "an unsupported value",
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn read(text: &str, problems: &mut Problems) -> Option<YamlNode> {
                     let message = "this line is indented with a tab";
                     reader.problems.error("yaml-syntax", tab, message, TAB_HELP);
                 } else {
-                    let message = format!("this is no YAML: {}", error.info());
+                    let message = format!("invalid YAML: {}", error.info());
                     reader.problems.error("yaml-syntax", span, message, syntax_help(text, marker.line()));
                 }
                 return None;
@@ -160,7 +160,7 @@ impl YamlReader<'_> {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    let help = "keep to one document in a file, without `---` in the middle";
+                    let help = "use one document per file, without `---` in the middle";
                     self.problems.error("second-document", span, "a second YAML document starts here", help);
                     return EventFlow::Stop;
                 }
@@ -174,8 +174,8 @@ impl YamlReader<'_> {
                 return self.put(YamlNode { span, value });
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                let help = "a pattern with `*` must stand in quotes: \"*.created\"; a value that is meant twice is written out";
-                self.problems.error("yaml-alias", span, "aliases (`*name`) are no part of this format", help);
+                let help = "quote a pattern with `*`: \"*.created\"; write a repeated value out";
+                self.problems.error("yaml-alias", span, "YAML aliases (`*name`) are not supported", help);
                 return self.put(YamlNode { span, value: YamlValue::Refused });
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -203,12 +203,12 @@ impl YamlReader<'_> {
     /// Reports anchors and tags; true if there was one.
     fn is_decorated(&mut self, anchor: usize, tag: Option<&Tag>, span: BookSpan) -> bool {
         if anchor != 0 {
-            let help = "anchors (`&name`) are no part of this format: write the value out";
-            self.problems.error("yaml-anchor", span, "an anchor stands before this value", help);
+            let help = "YAML anchors (`&name`) are not supported: write the value out";
+            self.problems.error("yaml-anchor", span, "this value has an anchor", help);
         }
         if tag.is_some() {
-            let help = "tags (`!name`) are no part of this format: leave it out";
-            self.problems.error("yaml-tag", span, "a tag stands before this value", help);
+            let help = "YAML tags (`!name`) are not supported: remove it";
+            self.problems.error("yaml-tag", span, "this value has a tag", help);
         }
         anchor != 0 || tag.is_some()
     }
@@ -224,14 +224,14 @@ impl YamlReader<'_> {
 
     fn refuse_depth(&mut self, span: BookSpan) {
         let message = format!("nested more than {} levels deep", limits::BOOK_DEPTH_MAX);
-        self.problems.error("too-deep", span, message, "eight levels are enough for everything");
+        self.problems.error("too-deep", span, message, "no rule book needs more than eight levels");
     }
 
     fn put(&mut self, node: YamlNode) -> EventFlow {
         self.nodes += 1;
         if self.nodes > limits::BOOK_NODES_MAX {
             let message = format!("more than {} values", limits::BOOK_NODES_MAX);
-            self.problems.error("file-too-large", node.span, message, "split it into several files");
+            self.problems.error("file-too-large", node.span, message, "split it into several files files files");
             return EventFlow::Stop;
         }
         let Some(parent) = self.open.last_mut() else {
@@ -277,7 +277,7 @@ fn span_at(start: usize, end: usize, line: usize, column_from_0: usize) -> BookS
 }
 
 /// A guess at what the writer meant on a line that is no YAML.
-const TAB_HELP: &str = "indent with spaces: YAML allows no tabs there";
+const TAB_HELP: &str = "indent with spaces; YAML does not allow tabs here";
 
 /// The first tab that indents the line of an error or the next one with text: a parser that reads a tab as the
 /// continuation of a value reports the line before.
@@ -308,13 +308,13 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
     let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let before_comment = line.split(" #").next().unwrap_or_default();
     if has_bare_placeholder(before_comment) {
-        "a text with {placeholders} must stand in quotes: \"_{service}.deadletter\""
+        "quote a text with {placeholders}: \"_{service}.deadletter\""
     } else if before_comment.contains('*') && !before_comment.contains('"') {
         "a pattern with `*` must stand in quotes: \"*.created\""
     } else if line.starts_with('%') {
-        "this format has no directives: leave the line out"
+        "YAML directives are not supported: remove the line"
     } else {
-        "look at the indentation, the quotes and the brackets of this line and the one before"
+        "check the indentation, quotes and brackets of this line and the one before"
     }
 }
 
@@ -341,7 +341,7 @@ pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
             None if matches!(key.value, YamlValue::Refused) => {}
             None => {
                 let help =
-                    "a name such as null, and a text that begins with `{` or `[`, must stand in quotes";
+                    "quote a name such as null, and a text that begins with `{` or `[`";
                 problems.error(
                     "yaml-key",
                     key.span,
@@ -351,8 +351,8 @@ pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
             }
             // In quotes it is a name like any other.
             Some("<<") if matches!(key.value, YamlValue::Scalar { quoted: Quoted::No, .. }) => {
-                let help = "merge keys are no part of this format; in a rule book use `from:` in policies and breakers";
-                problems.error("yaml-merge-key", key.span, "`<<` merges another map in", help);
+                let help = "YAML merge keys are not supported; use `from:` in policies and breakers";
+                problems.error("yaml-merge-key", key.span, "unsupported merge key `<<`", help);
             }
             Some(text) => seen.push((text, key.span)),
         }
@@ -363,7 +363,7 @@ pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
     for pair in seen.windows(2) {
         let [(first, first_at), (second, second_at)] = pair else { continue };
         if first == second {
-            let message = format!("`{second}` stands on line {} already", first_at.position.line);
+            let message = format!("duplicate key `{second}`, first defined on line {}", first_at.position.line);
             problems.error("duplicate-key", *second_at, message, "keep one of them");
         }
     }
@@ -372,12 +372,12 @@ pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
 fn check_text(node: &YamlNode, problems: &mut Problems) {
     let hidden = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
     if let Some(character) = node.text().and_then(|text| text.chars().find(hidden)) {
-        let message = format!("a control character ({}) stands here", character.escape_unicode());
+        let message = format!("text contains a control character ({})", character.escape_unicode());
         problems.error(
             "control-character",
             node.span,
             message,
-            "leave it out: it would reach terminals and logs",
+            "remove it: it would reach terminals and logs",
         );
     }
 }

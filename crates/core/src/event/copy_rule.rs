@@ -138,21 +138,21 @@ enum KeyField {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCopyKey {
     /// A brace without its partner.
-    #[error("a `{{` or `}}` stands alone in `{text}`")]
+    #[error("unmatched `{{` or `}}` in `{text}`")]
     Unpaired {
         /// The text.
         text: String,
     },
     /// A name that no event has.
     #[error(
-        "`{name}` is nothing that an event has: write `data.field`, `id`, `source`, `type`, `subject`, `session` or `correlation_id`, alone or in braces within a text"
+        "unknown event field `{name}`: write `data.field`, `id`, `source`, `type`, `subject`, `session` or `correlation_id`, alone or in braces within a text"
     )]
     Unknown {
         /// The name.
         name: String,
     },
     /// A path that leads too deep.
-    #[error("`{name}` leads deeper than {} fields", limits::DATA_PATH_WORDS_MAX)]
+    #[error("`{name}` is nested more than {} fields deep", limits::DATA_PATH_WORDS_MAX)]
     TooDeep {
         /// The path.
         name: String,

@@ -49,10 +49,10 @@ pub enum InvalidReason {
         attribute: &'static str,
     },
     /// Nothing in it.
-    #[error("is empty: give it a value or leave it out")]
+    #[error("is empty: give it a value or remove it")]
     Empty,
     /// Too long.
-    #[error("has {bytes} bytes: it may have {bytes_max}")]
+    #[error("is {bytes} bytes long: the maximum is {bytes_max}")]
     TooLong {
         /// How long it is.
         bytes: usize,
@@ -60,22 +60,22 @@ pub enum InvalidReason {
         bytes_max: usize,
     },
     /// A character that CloudEvents forbids.
-    #[error("has {character:?} in it: leave out control characters and what is no character")]
+    #[error("contains {character:?}: control characters and noncharacters are not allowed")]
     Character {
         /// The first one.
         character: char,
     },
     /// A character that media types do not have.
-    #[error("has {character:?} in it: a media type is printable ASCII")]
+    #[error("contains {character:?}: a media type is printable ASCII")]
     MediaTypeCharacter {
         /// The first one.
         character: char,
     },
     /// Bytes that are no text.
-    #[error("is no UTF-8 text: percent-encode the bytes of its UTF-8 form")]
+    #[error("is not valid UTF-8: percent-encode its UTF-8 bytes")]
     NotUtf8,
     /// More than one value.
-    #[error("is given twice: give it once")]
+    #[error("is given twice")]
     Twice,
     /// JSON of another type.
     #[error("is {found}: write it as a text in quotes")]
@@ -90,47 +90,47 @@ pub enum InvalidReason {
         found: &'static str,
     },
     /// Another version of CloudEvents.
-    #[error("is not 1.0, the version of CloudEvents that is spoken here")]
+    #[error("is not 1.0, the supported version of CloudEvents")]
     Version,
     /// A type that no pattern could claim.
     #[error("cannot be routed: {0}")]
     Type(#[from] InvalidType),
     /// No time.
-    #[error("cannot be kept: {0}, from 1970 on")]
+    #[error("is not a valid time: {0}, from 1970 on")]
     Time(#[from] InvalidTimestamp),
     /// No name for an attribute.
-    #[error("is no name of an attribute: those have lower-case letters and digits only")]
+    #[error("is not an attribute name: use lower-case letters and digits only")]
     AttributeName,
     /// A name that has a meaning already.
-    #[error("has a meaning of its own and cannot be given here")]
+    #[error("is reserved")]
     TakenName,
     /// A header for what `content-type` says.
-    #[error("is told by the header `content-type`: leave out `ce-datacontenttype`")]
+    #[error("is set by the header `content-type`: remove `ce-datacontenttype`")]
     ContentTypeHeader,
     /// Data in two forms.
-    #[error("stands beside `data`: give one of the two")]
+    #[error("is given beside `data`: give one of the two")]
     DataTwice,
     /// No base64.
-    #[error("is no base64 in the standard alphabet with its padding")]
+    #[error("is not padded base64 in the standard alphabet")]
     NotBase64,
     /// No JSON, or not that which belongs here.
-    #[error("cannot be read as JSON: {message}")]
+    #[error("is not valid JSON: {message}")]
     NotJson {
         /// What the reader of JSON says, with line and column.
         message: String,
     },
     /// A batch of nothing.
-    #[error("holds no event: send at least one")]
+    #[error("is empty: send at least one event")]
     EmptyBatch,
     /// A batch too long.
-    #[error("holds more than {} events: send them in several batches", limits::BATCH_EVENTS_MAX)]
+    #[error("has more than {} events: send several batches", limits::BATCH_EVENTS_MAX)]
     TooManyEvents,
     /// Too many attributes.
-    #[error("are more than {}: move some of them into the data", limits::EXTENSIONS_MAX)]
+    #[error("are more than {}: move some into the data", limits::EXTENSIONS_MAX)]
     TooManyExtensions,
     /// Attributes too large together.
     #[error(
-        "have more than {} bytes together: move some of them into the data",
+        "exceed {} bytes in total: move some into the data",
         limits::EXTENSIONS_BYTES_MAX
     )]
     ExtensionsTooLarge,
@@ -141,11 +141,11 @@ pub enum InvalidReason {
     UnknownFormat,
     /// An event that brings events.
     #[error(
-        "says that the data are events: send them as events of their own, or call them `application/json`"
+        "is a CloudEvents type: send the data as separate events, or as `application/json`"
     )]
     EventWithinEvent,
     /// A whole event where only its data belong.
-    #[error("says that the body is a whole event: post it to /v1/events, without a type")]
+    #[error("marks the body as a whole event: post it to /v1/events, without a type")]
     WholeEvent,
 }
 

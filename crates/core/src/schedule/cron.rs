@@ -79,7 +79,7 @@ pub enum InvalidCron {
         found: usize,
     },
     /// Something that a field cannot hold.
-    #[error("`{item}` is no {field}")]
+    #[error("invalid {field} `{item}`")]
     Item {
         /// What was written.
         item: String,
@@ -87,7 +87,7 @@ pub enum InvalidCron {
         field: &'static str,
     },
     /// Something beyond the field's ends.
-    #[error("the {field} `{item}` lies outside {min} to {max}")]
+    #[error("the {field} `{item}` is out of range: {min} to {max}")]
     OutOfRange {
         /// What was written.
         item: String,
@@ -105,7 +105,7 @@ pub enum InvalidCron {
         item: String,
     },
     /// A step of nothing, or wider than the field.
-    #[error("the step of `{item}` lies outside 1 to {max}")]
+    #[error("the step of `{item}` is out of range: 1 to {max}")]
     Step {
         /// What was written.
         item: String,
@@ -113,7 +113,7 @@ pub enum InvalidCron {
         max: u8,
     },
     /// No calendar has such a day.
-    #[error("no month has such a day, so it never fires")]
+    #[error("it never fires: no month has such a day")]
     Never,
 }
 

@@ -145,11 +145,11 @@ fn an_alert_is_told_once_repeated_and_resolved() {
     world.queue("s").dead = 6;
     assert_eq!(world.told(3_600), ["1: Firing r: many: 6", "1: Firing q: many: 6"]);
     world.queue("s").dead = 7;
-    let expected = ["1: Repeated r: many: 7, for 1h by now", "1: Repeated q: many: 7, for 1h by now"];
+    let expected = ["1: Repeated r: many: 7, firing for 1h", "1: Repeated q: many: 7, firing for 1h"];
     assert_eq!(world.told(100), expected);
     world.queue("s").dead = 0;
     let expected =
-        ["61: Resolved q: many is over after 1h2m40s", "61: Resolved r: many is over after 1h2m40s"];
+        ["61: Resolved q: many resolved after 1h2m40s", "61: Resolved r: many resolved after 1h2m40s"];
     assert_eq!(world.told(4_000), expected);
 }
 
@@ -248,7 +248,7 @@ receivers: { office: { webhook: \"http://r.test/\", hours: \"Mon-Fri 09:00-17:00
     world.queue("s").dead = 0;
     assert_eq!(world.told(100), [""; 0]);
     world.now = "2026-03-04T08:59:58Z".parse().unwrap();
-    assert_eq!(world.told(5), ["2: Resolved office: d is over after 26h31m"]);
+    assert_eq!(world.told(5), ["2: Resolved office: d resolved after 26h31m"]);
     world.now = "2026-03-04T20:00:00Z".parse().unwrap();
     world.queue("s").dead = 1;
     assert_eq!(world.told(100), [""; 0]);
@@ -272,10 +272,10 @@ receivers:
     let told = world.told(1_802);
     let expected = [
         "1: Firing a: d: 1",
-        "901: Repeated a: d: 1, for 15m by now",
+        "901: Repeated a: d: 1, firing for 15m",
         "901: Firing b: d: 1",
-        "1801: Repeated a: d: 1, for 30m by now",
-        "1801: Repeated b: d: 1, for 30m by now",
+        "1801: Repeated a: d: 1, firing for 30m",
+        "1801: Repeated b: d: 1, firing for 30m",
         "1801: Firing c: d: 1",
     ];
     assert_eq!(told, expected);
@@ -325,7 +325,7 @@ fn a_window_forgets() {
     world.attempts(20, 100);
     assert_eq!(world.told(200), ["1: Firing r: e: 20%"]);
     world.attempts(0, 100);
-    assert_eq!(world.told(100), ["61: Resolved r: e is over after 4m20s"]);
+    assert_eq!(world.told(100), ["61: Resolved r: e resolved after 4m20s"]);
     assert_eq!(world.told(1_000), [""; 0]);
 }
 
@@ -383,7 +383,7 @@ fn another_book_keeps_what_stays_and_ends_what_goes() {
         world.watch.change(&world.book);
     };
     change(&mut world, &alerts("{ when: dead_letters > 0, name: d, severity: high, to: [r] }"));
-    assert_eq!(world.told(10), ["1: Resolved r: e is over after 10s"]);
+    assert_eq!(world.told(10), ["1: Resolved r: e resolved after 10s"]);
     // What is new counts from when it came.
     change(
         &mut world,
@@ -396,7 +396,7 @@ fn another_book_keeps_what_stays_and_ends_what_goes() {
     assert_eq!(world.told(10), ["1: Firing r: e: 30%"]);
     // Another limit is another condition, and the same trouble.
     change(&mut world, &alerts("{ when: dead_letters > 9, name: d, severity: high, to: [r] }"));
-    let expected = ["1: Resolved r: d is over after 40s", "1: Resolved r: e is over after 10s"];
+    let expected = ["1: Resolved r: d resolved after 40s", "1: Resolved r: e resolved after 10s"];
     assert_eq!(world.told(10), expected);
 }
 

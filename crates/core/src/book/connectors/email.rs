@@ -16,12 +16,12 @@ pub static RECEIVER: Connector = Connector {
         key(
             "smtp",
             ValueType::MailServer,
-            "With `email`, and needed there: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
+            "With `email`, required: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
         ),
         key(
             "from",
             ValueType::MailAddress,
-            "With `email`: the address that mail comes from (default: where it goes).",
+            "With `email`: the sender's address (default: the recipient's).",
         ),
         NETWORK,
         SECRET,
@@ -50,7 +50,7 @@ pub struct EmailSettings {
 fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let to = from.own_text()?;
     if from.node("smtp").is_none() {
-        let message = "a receiver with `email` needs `smtp`, the server that takes the mail";
+        let message = "an `email` receiver needs `smtp`";
         let help = "`smtp`: such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
         from.error("smtp", "missing-key", message, help);
     }
@@ -58,13 +58,13 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     let secret = from.text("secret");
     match (&smtp.user, &secret) {
         (Some(user), None) => {
-            let message = format!("`{user}` logs in to this mail server, and there is no password");
-            let help = "name the password with `secret`, or leave the user out of the address";
+            let message = format!("user `{user}` of this mail server has no password");
+            let help = "add `secret` with the password, or remove the user from the address";
             from.error("smtp", "missing-key", message, help);
         }
         (None, Some(_)) => {
-            let message = "this is a password for the mail server, and the address names no user";
-            let help = "write the user before the host, as in smtp://user@host:587, or leave `secret` out";
+            let message = "`secret` is set but the mail server address has no user";
+            let help = "add the user, as in smtp://user@host:587, or remove `secret`";
             from.error("secret", "excluded-key", message, help);
         }
         (Some(_), Some(_)) | (None, None) => {}
@@ -108,13 +108,13 @@ pub enum SmtpPrivacy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSmtp {
     /// Not of that form.
-    #[error("`{text}` is no mail server")]
+    #[error("invalid mail server address `{text}`")]
     Form {
         /// What was written.
         text: String,
     },
     /// A password stands in it.
-    #[error("a password stands in this address, and goes wherever the book goes")]
+    #[error("the address contains a password; use `secret` instead")]
     Password,
 }
 

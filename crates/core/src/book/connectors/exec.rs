@@ -33,7 +33,7 @@ pub static TARGET: Connector = Connector {
         key(
             "grace",
             ValueType::Duration,
-            "With `exec`: how long a run has to end by itself when it is asked to, before it is killed (default 10s).",
+            "With `exec`: how long a run may take to exit after it is asked to, before it is killed (default 10s).",
         ),
         key(
             "memory",
@@ -107,8 +107,8 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         *text != worker::LIFECYCLE && EventPattern::parse(text).is_ok_and(|pattern| pattern.is_exact())
     };
     if let Some(output) = output.as_ref().filter(|output| !is_type(output)) {
-        let message = format!("`{output}` cannot be the type of results");
-        from.error("output", "bad-event-type", message, "name a type of their own, such as `worker.result`");
+        let message = format!("invalid event type `{output}` for results");
+        from.error("output", "bad-event-type", message, "use a separate type such as `worker.result`");
     }
     let settings = ExecSettings {
         command: from.texts("exec"),

@@ -20,7 +20,7 @@ pub static SOURCE: Connector = Connector {
     beside: &[key(
         "when_done",
         ValueType::Word(&["delete", "keep"]),
-        "With `folder`: what becomes of a file whose events are durable: `delete` (the default), or `keep` to move it to the folder `done` within.",
+        "With `folder`: what happens to a file whose events are durable: `delete` (the default), or `keep` to move it to the subfolder `done`.",
     )],
     dependency: Some(Kind::Blob),
     ..Connector::new(
@@ -31,7 +31,7 @@ pub static SOURCE: Connector = Connector {
         |from| {
             let folder = from.own_text()?;
             if from.node("type").is_none() {
-                from.exclude(&["id"], "without a `type` each event is a CloudEvent, which has an id");
+                from.exclude(&["id"], "without `type`, each event is a CloudEvent with its own id");
             }
             let settings = FolderSettings { folder: folder.clone(), keeps: from.says("when_done", "keep") };
             Some((Arc::new(settings), Profile { shown: folder, ..Profile::default() }))

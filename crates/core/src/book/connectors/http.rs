@@ -25,7 +25,7 @@ pub static TARGET: Connector = Connector {
         ),
         key("secret", ValueType::Name(NameKind::Secret), "With `http`: signs each call by Standard Webhooks."),
         KeySchema {
-            about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); an address written as such needs no leave.",
+            about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
             ..NETWORK
         },
     ],
@@ -66,7 +66,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
         _ => HttpFormat::Binary,
     };
     if form != HttpFormat::Batch {
-        from.exclude(&["batch_max"], "it belongs to `format: batch`");
+        from.exclude(&["batch_max"], "it needs `format: batch`");
     }
     let address = from.own_text()?;
     let stated = from.count_at("batch_max");

@@ -10,7 +10,7 @@ pub static TARGET: Connector = Connector::new(
     Edge::Target,
     "log",
     ValueType::Word(&["stdout"]),
-    "Prints each event; for first steps.",
+    "Prints each event on standard output.",
     |_| Some((Arc::new(()), profile())),
 );
 

@@ -43,7 +43,7 @@ const fn receiver(name: &'static str, about: &'static str) -> Connector {
 pub(super) const SECRET: KeySchema = key(
     "secret",
     ValueType::Name(NameKind::Secret),
-    "Shows who we are: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
+    "Authenticates Redrive: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
 );
 
 /// The settings of a receiver that is posted to.

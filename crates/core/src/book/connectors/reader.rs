@@ -132,5 +132,5 @@ impl<'a> SettingsReader<'a> {
 pub(super) const NETWORK: KeySchema = key(
     "network",
     ValueType::Word(&["public", "private"]),
-    "`private` lets the name resolve to addresses of this machine and of private networks (default public); an address written as such needs no leave.",
+    "`private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
 );

@@ -22,7 +22,7 @@ static SCHEDULE: ObjectSchema = ObjectSchema {
         key(
             "missed",
             ValueType::Word(&["one", "none", "all"]),
-            "What becomes of fires that were missed while Redrive was down: the latest, none, or all (default one).",
+            "What happens to fires missed while Redrive was down: the latest, none, or all are made up for (default one).",
         ),
         key(
             "missed_within",
@@ -68,7 +68,7 @@ pub enum Missed {
 
 fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     from.needs_type();
-    from.exclude(&["id"], "a schedule's events are known by their fire time");
+    from.exclude(&["id"], "events of a schedule get their id from the fire time");
     plain(from, "type", "bad-event-type", |_| None);
     plain(from, "subject", "bad-template", |text| EventSubject::new(text).err().map(|error| error.to_string()));
     plain(from, "session", "bad-template", |text| SessionKey::new(text).err().map(|error| error.to_string()));
@@ -91,10 +91,10 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
 fn plain(from: &mut SettingsReader<'_>, key: &str, code: &'static str, fault: fn(&str) -> Option<String>) {
     let Some(template) = from.text(key).and_then(|text| SourceTemplate::parse(&text).ok()) else { return };
     let wrong = match template.literal() {
-        None => Some("a schedule has no headers and no data to fill in".to_owned()),
+        None => Some("a schedule has no headers or data for placeholders".to_owned()),
         Some(text) => fault(text),
     };
     if let Some(message) = wrong {
-        from.error(key, code, message, "write a plain, short text");
+        from.error(key, code, message, "use a short text without placeholders");
     }
 }

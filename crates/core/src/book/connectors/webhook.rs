@@ -24,14 +24,14 @@ static WEBHOOK: ObjectSchema = ObjectSchema {
         required(
             "secret",
             ValueType::Name(NameKind::Secret),
-            "The secret they are signed with; of two, either is good.",
+            "The signing secret; with two, either is accepted.",
         ),
         key("body_max", ValueType::Size, "The largest body taken (default 1MiB, for `github` 25MiB)."),
-        key("rate", ValueType::Rate, "How many calls are taken (default: as many as come)."),
+        key("rate", ValueType::Rate, "The rate limit of calls (default: none)."),
         key(
             "tolerance",
             ValueType::Duration,
-            "How far the time that is signed may be from ours (default 5m); not with `github` and `hmac`.",
+            "How far the signed timestamp may be from the server's clock (default 5m); not with `github` and `hmac`.",
         ),
         key("header", ValueType::Text, "With `hmac`: the header that holds the signature (default x-signature)."),
         key(
@@ -44,7 +44,7 @@ static WEBHOOK: ObjectSchema = ObjectSchema {
             ValueType::Word(&["hex", "base64"]),
             "With `hmac`: how the signature is written (default hex).",
         ),
-        key("prefix", ValueType::Text, "With `hmac`: what stands before the signature, such as `sha256=`."),
+        key("prefix", ValueType::Text, "With `hmac`: the prefix of the signature, such as `sha256=`."),
     ],
     includes: &[],
     one_of: OneOf::Nothing,
@@ -134,10 +134,10 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     let mut inner = from.inner()?;
     let scheme = inner.text("scheme")?;
     if scheme != "hmac" {
-        inner.exclude(&["header", "algorithm", "encoding", "prefix"], "it belongs to `scheme: hmac`");
+        inner.exclude(&["header", "algorithm", "encoding", "prefix"], "it needs `scheme: hmac`");
     }
     if matches!(scheme.as_str(), "hmac" | "github") {
-        inner.exclude(&["tolerance"], "this scheme signs no time");
+        inner.exclude(&["tolerance"], "this scheme does not sign a timestamp");
     }
     let secret = inner.text("secret")?;
     let settings = WebhookSettings {

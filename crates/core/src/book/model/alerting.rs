@@ -9,7 +9,7 @@ use crate::book::problem::BookSpan;
 use crate::ids::PolicyName;
 use crate::limits;
 
-/// What people are told, and when.
+/// Alerts: conditions and who is notified.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
     /// Where it stands.
@@ -20,13 +20,13 @@ pub struct Alert {
     pub name: Option<String>,
     /// How urgent it is.
     pub severity: AlertSeverity,
-    /// Who is told.
+    /// The receivers to notify.
     pub to: Vec<String>,
     /// Who is told next, one after the other, as long as it is not over.
     pub escalate: Vec<String>,
     /// How often it is said again while it lasts.
     pub repeat: Option<Duration>,
-    /// What they should do.
+    /// What to do about it.
     pub action: Option<String>,
     /// Whether anybody looks at it.
     pub switch: AlertSwitch,
@@ -107,7 +107,7 @@ impl AlertSeverity {
     }
 }
 
-/// Who is told.
+/// The receivers to notify.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receiver {
     /// How.

@@ -8,7 +8,7 @@ use crate::book::problem::BookSpan;
 use crate::ids::{BreakerName, DependencyName};
 use crate::text::Rate;
 
-/// Where a service is reached.
+/// Where events of a service go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetEntry {
     /// Where it stands.

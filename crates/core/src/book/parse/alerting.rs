@@ -45,7 +45,7 @@ impl Lowering<'_> {
     /// Reports a key that is not there though only a name of the catalog could stand for it.
     fn needs(&mut self, node: &YamlNode, key: &str, about: &str) {
         if node.get(key).is_none() && !node.entries().is_empty() {
-            let message = format!("an alert needs `{key}`, unless it names one of the catalog under `use`");
+            let message = format!("an alert needs `{key}`, unless `use` names a catalog alert");
             self.problems.error("missing-key", node.span, message, format!("`{key}`: {about}"));
         }
     }
@@ -85,7 +85,7 @@ pub(super) fn check_levels(book: &Sections, problems: &mut Problems) {
     let mut look = |layer: &Layer, level| {
         for alert in &layer.alerts {
             if let Some(cure) = cure(&alert.when, level) {
-                let message = format!("nobody keeps `{}` for this level", alert.when);
+                let message = format!("`{}` is not measured at this level", alert.when);
                 problems.error("alert-without-figure", alert.span, message, cure);
             }
         }
@@ -106,27 +106,27 @@ pub(super) fn check_levels(book: &Sections, problems: &mut Problems) {
 const fn cure(when: &Condition, level: AlertLevel) -> Option<&'static str> {
     match (when.metric, level, when.by) {
         (AlertMetric::ConsumerLag | AlertMetric::OldestWaiting, AlertLevel::Row | AlertLevel::Dependency, _)
-        | (AlertMetric::LatencyP99, AlertLevel::Row, _) => Some("move it to the service, the channel or the book"),
+        | (AlertMetric::LatencyP99, AlertLevel::Row, _) => Some("move it to the service, the channel or the top-level `alerts`"),
         (AlertMetric::LatencyP99, AlertLevel::Dependency, Some(Grouping::Service | Grouping::Channel)) => {
-            Some("leave `by` out, or move it to the service")
+            Some("remove `by`, or move it to the service")
         }
         (AlertMetric::ConsumerLag, AlertLevel::Service, Some(Grouping::Source)) => {
-            Some("move it to the book: what waits at a source is of no service yet")
+            Some("move it to the top-level `alerts`: messages at a source have no service yet")
         }
         (AlertMetric::AuthFailures, AlertLevel::Dependency | AlertLevel::Service | AlertLevel::Row, Some(Grouping::Source)) => {
-            Some("move it to the book: those who come to a door are of no service")
+            Some("move it to the top-level `alerts`: failed logins belong to no service")
         }
         (AlertMetric::Trouble(trouble), level, _) => match (trouble.concerns(), level) {
             (_, AlertLevel::Book) | (IncidentScope::Service, AlertLevel::Service) => None,
             (IncidentScope::Service, AlertLevel::Row | AlertLevel::Dependency) => {
-                Some("move it to the service, the channel or the book")
+                Some("move it to the service, the channel or the top-level `alerts`")
             }
             (IncidentScope::Secret | IncidentScope::Process, AlertLevel::Service | AlertLevel::Row | AlertLevel::Dependency) => {
-                Some("move it to the book")
+                Some("move it to the top-level `alerts`")
             }
         },
         (AlertMetric::LatencyP99, AlertLevel::Service, Some(Grouping::Dependency)) => {
-            Some("leave `by` out, or move it to the dependency or the book")
+            Some("remove `by`, or move it to the dependency or the top-level `alerts`")
         }
         _ => None,
     }

@@ -19,8 +19,8 @@ impl Lowering<'_> {
         };
         let limit = endpoint.profile.run.as_ref().and_then(|run| run.time_limit.as_ref());
         if let (Some(_), Some(timeout)) = (limit, owner.get("timeout").filter(states_whole)) {
-            let message = "the target's `time_limit` says how long a run may take";
-            let help = "keep one of them; a row may still state its own `timeout`";
+            let message = "the target's `time_limit` already limits a run";
+            let help = "keep one of them; a row may still set its own `timeout`";
             self.problems.error("said-twice", timeout.span, message, help);
         }
         Some(TargetEntry { span: node.span, endpoint })
@@ -37,7 +37,7 @@ impl Lowering<'_> {
             self.check_event_type(node);
             if endpoint.connector.dependency.is_none() {
                 let reason =
-                    "webhooks and schedules call no dependency, and no breaker guards them; remove it";
+                    "webhooks and schedules call no dependency and have no breaker; remove it";
                 excluded(node, &["depends_on"], reason, self.problems);
             }
             let source = SourceEntry {
@@ -65,10 +65,10 @@ impl Lowering<'_> {
             Some(text) => EventPattern::parse(text).map_or_else(
                 |error| Some(error.to_string()),
                 |pattern| {
-                    (!pattern.is_exact()).then(|| format!("`{text}` is a pattern, and an event has one type"))
+                    (!pattern.is_exact()).then(|| format!("`{text}` is a pattern; expected one event type"))
                 },
             ),
-            None if !template.texts().all(fits) => Some(format!("`{template}` makes no event type")),
+            None if !template.texts().all(fits) => Some(format!("`{template}` does not produce an event type")),
             None => None,
         };
         if let Some(message) = wrong {

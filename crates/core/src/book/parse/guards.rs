@@ -53,7 +53,7 @@ impl GuardSections {
         for ReservedNames { section: name, what, has_a_meaning } in RESERVED {
             for (key, _) in section(name) {
                 if let Some(name) = key.text().filter(|name| has_a_meaning(name)) {
-                    let message = format!("`{name}` has a meaning of its own and cannot name a {what}");
+                    let message = format!("`{name}` is reserved and cannot name a {what}");
                     problems.error("reserved-name", key.span, message, "choose another name");
                 }
             }
@@ -110,11 +110,11 @@ fn timeout_parts(node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
     }
     let whole = match (duration_of(node, "whole"), duration_of(node, "first")) {
         (Some(whole), None) => {
-            excluded(node, &["factor", "max"], "they belong to `first`", problems);
+            excluded(node, &["factor", "max"], "they need `first`", problems);
             Some(GrowingTimeout::fixed(whole))
         }
         (Some(_), Some(_)) => {
-            excluded(node, &["first"], "`whole` is stated too", problems);
+            excluded(node, &["first"], "`whole` is set too", problems);
             None
         }
         (None, Some(first)) => {
@@ -132,7 +132,7 @@ fn timeout_parts(node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
             Some(GrowingTimeout { first, factor, max: max.max(first) })
         }
         (None, None) => {
-            excluded(node, &["factor", "max"], "they belong to `first`", problems);
+            excluded(node, &["factor", "max"], "they need `first`", problems);
             None
         }
     };
@@ -153,8 +153,8 @@ fn timeout_parts(node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
 
 fn refuse_zero(node: &YamlNode, limit: Option<Duration>, problems: &mut Problems) {
     if limit.is_some_and(|limit| limit.is_zero()) {
-        let help = "every operation has a timeout; state how long it may take";
-        problems.error("zero-timeout", node.span, "a timeout of nothing ends every call at once", help);
+        let help = "set how long the call may take";
+        problems.error("zero-timeout", node.span, "a timeout must be greater than zero", help);
     }
 }
 
@@ -188,8 +188,8 @@ impl<'a> PolicyChain<'a> {
             // Who merely leads into a circle is not told: those who are in it are.
             if from == name {
                 let circle = format!("{} → {from}", seen.join(" → "));
-                let help = "let one of them state its own values";
-                let message = format!("this extends itself: {circle}");
+                let help = "remove one `from` and set the values there";
+                let message = format!("circular `from`: {circle}");
                 problems.error("extends-itself", key_span(node, "from"), message, help);
                 return None;
             }
@@ -198,8 +198,8 @@ impl<'a> PolicyChain<'a> {
             }
             if links.len() >= limits::EXTENDS_MAX {
                 let message =
-                    format!("this extends more than {} others, one after the other", limits::EXTENDS_MAX);
-                problems.error("extends-too-far", key_span(node, "from"), message, "state its own values");
+                    format!("`from` chain is longer than {}", limits::EXTENDS_MAX);
+                problems.error("extends-too-far", key_span(node, "from"), message, "set the values here instead of `from`");
                 return None;
             }
             seen.push(from);
@@ -251,7 +251,7 @@ fn policy(
         Some(root) => match catalog::policy(root) {
             Some(entry) => Some(entry),
             None if root == name.as_str() => {
-                let message = format!("there is no retry policy `{root}` in the catalog to extend");
+                let message = format!("unknown retry policy `{root}`");
                 problems.error("extends-nothing", key_span(node, "from"), message, "name another policy");
                 return None;
             }
@@ -298,13 +298,13 @@ fn raw_backoff(
     let window = chain.duration("window", base.and_then(Backoff::window)).ok()?;
     let schedule = schedule(node, chain, base, problems)?;
     let Some(retries) = retries else {
-        let help = "state `retries`, or extend a policy with `from`";
+        let help = "set `retries`, or extend a policy with `from`";
         problems.error("missing-key", node.span, "a retry policy needs `retries`", help);
         return None;
     };
     if schedule == RawSchedule::Never && retries > 0 {
-        let help = "state `initial` or `delays`, or extend a policy with `from`";
-        problems.error("missing-key", node.span, "a retry policy needs to know how long to wait", help);
+        let help = "set `initial` or `delays`, or extend a policy with `from`";
+        problems.error("missing-key", node.span, "a retry policy needs a delay", help);
         return None;
     }
     Some(RawBackoff { schedule, jitter: jitter.unwrap_or(Jitter::Equal), retries, window })
@@ -335,9 +335,9 @@ fn schedule(
         None => base.and_then(Backoff::listed).map(<[Duration]>::to_vec),
     };
     if node.get("delays").is_some() {
-        excluded(node, &["initial", "factor", "max"], "`delays` lists every delay", problems);
+        excluded(node, &["initial", "factor", "max"], "`delays` already lists every delay", problems);
     } else if initial.is_none() && delays.is_some() {
-        let because = "the policy that it extends lists every delay";
+        let because = "the policy it extends already lists every delay";
         excluded(node, &["factor", "max"], because, problems);
     }
     Some(match (initial, delays) {
@@ -363,7 +363,7 @@ fn breaker(
             let Some(entry) = catalog::breaker(root) else {
                 // Any other name was reported as undefined.
                 if root == name.as_str() || root == "none" {
-                    let message = format!("there is no breaker `{root}` to extend");
+                    let message = format!("unknown breaker `{root}`");
                     let help = "name another breaker";
                     problems.error("extends-nothing", key_span(node, "from"), message, help);
                 }
@@ -383,7 +383,7 @@ fn breaker(
         let missing = if open.is_none() { "open" } else { "trip" };
         // A trip that was stated but makes no sense was reported for itself.
         if node.get(missing).is_none() {
-            let help = "without it the breaker could never open, or never close again";
+            let help = "without it the breaker would never open, or never close again";
             problems.error("missing-key", node.span, format!("a breaker needs `{missing}`"), help);
         }
         return None;
@@ -445,10 +445,10 @@ fn check_trip(node: &YamlNode, problems: &mut Problems) {
         }
     };
     if node.get("consecutive").is_some() {
-        excluded(node, &["within", "of_at_least"], "`consecutive` looks at the last calls only", problems);
+        excluded(node, &["within", "of_at_least"], "`consecutive` only counts calls in a row", problems);
     } else if node.get("failures").is_some() {
         missing("within", problems);
-        excluded(node, &["of_at_least"], "it belongs to `failure_rate`", problems);
+        excluded(node, &["of_at_least"], "it needs `failure_rate`", problems);
     } else if node.get("failure_rate").is_some() {
         missing("within", problems);
         missing("of_at_least", problems);

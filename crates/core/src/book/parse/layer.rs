@@ -54,7 +54,7 @@ impl Lowering<'_> {
             let kind = key.text().and_then(parse_failure_kind);
             if let (Some(kind), Some(reaction)) = (kind, at(value, reaction_name)) {
                 if reactions.iter().any(|(known, _)| *known == kind) {
-                    let message = "the same failures stand here twice";
+                    let message = "duplicate failure";
                     self.problems.error("said-twice", key.span, message, "keep one of them");
                 }
                 reactions.push((kind, reaction));
@@ -64,7 +64,7 @@ impl Lowering<'_> {
             let transient = FailureMatch::Category(Category::Transient);
             if reactions.iter().any(|(kind, _)| *kind == transient) {
                 let help = "keep one of them: `retry: X` is short for `on_failure: { transient: X }`";
-                self.problems.error("said-twice", retry.span, "`on_failure` states `transient` too", help);
+                self.problems.error("said-twice", retry.span, "`on_failure` sets `transient` too", help);
             }
             reactions.insert(0, (transient, retry));
         }
@@ -80,7 +80,7 @@ impl Lowering<'_> {
         let Some(list) = node.get("classify") else { return Vec::new() };
         if list.items().len() > limits::OVERRIDES_MAX {
             let message = format!(
-                "{} overrides stand here; there may be {}",
+                "{} overrides; the maximum is {}",
                 list.items().len(),
                 limits::OVERRIDES_MAX
             );
@@ -88,15 +88,15 @@ impl Lowering<'_> {
                 "too-many-overrides",
                 list.span,
                 message,
-                "join statuses into ranges and messages into one expression",
+                "combine statuses into ranges and messages into one expression",
             );
             return Vec::new();
         }
         let rows = list.items().iter().filter_map(|row| {
             let looks_at = ["status", "code", "header", "message"];
             if looks_at.iter().all(|key| row.get(key).is_none()) {
-                let help = "give `status`, `code`, `header` or `message`";
-                self.problems.error("missing-key", row.span, "this override looks at nothing", help);
+                let help = "add `status`, `code`, `header` or `message`";
+                self.problems.error("missing-key", row.span, "this override matches nothing", help);
             }
             Some(At { value: self.classify_row(row)?, span: row.span })
         });
@@ -147,14 +147,14 @@ impl Lowering<'_> {
                     "too-many-patterns",
                     node.span,
                     message,
-                    "join them, or match codes and statuses",
+                    "combine them, or match codes and statuses",
                 );
             }
             return None;
         }
         if text.len() > limits::PATTERN_BYTES_MAX {
-            let message = format!("a regular expression of {} bytes is too long", text.len());
-            let help = format!("keep it below {} bytes", limits::PATTERN_BYTES_MAX);
+            let message = format!("regular expression is too long: {} bytes", text.len());
+            let help = format!("the maximum is {} bytes", limits::PATTERN_BYTES_MAX);
             self.problems.error("bad-regex", node.span, message, help);
             return None;
         }
@@ -164,7 +164,7 @@ impl Lowering<'_> {
                 // The library draws a picture of its own; ours points at the line, so its last line is enough.
                 let reason = error.to_string();
                 let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                let message = format!("this is no regular expression: {reason}");
+                let message = format!("invalid regular expression: {reason}");
                 self.problems.error("bad-regex", node.span, message, "");
                 None
             }

@@ -28,7 +28,7 @@ impl Lowering<'_> {
             .is_none_or(|events| matches!(&events.value, YamlValue::List(items) if items.is_empty()));
         if takes_none && channels.is_empty() {
             let help = "add `events:` with at least one row, such as `- { type: todo.task.created }`";
-            self.problems.error("no-events", key.span, "this service takes no events", help);
+            self.problems.error("no-events", key.span, "this service has no events", help);
         }
         Some(ServiceEntry {
             name: ServiceName::new(key.text()?).ok()?,
@@ -49,8 +49,8 @@ impl Lowering<'_> {
         let Some(node) = owner.and_then(|owner| owner.get("waiting")) else { return WaitingEntry::default() };
         let size_bytes = node.get("size").and_then(|n| at(n, |text| text::parse_size(text).ok()));
         if let Some(At { value: 0, span }) = size_bytes {
-            let help = "state how much may wait, such as 1GiB; `when_full` says what happens to the rest";
-            self.problems.error("out-of-range", span, "in no room at all nothing can wait", help);
+            let help = "set a size such as 1GiB; `when_full` sets what happens beyond it";
+            self.problems.error("out-of-range", span, "the size must be greater than zero", help);
         }
         WaitingEntry {
             events: count_at(node, "events"),
@@ -129,7 +129,7 @@ impl Lowering<'_> {
         let message =
             format!("`{}` {how} `{first}` on line {line}, and neither is more specific", second.value);
         let help =
-            "narrow one of them, or name the types they share in a row of their own and drop one pattern";
+            "narrow one pattern, or list the shared types in their own row and drop one pattern";
         self.problems.error("ambiguous-pattern", second.span, message, help);
     }
 

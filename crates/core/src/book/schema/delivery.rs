@@ -15,10 +15,10 @@ use crate::policy::rule::WhenOpen;
 /// The whole book.
 pub static BOOK: ObjectSchema = ObjectSchema::of(
     "a rule book",
-    "What Redrive does with events and with failures.",
+    "How Redrive routes events and handles failures.",
     &[
         key("version", ValueType::Count { min: 1, max: 1 }, "The version of the format: 1.").required(),
-        key("defaults", ValueType::Object(&DEFAULTS), "What nothing more specific says."),
+        key("defaults", ValueType::Object(&DEFAULTS), "Defaults for everything below."),
         key(
             "retry_policies",
             ValueType::MapOf(&ValueType::Object(&POLICY)),
@@ -31,14 +31,14 @@ pub static BOOK: ObjectSchema = ObjectSchema::of(
             "Timeouts beside those of the catalog.",
         ),
         key("throttles", ValueType::MapOf(&ValueType::Object(&THROTTLE)), "Throttles by name."),
-        key("dependencies", ValueType::MapOf(&ValueType::Object(&DEPENDENCY)), "The things that fail."),
+        key("dependencies", ValueType::MapOf(&ValueType::Object(&DEPENDENCY)), "The systems that targets call."),
         key("secrets", ValueType::MapOf(&ValueType::Object(&SECRET)), "Where secrets come from."),
         key("sources", ValueType::MapOf(&ValueType::Object(&SOURCE)), "Where events come from."),
-        key("access", ValueType::Object(&ACCESS), "Who may do what."),
+        key("access", ValueType::Object(&ACCESS), "Who may use the API."),
         key("archive", ValueType::Object(&ARCHIVE), "Where raw payloads are kept for audit."),
-        key("services", ValueType::MapOf(&ValueType::Object(&SERVICE)), "Who gets which events, and by which rules."),
-        key("alerts", ValueType::ListOf(&ValueType::Object(&ALERT)), "What people are told, and when."),
-        key("receivers", ValueType::MapOf(&ValueType::Object(&RECEIVER)), "Who is told."),
+        key("services", ValueType::MapOf(&ValueType::Object(&SERVICE)), "The consumers of events, with their rules."),
+        key("alerts", ValueType::ListOf(&ValueType::Object(&ALERT)), "Alerts: conditions and who is notified."),
+        key("receivers", ValueType::MapOf(&ValueType::Object(&RECEIVER)), "The receivers to notify."),
         key("dapr", ValueType::Object(&DAPR_FILE), "Names for an exported Dapr resiliency file."),
         key(
             "allow",
@@ -59,10 +59,10 @@ pub(super) static DAPR_FILE: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// What nothing more specific says.
+/// Defaults for everything below.
 pub(super) static DEFAULTS: ObjectSchema = ObjectSchema {
     name: "defaults",
-    about: "What nothing more specific says, and what holds for the whole book.",
+    about: "Defaults for everything below, and settings of the whole book.",
     fields: &[
         key(
             "waiting",
@@ -71,7 +71,7 @@ pub(super) static DEFAULTS: ObjectSchema = ObjectSchema {
         ),
         duration(
             "keep_delivered",
-            "How long an event is kept once all its deliveries are delivered, or if nobody wants it (default 7d).",
+            "How long an event is kept once all its deliveries are delivered, or if no service subscribes to it (default 7d).",
         ),
         RETRY_BUDGET_KEY,
     ],
@@ -81,8 +81,8 @@ pub(super) static DEFAULTS: ObjectSchema = ObjectSchema {
 
 /// How much may wait for a service.
 pub(super) static WAITING: ObjectSchema = ObjectSchema::of(
-    "a waiting room",
-    "How much may wait for one service over all its channels, so that one that is down cannot fill the house.",
+    "a backlog limit",
+    "How much may wait for one service over all its channels, so that one that is down cannot fill the disk.",
     &[
         key(
             "events",
@@ -97,7 +97,7 @@ pub(super) static WAITING: ObjectSchema = ObjectSchema::of(
         ),
         word::<QueueFullAction>(
             "when_full",
-            "What happens to one too many: it is refused for all who want it, or is a dead letter of this service (default refuse; dead-letter if it came in through a webhook, whose sender may not send again).",
+            "What happens to an event beyond the limit: it is refused for all services, or becomes a dead letter of this service (default refuse; dead-letter for webhooks, whose sender may not send again).",
         ),
     ],
 );
@@ -135,13 +135,13 @@ pub(super) static RULE: ObjectSchema = ObjectSchema::of(
             "fatal_after",
             "A connection that has failed for this long is a matter of configuration (default: never).",
         ),
-        key("idempotency", ValueType::Object(&IDEMPOTENCY), "How a second copy of an event is recognised."),
-        key("dead_letter", ValueType::Object(&DEAD_LETTER), "Where deliveries go that failed for good."),
-        word::<Criticality>("criticality", "How much depends on it; `check` holds the policies against it."),
-        word::<DataLoss>("data_loss", "Whether an event may be lost; `check` holds the policies against it."),
+        key("idempotency", ValueType::Object(&IDEMPOTENCY), "How duplicate events are recognised."),
+        key("dead_letter", ValueType::Object(&DEAD_LETTER), "What happens to deliveries that failed permanently."),
+        word::<Criticality>("criticality", "How important it is; `check` compares the policies with it."),
+        word::<DataLoss>("data_loss", "Whether an event may be lost; `check` compares the policies with it."),
         text("consumer_group", "The consumer group named in dead letters (default: the service)."),
         key("alerts", ValueType::ListOf(&ValueType::Object(&ALERT)), "Alerts for what this level covers."),
-        key("facts", ValueType::Object(&FACTS), "What is known of the world outside; for `check`.").fact(),
+        key("facts", ValueType::Object(&FACTS), "Facts about the outside world; for `check`.").fact(),
         key(
             "allow",
             ValueType::ListOf(&ValueType::Object(&ALLOW_ROW)),
@@ -153,7 +153,7 @@ pub(super) static RULE: ObjectSchema = ObjectSchema::of(
 /// One override of the classification.
 pub(super) static CLASSIFY_ROW: ObjectSchema = ObjectSchema::of(
     "an override of the classification",
-    "All that is given must fit; then the answer is what `as` says.",
+    "All given conditions must match; then the answer is classified as `as`.",
     &[
         key(
             "status",
@@ -175,7 +175,7 @@ pub(super) static CLASSIFY_ROW: ObjectSchema = ObjectSchema::of(
                 "internal",
                 "delivered",
             ]),
-            "What such an answer is.",
+            "The category of such an answer.",
         )
         .required(),
         text("give_code", "The code to give it."),
@@ -183,66 +183,66 @@ pub(super) static CLASSIFY_ROW: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// How a second copy of an event is recognised.
+/// How duplicate events are recognised.
 pub(super) static IDEMPOTENCY: ObjectSchema = ObjectSchema::of(
     "an idempotency rule",
-    "How Redrive recognises a second copy; what the consumer does itself is the fact `idempotent_by`.",
+    "How Redrive recognises duplicates; what the consumer does itself is the fact `idempotent_by`.",
     &[
         word::<IdempotencyBy>(
             "by",
-            "What a second copy is known by (default event-id). notification-id: the same, and a delivery whose target has told the id of a notification is not sent again. none: each copy is delivered.",
+            "What identifies a duplicate (default event-id). notification-id: the same, and a delivery whose target has returned a notification id is not sent again. none: each copy is delivered.",
         ),
         key(
             "store",
             ValueType::Word(&["embedded", "postgres", "redis", "memory"]),
-            "Where it is remembered: embedded, the data folder. The others are not built in.",
+            "Where it is stored: embedded, the data folder. The others are not built in.",
         ),
         key(
             "key",
             ValueType::CopyKey,
-            "What else a copy is known by, for the row: a field such as `data.order`, or a text with fields in braces.",
+            "What else identifies a duplicate within the row: a field such as `data.order`, or a text with fields in braces.",
         ),
-        duration("ttl", "For how long it is remembered (default 7d), and for as long as the event is kept."),
+        duration("ttl", "How long it is remembered (default 7d), and for as long as the event is kept."),
     ],
 );
 
-/// Where deliveries go that failed for good.
+/// What happens to deliveries that failed permanently.
 pub(super) static DEAD_LETTER: ObjectSchema = ObjectSchema::of(
     "a dead-letter rule",
-    "Where deliveries go that failed for good, for how long, and what may bring them back.",
+    "Where permanently failed deliveries are kept, for how long, and how they are replayed.",
     &[
         key(
             "name",
             ValueType::LetterName,
             "The name of the dead-letter queue, which is shown with each letter and chooses letters (`redrive dlq list --name`): `_{service}.deadletter[.{channel}]`, `{queue}:dlq` or `{queue}-dlq-{stage}`, in quotes.",
         ),
-        text("queue", "What stands for `{queue}` in the name."),
-        text("stage", "What stands for `{stage}` in the name."),
+        text("queue", "The value of `{queue}` in the name."),
+        text("stage", "The value of `{stage}` in the name."),
         word::<LetterForm>(
             "form",
             "The form in which `redrive dlq show --format json`, `redrive dlq export` and the API write letters unless another is asked for (default envelope).",
         ),
-        duration("retention", "For how long a letter is kept (default 30d)."),
+        duration("retention", "How long a dead letter is kept (default 30d)."),
         key(
             "alert",
             ValueType::Rate,
-            "Letters arriving faster than this raise an alert of severity high, which every receiver of the book is told of.",
+            "Dead letters arriving faster than this raise an alert of severity high, sent to every receiver.",
         ),
-        word::<Reprocess>("reprocess", "Who brings them back (default manual)."),
+        word::<Reprocess>("reprocess", "How dead letters are replayed (default manual)."),
         key(
             "reprocess_categories",
             ValueType::ListOf(&ValueType::Word(&Category::WORDS)),
-            "With `filtered`: the categories that are brought back by themselves.",
+            "With `filtered`: the categories that are replayed automatically.",
         ),
         key(
             "reprocess_max",
             ValueType::Count { min: 1, max: 100 },
-            "How often one letter is brought back by itself before it is poison (default 3).",
+            "How often one dead letter is replayed automatically before it counts as poison (default 3).",
         ),
         key(
             "reprocess_cron",
             ValueType::Cron,
-            "With `automatic` and `filtered`: letters also come back at these times, in UTC (default: only when a breaker closes).",
+            "With `automatic` and `filtered`: dead letters are also replayed at these times, in UTC (default: only when a breaker closes).",
         ),
     ],
 );
@@ -250,11 +250,11 @@ pub(super) static DEAD_LETTER: ObjectSchema = ObjectSchema::of(
 /// What is known of the world outside.
 pub(super) static FACTS: ObjectSchema = ObjectSchema {
     name: "facts",
-    about: "What is known of the world outside. Redrive does not act on them; a lint that lacks its fact says so.",
+    about: "Facts about the outside world. Redrive does not act on them; a lint that lacks its fact reports that.",
     fields: &[
         key("rate", ValueType::Rate, "How many events or calls there are.").fact(),
-        duration("p99", "How long 99 of 100 calls take at most.").fact(),
-        duration("sla", "How soon a delivery must have happened.").fact(),
+        duration("p99", "The 99th percentile of call latency.").fact(),
+        duration("sla", "The deadline for a delivery.").fact(),
         key("instances", ValueType::Count { min: 1, max: 1_000_000 }, "How many processes call the dependency.")
             .fact(),
         duration("rate_limit_window", "The time over which the other side counts its rate limit.").fact(),
@@ -267,7 +267,7 @@ pub(super) static FACTS: ObjectSchema = ObjectSchema {
         key(
             "idempotent_by",
             ValueType::ShortOrLong(&ValueType::Word(ConsumerPattern::WORDS), &IDEMPOTENT_BY),
-            "How the consumer makes a second copy harmless.",
+            "How the consumer handles duplicates.",
         )
         .fact(),
     ],
@@ -278,7 +278,7 @@ pub(super) static FACTS: ObjectSchema = ObjectSchema {
 /// What is known of a source: how its broker or sender behaves.
 pub(super) static SOURCE_FACTS: ObjectSchema = ObjectSchema::of(
     "facts of a source",
-    "What is known of the broker or sender behind a source. Redrive does not act on them.",
+    "Facts about the broker or sender behind a source. Redrive does not act on them.",
     &[
         duration("lease", "How long the broker hides a message from others (visibility timeout, lock).")
             .fact(),
@@ -287,7 +287,7 @@ pub(super) static SOURCE_FACTS: ObjectSchema = ObjectSchema::of(
             .fact(),
         duration(
             "poll_limit",
-            "How long a consumer may take before its broker thinks it dead (Kafka: max.poll.interval).",
+            "How long a consumer may take before the broker considers it dead (Kafka: max.poll.interval).",
         )
         .fact(),
         key(
@@ -306,10 +306,10 @@ pub(super) static SOURCE_FACTS: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// How the consumer makes a second copy harmless.
+/// How the consumer handles duplicates.
 pub(super) static IDEMPOTENT_BY: ObjectSchema = ObjectSchema::of(
     "a consumer's idempotency",
-    "How the consumer makes a second copy harmless.",
+    "How the consumer handles duplicates.",
     &[
         key(
             "pattern",
@@ -318,7 +318,7 @@ pub(super) static IDEMPOTENT_BY: ObjectSchema = ObjectSchema::of(
         )
         .fact()
         .required(),
-        text("store", "Where it keeps what it needs for that.").fact(),
+        text("store", "Where it keeps the state for that.").fact(),
     ],
 );
 
@@ -335,7 +335,7 @@ pub(super) static ALLOW_ROW: ObjectSchema = ObjectSchema::of(
 /// One row of a service's or a channel's events.
 pub(super) static EVENT_ROW: ObjectSchema = ObjectSchema {
     name: "an event row",
-    about: "A claim on an event type or a pattern, with what differs for it; the most specific row wins.",
+    about: "A subscription to an event type or pattern, with its own rules; the most specific row wins.",
     fields: &[
         key(
             "type",
@@ -343,8 +343,8 @@ pub(super) static EVENT_ROW: ObjectSchema = ObjectSchema {
             "The event type; `*` stands for one segment, at the end for one or more.",
         )
         .required(),
-        text("title", "What the row is called in tables (default: its type)."),
-        text("subscription", "The id of the claim (default: service/pattern)."),
+        text("title", "The row's name in tables (default: its type)."),
+        text("subscription", "The id of the subscription (default: service/pattern)."),
         key(
             "depends_on",
             ValueType::Name(NameKind::Dependency),
@@ -358,10 +358,10 @@ pub(super) static EVENT_ROW: ObjectSchema = ObjectSchema {
 /// One way of a service to reach people: its own target, queue and rules.
 pub(super) static CHANNEL: ObjectSchema = ObjectSchema {
     name: "a channel",
-    about: "A way of a service with its own target, dead-letter queue and rules, such as e-mail.",
+    about: "A part of a service with its own target, dead-letter queue and rules, such as e-mail.",
     fields: &[
-        text("title", "What the channel is called in tables (default: its name)."),
-        key("target", ValueType::Object(&TARGET), "Where the channel is reached (default: the service's target)."),
+        text("title", "The channel's name in tables (default: its key)."),
+        key("target", ValueType::Object(&TARGET), "Where events go (default: the service's target)."),
         key(
             "depends_on",
             ValueType::Name(NameKind::Dependency),
@@ -370,7 +370,7 @@ pub(super) static CHANNEL: ObjectSchema = ObjectSchema {
         key(
             "events",
             ValueType::ListOf(&ValueType::ShortOrLong(&ValueType::EventPattern, &EVENT_ROW)),
-            "The events that it takes.",
+            "The events it subscribes to.",
         )
         .required(),
     ],
@@ -383,8 +383,8 @@ pub(super) static SERVICE: ObjectSchema = ObjectSchema {
     name: "a service",
     about: "A consumer with a target, rules per event type and, if it has them, channels.",
     fields: &[
-        text("title", "What the service is called in tables (default: its name)."),
-        key("target", ValueType::Object(&TARGET), "Where it is reached.").required(),
+        text("title", "The service's name in tables (default: its key)."),
+        key("target", ValueType::Object(&TARGET), "Where events go.").required(),
         key(
             "depends_on",
             ValueType::Name(NameKind::Dependency),
@@ -392,15 +392,15 @@ pub(super) static SERVICE: ObjectSchema = ObjectSchema {
         ),
         word::<DeliveryOrder>(
             "order",
-            "Whether deliveries of one session keep their order; strict: a dead one holds its session (default none).",
+            "Whether deliveries of one session keep their order; strict: a dead letter blocks its session (default none).",
         ),
         key("waiting", ValueType::Object(&WAITING), "How much may wait for it, over all its channels."),
         key(
             "events",
             ValueType::ListOf(&ValueType::ShortOrLong(&ValueType::EventPattern, &EVENT_ROW)),
-            "The events that it takes, one row each.",
+            "The events it subscribes to, one row each.",
         ),
-        key("channels", ValueType::MapOf(&ValueType::Object(&CHANNEL)), "Ways with targets and rules of their own."),
+        key("channels", ValueType::MapOf(&ValueType::Object(&CHANNEL)), "Parts with their own target and rules."),
     ],
     includes: &[&RULE],
     one_of: OneOf::Nothing,

@@ -10,12 +10,12 @@ use crate::policy::catalog::Kind;
 /// A retry policy.
 pub(super) static POLICY: ObjectSchema = ObjectSchema::of(
     "a retry policy",
-    "How often, how long apart and for how long a failed attempt is made again.",
+    "How often, how far apart and for how long a failed attempt is retried.",
     &[
         key(
             "from",
             ValueType::Name(NameKind::Policy),
-            "The policy that this one extends; what is not stated here is taken from it.",
+            "The policy to extend; keys not set here are taken from it.",
         ),
         duration("initial", "The delay before the first retry, before jitter."),
         key(
@@ -27,7 +27,7 @@ pub(super) static POLICY: ObjectSchema = ObjectSchema::of(
         key(
             "delays",
             ValueType::ListOf(&ValueType::Duration),
-            "The delays one by one in place of `initial`, `factor` and `max`; the last repeats.",
+            "A list of delays instead of `initial`, `factor` and `max`; the last repeats.",
         ),
         key("retries", ValueType::CountOrUnlimited, "How many retries follow the first attempt."),
         duration(
@@ -77,7 +77,7 @@ pub(super) static TRIP: ObjectSchema = ObjectSchema {
 /// A circuit breaker.
 pub(super) static BREAKER: ObjectSchema = ObjectSchema::of(
     "a breaker",
-    "When calls to a dependency stop, for how long, and what lets them flow again.",
+    "When calls to a dependency stop, for how long, and what resumes them.",
     &[
         key(
             "from",
@@ -104,7 +104,7 @@ pub(super) static BREAKER: ObjectSchema = ObjectSchema::of(
         key(
             "ignores",
             ValueType::ListOf(&ValueType::FailureKind),
-            "Categories and statuses that say nothing about the dependency's health.",
+            "Categories and statuses that are ignored.",
         ),
         key(
             "counts",
@@ -117,7 +117,7 @@ pub(super) static BREAKER: ObjectSchema = ObjectSchema::of(
 /// A timeout in its long form.
 pub(super) static TIMEOUT: ObjectSchema = ObjectSchema::of(
     "a timeout",
-    "Limits on the parts of one call; the whole may grow with the attempts.",
+    "Limits on the phases of one call; the total may grow with each attempt.",
     &[
         duration("connect", "Making the connection (default 5s)."),
         duration("tls", "The TLS handshake (default 5s)."),
@@ -136,7 +136,7 @@ pub(super) static TIMEOUT: ObjectSchema = ObjectSchema::of(
         key(
             "as",
             ValueType::Word(&["transient", "permanent", "unknown"]),
-            "What a timeout is (default transient; for a process permanent).",
+            "The category of a timeout (default transient; for a process permanent).",
         ),
     ],
 );
@@ -150,30 +150,30 @@ const PERMITS: [KeySchema; 5] = [
     key(
         "rate",
         ValueType::Rate,
-        "How many calls may start in a time; halves when the other side throttles and then finds its way back to what that allows.",
+        "How many calls may start per time; halved when the dependency throttles, then raised again to what it allows.",
     ),
     key(
         "rate_growth",
         ValueType::Share,
-        "By how much the rate grows in a second, after the other side has throttled, while it tries for more than is known to go well (default 4%; `0%`: never).",
+        "By how much the rate grows per second after throttling, once above the last rate known to work (default 4%; `0%`: never).",
     ),
     duration(
         "rate_memory",
-        "For how long a limit at which the other side throttled is remembered: it is tried for more within this time, and forgotten after it if no call had to wait (default 10m).",
+        "How long the rate at which the dependency throttled is remembered: within this time higher rates are tried, after it the limit is dropped if no call had to wait (default 10m).",
     ),
     duration(
         "ramp",
-        "After an outage or a pause calls start as often as usual, after this time twice as often, after twice this time three times (default 10s; `0s`: as often as `in_flight` and `rate` allow).",
+        "Ramp-up after an outage or pause: calls start at the usual rate, after this time at twice the rate, after twice this time at three times (default 10s; `0s`: no ramp-up).",
     ),
 ];
 
 /// How many of the calls may be retries.
 pub(super) static RETRY_BUDGET: ObjectSchema = ObjectSchema::of(
     "a retry budget",
-    "How many of the calls to a dependency may be retries, counted over ten seconds and over all that call it.",
+    "The share of calls to a dependency that may be retries, over ten seconds and all callers.",
     &[
-        key("share", ValueType::Share, "For each call, so many retries: 20% is one for five calls.").required(),
-        key("at_least", ValueType::Rate, "So many retries in any case, however few the calls are (default 1/s)."),
+        key("share", ValueType::Share, "Retries per call: 20% is one retry for five calls.").required(),
+        key("at_least", ValueType::Rate, "Retries always allowed, however few the calls (default 1/s)."),
     ],
 );
 
@@ -205,9 +205,9 @@ pub(super) static DAPR_TARGET: ObjectSchema = ObjectSchema {
 /// A dependency.
 pub(super) static DEPENDENCY: ObjectSchema = ObjectSchema {
     name: "a dependency",
-    about: "A thing that can fail: one breaker, one throttle and one set of timeouts, shared by all that call it.",
+    about: "A system that can fail: one breaker, one throttle and one set of timeouts, shared by all its callers.",
     fields: &[
-        key("kind", ValueType::Word(&Kind::WORDS), "What kind of thing it is; the kind has a breaker of its own.")
+        key("kind", ValueType::Word(&Kind::WORDS), "The kind of system; each kind has its own default breaker.")
             .required(),
         key("throttle", ValueType::Name(NameKind::Throttle), "The throttle, by name."),
         RETRY_BUDGET_KEY,

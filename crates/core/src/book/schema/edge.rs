@@ -4,10 +4,10 @@ use super::delivery::SOURCE_FACTS;
 use super::{NameKind, ObjectSchema, OneOf, ValueType, duration, key, text};
 use crate::book::connectors::Edge;
 
-/// Where a service is reached.
+/// Where events of a service go.
 pub(super) static TARGET: ObjectSchema = ObjectSchema {
     name: "a target",
-    about: "Where a service is reached.",
+    about: "Where events of a service go.",
     fields: &[],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Target),
@@ -27,7 +27,7 @@ pub(super) static SOURCE: ObjectSchema = ObjectSchema {
         key(
             "id",
             ValueType::SourceTemplate,
-            "A template for the event's id, by which one that is sent again is known (default: what the scheme has).",
+            "A template for the event's id, which identifies duplicates (default: the id of the scheme).",
         ),
         key(
             "session",
@@ -39,7 +39,7 @@ pub(super) static SOURCE: ObjectSchema = ObjectSchema {
             ValueType::Name(NameKind::Dependency),
             "With a broker's source: the broker as a dependency; not with `webhook` and `schedule`, which call none.",
         ),
-        key("facts", ValueType::Object(&SOURCE_FACTS), "What is known of the source.").fact(),
+        key("facts", ValueType::Object(&SOURCE_FACTS), "Facts about the source.").fact(),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Source),
@@ -48,24 +48,24 @@ pub(super) static SOURCE: ObjectSchema = ObjectSchema {
 /// Where a secret comes from.
 pub(super) static SECRET: ObjectSchema = ObjectSchema {
     name: "a secret",
-    about: "Where a secret comes from; it never stands in the book itself.",
+    about: "Where a secret comes from; the book never contains the secret itself.",
     fields: &[
-        duration("cached", "For how long a fetched value is fresh (default 5m)."),
+        duration("cached", "How long a fetched value is fresh (default 5m)."),
         duration(
             "kept",
-            "For how long after the last good fetch an expired value still serves (default 30m).",
+            "How long after the last successful fetch an expired value is still used (default 30m).",
         ),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Secret),
 };
 
-/// Who may do what.
+/// Who may use the API.
 pub(super) static ACCESS: ObjectSchema = ObjectSchema::of(
     "access",
-    "Who may do what, beside those with a key of `redrive keys create`.",
+    "Access to the API, beside the keys of `redrive keys create`.",
     &[
-        key("rate", ValueType::Rate, "How many requests one caller may make (default: as many as come)."),
+        key("rate", ValueType::Rate, "The rate limit of one caller (default: none)."),
         key("jwt", ValueType::Object(&JWT), "Bearer tokens of an issuer."),
     ],
 );
@@ -73,12 +73,12 @@ pub(super) static ACCESS: ObjectSchema = ObjectSchema::of(
 /// Bearer tokens.
 pub(super) static JWT: ObjectSchema = ObjectSchema {
     name: "a token issuer",
-    about: "Whose bearer tokens (JWT) are believed.",
+    about: "The issuer whose bearer tokens (JWT) are accepted.",
     fields: &[
         key("jwks", ValueType::Url, "Where the issuer's keys are: RS256 and ES256."),
         key("secret", ValueType::Name(NameKind::Secret), "What tokens are signed with: HS256."),
-        text("issuer", "Who must have issued a token (`iss`).").required(),
-        text("audience", "Whom a token must be meant for (`aud`).").required(),
+        text("issuer", "The required issuer of a token (`iss`).").required(),
+        text("audience", "The required audience of a token (`aud`).").required(),
         text(
             "role_claim",
             "The claim that names the role, or several: viewer, operator, admin, ingest (default role).",
@@ -91,7 +91,7 @@ pub(super) static JWT: ObjectSchema = ObjectSchema {
 /// Where raw payloads are kept for audit.
 pub(super) static ARCHIVE: ObjectSchema = ObjectSchema {
     name: "an archive",
-    about: "Where every payload is kept as it came, for audit; events never wait for it.",
+    about: "Where every payload is kept unchanged, for audit; deliveries never wait for it.",
     fields: &[
         duration(
             "timeout",
@@ -100,9 +100,9 @@ pub(super) static ARCHIVE: ObjectSchema = ObjectSchema {
         key(
             "breaker",
             ValueType::Name(NameKind::Breaker),
-            "When to stop trying for a while (default: that of the kind blob).",
+            "The breaker that stops writes after failures (default: that of the kind blob).",
         ),
-        duration("retention", "For how long days are kept (default: for ever)."),
+        duration("retention", "How long days are kept (default: forever)."),
     ],
     includes: &[],
     one_of: OneOf::Kinds(Edge::Archive),

@@ -46,7 +46,7 @@ impl FieldSelection {
     pub fn pick<'a>(&self, json: &'a [u8]) -> Result<SelectedFields<'a>, InvalidReason> {
         // A value that is passed over is not looked at closely enough to tell that it is text.
         let text = std::str::from_utf8(json)
-            .map_err(|_| InvalidReason::NotJson { message: "it is no UTF-8 text".to_owned() })?;
+            .map_err(|_| InvalidReason::NotJson { message: "not valid UTF-8".to_owned() })?;
         let picked = if text.trim_ascii_start().starts_with('{') {
             self.of_object(text)
         } else {

@@ -173,5 +173,5 @@ fn what_was_not_looked_up_changes_nothing() {
         assert_eq!(watch.look(&sample), []);
     }
     world.letters.clear();
-    assert_eq!(world.told(100), ["61: Resolved r: x is over after 2m41s"]);
+    assert_eq!(world.told(100), ["61: Resolved r: x resolved after 2m41s"]);
 }

@@ -65,7 +65,7 @@ fn a_message_says_what_of_whom_and_why() {
     let cases = [
         (Incident::CredentialsRefused, "credentials-refused: service=s is refused by its target for its credentials: HTTP_401"),
         (Incident::SecretGone,         "secret-gone: secret=signing is without a value: it ended with 1"),
-        (Incident::ArchiveStuck,       "archive-stuck: archive is taking nothing, and events wait for it: no access"),
+        (Incident::ArchiveStuck,       "archive-stuck: archive is not accepting writes; events wait for it: no access"),
         (Incident::ServiceRemoved,     "service-removed: service=gone is removed from the rule book, wholly or in part, and deliveries wait for it: 3 deliveries"),
     ];
     for (trouble, expected) in cases {
