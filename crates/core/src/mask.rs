@@ -1,12 +1,11 @@
-//! Masks what is secret in addresses, for readers who must not know it: credentials, query values, fragments,
-//! and the parts of a path that may be a secret.
+//! Masks secrets in addresses: credentials, query values, fragments, and path segments that may be secret.
 //!
-//! Whoever knows the address of a webhook may post there, so its path is a secret like a password. That is
-//! known of receivers and ntfy topics, and of the hosts of well-known services. Of any other address, path
-//! segments are shown only if they are plain words, as in `/v1/orders`.
+//! The address of a webhook is a credential, so its path is a secret. That applies to receivers, ntfy topics
+//! and the hosts of well-known services. For any other address, path segments are shown only if they are plain
+//! words, as in `/v1/orders`.
 //!
-//! Invariants: a star takes the place of each byte, so that all else stands where it stood; a text that was
-//! masked twice reads as one that was masked once; what cannot be told apart is masked.
+//! Invariants: each byte is replaced by a star, so that positions stay the same; masking twice equals masking
+//! once; in doubt, mask.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +15,7 @@ use crate::book::connectors::{AddressUse, Connectors, Edge};
 use crate::book::problem::Problems;
 use crate::book::yaml::{self, YamlNode, YamlValue};
 
-/// Hosts whose addresses are secrets as a whole; those under them too.
+/// Hosts, with subdomains, whose addresses are secret as a whole.
 const WEBHOOK_HOSTS: [&str; 18] = [
     "azure.com",
     "discord.com",
@@ -37,28 +36,27 @@ const WEBHOOK_HOSTS: [&str; 18] = [
     "webhook.site",
     "zapier.com",
 ];
-/// What stands between a scheme and the rest; JSON may write a slash with a backslash before it.
+/// After the scheme; JSON may escape the slashes.
 const SEPARATORS: [&str; 2] = ["://", ":\\/\\/"];
-/// The longest path segment that passes for a plain word.
+/// Longest path segment that counts as a plain word.
 const WORD_BYTES_MAX: usize = 24;
-/// How many digits and how many capitals it may have, as in `v1` or `placeOrder`.
+/// Digits and capitals allowed in a plain word, as in `v1` or `placeOrder`.
 const WORD_ODD_MAX: usize = 2;
 
-/// The text with the secret parts of every address in it masked, as far as an address shows them itself.
+/// Without knowledge of a rule book.
 #[must_use]
 pub fn mask_addresses(text: &str) -> Cow<'_, str> {
     mask(text, MaskedPath::ByWords)
 }
 
-/// What is known of the addresses of one rule book, to mask them in any text.
+/// Known secret addresses of one rule book, to mask them in any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMask {
-    /// Addresses that are secrets as a whole, and how they are shown.
+    /// Secret addresses, and how they are shown.
     known: Vec<(String, String)>,
 }
 
 impl AddressMask {
-    /// For what is told of that book.
     #[must_use]
     pub fn of(book: &RuleBook) -> Self {
         let sections = book.sections();
@@ -68,7 +66,7 @@ impl AddressMask {
         Self::knowing(secret.flat_map(|endpoint| &endpoint.profile.addresses).map(String::as_str))
     }
 
-    /// For what is told of a book that may be wrong: what can be read of its receivers is known.
+    /// For a book that may be invalid: uses the receivers that can be read.
     #[must_use]
     pub fn of_text(text: &str, connectors: &Connectors) -> Self {
         let root = yaml::read(text, &mut Problems::default());
@@ -84,13 +82,12 @@ impl AddressMask {
     fn knowing<'a>(addresses: impl Iterator<Item = &'a str>) -> Self {
         let masked = |address: &str| (address.to_owned(), mask(address, MaskedPath::Whole).into_owned());
         let mut known: Vec<(String, String)> = addresses.map(masked).collect();
-        // One may be the beginning of another.
+        // One may be a prefix of another.
         known.sort_unstable_by(|(one, _), (other, _)| other.len().cmp(&one.len()).then(one.cmp(other)));
         known.dedup();
         Self { known }
     }
 
-    /// The text without what is secret in addresses.
     #[must_use]
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut hidden = Cow::Borrowed(text);
@@ -105,8 +102,7 @@ impl AddressMask {
         }
     }
 
-    /// The text of a rule book without what is secret in addresses, however they are written: a value that
-    /// hides one behind escapes or line breaks is masked whole.
+    /// A value that hides an address behind escapes or line breaks is masked as a whole.
     #[must_use]
     pub fn hide_in_book(&self, text: &str) -> String {
         let mut hidden = text.to_owned();
@@ -125,7 +121,7 @@ impl AddressMask {
         }
     }
 
-    /// The places of values that have something to hide and are not written as they read.
+    /// Spans of values with secrets whose source text differs from their value.
     fn find_disguised(&self, book: &str, node: &YamlNode, spans: &mut Vec<Range<usize>>) {
         match &node.value {
             YamlValue::Scalar { text, .. } => {
@@ -148,12 +144,9 @@ impl AddressMask {
     }
 }
 
-/// How much of a path is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MaskedPath {
-    /// Plain words.
     ByWords,
-    /// Nothing.
     Whole,
 }
 
@@ -162,7 +155,7 @@ fn mask(text: &str, path: MaskedPath) -> Cow<'_, str> {
     let mut end = 0;
     for (colon, _) in text.match_indices(':') {
         let after = SEPARATORS.into_iter().find(|separator| text[colon..].starts_with(separator));
-        // An address within another is masked with it.
+        // A nested address is masked with the outer one.
         let Some(start) = after.map(|separator| colon + separator.len()).filter(|_| colon >= end) else {
             continue;
         };
@@ -175,7 +168,7 @@ fn mask(text: &str, path: MaskedPath) -> Cow<'_, str> {
     shown
 }
 
-/// Where the address ends whose scheme ends at that colon.
+/// The end of the address whose scheme ends at `colon`.
 fn end_of(text: &str, colon: usize, start: usize) -> usize {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
     let quote = text[..colon].trim_end_matches(is_scheme).chars().next_back();
@@ -192,7 +185,6 @@ fn end_of(text: &str, colon: usize, start: usize) -> usize {
     start + address.trim_end_matches([',', ';', '.', ')', ']', '}']).len()
 }
 
-/// What follows `://`, masked.
 fn masked(address: &str, path: MaskedPath) -> String {
     let is_slash = |c: char| matches!(c, '/' | '\\');
     let authority_end = address.find(|c| is_slash(c) || matches!(c, '?' | '#')).unwrap_or(address.len());
@@ -213,7 +205,7 @@ fn masked(address: &str, path: MaskedPath) -> String {
         } else {
             shown += &stars(segment, is_slash);
         }
-        // What follows is how a caller shows that it may, or an address within this one.
+        // The rest is a credential, or a nested address.
         let lower = word.to_ascii_lowercase();
         if lower.starts_with("hook") || lower.starts_with("webhook") || word.ends_with(':') {
             path = MaskedPath::Whole;
@@ -231,7 +223,7 @@ fn masked(address: &str, path: MaskedPath) -> String {
     shown + &stars(fragment, |c| c == '#')
 }
 
-/// A star for each byte but of those characters that stay.
+/// One star per byte, except for characters that stay.
 fn stars(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,25 +1,20 @@
-//! Alerts that every rule book may switch on by name, with the numbers that have proved themselves.
+//! Alerts that a rule book can switch on by name, with proven thresholds.
 //!
-//! `- { use: dead-letters, to: [on-call] }` switches one on. What the entry states itself (`when`, `severity`,
-//! `action`, `name`) holds instead of what stands here, so that other numbers need no other words.
+//! `- { use: dead-letters, to: [on-call] }` switches one on. `when`, `severity`, `action` and `name` of the
+//! entry override those of the catalog.
 
 use super::incident::Incident;
 use crate::book::model::AlertSeverity;
 
-/// An alert that may be switched on by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogAlert {
-    /// Its name.
     pub name: &'static str,
-    /// When it is raised.
     pub when: &'static str,
-    /// How urgent it is.
     pub severity: AlertSeverity,
-    /// What to do.
     pub action: &'static str,
 }
 
-/// All of them: shares of failures, retries, breakers, dead letters, what people must mend, and what waits.
+/// Failure shares, retries, breakers, dead letters, credentials and configuration, backlog.
 #[rustfmt::skip]
 pub const ALERTS: [CatalogAlert; 21] = [
     alert("high-error-rate",          "error_rate > 1% over 5m",                      AlertSeverity::Warning,  "Find the services and codes that the failures have in common"),
@@ -45,7 +40,7 @@ pub const ALERTS: [CatalogAlert; 21] = [
     alert("consumer-lag",             "consumer_lag > 10000 by service",              AlertSeverity::Warning,  "Raise the service's `in_flight`, or find what slows it down"),
 ];
 
-/// Those that need no figures and are on without being named, for every receiver: what people are told of at once.
+/// On by default for every receiver: incidents, which need no threshold.
 #[rustfmt::skip]
 pub const AT_ONCE: [CatalogAlert; Incident::ALL.len()] = [
     alert("credentials-refused",      "credentials_refused by service",               AlertSeverity::High,     "Renew the credentials for this target; find out who changed them"),
@@ -61,7 +56,6 @@ pub const AT_ONCE: [CatalogAlert; Incident::ALL.len()] = [
     alert("certificate-refused",      "certificate_refused",                          AlertSeverity::High,     "Install a matching certificate and key; the old certificate stays in use"),
 ];
 
-/// The names of all of both.
 pub const NAMES: [&str; ALERTS.len() + AT_ONCE.len()] = {
     let mut names = [""; ALERTS.len() + AT_ONCE.len()];
     let mut at = 0;
@@ -72,7 +66,6 @@ pub const NAMES: [&str; ALERTS.len() + AT_ONCE.len()] = {
     names
 };
 
-/// The one of that name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static CatalogAlert> {
     ALERTS.iter().chain(&AT_ONCE).find(|alert| alert.name == name)

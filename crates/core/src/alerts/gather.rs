@@ -1,13 +1,13 @@
-//! Picks out of a sample what one alert looks at: a figure for each thing that it tells apart.
+//! Extracts from a sample the measurements of one alert, one per subject.
 
 use std::collections::BTreeMap;
 
 use super::OWN_SERVICE;
+use super::incident::{Incident, IncidentEnd, IncidentSample, IncidentScope};
+use super::sample::{AlertSample, LetterSample, QueueSample};
 use super::scope::{AlertScope, dependency_of};
-use super::sample::{LetterSample, QueueSample, AlertSample};
-use super::incident::{IncidentScope, IncidentEnd, Incident, IncidentSample};
 use super::value::Measurement;
-use crate::book::expression::{Condition, Grouping, AlertMetric};
+use crate::book::expression::{AlertMetric, Condition, Grouping};
 use crate::engine::QueueName;
 use crate::figures::Tally;
 use crate::ids::DependencyName;
@@ -15,10 +15,10 @@ use crate::policy::breaker::State;
 use crate::policy::category::Category;
 use crate::time::Timestamp;
 
-/// What was found, by what it is about: `dependency=mail-api`, or nothing where nothing is told apart.
+/// By subject: `dependency=mail-api`, or empty without grouping.
 pub(super) type Groups = BTreeMap<String, Measurement>;
 
-/// What a sample says to the alert; none if it lacks what the alert needs.
+/// `None` if the sample lacks what the alert needs.
 pub(super) fn gather(
     sample: &AlertSample<'_>,
     condition: &Condition,
@@ -29,13 +29,16 @@ pub(super) fn gather(
     match condition.metric {
         AlertMetric::BreakerOpen | AlertMetric::BreakerOpened => found.breakers(),
         AlertMetric::LatencyP99 => found.times(),
-        AlertMetric::Trouble(Incident::ServiceRemoved) => found.removed(),
-        AlertMetric::Trouble(trouble) => found.troubles(trouble, looked_at),
+        AlertMetric::Incident(Incident::ServiceRemoved) => found.removed(),
+        AlertMetric::Incident(incident) => found.incidents(incident, looked_at),
         AlertMetric::DeadLetters | AlertMetric::DeadLetterAge if needs_letters(condition, covers) => {
             found.letters(sample.letters?);
         }
         AlertMetric::ConsumerLag if condition.by == Some(Grouping::Source) => found.sources(),
-        AlertMetric::DeadLetters | AlertMetric::DeadLetterAge | AlertMetric::ConsumerLag | AlertMetric::OldestWaiting => {
+        AlertMetric::DeadLetters
+        | AlertMetric::DeadLetterAge
+        | AlertMetric::ConsumerLag
+        | AlertMetric::OldestWaiting => {
             found.queues();
         }
         AlertMetric::ErrorRate
@@ -50,7 +53,7 @@ pub(super) fn gather(
     Some(found.groups)
 }
 
-/// Whether queues do not tell enough, and dead letters must be looked at by their kind.
+/// Whether dead letters must be counted by kind.
 pub(super) const fn needs_letters(condition: &Condition, covers: &AlertScope) -> bool {
     let is_finer = match condition.by {
         None | Some(Grouping::Service | Grouping::Channel | Grouping::Source) => {
@@ -61,8 +64,13 @@ pub(super) const fn needs_letters(condition: &Condition, covers: &AlertScope) ->
     is_finer && matches!(condition.metric, AlertMetric::DeadLetters | AlertMetric::DeadLetterAge)
 }
 
-/// Whether nothing is heard of that because a breaker is not closed.
-pub(super) fn is_barred(sample: &AlertSample<'_>, condition: &Condition, covers: &AlertScope, of: &str) -> bool {
+/// Whether a subject is silent because a breaker is not closed.
+pub(super) fn is_barred(
+    sample: &AlertSample<'_>,
+    condition: &Condition,
+    covers: &AlertScope,
+    of: &str,
+) -> bool {
     Gathering { sample, condition, covers, groups: Groups::new() }.is_barred(of)
 }
 
@@ -82,7 +90,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// What is told apart by service or channel, or not at all.
+    /// Grouped by service or channel, or not at all.
     fn of_queue(&self, queue: &QueueName) -> String {
         match self.condition.by {
             Some(Grouping::Service) => format!("service={}", queue.service),
@@ -108,7 +116,7 @@ impl Gathering<'_> {
             if !self.covers_dependency(&dependency.name) {
                 continue;
             }
-            // While probes are out nothing has shown yet that it is well again.
+            // While probes are out, recovery is not proven.
             let is_open = match dependency.breaker {
                 State::Closed { .. } => false,
                 State::Open { .. } | State::HalfOpen { .. } => true,
@@ -116,9 +124,9 @@ impl Gathering<'_> {
             let trips = self.sample.figures.dependencies.get(&dependency.name).map_or(0, |of| of.trips);
             let found = match self.condition.metric {
                 AlertMetric::BreakerOpened => Measurement::Breaker { trips, is_open },
-                _ => Measurement::Stands(f64::from(u8::from(is_open))),
+                _ => Measurement::Current(f64::from(u8::from(is_open))),
             };
-            // Each breaker is its own, whether the alert says so or not.
+            // Breakers are always separate subjects.
             self.put(format!("dependency={}", dependency.name), found);
         }
     }
@@ -147,19 +155,19 @@ impl Gathering<'_> {
 
     fn queues(&mut self) {
         if self.condition.by.is_none() {
-            self.put(String::new(), Measurement::Stands(0.0));
+            self.put(String::new(), Measurement::Current(0.0));
         }
         for queue in self.sample.queues {
             if self.covers_queue(&queue.name) {
                 let value = self.value_of(queue);
-                self.put(self.of_queue(&queue.name), Measurement::Stands(value));
+                self.put(self.of_queue(&queue.name), Measurement::Current(value));
             }
         }
     }
 
     fn sources(&mut self) {
         for source in self.sample.sources {
-            self.put(format!("source={}", source.name), Measurement::Stands(source.lag as f64));
+            self.put(format!("source={}", source.name), Measurement::Current(source.lag as f64));
         }
     }
 
@@ -176,7 +184,7 @@ impl Gathering<'_> {
     fn letters(&mut self, letters: &[LetterSample]) {
         let sample = self.sample;
         if self.condition.by.is_none() {
-            self.put(String::new(), Measurement::Stands(0.0));
+            self.put(String::new(), Measurement::Current(0.0));
         }
         for letter in letters {
             let (queue, event_type) = (&*letter.queue, &*letter.event_type);
@@ -192,14 +200,16 @@ impl Gathering<'_> {
                 },
             };
             let value = match self.condition.metric {
-                AlertMetric::DeadLetterAge => letter.oldest_at.map_or(0.0, |at| sample.at.since(at).as_secs_f64()),
+                AlertMetric::DeadLetterAge => {
+                    letter.oldest_at.map_or(0.0, |at| sample.at.since(at).as_secs_f64())
+                }
                 _ => letter.count as f64,
             };
-            self.put(of, Measurement::Stands(value));
+            self.put(of, Measurement::Current(value));
         }
     }
 
-    /// What events of one type in one queue are told apart by; none if nobody knows.
+    /// The subject of one event type in one queue; `None` if unknown.
     fn of_cell(&self, by: Option<Grouping>, queue: &QueueName, event_type: &str) -> Option<String> {
         Some(match by {
             Some(Grouping::EventType) => format!("event_type={event_type}"),
@@ -210,22 +220,23 @@ impl Gathering<'_> {
         })
     }
 
-    /// What was found that people are told of at once; of moments those since the last look.
-    fn troubles(&mut self, trouble: Incident, looked_at: Option<Timestamp>) {
-        let is_new = |known: &IncidentSample| match trouble.lasts() {
+    /// Incidents; momentary ones only since the last evaluation.
+    fn incidents(&mut self, incident: Incident, looked_at: Option<Timestamp>) {
+        let is_new = |known: &IncidentSample| match incident.lasts() {
             IncidentEnd::UntilOver => true,
-            IncidentEnd::AWhile => looked_at.is_none_or(|at| known.last_at >= at),
+            IncidentEnd::Expires => looked_at.is_none_or(|at| known.last_at >= at),
         };
-        for known in self.sample.troubles.iter().filter(|known| known.trouble == trouble && is_new(known)) {
-            let Some(of) = self.of_trouble(known) else { continue };
-            self.put(of, Measurement::Trouble { count: known.count, why: known.why.clone() });
+        for known in self.sample.incidents.iter().filter(|known| known.incident == incident && is_new(known))
+        {
+            let Some(of) = self.of_incident(known) else { continue };
+            self.put(of, Measurement::Incident { count: known.count, why: known.why.clone() });
         }
     }
 
-    /// What a trouble is about; none if that is nothing of what the alert covers, or of what the book has.
-    fn of_trouble(&self, known: &IncidentSample) -> Option<String> {
+    /// The subject of an incident; `None` if it is outside the alert's scope or the book.
+    fn of_incident(&self, known: &IncidentSample) -> Option<String> {
         let book = self.sample.book.sections();
-        match known.trouble.concerns() {
+        match known.incident.concerns() {
             IncidentScope::Service => {
                 let queue = known.queue.as_ref().filter(|queue| self.covers_queue(queue))?;
                 Some(self.of_service(queue))
@@ -234,13 +245,13 @@ impl Gathering<'_> {
                 book.secrets.contains_key(&known.about).then(|| format!("secret={}", known.about))
             }
             IncidentScope::Process => {
-                let is_there = known.trouble != Incident::IssuerGone || book.access.jwt.is_some();
-                is_there.then(|| known.trouble.subject().to_owned())
+                let is_there = known.incident != Incident::IssuerGone || book.access.jwt.is_some();
+                is_there.then(|| known.incident.subject().to_owned())
             }
         }
     }
 
-    /// Services that the book does not have, or that have no row for them, and that deliveries wait for.
+    /// Services that are no longer in the book, or lost a row, with waiting deliveries.
     fn removed(&mut self) {
         let book = self.sample.book.sections();
         for queue in self.sample.queues.iter().filter(|queue| queue.waiting > 0) {
@@ -254,12 +265,12 @@ impl Gathering<'_> {
                 let deliveries = if stuck == 1 { "delivery" } else { "deliveries" };
                 let row = if is_there { " that no row of it takes" } else { "" };
                 let why = format!("{stuck} {deliveries}{row}");
-                self.put(self.of_service(&queue.name), Measurement::Trouble { count: 1, why });
+                self.put(self.of_service(&queue.name), Measurement::Incident { count: 1, why });
             }
         }
     }
 
-    /// Services are told apart whether the alert says so or not.
+    /// Services are always separate subjects.
     fn of_service(&self, queue: &QueueName) -> String {
         match self.condition.by {
             Some(_) => self.of_queue(queue),
@@ -267,7 +278,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Whether a breaker keeps attempts from what that is about.
+    /// Whether a breaker stops attempts for this subject.
     fn is_barred(&self, of: &str) -> bool {
         let book = self.sample.book;
         let is_closed = |name: &DependencyName| {
@@ -303,11 +314,11 @@ impl Gathering<'_> {
         }
     }
 
-    /// Those whom we turned away, by the door that they came to.
+    /// Rejected requests by webhook source or API.
     fn turned_away(&mut self) {
-        for (door, count) in &self.sample.figures.turned_away {
+        for (endpoint, count) in &self.sample.figures.turned_away {
             let of = match self.condition.by {
-                Some(Grouping::Source) => format!("source={door}"),
+                Some(Grouping::Source) => format!("source={endpoint}"),
                 _ => String::new(),
             };
             self.put(of, Measurement::Counted(vec![*count]));
@@ -316,14 +327,15 @@ impl Gathering<'_> {
 
     fn tallies(&mut self) {
         let (sample, by) = (self.sample, self.condition.by);
-        let is_of_all = self.condition.metric == AlertMetric::AuthFailures && *self.covers == AlertScope::Everything;
+        let is_of_all =
+            self.condition.metric == AlertMetric::AuthFailures && *self.covers == AlertScope::Everything;
         if is_of_all && matches!(by, None | Some(Grouping::Source)) {
             self.turned_away();
         }
         if by == Some(Grouping::Source) {
             return;
         }
-        // Dependencies have counts of their own, which know of calls to those that the book has forgotten.
+        // Dependencies have their own counters, which also cover those the book no longer has.
         let of_dependencies = match self.covers {
             AlertScope::Dependency(_) => {
                 matches!(by, None | Some(Grouping::Dependency | Grouping::Category))
@@ -368,7 +380,7 @@ impl Gathering<'_> {
     }
 }
 
-/// The counts that a metric is made of: of a share its part and its whole.
+/// For a share: numerator and denominator.
 fn counts(metric: AlertMetric, tally: &Tally) -> Vec<u64> {
     match metric {
         AlertMetric::ErrorRate => vec![tally.failures(), tally.attempts],
@@ -389,6 +401,6 @@ fn counts(metric: AlertMetric, tally: &Tally) -> Vec<u64> {
         | AlertMetric::ConsumerLag
         | AlertMetric::OldestWaiting
         | AlertMetric::LatencyP99
-        | AlertMetric::Trouble(_) => Vec::new(),
+        | AlertMetric::Incident(_) => Vec::new(),
     }
 }

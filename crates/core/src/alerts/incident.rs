@@ -1,10 +1,10 @@
-//! Troubles that people are told of at once: what the engine or a door finds, with no figure to wait for.
+//! Incidents: problems that raise an alert at once, without a threshold.
 //!
-//! A trouble is a moment, such as a target that refuses our credentials, or a state, such as a secret without a
-//! value. A state lasts until whoever found it says that it is over; a moment counts until the next look, and the
-//! alert for it is over when there was no further one for [`limits::TROUBLE_LASTS`].
+//! An incident is momentary, such as a target that refuses our credentials, or a state, such as a secret
+//! without a value. A state lasts until its reporter ends it; a momentary one counts until the next evaluation,
+//! and its alert is resolved after [`limits::TROUBLE_LASTS`] without another.
 //!
-//! Invariant: memory is bounded, whatever names come by.
+//! Invariant: memory is bounded, whatever names are reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,58 +16,47 @@ use crate::policy::category::codes;
 use crate::policy::decide::AlertKind;
 use crate::time::Timestamp;
 
-/// The code of a dead letter whose event is not what was accepted.
+/// Code of a dead letter whose event differs from what was accepted.
 pub const DAMAGED: &str = codes::DAMAGED;
 
-/// What people are told of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Incident {
-    /// A target refuses our credentials, and by the rule book that is fatal.
+    /// A target refused our credentials, and the rule book makes that fatal.
     CredentialsRefused,
-    /// Something is configured wrongly, here or at a target.
+    /// Here or at a target.
     Misconfigured,
-    /// Redrive itself failed.
     InternalFailure,
-    /// The retries of a policy ran out that wants that known (`alert_when_exhausted`).
+    /// A policy with `alert_when_exhausted` ran out of retries.
     PolicyExhausted,
-    /// A stored event is not what was accepted.
+    /// A stored event differs from what was accepted.
     EventDamaged,
-    /// Deliveries wait for a service that the rule book does not have any more.
     ServiceRemoved,
-    /// A secret has no value.
     SecretGone,
-    /// The archive takes nothing, and events wait for it.
+    /// The archive accepts no writes; events wait for it.
     ArchiveStuck,
-    /// An event is left out of the archive.
+    /// An event is missing from the archive.
     ArchiveIncomplete,
-    /// The keys of the issuer of tokens cannot be had.
+    /// The token issuer's keys cannot be fetched.
     IssuerGone,
-    /// A new certificate cannot be used.
     CertificateRefused,
 }
 
-/// How a trouble ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncidentEnd {
-    /// By itself, when it has not happened again for a while.
-    AWhile,
-    /// When whoever found it says so.
+    /// By itself, after some time without another.
+    Expires,
+    /// When its reporter ends it.
     UntilOver,
 }
 
-/// What a trouble is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncidentScope {
-    /// The deliveries of a service.
     Service,
-    /// A secret.
     Secret,
-    /// The process as a whole.
     Process,
 }
 
 impl Incident {
-    /// All of them.
     pub const ALL: [Self; 11] = [
         Self::CredentialsRefused,
         Self::Misconfigured,
@@ -82,24 +71,22 @@ impl Incident {
         Self::CertificateRefused,
     ];
 
-    /// How it ends.
     #[must_use]
     pub const fn lasts(self) -> IncidentEnd {
         self.facts().0
     }
 
-    /// What it is about.
     #[must_use]
     pub const fn concerns(self) -> IncidentScope {
         self.facts().1
     }
 
-    /// What it is about where it has no name of its own.
+    /// The subject when it has no name of its own.
     pub(super) const fn subject(self) -> &'static str {
         self.facts().2
     }
 
-    /// What is so, to be read after the name of what it is about and "is".
+    /// Follows the subject's name and "is".
     pub(super) const fn words(self) -> &'static str {
         self.facts().3
     }
@@ -107,17 +94,17 @@ impl Incident {
     #[rustfmt::skip]
     const fn facts(self) -> (IncidentEnd, IncidentScope, &'static str, &'static str) {
         use IncidentScope::{Process, Secret, Service};
-        use IncidentEnd::{AWhile, UntilOver};
+        use IncidentEnd::{Expires, UntilOver};
         match self {
-            Self::CredentialsRefused => (AWhile,    Service, "service",     "refused by its target for its credentials"),
-            Self::Misconfigured =>      (AWhile,    Service, "service",     "configured wrongly, here or at its target"),
-            Self::InternalFailure =>    (AWhile,    Service, "service",     "failing inside Redrive"),
-            Self::PolicyExhausted =>    (AWhile,    Service, "service",     "out of retries"),
-            Self::EventDamaged =>       (AWhile,    Service, "service",     "receiving an event that is damaged in the store"),
+            Self::CredentialsRefused => (Expires,    Service, "service",     "refused by its target for its credentials"),
+            Self::Misconfigured =>      (Expires,    Service, "service",     "configured wrongly, here or at its target"),
+            Self::InternalFailure =>    (Expires,    Service, "service",     "failing inside Redrive"),
+            Self::PolicyExhausted =>    (Expires,    Service, "service",     "out of retries"),
+            Self::EventDamaged =>       (Expires,    Service, "service",     "receiving an event that is damaged in the store"),
             Self::ServiceRemoved =>     (UntilOver, Service, "service",     "removed from the rule book, wholly or in part, and deliveries wait for it"),
             Self::SecretGone =>         (UntilOver, Secret,  "secret",      "without a value"),
             Self::ArchiveStuck =>       (UntilOver, Process, "archive",     "not accepting writes; events wait for it"),
-            Self::ArchiveIncomplete =>  (AWhile,    Process, "archive",     "missing an event"),
+            Self::ArchiveIncomplete =>  (Expires,    Process, "archive",     "missing an event"),
             Self::IssuerGone =>         (UntilOver, Process, "issuer",      "without keys, and tokens are refused"),
             Self::CertificateRefused => (UntilOver, Process, "certificate", "refused; the old one stays in use"),
         }
@@ -135,59 +122,55 @@ impl From<AlertKind> for Incident {
     }
 }
 
-/// One trouble as it stands.
+/// The current state of one incident.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncidentSample {
-    /// What.
-    pub trouble: Incident,
-    /// Whose deliveries, if it is about those of a service.
+    pub incident: Incident,
+    /// For incidents of a service.
     pub queue: Option<Arc<QueueName>>,
-    /// The name of the secret; nothing where there is only one of its kind.
+    /// The secret's name; empty where there is only one subject.
     pub about: String,
-    /// Why, in words.
     pub why: String,
-    /// When it was found last.
     pub last_at: Timestamp,
-    /// How often it was found.
     pub count: u64,
 }
 
-/// All troubles that were found lately, or last.
+/// Recent and lasting incidents.
 #[derive(Clone, Debug, Default)]
 pub struct Incidents {
     known: BTreeMap<(Incident, String), IncidentSample>,
 }
 
 impl Incidents {
-    /// Something was found that concerns a secret or the process.
-    pub fn raise(&mut self, trouble: Incident, about: &str, why: &str, now: Timestamp) {
-        self.add(trouble, None, about.to_owned(), why, now);
+    /// For a secret or the process.
+    pub fn raise(&mut self, incident: Incident, about: &str, why: &str, now: Timestamp) {
+        self.add(incident, None, about.to_owned(), why, now);
     }
 
-    /// Something was found of the deliveries of a queue. Of those that tell people of alerts nothing is said.
-    pub fn raise_of(&mut self, trouble: Incident, queue: &Arc<QueueName>, why: &str, now: Timestamp) {
+    /// For a queue. Incidents of the alert service itself are ignored.
+    pub fn raise_of(&mut self, incident: Incident, queue: &Arc<QueueName>, why: &str, now: Timestamp) {
         if queue.service.as_str() != OWN_SERVICE {
-            self.add(trouble, Some(Arc::clone(queue)), queue.to_string(), why, now);
+            self.add(incident, Some(Arc::clone(queue)), queue.to_string(), why, now);
         }
     }
 
     fn add(
         &mut self,
-        trouble: Incident,
+        incident: Incident,
         queue: Option<Arc<QueueName>>,
         about: String,
         why: &str,
         now: Timestamp,
     ) {
         self.forget(now);
-        let key = (trouble, about);
+        let key = (incident, about);
         if !self.known.contains_key(&key) && self.known.len() >= limits::TROUBLES_MAX {
             let oldest = self.known.iter().min_by_key(|(_, known)| known.last_at).map(|(key, _)| key.clone());
             self.known.remove(&oldest.expect("there are many"));
         }
         let about = key.1.clone();
         let known = self.known.entry(key).or_insert_with(|| IncidentSample {
-            trouble,
+            incident,
             queue,
             about,
             why: String::new(),
@@ -200,21 +183,19 @@ impl Incidents {
         known.why.extend(why.chars().take(limits::TROUBLE_WHY_CHARS_MAX));
     }
 
-    /// It is over.
-    pub fn clear(&mut self, trouble: Incident, about: &str) {
-        self.known.remove(&(trouble, about.to_owned()));
+    pub fn clear(&mut self, incident: Incident, about: &str) {
+        self.known.remove(&(incident, about.to_owned()));
     }
 
-    /// All that there are.
     pub fn samples(&mut self, now: Timestamp) -> Vec<IncidentSample> {
         self.forget(now);
         self.known.values().cloned().collect()
     }
 
     fn forget(&mut self, now: Timestamp) {
-        self.known.retain(|(trouble, _), known| match trouble.lasts() {
+        self.known.retain(|(incident, _), known| match incident.lasts() {
             IncidentEnd::UntilOver => true,
-            IncidentEnd::AWhile => now.since(known.last_at) < limits::TROUBLE_LASTS,
+            IncidentEnd::Expires => now.since(known.last_at) < limits::TROUBLE_LASTS,
         });
     }
 }
@@ -236,31 +217,31 @@ mod tests {
 
     #[test]
     fn moments_pass_and_states_stay_until_they_are_over() {
-        let mut troubles = Incidents::default();
+        let mut incidents = Incidents::default();
         for second in 0..10_000 {
-            troubles.raise_of(Incident::CredentialsRefused, &queue("s"), "HTTP_401", at(second / 1_000));
+            incidents.raise_of(Incident::CredentialsRefused, &queue("s"), "HTTP_401", at(second / 1_000));
         }
-        troubles.raise(Incident::SecretGone, "signing", "it is not there", at(0));
-        let samples = troubles.samples(at(10));
+        incidents.raise(Incident::SecretGone, "signing", "it is not there", at(0));
+        let samples = incidents.samples(at(10));
         assert_eq!(samples.len(), 2, "many of a kind are one");
         assert_eq!((samples[0].count, samples[0].last_at), (10_000, at(9)));
         let later = at(9) + limits::TROUBLE_LASTS;
-        let left: Vec<Incident> = troubles.samples(later).iter().map(|sample| sample.trouble).collect();
+        let left: Vec<Incident> = incidents.samples(later).iter().map(|sample| sample.incident).collect();
         assert_eq!(left, [Incident::SecretGone]);
-        troubles.clear(Incident::SecretGone, "signing");
-        assert_eq!(troubles.samples(later + Duration::from_secs(1)), []);
+        incidents.clear(Incident::SecretGone, "signing");
+        assert_eq!(incidents.samples(later + Duration::from_secs(1)), []);
     }
 
     #[test]
     fn telling_of_alerts_is_no_trouble_and_names_without_end_find_an_end() {
-        let mut troubles = Incidents::default();
-        troubles.raise_of(Incident::CredentialsRefused, &queue(OWN_SERVICE), "HTTP_401", at(0));
-        assert_eq!(troubles.samples(at(0)), []);
+        let mut incidents = Incidents::default();
+        incidents.raise_of(Incident::CredentialsRefused, &queue(OWN_SERVICE), "HTTP_401", at(0));
+        assert_eq!(incidents.samples(at(0)), []);
         let many = limits::TROUBLES_MAX as u64 + 10;
         for place in 0..many {
-            troubles.raise(Incident::SecretGone, &format!("s{place}"), &"x".repeat(9_999), at(place));
+            incidents.raise(Incident::SecretGone, &format!("s{place}"), &"x".repeat(9_999), at(place));
         }
-        let samples = troubles.samples(at(many));
+        let samples = incidents.samples(at(many));
         assert_eq!(samples.len(), limits::TROUBLES_MAX);
         assert!(samples.iter().all(|sample| sample.why.len() == limits::TROUBLE_WHY_CHARS_MAX));
         assert!(samples.iter().any(|sample| sample.about == format!("s{}", many - 1)), "the latest stays");

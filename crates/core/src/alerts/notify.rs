@@ -1,5 +1,5 @@
-//! Who is told what, and when: what is owed to a receiver follows from where the alert stands and from what the
-//! receiver was told before. There is no list of messages to send, so that nothing can pile up or get lost.
+//! Decides which notices are due. A due notice follows from the alert's state and the receiver's earlier
+//! notices; there is no queue of messages that could grow or get lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,58 +14,40 @@ use crate::limits;
 use crate::text;
 use crate::time::Timestamp;
 
-/// What a message says of an alert, whatever its state.
+/// The parts of a notice that do not depend on the alert's state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct AlertHeader {
     pub(super) name: String,
     pub(super) covers: Option<String>,
-    pub(super) severity: SavedSeverity,
+    pub(super) severity: AlertSeverity,
     pub(super) condition: String,
     pub(super) action: Option<String>,
 }
 
-/// A severity that can be saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub(super) struct SavedSeverity(pub(super) AlertSeverity);
-
-impl From<SavedSeverity> for String {
-    fn from(severity: SavedSeverity) -> Self {
-        severity.0.as_str().to_owned()
-    }
-}
-
-impl TryFrom<String> for SavedSeverity {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        AlertSeverity::parse(&text).map(Self).ok_or_else(|| format!("unknown severity `{text}`"))
-    }
-}
-
-/// What one receiver was told of one alert since it began.
+/// What one receiver has been notified of since the alert started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ReceiverState {
-    /// When the alert began, as far as this receiver is concerned.
+    /// When the alert started, for this receiver.
     pub(super) since: Timestamp,
-    /// How often it was told.
-    pub(super) told: u32,
-    /// When it was told last; never if there were too many messages so far.
+    /// Number of notices so far.
+    #[serde(rename = "told")]
+    pub(super) sent: u32,
+    /// `None` while the rate limit has held back every notice.
     pub(super) last_at: Option<Timestamp>,
-    /// What it was told of that still fires.
+    /// Notified subjects that still fire.
     subjects: BTreeSet<String>,
-    /// What it was told of that has ended since, if it is to be told so; see [`NoticeDetail`].
+    /// Notified subjects that have ended, if the receiver wants them; see [`NoticeDetail`].
     #[serde(default)]
     ended: BTreeSet<String>,
-    /// When the alert was over, if the receiver is still to be told so.
+    /// When the alert ended, if that is still to be sent.
     over_at: Option<Timestamp>,
 }
 
-/// What stands between an alert and a receiver.
+/// Hours, severity and rate limit of each receiver.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceiverGates {
     receivers: BTreeMap<String, ReceiverGate>,
-    /// When each was told lately.
+    /// Times of recent notices.
     spent: BTreeMap<String, Vec<Timestamp>>,
 }
 
@@ -77,7 +59,7 @@ struct ReceiverGate {
 }
 
 impl NoticeDetail {
-    /// How many things a message names.
+    /// Subjects listed in one notice.
     const fn named_max(self) -> usize {
         match self {
             Self::Worst => limits::ALERT_SUBJECTS_SHOWN_MAX,
@@ -87,7 +69,7 @@ impl NoticeDetail {
 }
 
 impl ReceiverGates {
-    /// The receivers of a book; what was spent before stays spent.
+    /// Takes the receivers of a book; recent notices still count against the rate limit.
     pub(super) fn change<'a>(&mut self, receivers: impl Iterator<Item = (&'a String, &'a Receiver)>) {
         let gate = |receiver: &Receiver| ReceiverGate {
             hours: receiver.hours.clone(),
@@ -107,8 +89,8 @@ impl ReceiverGates {
         self.spent.retain(|name, _| self.receivers.contains_key(name));
     }
 
-    /// Whether there is such a receiver, and it is told of alerts of that severity.
-    pub(super) fn hears(&self, receiver: &str, severity: AlertSeverity) -> bool {
+    /// Whether the receiver exists and takes alerts of this severity.
+    pub(super) fn accepts(&self, receiver: &str, severity: AlertSeverity) -> bool {
         self.receivers.get(receiver).is_some_and(|gate| gate.least.is_none_or(|least| severity >= least))
     }
 
@@ -121,7 +103,7 @@ impl ReceiverGates {
         gate.is_some_and(|gate| gate.hours.as_ref().is_none_or(|hours| hours.contain(now)))
     }
 
-    /// Takes one of the messages that a receiver may get in a time, if there is one left.
+    /// Takes one notice from the rate limit; `None` if it is used up.
     fn take(&mut self, receiver: &str, now: Timestamp) -> Option<()> {
         let spent = self.spent.entry(receiver.to_owned()).or_default();
         spent.retain(|at| now.since(*at) < limits::ALERT_NOTICES_WITHIN && *at <= now);
@@ -129,30 +111,28 @@ impl ReceiverGates {
     }
 }
 
-/// An alert that fires, as far as telling is concerned.
+/// A firing alert.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Firing<'a> {
-    /// Since when.
     pub(super) since: Timestamp,
-    /// For what: the worst first.
+    /// Worst first.
     pub(super) subjects: &'a [AlertSubject],
-    /// How often it is said again.
+    /// Repeat interval.
     pub(super) repeat: Duration,
 }
 
-/// What is owed to a receiver now.
 struct DueNotice {
     stage: AlertStage,
     subjects: Vec<AlertSubject>,
     ended: Vec<AlertSubject>,
-    /// How many of the subjects are named.
+    /// Subjects listed.
     named_max: usize,
 }
 
-/// What a receiver of an alert that fires is to be told now, if anything. Its route is there from then on, even
-/// if it cannot be told yet.
+/// The notice due to one receiver of a firing alert, if any. Creates the receiver's state even if nothing can
+/// be sent yet.
 pub(super) fn firing(
-    face: &AlertHeader,
+    header: &AlertHeader,
     firing: Firing<'_>,
     receiver: &str,
     routes: &mut BTreeMap<String, ReceiverState>,
@@ -161,19 +141,19 @@ pub(super) fn firing(
 ) -> Option<AlertNotice> {
     let detail = gates.detail(receiver);
     if let Some(route) = routes.get_mut(receiver) {
-        // It came back before anybody was told that it was over: that is one trouble.
+        // It fired again before "resolved" was sent: the same alert continues.
         route.over_at = None;
         route.part_with_what_ended(firing.subjects, detail);
     }
-    let owed = owed(firing, routes.get(receiver), detail, now)?;
+    let due = due(firing, routes.get(receiver), detail, now)?;
     if !gates.is_open(receiver, now) {
-        // Whoever is away is told of what still fires when they are back.
+        // Outside its hours a receiver is notified later of what still fires.
         return None;
     }
     let route = routes.entry(receiver.to_owned()).or_insert_with(|| ReceiverState::begun(firing.since));
     gates.take(receiver, now)?;
-    let notice = notice(face, &owed, receiver, route, now);
-    route.told = route.told.saturating_add(1);
+    let notice = notice(header, &due, receiver, route, now);
+    route.sent = route.sent.saturating_add(1);
     route.last_at = Some(now);
     route.subjects.extend(firing.subjects.iter().map(|subject| subject.of.clone()));
     route.ended.clear();
@@ -184,7 +164,7 @@ impl ReceiverState {
     const fn begun(since: Timestamp) -> Self {
         Self {
             since,
-            told: 0,
+            sent: 0,
             last_at: None,
             subjects: BTreeSet::new(),
             ended: BTreeSet::new(),
@@ -192,7 +172,7 @@ impl ReceiverState {
         }
     }
 
-    /// What fires no more is news when it fires again.
+    /// Forgets ended subjects, so that they are reported when they fire again.
     fn part_with_what_ended(&mut self, firing: &[AlertSubject], detail: NoticeDetail) {
         let still: BTreeSet<&str> = firing.iter().map(|subject| subject.of.as_str()).collect();
         let ended = self.subjects.extract_if(.., |of| !still.contains(of.as_str()));
@@ -203,27 +183,32 @@ impl ReceiverState {
         }
         self.ended.retain(|of| !still.contains(of.as_str()));
         while self.ended.len() > limits::ALERT_GROUPS_MAX {
-            // While nothing can be said, names that come and go for ever must not pile up.
+            // Bounded while nothing can be sent.
             self.ended.pop_first();
         }
     }
 
-    /// Things that are over, as a message names them.
+    /// Ended subjects as listed in a notice.
     fn over<'a>(&self, names: impl Iterator<Item = &'a String>) -> Vec<AlertSubject> {
         let since = self.since;
         names.map(|of| AlertSubject { of: of.clone(), value: String::new(), since }).collect()
     }
 }
 
-fn owed(firing: Firing<'_>, route: Option<&ReceiverState>, detail: NoticeDetail, now: Timestamp) -> Option<DueNotice> {
-    let told = route.and_then(|route| Some((route, route.last_at?)));
-    let owed = |stage, subjects| {
+fn due(
+    firing: Firing<'_>,
+    route: Option<&ReceiverState>,
+    detail: NoticeDetail,
+    now: Timestamp,
+) -> Option<DueNotice> {
+    let notified = route.and_then(|route| Some((route, route.last_at?)));
+    let due = |stage, subjects| {
         let ended = route.map(|route| route.over(route.ended.iter())).unwrap_or_default();
         Some(DueNotice { stage, subjects, ended, named_max: detail.named_max() })
     };
-    let Some((route, last_at)) = told else { return owed(AlertStage::Firing, firing.subjects.to_vec()) };
+    let Some((route, last_at)) = notified else { return due(AlertStage::Firing, firing.subjects.to_vec()) };
     if now.since(last_at) >= firing.repeat {
-        return owed(AlertStage::Repeated, firing.subjects.to_vec());
+        return due(AlertStage::Repeated, firing.subjects.to_vec());
     }
     if now.since(last_at) < limits::ALERT_FURTHER_EVERY {
         return None;
@@ -233,17 +218,17 @@ fn owed(firing: Firing<'_>, route: Option<&ReceiverState>, detail: NoticeDetail,
     if further.is_empty() && route.ended.is_empty() {
         return None;
     }
-    owed(AlertStage::Firing, if detail == NoticeDetail::Each { firing.subjects.to_vec() } else { further })
+    due(AlertStage::Firing, if detail == NoticeDetail::Each { firing.subjects.to_vec() } else { further })
 }
 
-/// Tells everybody who was told of an alert, or should have been, that it is over.
+/// Sends "resolved" to every receiver that was, or should have been, notified.
 pub(super) fn over(
-    face: &AlertHeader,
+    header: &AlertHeader,
     routes: &mut BTreeMap<String, ReceiverState>,
     gates: &mut ReceiverGates,
     now: Timestamp,
 ) -> Vec<AlertNotice> {
-    // Nobody can tell a receiver that the book does not know any more.
+    // The book no longer has this receiver.
     routes.retain(|receiver, _| gates.receivers.contains_key(receiver));
     let mut notices = Vec::new();
     routes.retain(|receiver, route| {
@@ -253,52 +238,58 @@ pub(super) fn over(
         }
         let subjects = route.over(route.subjects.iter().chain(&route.ended));
         let named_max = gates.detail(receiver).named_max();
-        let owed = DueNotice { stage: AlertStage::Resolved, subjects, ended: Vec::new(), named_max };
-        notices.push(notice(face, &owed, receiver, route, now));
+        let due = DueNotice { stage: AlertStage::Resolved, subjects, ended: Vec::new(), named_max };
+        notices.push(notice(header, &due, receiver, route, now));
         false
     });
     notices
 }
 
-fn notice(face: &AlertHeader, owed: &DueNotice, receiver: &str, route: &ReceiverState, now: Timestamp) -> AlertNotice {
-    let shown = owed.named_max.min(owed.subjects.len());
+fn notice(
+    header: &AlertHeader,
+    due: &DueNotice,
+    receiver: &str,
+    route: &ReceiverState,
+    now: Timestamp,
+) -> AlertNotice {
+    let shown = due.named_max.min(due.subjects.len());
     AlertNotice {
-        alert: face.name.clone(),
-        covers: face.covers.clone(),
-        severity: face.severity.0.as_str().to_owned(),
-        stage: owed.stage,
+        alert: header.name.clone(),
+        covers: header.covers.clone(),
+        severity: header.severity.as_str().to_owned(),
+        stage: due.stage,
         receiver: receiver.to_owned(),
         since: route.since,
         at: now,
-        told_before: route.told,
-        summary: summary(face, owed, route, now),
-        condition: face.condition.clone(),
-        subjects: owed.subjects[..shown].to_vec(),
-        more: (owed.subjects.len() - shown) as u64,
-        ended: owed.ended.clone(),
-        action: face.action.clone(),
+        told_before: route.sent,
+        summary: summary(header, due, route, now),
+        condition: header.condition.clone(),
+        subjects: due.subjects[..shown].to_vec(),
+        more: (due.subjects.len() - shown) as u64,
+        ended: due.ended.clone(),
+        action: header.action.clone(),
     }
 }
 
-/// One line: what, for which of several, how bad, and for how long.
-fn summary(face: &AlertHeader, owed: &DueNotice, route: &ReceiverState, now: Timestamp) -> String {
-    let mut line = face.name.clone();
-    if let Some(covers) = &face.covers {
+/// What, for which subject, how bad, and for how long.
+fn summary(header: &AlertHeader, due: &DueNotice, route: &ReceiverState, now: Timestamp) -> String {
+    let mut line = header.name.clone();
+    if let Some(covers) = &header.covers {
         line.push_str(&format!(" of {covers}"));
     }
     let lasted = text::show_rounded(route.over_at.unwrap_or(now).since(route.since));
-    if owed.stage == AlertStage::Resolved {
+    if due.stage == AlertStage::Resolved {
         return format!("{line} resolved after {lasted}");
     }
-    if let Some(worst) = owed.subjects.first() {
+    if let Some(worst) = due.subjects.first() {
         let of = if worst.of.is_empty() { String::new() } else { format!("{} is ", worst.of) };
         line.push_str(&format!(": {of}{}", worst.value));
     }
-    match owed.subjects.len().saturating_sub(1) {
+    match due.subjects.len().saturating_sub(1) {
         0 => {}
         more => line.push_str(&format!(", and {more} more")),
     }
-    if owed.stage == AlertStage::Repeated {
+    if due.stage == AlertStage::Repeated {
         line.push_str(&format!(", firing for {lasted}"));
     }
     line

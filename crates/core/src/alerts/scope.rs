@@ -1,34 +1,29 @@
-//! What an alert looks at: everything, or what the level covers that it stands at.
+//! The scope of an alert: everything, or the level it is defined at.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::catalog::{self, CatalogAlert};
 use crate::book::RuleBook;
-use crate::book::expression::{Condition, AlertMetric};
-use crate::book::model::{Alert, AlertSeverity, EventRow, Layer, Sections, AlertSwitch};
+use crate::book::expression::{AlertMetric, Condition};
+use crate::book::model::{Alert, AlertSeverity, AlertSwitch, EventRow, Layer, Sections};
 use crate::book::pattern::EventPattern;
 use crate::book::problem::BookSpan;
 use crate::engine::QueueName;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 
-/// What an alert looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertScope {
-    /// All services and dependencies.
     Everything,
-    /// One dependency, whoever calls it.
+    /// All callers of one dependency.
     Dependency(DependencyName),
-    /// One service with all its channels.
     Service(ServiceName),
-    /// One channel.
     Channel(ServiceName, ChannelName),
-    /// The events of one row.
     Row(ServiceName, Option<ChannelName>, EventPattern),
 }
 
 impl AlertScope {
-    /// As people read it; none if it is everything.
+    /// `None` for everything.
     #[must_use]
     pub fn shown(&self) -> Option<String> {
         match self {
@@ -43,7 +38,7 @@ impl AlertScope {
         }
     }
 
-    /// Whether it has to do with that queue; of a dependency that is not known before the event type is.
+    /// A dependency is only known once the event type is, so it may concern any queue.
     pub(super) fn has_queue(&self, queue: &QueueName) -> bool {
         match self {
             Self::Everything | Self::Dependency(_) => true,
@@ -55,7 +50,7 @@ impl AlertScope {
         }
     }
 
-    /// Whether it has to do with events of that type in that queue.
+    /// Whether it covers events of this type in this queue.
     pub(super) fn has_type(&self, book: &RuleBook, queue: &QueueName, event_type: &str) -> bool {
         let channel = queue.channel.as_ref().map(ChannelName::as_str);
         match self {
@@ -68,7 +63,6 @@ impl AlertScope {
         }
     }
 
-    /// Whether it has to do with that dependency.
     pub(super) fn has_dependency(&self, book: &RuleBook, dependency: &DependencyName) -> bool {
         match self {
             Self::Everything => true,
@@ -79,12 +73,11 @@ impl AlertScope {
         }
     }
 
-    /// The dependencies that the rows of a service, a channel or a row call.
+    /// The dependencies called by the rows it covers.
     pub fn dependencies<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a DependencyName> {
         self.rules_of(book).map(|rule| &rule.dependency)
     }
 
-    /// The rules of the rows that it covers.
     fn rules_of<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a crate::policy::rule::Rule> {
         let (service, only) = match self {
             Self::Everything | Self::Dependency(_) => (None, None),
@@ -105,7 +98,7 @@ impl AlertScope {
     }
 }
 
-/// The dependency that events of that type call there.
+/// The dependency that events of this type call.
 pub(super) fn dependency_of<'a>(
     book: &'a RuleBook,
     queue: &QueueName,
@@ -115,7 +108,7 @@ pub(super) fn dependency_of<'a>(
     book.rule(queue.service.as_str(), channel, event_type).map(|rule| &rule.dependency)
 }
 
-/// Every alert of a book that is switched on, with what it looks at: those of the whole book, then by level.
+/// Every alert that is switched on, with its scope: the whole book first, then by level.
 pub(crate) fn alerts(book: &Sections) -> Vec<(AlertScope, Cow<'_, Alert>)> {
     let of_book = book.alerts.iter().map(|alert| (AlertScope::Everything, Cow::Borrowed(alert)));
     let of_levels = levels(book).into_iter().flat_map(|(covers, layer)| {
@@ -124,12 +117,12 @@ pub(crate) fn alerts(book: &Sections) -> Vec<(AlertScope, Cow<'_, Alert>)> {
         all.map(move |alert| (covers.clone(), alert))
     });
     let on = of_book.chain(of_levels).filter(|(_, alert)| alert.switch == AlertSwitch::On);
-    on.map(|(covers, alert)| (covers, told_to_all(book, alert))).collect()
+    on.map(|(covers, alert)| (covers, to_all_receivers(book, alert))).collect()
 }
 
-/// What people are told of at once goes to everybody where nobody is named.
-fn told_to_all<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
-    if !matches!(alert.when.metric, AlertMetric::Trouble(_)) || alert.receivers().next().is_some() {
+/// Incidents without receivers go to all receivers.
+fn to_all_receivers<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
+    if !matches!(alert.when.metric, AlertMetric::Incident(_)) || alert.receivers().next().is_some() {
         return alert;
     }
     let mut alert = alert.into_owned();
@@ -137,8 +130,7 @@ fn told_to_all<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
     Cow::Owned(alert)
 }
 
-/// The alerts that are on without being named, as far as the book as a whole says nothing of what they look at.
-/// A book that has nobody to tell has none of them.
+/// The alerts that are on by default, unless the book defines one on the same metric. None without receivers.
 fn at_once(book: &Sections) -> Vec<Alert> {
     if book.receivers.is_empty() {
         return Vec::new();
@@ -163,23 +155,23 @@ fn at_once(book: &Sections) -> Vec<Alert> {
     catalog::AT_ONCE.iter().filter_map(alert).collect()
 }
 
-/// An alert under names of its own.
+/// An alert under a unique name.
 pub struct NamedAlert<'a> {
-    /// What tells it from all others of the book.
+    /// Unique in the book.
     pub key: String,
-    /// What tells it from all others of its place.
+    /// Unique in its scope.
     pub name: String,
     pub covers: AlertScope,
     pub alert: Cow<'a, Alert>,
 }
 
-/// The same, each under a name of its own: two of one name must not be taken for each other.
+/// Alerts of the book under unique names.
 #[must_use]
 pub fn named(book: &Sections) -> Vec<NamedAlert<'_>> {
     under_names(alerts(book))
 }
 
-/// Everything that is watched for: the alerts of the book, and those that are on without being named.
+/// Alerts of the book, and those that are on by default.
 pub(super) fn watched(book: &Sections) -> Vec<NamedAlert<'_>> {
     let at_once = at_once(book).into_iter().map(|alert| (AlertScope::Everything, Cow::Owned(alert)));
     under_names(alerts(book).into_iter().chain(at_once).collect())
@@ -225,7 +217,7 @@ fn levels(book: &Sections) -> Vec<(AlertScope, &Layer)> {
     levels
 }
 
-/// The alert that a level asks for by the `alert` of its dead letters: everybody is told.
+/// The alert for `dead_letter: { alert }` of a level; notifies all receivers.
 fn inflow(book: &Sections, layer: &Layer) -> Option<Alert> {
     let rate = layer.dead_letter.alert.as_ref()?;
     Some(Alert {

@@ -1,12 +1,12 @@
-//! Where the condition of an alert stands for one thing: it holds for a while, it is raised, it has gone quiet.
+//! The state of an alert's condition for one subject.
 //!
 //! ```text
-//!   quiet ── it holds ──▶ pending ── for as long as it must ──▶ firing
-//!     ▲                      │ it does not                        │
-//!     └──────────────────────┴───── not for `quiet_for` ──────────┘
+//!   quiet ── holds ──▶ pending ── for `lasting` ──▶ firing
+//!     ▲                   │ does not hold             │
+//!     └───────────────────┴──── not for `quiet_for` ──┘
 //! ```
 //!
-//! What fires and is not heard of any more, because nothing is tried, stays: see [`SubjectEvidence`].
+//! A firing subject without attempts stays firing: see [`SubjectEvidence`].
 
 use std::time::Duration;
 
@@ -14,14 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Where it stands; what is quiet has no standing.
+/// A quiet subject has no state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SubjectState {
-    /// Since when the condition holds.
     pub(super) since: Timestamp,
-    /// The figure when it last held.
+    /// When the condition last held.
     pub(super) value: f64,
-    /// Why, where there are words for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) why: Option<String>,
     pub(super) phase: SubjectPhase,
@@ -30,50 +28,41 @@ pub(super) struct SubjectState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum SubjectPhase {
-    /// It holds, and not yet for as long as it must.
     Pending,
-    /// It is raised, and holds.
     Firing,
-    /// It is raised, and has not held since then.
+    /// Raised, but the condition does not hold any more.
     Quiet {
-        /// Since when.
         since: Timestamp,
     },
-    /// It is raised, and nothing was heard of it since then.
+    /// Raised, but there is no data any more.
     Silent {
-        /// Since when.
         since: Timestamp,
     },
 }
 
-/// What a look says of one thing.
+/// The result of one evaluation for one subject.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SubjectEvidence {
-    /// The condition holds.
     Holds {
-        /// With which figure.
         value: f64,
-        /// Why, where there are words for it.
         why: Option<String>,
     },
-    /// It holds, for so few that they raise nothing; they do not end anything either.
+    /// Holds for too few samples to raise the alert, or to end it.
     Hints,
-    /// It does not hold.
     Not,
-    /// Nothing was tried that could show it.
+    /// No attempts, so no data.
     Silent,
-    /// Nothing was tried, and that is because a breaker is not closed.
+    /// No attempts, because a breaker is not closed.
     Barred,
 }
 
-/// The times of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AlertTimes {
-    /// For how long it must hold to be raised.
+    /// How long the condition must hold to raise the alert.
     pub(super) lasting: Duration,
-    /// For how long it must not hold to be over.
+    /// How long it must not hold to resolve the alert.
     pub(super) quiet_for: Duration,
-    /// For how long nothing must be heard of it to be over.
+    /// How long there must be no data to resolve the alert.
     pub(super) silent_for: Duration,
 }
 
@@ -86,7 +75,6 @@ impl SubjectState {
     }
 }
 
-/// Where it stands after a look.
 pub(super) fn step(
     before: Option<SubjectState>,
     evidence: SubjectEvidence,
@@ -109,13 +97,14 @@ pub(super) fn step(
             let before = before?;
             let silent_since = match before.phase {
                 SubjectPhase::Pending => return None,
-                // It was already well when nothing was tried any more.
+                // It had recovered before attempts stopped.
                 SubjectPhase::Quiet { .. } => return quiet(before, times, now),
                 SubjectPhase::Silent { since } if evidence == SubjectEvidence::Silent => since,
                 SubjectPhase::Firing | SubjectPhase::Silent { .. } => now,
             };
             let is_over = now.since(silent_since) >= times.silent_for;
-            (!is_over).then_some(SubjectState { phase: SubjectPhase::Silent { since: silent_since }, ..before })
+            (!is_over)
+                .then_some(SubjectState { phase: SubjectPhase::Silent { since: silent_since }, ..before })
         }
     }
 }
@@ -157,7 +146,7 @@ mod tests {
             ("quiet for long",      "xxxxxxxxxxx..............................!", "ppppppppppfqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq-"),
         ];
         for (name, holds, expected) in cases {
-            let mut standing = None;
+            let mut subject_state = None;
             let stood: String = holds
                 .chars()
                 .zip(0..)
@@ -169,8 +158,8 @@ mod tests {
                         'b' => SubjectEvidence::Barred,
                         _ => SubjectEvidence::Not,
                     };
-                    standing = step(standing.take(), evidence, times, at(second));
-                    match standing.as_ref().map(|standing| standing.phase) {
+                    subject_state = step(subject_state.take(), evidence, times, at(second));
+                    match subject_state.as_ref().map(|subject_state| subject_state.phase) {
                         None => '-',
                         Some(SubjectPhase::Pending) => 'p',
                         Some(SubjectPhase::Firing) => 'f',

@@ -1,65 +1,55 @@
-//! Figures that conditions are compared with, and how people read them.
+//! Measurements compared with conditions, and their display.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::incident::IncidentEnd;
-use crate::book::expression::{Condition, AlertMetric, ThresholdOp, Quantity, MetricUnit};
+use crate::book::expression::{AlertMetric, Condition, MetricUnit, Quantity, ThresholdOp};
 use crate::figures::Sketch;
 use crate::limits;
 use crate::text::{self, Rate};
 
-/// The figure of a breaker that is open, and of one that has been of late.
+/// Values of a breaker that is open, and of one that was open recently.
 pub(super) const BREAKER_OPEN: f64 = 2.0;
 pub(super) const BREAKER_WAS_OPEN: f64 = 1.0;
 
-/// What was found for one thing: counts that only grow, or something as it stands.
+/// A growing counter, or a current value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Measurement {
-    /// Counts since the process began: of a share its part and its whole.
+    /// Since process start; for a share, numerator and denominator.
     Counted(Vec<u64>),
-    /// Times since the process began.
     Timed(Sketch),
-    /// A number or an age in seconds.
-    Stands(f64),
-    /// A breaker: how often it has opened, and whether it is open.
+    /// A count, or an age in seconds.
+    Current(f64),
     Breaker {
-        /// How often it has opened.
         trips: u64,
-        /// Whether it is.
         is_open: bool,
     },
-    /// A trouble: how often it was found, and why.
-    Trouble {
-        /// How often.
+    Incident {
         count: u64,
-        /// Why, in words.
         why: String,
     },
 }
 
-/// What a figure says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum MetricReading {
-    /// This.
-    Says(f64),
-    /// It is past the limit, for so few that it may be chance.
+    Value(f64),
+    /// Past the threshold, but with too few samples.
     Hints,
-    /// Nothing: nothing was tried.
     Silent,
 }
 
 impl MetricReading {
-    /// A figure that is taken of enough, or of few.
+    /// Distinguishes large from small samples.
     fn of(condition: &Condition, value: f64, enough: SampleSize) -> Self {
         match enough {
             SampleSize::Few if is_past(condition, value) => Self::Hints,
-            SampleSize::Few | SampleSize::Enough => Self::Says(value),
+            SampleSize::Few | SampleSize::Enough => Self::Value(value),
         }
     }
 }
 
-/// Whether there were enough to be more than chance.
+/// Whether there were enough samples to exclude chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SampleSize {
     Enough,
@@ -67,14 +57,14 @@ enum SampleSize {
 }
 
 impl Measurement {
-    /// Adds what was found for something else that is not told apart from it.
+    /// Merges a subject that is not distinguished from this one.
     pub(super) fn merge(&mut self, other: &Self, metric: AlertMetric) {
         match (self, other) {
             (Self::Counted(own), Self::Counted(other)) => add(own, other),
             (Self::Timed(own), Self::Timed(other)) => own.merge(other),
-            (Self::Trouble { count, .. }, Self::Trouble { count: more, .. }) => *count += more,
-            (Self::Stands(own), Self::Stands(other)) => match metric {
-                // Of two that wait, the older one counts.
+            (Self::Incident { count, .. }, Self::Incident { count: more, .. }) => *count += more,
+            (Self::Current(own), Self::Current(other)) => match metric {
+                // The older of two ages counts.
                 AlertMetric::DeadLetterAge | AlertMetric::OldestWaiting => *own = own.max(*other),
                 _ => *own += *other,
             },
@@ -87,7 +77,6 @@ impl Measurement {
     }
 }
 
-/// Adds counts to counts.
 pub(super) fn add(own: &mut Vec<u64>, other: &[u64]) {
     own.resize(own.len().max(other.len()), 0);
     for (own, other) in own.iter_mut().zip(other) {
@@ -95,14 +84,12 @@ pub(super) fn add(own: &mut Vec<u64>, other: &[u64]) {
     }
 }
 
-/// What was counted since.
 pub(super) fn since(now: &[u64], earlier: &[u64]) -> Vec<u64> {
     let earlier = earlier.iter().copied().chain(std::iter::repeat(0));
     now.iter().zip(earlier).map(|(now, earlier)| now.saturating_sub(earlier)).collect()
 }
 
-/// What counts over a window come to, in the metric's own unit: a share from 0 to 1, a number, or a number in a
-/// second.
+/// Counts of a window in the metric's unit: a share from 0 to 1, a count, or a rate per second.
 pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -> MetricReading {
     let at = |place: usize| counts.get(place).copied().unwrap_or_default();
     match condition.metric.unit() {
@@ -115,12 +102,12 @@ pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -
             let enough = if is_enough { SampleSize::Enough } else { SampleSize::Few };
             MetricReading::of(condition, part as f64 / whole as f64, enough)
         }
-        MetricUnit::Rate => MetricReading::Says(at(0) as f64 / window.as_secs_f64()),
-        MetricUnit::Count | MetricUnit::Duration | MetricUnit::State => MetricReading::Says(at(0) as f64),
+        MetricUnit::Rate => MetricReading::Value(at(0) as f64 / window.as_secs_f64()),
+        MetricUnit::Count | MetricUnit::Duration | MetricUnit::State => MetricReading::Value(at(0) as f64),
     }
 }
 
-/// What times over a window come to, in seconds.
+/// In seconds.
 pub(super) fn timed(condition: &Condition, times: &Sketch) -> MetricReading {
     let Some(time) = times.quantile(0.99) else { return MetricReading::Silent };
     let is_enough = times.count() >= limits::ALERT_TIMES_OF_MIN;
@@ -128,16 +115,16 @@ pub(super) fn timed(condition: &Condition, times: &Sketch) -> MetricReading {
     MetricReading::of(condition, time.as_secs_f64(), enough)
 }
 
-/// Whether there may be nothing that the metric could be taken of, which says neither this nor that.
+/// Whether the metric may have no data, which neither raises nor resolves.
 pub(super) fn may_be_silent(metric: AlertMetric) -> bool {
     metric.unit() == MetricUnit::Share || metric == AlertMetric::LatencyP99
 }
 
-/// Whether a figure is past the limit; a state is so when it is not 0.
+/// A state is past its threshold when it is not 0.
 pub(super) fn is_past(condition: &Condition, value: f64) -> bool {
     let Some(limit) = condition.limit else { return value > 0.0 };
     let bound = bound(limit.value);
-    // Shares and rates are quotients: what differs by less than this is the same.
+    // Shares and rates are quotients: smaller differences are rounding errors.
     let slack = 1e-9 * bound.abs().max(1e-9);
     match limit.op {
         ThresholdOp::Above => value > bound + slack,
@@ -147,7 +134,7 @@ pub(super) fn is_past(condition: &Condition, value: f64) -> bool {
     }
 }
 
-/// A limit in the metric's own unit.
+/// The threshold in the metric's unit.
 #[must_use]
 pub fn bound(value: Quantity) -> f64 {
     match value {
@@ -158,7 +145,7 @@ pub fn bound(value: Quantity) -> f64 {
     }
 }
 
-/// Orders figures by how bad they are.
+/// Orders values from worst to best.
 pub(super) fn worst_first(condition: &Condition, one: f64, other: f64) -> Ordering {
     match condition.limit.map(|limit| limit.op) {
         None | Some(ThresholdOp::Above | ThresholdOp::AtLeast) => other.total_cmp(&one),
@@ -166,7 +153,6 @@ pub(super) fn worst_first(condition: &Condition, one: f64, other: f64) -> Orderi
     }
 }
 
-/// A figure as people read it.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -181,7 +167,7 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
         | AlertMetric::ExhaustedRate => format!("{}%", (value * 1_000.0).round() / 10.0),
         AlertMetric::DeadLetterInflow | AlertMetric::AuthFailures => {
             let Some(rate) = Rate::per_second(value) else { return "0".to_owned() };
-            // The unit is the one that the book uses.
+            // In the unit of the book.
             let window = condition.window().unwrap_or(Duration::from_mins(1));
             let (unit, seconds) = match window.as_secs() {
                 0..=1 => ("s", 1.0),
@@ -193,7 +179,9 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
         AlertMetric::DeadLetterAge | AlertMetric::OldestWaiting => {
             text::show_rounded(Duration::try_from_secs_f64(value).unwrap_or_default())
         }
-        AlertMetric::LatencyP99 => text::show_measured(Duration::try_from_secs_f64(value).unwrap_or_default()),
+        AlertMetric::LatencyP99 => {
+            text::show_measured(Duration::try_from_secs_f64(value).unwrap_or_default())
+        }
         AlertMetric::BreakerOpen => if value > 0.0 { "open" } else { "closed" }.to_owned(),
         // It may be closed again by now.
         AlertMetric::BreakerOpened => {
@@ -206,18 +194,21 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
                 "closed".to_owned()
             }
         }
-        AlertMetric::Trouble(trouble) => trouble.words().to_owned(),
-        AlertMetric::DeadLetters | AlertMetric::ConfigFailures | AlertMetric::ConsumerLag => (value as u64).to_string(),
+        AlertMetric::Incident(incident) => incident.words().to_owned(),
+        AlertMetric::DeadLetters | AlertMetric::ConfigFailures | AlertMetric::ConsumerLag => {
+            (value as u64).to_string()
+        }
     }
 }
 
-/// A figure with the words that say why, as people read it.
+/// The value with its reason.
 pub(super) fn show_with(condition: &Condition, value: f64, why: Option<&str>) -> String {
     let mut shown = show(condition, value);
     if let Some(why) = why.filter(|why| !why.is_empty()) {
         shown.push_str(&format!(": {why}"));
     }
-    if matches!(condition.metric, AlertMetric::Trouble(trouble) if trouble.lasts() == IncidentEnd::AWhile) && value > 1.0
+    if matches!(condition.metric, AlertMetric::Incident(incident) if incident.lasts() == IncidentEnd::Expires)
+        && value > 1.0
     {
         shown.push_str(&format!(", {value} times"));
     }

@@ -1,117 +1,91 @@
-//! The two small languages of the book: when an alert is raised, and when people may be told.
+//! The two expression languages of the book: alert conditions and receiver hours.
 //!
-//! An alert: `METRIC OP VALUE [over D] [for D] [by WHAT]`, such as `error_rate > 5% over 2m by dependency`,
-//! or `METRIC [for D] [by WHAT]` for a state, such as `breaker_open for 10m`.
+//! Condition: `METRIC OP VALUE [over D] [for D] [by WHAT]`, such as `error_rate > 5% over 2m by dependency`, or
+//! `METRIC [for D] [by WHAT]` for a state, such as `breaker_open for 10m`.
 //! Hours: `DAYS FROM-TO [ZONE]`, such as `Mon-Fri 09:00-17:00 Europe/Berlin`.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::problem::suggest;
-use crate::alerts::{IncidentScope, IncidentEnd, Incident};
+use crate::alerts::{Incident, IncidentEnd, IncidentScope};
 use crate::limits;
 use crate::text::{self, InvalidQuantity, Rate, Share};
 use crate::time::Timestamp;
 
-/// When an alert is raised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// What is looked at.
     pub metric: AlertMetric,
-    /// The limit; none for a state.
+    /// `None` for a state.
     pub limit: Option<Threshold>,
-    /// Over which time the figure is taken.
     pub over: Option<Duration>,
-    /// For how long it must hold.
     pub lasting: Option<Duration>,
-    /// For each of what.
     pub by: Option<Grouping>,
-    /// The time that its rate is written in: an hour for `10/h`.
+    /// The unit of its rate: an hour for `10/h`.
     rate_per: Option<Duration>,
     text: String,
 }
 
-/// A comparison with a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// Above or below.
     pub op: ThresholdOp,
-    /// The value.
     pub value: Quantity,
 }
 
-/// Above or below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdOp {
-    /// `>`
     Above,
-    /// `>=`
     AtLeast,
-    /// `<`
     Below,
-    /// `<=`
     AtMost,
 }
 
-/// A value with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
-    /// A share of all.
     Share(Share),
-    /// A number.
     Count(u64),
-    /// So many in a time.
     Rate(Rate),
-    /// A time.
     Duration(Duration),
 }
 
-/// What kind of value a metric has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricUnit {
     Share,
     Count,
     Rate,
     Duration,
-    /// It is so or it is not.
     State,
 }
 
-/// A figure that alerts look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlertMetric {
-    /// The share of attempts that failed.
+    /// Share of attempts that failed.
     ErrorRate,
-    /// The share of attempts that failed and may heal.
+    /// Share of attempts with transient failures.
     TransientRate,
-    /// The share of answers that were 503.
+    /// Share of answers that were 503.
     UnavailableRate,
-    /// The share of deliveries that needed a retry.
+    /// Share of deliveries that were retried.
     RetryRate,
-    /// The share of deliveries that ran out of retries.
     ExhaustedRate,
-    /// How many dead letters there are.
     DeadLetters,
-    /// How many dead letters arrive.
     DeadLetterInflow,
-    /// The age of the oldest dead letter.
+    /// Age of the oldest dead letter.
     DeadLetterAge,
-    /// A breaker is open.
     BreakerOpen,
-    /// A breaker has opened.
     BreakerOpened,
-    /// How many answers said that our credentials are wrong.
+    /// Answers that rejected the credentials.
     AuthFailures,
-    /// How many failures said that the configuration is wrong.
+    /// Failures caused by wrong configuration.
     ConfigFailures,
-    /// How many events wait; by source, how many messages wait upstream.
+    /// Waiting events; by source, messages waiting upstream.
     ConsumerLag,
-    /// The age of the oldest event that waits.
+    /// Age of the oldest waiting event.
     OldestWaiting,
-    /// How long 99 of 100 attempts took at most.
+    /// 99th percentile of attempt duration.
     LatencyP99,
-    /// Something that people are told of at once.
-    Trouble(Incident),
+    /// Notified at once, without a threshold.
+    Incident(Incident),
 }
 
 const METRICS: [(&str, AlertMetric, MetricUnit); 26] = [
@@ -130,35 +104,29 @@ const METRICS: [(&str, AlertMetric, MetricUnit); 26] = [
     ("consumer_lag", AlertMetric::ConsumerLag, MetricUnit::Count),
     ("oldest_waiting", AlertMetric::OldestWaiting, MetricUnit::Duration),
     ("latency_p99", AlertMetric::LatencyP99, MetricUnit::Duration),
-    ("credentials_refused", AlertMetric::Trouble(Incident::CredentialsRefused), MetricUnit::State),
-    ("misconfigured", AlertMetric::Trouble(Incident::Misconfigured), MetricUnit::State),
-    ("internal_failure", AlertMetric::Trouble(Incident::InternalFailure), MetricUnit::State),
-    ("policy_exhausted", AlertMetric::Trouble(Incident::PolicyExhausted), MetricUnit::State),
-    ("event_damaged", AlertMetric::Trouble(Incident::EventDamaged), MetricUnit::State),
-    ("service_removed", AlertMetric::Trouble(Incident::ServiceRemoved), MetricUnit::State),
-    ("secret_gone", AlertMetric::Trouble(Incident::SecretGone), MetricUnit::State),
-    ("archive_stuck", AlertMetric::Trouble(Incident::ArchiveStuck), MetricUnit::State),
-    ("archive_incomplete", AlertMetric::Trouble(Incident::ArchiveIncomplete), MetricUnit::State),
-    ("issuer_gone", AlertMetric::Trouble(Incident::IssuerGone), MetricUnit::State),
-    ("certificate_refused", AlertMetric::Trouble(Incident::CertificateRefused), MetricUnit::State),
+    ("credentials_refused", AlertMetric::Incident(Incident::CredentialsRefused), MetricUnit::State),
+    ("misconfigured", AlertMetric::Incident(Incident::Misconfigured), MetricUnit::State),
+    ("internal_failure", AlertMetric::Incident(Incident::InternalFailure), MetricUnit::State),
+    ("policy_exhausted", AlertMetric::Incident(Incident::PolicyExhausted), MetricUnit::State),
+    ("event_damaged", AlertMetric::Incident(Incident::EventDamaged), MetricUnit::State),
+    ("service_removed", AlertMetric::Incident(Incident::ServiceRemoved), MetricUnit::State),
+    ("secret_gone", AlertMetric::Incident(Incident::SecretGone), MetricUnit::State),
+    ("archive_stuck", AlertMetric::Incident(Incident::ArchiveStuck), MetricUnit::State),
+    ("archive_incomplete", AlertMetric::Incident(Incident::ArchiveIncomplete), MetricUnit::State),
+    ("issuer_gone", AlertMetric::Incident(Incident::IssuerGone), MetricUnit::State),
+    ("certificate_refused", AlertMetric::Incident(Incident::CertificateRefused), MetricUnit::State),
 ];
 
-/// For each of what a figure is taken.
+/// What a metric is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Each service.
     Service,
-    /// Each channel.
     Channel,
-    /// Each dependency.
     Dependency,
-    /// Each category.
     Category,
-    /// Each event type.
     EventType,
-    /// Each failure group.
     Fingerprint,
-    /// Each door that callers come to: a webhook source, or the API; of `consumer_lag` each source that is read.
+    /// A webhook source or the API; for `consumer_lag`, a source that is read.
     Source,
 }
 
@@ -172,86 +140,34 @@ const GROUPINGS: [(&str, Grouping); 7] = [
     ("source", Grouping::Source),
 ];
 
-/// Why a text is no condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCondition {
-    /// No such metric.
     #[error("unknown metric `{word}`")]
-    Metric {
-        /// What was written.
-        word: String,
-    },
-    /// No such grouping.
+    Metric { word: String },
     #[error("alerts cannot be grouped by `{word}`")]
-    Grouping {
-        /// What was written.
-        word: String,
-    },
-    /// The metric needs a comparison.
+    Grouping { word: String },
     #[error("`{metric}` must be compared (`>`, `>=`, `<`, `<=`) with {unit}")]
-    NoLimit {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-    },
-    /// The metric is a state.
+    NoLimit { metric: &'static str, unit: &'static str },
     #[error("`{metric}` is a state and takes no comparison")]
-    NeedsNoLimit {
-        /// The metric.
-        metric: &'static str,
-    },
-    /// The value does not fit the metric.
+    NeedsNoLimit { metric: &'static str },
     #[error("`{metric}` must be compared with {unit}, got `{value}`")]
-    Value {
-        /// The metric.
-        metric: &'static str,
-        /// What it is compared with.
-        unit: &'static str,
-        /// What was written.
-        value: String,
-    },
-    /// A word that does not belong there.
+    Value { metric: &'static str, unit: &'static str, value: String },
     #[error("unexpected `{word}`")]
-    Word {
-        /// What was written.
-        word: String,
-    },
-    /// The metric is looked at as it stands.
+    Word { word: String },
     #[error("`{metric}` is a current value and takes no `over`")]
-    NeedsNoWindow {
-        /// The metric.
-        metric: &'static str,
-    },
-    /// The metric is a moment.
+    NeedsNoWindow { metric: &'static str },
     #[error("`{metric}` is a single moment and takes no `for`")]
-    DoesNotLast {
-        /// The metric.
-        metric: &'static str,
-    },
-    /// Nobody counts the metric for each of those.
+    DoesNotLast { metric: &'static str },
     #[error("`{metric}` cannot be grouped by {by}")]
-    Combination {
-        /// The metric.
-        metric: &'static str,
-        /// The grouping.
-        by: &'static str,
-        /// The groupings that it has.
-        known: &'static [Grouping],
-    },
-    /// A duration is missing or wrong.
+    Combination { metric: &'static str, by: &'static str, known: &'static [Grouping] },
     #[error("`{word}` must be followed by a duration such as 5m")]
-    Span {
-        /// The word before it.
-        word: &'static str,
-    },
-    /// A duration of ISO 8601.
+    Span { word: &'static str },
+    /// A duration in ISO 8601.
     #[error(transparent)]
     IsoDuration(InvalidQuantity),
 }
 
 impl InvalidCondition {
-    /// What to write instead.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -282,13 +198,11 @@ pub fn metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
     METRICS.into_iter().map(|(name, _, unit)| (name, unit.about()))
 }
 
-/// Every word that may follow `by`.
 pub fn groupings() -> impl Iterator<Item = &'static str> {
     GROUPINGS.into_iter().map(|(name, _)| name)
 }
 
 impl AlertMetric {
-    /// Its name in rule books.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.row().0
@@ -303,7 +217,7 @@ impl AlertMetric {
         found.map(|(name, _, unit)| (name, unit)).expect("every metric is in the table")
     }
 
-    /// For each of what it is counted.
+    /// What the metric can be grouped by.
     #[must_use]
     pub const fn groupings(self) -> &'static [Grouping] {
         use Grouping::{Category, Channel, Dependency, EventType, Fingerprint, Service, Source};
@@ -323,14 +237,14 @@ impl AlertMetric {
             Self::ConsumerLag => &[Service, Channel, Source],
             Self::OldestWaiting => &[Service, Channel],
             Self::LatencyP99 => &[Service, Channel, Dependency],
-            Self::Trouble(trouble) => match trouble.concerns() {
+            Self::Incident(incident) => match incident.concerns() {
                 IncidentScope::Service => &[Service, Channel],
                 IncidentScope::Secret | IncidentScope::Process => &[],
             },
         }
     }
 
-    /// Whether it is taken over a time; else it is looked at as it stands.
+    /// Whether it is counted over a window; otherwise it is a current value.
     #[must_use]
     pub fn has_window(self) -> bool {
         match self.unit() {
@@ -341,18 +255,18 @@ impl AlertMetric {
         }
     }
 
-    /// Whether it says that something has happened, and not that something is so.
+    /// Whether it is an occurrence rather than a state.
     const fn is_moment(self) -> bool {
         match self {
             Self::BreakerOpened => true,
-            Self::Trouble(trouble) => matches!(trouble.lasts(), IncidentEnd::AWhile),
+            Self::Incident(incident) => matches!(incident.lasts(), IncidentEnd::Expires),
             _ => false,
         }
     }
 }
 
 impl Grouping {
-    /// The word that follows `by`.
+    /// The word after `by`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         GROUPINGS.into_iter().find(|(_, by)| *by == self).expect("every grouping is in the table").0
@@ -382,7 +296,6 @@ impl MetricUnit {
 }
 
 impl Condition {
-    /// Reads a condition.
     pub fn parse(text: &str) -> Result<Self, InvalidCondition> {
         let mut words = text.split_whitespace().peekable();
         let first = words.next().unwrap_or_default();
@@ -399,7 +312,9 @@ impl Condition {
         });
         let mut rate_per = None;
         let limit = match op {
-            Some(_) if unit == MetricUnit::State => return Err(InvalidCondition::NeedsNoLimit { metric: name }),
+            Some(_) if unit == MetricUnit::State => {
+                return Err(InvalidCondition::NeedsNoLimit { metric: name });
+            }
             None if unit == MetricUnit::State => None,
             None => return Err(InvalidCondition::NoLimit { metric: name, unit: unit.about() }),
             Some(op) => {
@@ -449,8 +364,8 @@ impl Condition {
         Ok(condition)
     }
 
-    /// The time that the figure is taken over: as stated, else the time that its rate is written in, else a few
-    /// minutes; none for what is looked at as it stands.
+    /// The window of the metric: `over`, else the unit of its rate, else a few minutes; `None` for a current
+    /// value.
     #[must_use]
     pub fn window(&self) -> Option<Duration> {
         let stated = self.over.or(self.rate_per).unwrap_or(limits::ALERT_OVER_DEFAULT);
@@ -458,7 +373,6 @@ impl Condition {
     }
 }
 
-/// The time that a rate is written in.
 fn rate_span(text: &str) -> Option<Duration> {
     Some(match text.split_once('/')?.1.chars().next()? {
         's' => Duration::from_secs(1),
@@ -474,43 +388,28 @@ impl fmt::Display for Condition {
     }
 }
 
-/// When people may be told.
+/// When a receiver takes notifications.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hours {
-    /// Monday is 0.
     pub days: [bool; 7],
-    /// Minutes after midnight at which they begin.
+    /// Minutes after midnight.
     pub from_minute: u16,
-    /// Minutes after midnight at which they end.
+    /// Minutes after midnight.
     pub to_minute: u16,
-    /// The zone's name.
     pub zone: String,
 }
 
-/// Why a text is no hours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHours {
-    /// Not of that form at all.
     #[error("invalid hours `{text}`; expected the form \"Mon-Fri 09:00-17:00 Europe/Berlin\"")]
-    Form {
-        /// What was written.
-        text: String,
-    },
-    /// The hours end before they begin.
+    Form { text: String },
     #[error("the hours `{text}` end before they begin")]
-    Backwards {
-        /// What was written.
-        text: String,
-    },
-    /// No such zone.
+    Backwards { text: String },
     #[error("unknown time zone `{zone}`")]
-    Zone {
-        /// What was written.
-        zone: String,
-    },
+    Zone { zone: String },
 }
 
-/// Whether there is such a time zone, by the list that is built in: the machine's own is not asked.
+/// By the bundled time-zone database, not the machine's.
 pub(super) fn is_zone(name: &str) -> bool {
     jiff::tz::TimeZoneDatabase::bundled().get(name).is_ok()
 }
@@ -518,7 +417,6 @@ pub(super) fn is_zone(name: &str) -> bool {
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl Hours {
-    /// Reads hours.
     pub fn parse(text: &str) -> Result<Self, InvalidHours> {
         let form = || InvalidHours::Form { text: text.to_owned() };
         let mut words = text.split_whitespace();
@@ -542,10 +440,10 @@ impl Hours {
 }
 
 impl Hours {
-    /// Whether that point in time lies within them, by the clocks of their zone.
+    /// In the hours' own time zone.
     #[must_use]
     pub fn contain(&self, at: Timestamp) -> bool {
-        // Zones were looked up when the book was read.
+        // Validated when the book was read.
         let Ok(zone) = jiff::tz::TimeZoneDatabase::bundled().get(&self.zone) else { return true };
         let Ok(instant) = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos())) else { return true };
         let clock = zone.to_datetime(instant);
@@ -555,7 +453,7 @@ impl Hours {
     }
 }
 
-/// As they are written: `Mon-Fri 09:00-17:00 Europe/Berlin`.
+/// As written: `Mon-Fri 09:00-17:00 Europe/Berlin`.
 impl fmt::Display for Hours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut spans: Vec<String> = Vec::new();
@@ -616,7 +514,7 @@ mod tests {
             ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs `>`"), ("dead_letters == 5", "needs `>`"), ("error_rate > 5", "compared with a share"),
             ("breaker_open > 5", "is a state"), ("error_rate > 5% over soon", "a duration"), ("error_rate > 5% by moon", "grouped"),
             ("error_rate > 5% within 2m", "not understood"), ("breaker_open over 5m", "not understood"),
-            ("dead_letters > 5 over 5m", "as it stands"), ("breaker_opened for 5m", "a moment"), ("breaker_open by event_type", "nobody counts"), ("latency_p99 > 5s by category", "nobody counts"),
+            ("dead_letters > 5 over 5m", "a current value"), ("breaker_opened for 5m", "a single moment"), ("breaker_open by event_type", "cannot be grouped"), ("latency_p99 > 5s by category", "nobody counts"),
             ("error_rate > 5% over 0s", "a duration"), ("error_rate >", "compared with a share"),
         ];
         for (text, expected) in bad {

@@ -1,25 +1,22 @@
-//! The settings that are one of a few words: one list serves the schema, the reader and the reports.
+//! Settings that are one of a few keywords: one list serves the schema, the parser and the reports.
 
 use super::model::{
-    ConsumerPattern, Criticality, DataLoss, Direction, IdempotencyBy, LetterForm, DeliveryOrder, Reprocess, QueueFullAction,
+    ConsumerPattern, Criticality, DataLoss, DeliveryOrder, Direction, IdempotencyBy, LetterForm,
+    QueueFullAction, Reprocess,
 };
 use crate::policy::breaker::Count;
 use crate::policy::rule::WhenOpen;
 
-/// A setting that is one of a few words.
 pub trait Keyword: Copy + PartialEq + 'static {
-    /// Every value.
     const ALL: &'static [Self];
-    /// Their words in rule books, in the same order.
+    /// The keywords in rule books, in the order of `ALL`.
     const WORDS: &'static [&'static str];
 
-    /// The value of that word.
     fn from_word(word: &str) -> Option<Self> {
         let place = Self::WORDS.iter().position(|known| *known == word)?;
         Self::ALL.get(place).copied()
     }
 
-    /// Its word in rule books.
     #[must_use]
     fn as_word(self) -> &'static str {
         let place = Self::ALL.iter().position(|known| *known == self);

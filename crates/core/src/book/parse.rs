@@ -1,8 +1,7 @@
-//! Turns validated nodes into the types of [`super::model`], and checks what no single key can show:
-//! keys that exclude each other, numbers that contradict each other, policies that extend in a circle.
+//! Turns validated nodes into the types of [`super::model`], and checks relations between keys: mutually
+//! exclusive keys, contradicting numbers, circular `from`.
 //!
-//! Invariant: a value that validation has reported is passed over here in silence, so no mistake is
-//! reported twice.
+//! Invariant: a value that validation reported is skipped silently, so no mistake is reported twice.
 
 mod alerting;
 mod edge;
@@ -13,9 +12,9 @@ mod services;
 use std::time::Duration;
 
 use super::connectors::Connectors;
-use super::model::{Allow, At, DaprFile, Machine, Permits, Sections};
-use super::problem::{Problems, BookSpan};
 use super::keywords::Keyword;
+use super::model::{Allow, At, DaprFile, Machine, Permits, Sections};
+use super::problem::{BookSpan, Problems};
 use super::yaml::{YamlNode, YamlValue};
 use crate::ids::Name;
 use crate::policy::budget::BudgetSettings;
@@ -23,32 +22,31 @@ use crate::text;
 
 use guards::GuardSections;
 
-/// Lowers a whole book.
-pub fn lower(book: &YamlNode, connectors: &Connectors, problems: &mut Problems) -> Sections {
+pub fn parse(book: &YamlNode, connectors: &Connectors, problems: &mut Problems) -> Sections {
     let section = |name| book.get(name).map(YamlNode::entries).unwrap_or_default();
     let mut guards = GuardSections::default();
     guards.read(book, problems);
-    let mut lowering = Lowering { guards: &guards, connectors, problems, patterns: 0 };
-    let defaults = book.get("defaults").map(|node| lowering.layer(node)).unwrap_or_default();
+    let mut parser = BookParser { guards: &guards, connectors, problems, patterns: 0 };
+    let defaults = book.get("defaults").map(|node| parser.layer(node)).unwrap_or_default();
     let throttles = section("throttles")
         .iter()
         .filter_map(|(key, node)| Some((key.text()?.to_owned(), At { value: permits(node), span: key.span })))
         .collect();
     let sections = Sections {
         machine: Machine::default(),
-        waiting: lowering.waiting(book.get("defaults")),
+        waiting: parser.waiting(book.get("defaults")),
         keep_delivered: book.get("defaults").and_then(|node| duration_at(node, "keep_delivered")),
         retry_budget: book.get("defaults").and_then(retry_budget),
         defaults,
         throttles,
-        dependencies: lowering.dependencies(section("dependencies")),
-        secrets: lowering.secrets(section("secrets")),
-        sources: lowering.sources(section("sources")),
-        access: book.get("access").map(Lowering::access).unwrap_or_default(),
-        archive: book.get("archive").and_then(|node| lowering.archive(node)),
-        services: lowering.services(section("services")),
-        alerts: book.get("alerts").map(|node| lowering.alerts(node)).unwrap_or_default(),
-        receivers: lowering.receivers(section("receivers")),
+        dependencies: parser.dependencies(section("dependencies")),
+        secrets: parser.secrets(section("secrets")),
+        sources: parser.sources(section("sources")),
+        access: book.get("access").map(BookParser::access).unwrap_or_default(),
+        archive: book.get("archive").and_then(|node| parser.archive(node)),
+        services: parser.services(section("services")),
+        alerts: book.get("alerts").map(|node| parser.alerts(node)).unwrap_or_default(),
+        receivers: parser.receivers(section("receivers")),
         dapr: book.get("dapr").map(dapr_file).unwrap_or_default(),
         allow: book.get("allow").map(allow_rows).unwrap_or_default(),
         policies: guards.policies,
@@ -59,11 +57,10 @@ pub fn lower(book: &YamlNode, connectors: &Connectors, problems: &mut Problems) 
     sections
 }
 
-struct Lowering<'a> {
+struct BookParser<'a> {
     guards: &'a GuardSections,
     connectors: &'a Connectors,
     problems: &'a mut Problems,
-    /// Regular expressions compiled so far.
     patterns: usize,
 }
 
@@ -77,7 +74,7 @@ fn permits(node: &YamlNode) -> Permits {
     }
 }
 
-/// A share alone, or a share and a floor.
+/// A share alone, or a share and a minimum.
 fn retry_budget(node: &YamlNode) -> Option<At<BudgetSettings>> {
     let stated = node.get("retry_budget")?;
     let share = |node: &YamlNode| at(node, |text| text::parse_share(text).ok());
@@ -95,11 +92,12 @@ fn dapr_file(node: &YamlNode) -> DaprFile {
 }
 
 fn allow_rows(node: &YamlNode) -> Vec<Allow> {
-    let row = |node: &YamlNode| Some(Allow { lint: text_at(node, "lint")?, because: text_of(node, "because")? });
+    let row =
+        |node: &YamlNode| Some(Allow { lint: text_at(node, "lint")?, because: text_of(node, "because")? });
     node.items().iter().filter_map(row).collect()
 }
 
-/// The value of a scalar and where it stands, if it can be read.
+/// A scalar with its position; `None` if it cannot be read.
 pub fn at<T>(node: &YamlNode, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
     Some(At { value: read(node.text()?)?, span: node.span })
 }
@@ -146,7 +144,7 @@ fn name_at<Of>(node: &YamlNode, key: &str) -> Option<At<Name<Of>>> {
     at(node.get(key)?, |text| Name::new(text).ok())
 }
 
-/// Whether every scalar below was read: only then do missing parts mean anything.
+/// Whether every scalar below could be read; only then is a missing part a mistake.
 pub(crate) fn is_whole(node: &YamlNode) -> bool {
     match &node.value {
         YamlValue::Refused => false,
@@ -156,7 +154,7 @@ pub(crate) fn is_whole(node: &YamlNode) -> bool {
     }
 }
 
-/// Reports keys that were given though another key rules them out.
+/// Reports keys that another key excludes.
 pub(super) fn excluded(node: &YamlNode, keys: &[&str], because: &str, problems: &mut Problems) {
     for (key, _) in node.entries() {
         if let Some(text) = key.text().filter(|text| keys.contains(text)) {

@@ -1,28 +1,27 @@
-//! A change to a rule book as a part of one: only the keys that change, where they stand.
+//! A change to a rule book: a partial book with only the changed keys.
 //!
-//! Putting it into the book means the same for people and for programs: a key that is there gets the new value, one
-//! that is not is added; a row of `events` is found by its type, and all other lists grow.
+//! Applying it means the same for people and programs: an existing key gets the new value, a missing key is
+//! added; a row of `events` is found by its type, and all other lists grow.
 
 use std::fmt::{self, Display, Write as _};
 
 use super::problem::Problems;
-use super::yaml::{self, YamlNode, Quoted, YamlValue};
+use super::yaml::{self, Quoted, YamlNode, YamlValue};
 
-/// A part of a rule book, in the order in which it was written.
+/// A partial rule book, in the order it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch(PatchNode);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PatchNode {
-    /// A value as it is written.
     Value(String),
-    /// A value that stays as it is and must stand beside one that changes.
+    /// An unchanged value that must be restated beside a changed one.
     Kept(String),
     Map(Vec<(String, PatchNode)>),
     List(Vec<PatchNode>),
 }
 
-/// One step from the root of a book to a place in it.
+/// One step on the path from the root of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchStep {
     /// Into the map under this key.
@@ -31,13 +30,12 @@ pub enum PatchStep {
     Row(String),
 }
 
-/// Keys one below the other.
 #[must_use]
 pub fn keys(keys: &[&str]) -> Vec<PatchStep> {
     keys.iter().map(|key| PatchStep::Key((*key).to_owned())).collect()
 }
 
-/// The text of the book with the part in it; what is wrong, if one of them is no YAML.
+/// The book's text with the part applied; the problems if either is not YAML.
 pub fn laid_over(book: &str, part: &str) -> Result<String, Problems> {
     let (mut book, part) = (read(book)?, read(part)?);
     book.merge(part, PatchConflict::Replace).expect("what clashes is replaced");
@@ -51,70 +49,69 @@ impl Default for Patch {
 }
 
 impl Patch {
-    /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a key at a place to a value, which is YAML in one line.
+    /// The value is YAML on one line.
     #[must_use]
     pub fn set(self, place: &[PatchStep], key: &str, value: impl Display) -> Self {
         self.put(place, key, PatchNode::Value(value.to_string()))
     }
 
-    /// Sets a key at a place to what it is: a thing that is stated anew must say it.
+    /// Restates an existing value, which a redefined entry needs.
     #[must_use]
     pub fn keep(self, place: &[PatchStep], key: &str, value: impl Display) -> Self {
         self.put(place, key, PatchNode::Kept(value.to_string()))
     }
 
-    /// Adds an item to the list under a key at a place.
+    /// Appends to the list under a key.
     #[must_use]
     pub fn add(self, place: &[PatchStep], key: &str, item: impl Display) -> Self {
         self.put(place, key, PatchNode::List(vec![PatchNode::Value(item.to_string())]))
     }
 
     fn put(mut self, place: &[PatchStep], key: &str, part: PatchNode) -> Self {
-        self.0.merge(PatchNode::at(place, key, part), PatchConflict::Replace).expect("what clashes is replaced");
+        self.0
+            .merge(PatchNode::at(place, key, part), PatchConflict::Replace)
+            .expect("what clashes is replaced");
         self
     }
 
-    /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// This patch with the other put into it.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.merge(other.0, PatchConflict::Replace).expect("what clashes is replaced");
         self
     }
 
-    /// Both patches in one; the key that they disagree about, if there is one.
+    /// Both patches in one, or the key they disagree about.
     pub fn merged(&self, other: &Self) -> Result<Self, String> {
         let mut all = self.clone();
         all.0.merge(other.0.clone(), PatchConflict::Refuse)?;
         Ok(all)
     }
 
-    /// Whether there is a key of which both say something.
+    /// Whether both set the same key.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.0.overlaps(&other.0)
     }
 }
 
-/// YAML, with a line for each value.
+/// YAML, one line per value.
 impl Display for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// What to do where two parts have different values for one key.
+/// What to do when two parts set one key differently.
 #[derive(Clone, Copy)]
 enum PatchConflict {
     Replace,
@@ -128,13 +125,14 @@ impl PatchNode {
             [PatchStep::Key(name), rest @ ..] => Self::Map(vec![(name.clone(), Self::at(rest, key, part))]),
             [PatchStep::Row(pattern), rest @ ..] => {
                 let mut row = Self::Map(vec![("type".to_owned(), Self::Value(scalar(pattern)))]);
-                row.merge(Self::at(rest, key, part), PatchConflict::Replace).expect("what clashes is replaced");
+                row.merge(Self::at(rest, key, part), PatchConflict::Replace)
+                    .expect("what clashes is replaced");
                 Self::List(vec![row])
             }
         }
     }
 
-    /// Puts a change into a part; the key of a clash that is refused.
+    /// Merges a change, or returns the conflicting key.
     fn merge(&mut self, change: Self, clash: PatchConflict) -> Result<(), String> {
         match (self, change) {
             (Self::Map(entries), Self::Map(changes)) => {
@@ -143,7 +141,7 @@ impl PatchNode {
                         entries.push((key, change));
                         continue;
                     };
-                    // The innermost key names a clash.
+                    // The innermost key names the conflict.
                     known.merge(change, clash).map_err(|inner| if inner.is_empty() { key } else { inner })?;
                 }
             }
@@ -170,7 +168,7 @@ impl PatchNode {
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Map(one), Self::Map(other)) => one.iter().any(|(key, part)| {
-                // The type of a row says which it is.
+                // The `type` only identifies a row.
                 let same = other.iter().find(|(known, _)| known == key && key != "type");
                 same.is_some_and(|(_, other)| part.overlaps(other))
             }),
@@ -185,12 +183,11 @@ impl PatchNode {
         matches!(self, Self::Map(_))
     }
 
-    /// Whether it changes that row of `events`.
+    /// Whether both are the same row of `events`.
     fn is_row_of(&self, row: &Self) -> bool {
         self.is_map() && row.event_type().is_some() && row.event_type() == self.event_type()
     }
 
-    /// The type of a row of `events`.
     fn event_type(&self) -> Option<&str> {
         match self {
             Self::Value(text) | Self::Kept(text) => Some(text.trim_matches('"')),
@@ -202,8 +199,6 @@ impl PatchNode {
         }
     }
 }
-
-// --- Text -------------------------------------------------------------------------------------------
 
 fn read(text: &str) -> Result<PatchNode, Problems> {
     let mut problems = Problems::default();
@@ -233,7 +228,7 @@ impl PatchNode {
         }
     }
 
-    /// What stands behind a key or before a list's item, in lines from that column on.
+    /// Writes what follows a key or a list dash, indented to the column.
     fn write(&self, out: &mut String, column: usize) {
         match self {
             Self::Map(entries) if !entries.is_empty() => {
@@ -262,7 +257,7 @@ impl PatchNode {
         }
     }
 
-    /// A value behind its key: in the same line, or indented below it.
+    /// On the same line as its key, or indented below it.
     fn write_inside(&self, out: &mut String, column: usize) {
         let is_below = match self {
             Self::Map(entries) => !entries.is_empty(),
@@ -286,16 +281,16 @@ impl Display for PatchNode {
     }
 }
 
-/// Whether a text that was written without quotes means the same in another place. What does not is no number and no
-/// other word that quotes would make a text.
+/// Whether an unquoted text means the same elsewhere. Otherwise quoting would turn a number or keyword into
+/// text.
 fn is_plain(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || " ._/%+-".contains(c))
 }
 
-/// Words that one YAML or another reads as something else than a text.
+/// Words that some YAML versions do not read as text.
 const WORDS: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan"];
 
-/// A text as a YAML scalar, without quotes where no reader could mistake it.
+/// A YAML scalar, quoted only where needed.
 #[must_use]
 pub fn scalar(text: &str) -> String {
     let begins_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -315,7 +310,7 @@ pub fn scalar(text: &str) -> String {
     quoted
 }
 
-/// The same for a key, which is a text whatever it looks like.
+/// A key is always text.
 fn key_text(text: &str) -> String {
     let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     if begins_well && has_plain_chars(text) { text.to_owned() } else { scalar(text) }

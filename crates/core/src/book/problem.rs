@@ -1,35 +1,43 @@
-//! What is wrong with a rule book, where, and how to mend it.
+//! Problems of a rule book: where they are and how to fix them.
 //!
-//! Invariant: reading a book never stops at the first problem it can get past; the list is
-//! bounded, and what goes over the bound is counted.
+//! Invariant: reading continues after a problem where possible; the list is bounded, and problems beyond the
+//! bound are counted.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use crate::limits;
-use crate::position::Position;
 
-/// A stretch of the book's text: bytes for cutting it out, a position for people.
+/// A line and column, both counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Position {
+    pub line: u32,
+    /// In characters.
+    pub column: u32,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// A range of the book's text in bytes, with a position for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BookSpan {
-    /// The first byte.
     pub start: u32,
-    /// The byte after the last.
+    /// Exclusive.
     pub end: u32,
-    /// Where it starts, for people.
+    /// Of the start.
     pub position: Position,
 }
 
-/// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProblemSeverity {
-    /// The book is refused.
     Error,
-    /// It will probably hurt.
     Warning,
-    /// Worth knowing.
     Info,
 }
 
@@ -43,22 +51,16 @@ impl fmt::Display for ProblemSeverity {
     }
 }
 
-/// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad it is.
     pub severity: ProblemSeverity,
-    /// Its stable name.
     pub code: &'static str,
-    /// Where it is.
     pub span: BookSpan,
-    /// What is wrong.
     pub message: String,
-    /// How to mend it; may be empty.
+    /// How to fix it; may be empty.
     pub help: String,
 }
 
-/// The problems found so far.
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     found: Vec<Problem>,
@@ -67,7 +69,6 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Adds an error.
     pub fn error(
         &mut self,
         code: &'static str,
@@ -84,7 +85,7 @@ impl Problems {
         });
     }
 
-    /// Adds a problem, or counts it when there are too many of its severity.
+    /// Beyond the bound of its severity a problem is only counted.
     pub fn add(&mut self, problem: Problem) {
         let alike = &mut self.by_severity[problem.severity as usize];
         if *alike < limits::PROBLEMS_MAX {
@@ -95,25 +96,24 @@ impl Problems {
         }
     }
 
-    /// Whether one more error would be listed, so that its help is worth the work.
+    /// Whether one more error would be listed; if not, its help need not be computed.
     #[must_use]
     pub const fn has_room(&self) -> bool {
         self.by_severity[ProblemSeverity::Error as usize] < limits::PROBLEMS_MAX
     }
 
-    /// Whether one of them is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.by_severity[ProblemSeverity::Error as usize] > 0
     }
 
-    /// How many were found beyond the bound.
+    /// Number of problems beyond the bound.
     #[must_use]
     pub const fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The problems in the order of the book.
+    /// In book order.
     #[must_use]
     pub fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| (problem.span.position, problem.severity));
@@ -122,10 +122,10 @@ impl Problems {
     }
 }
 
-/// The known word nearest to a mistyped one, if one is near enough to be meant.
+/// The known word nearest to a mistyped one, if it is close enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A word of a thousand letters is no slip of the pen, and comparing it would take long.
+    // A longer word is no typo, and comparing it would be slow.
     const WORD_BYTES_MAX: usize = 64;
     if word.len() > WORD_BYTES_MAX {
         return None;
@@ -140,7 +140,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `standard`?" where something near is known, else the list of what is.
+/// "did you mean `standard`?", or else the list of known words.
 #[must_use]
 pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = nearest(word, known.clone()) {

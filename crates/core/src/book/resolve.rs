@@ -1,8 +1,8 @@
-//! From what the levels say to what holds: each value with the level and the line it came from.
+//! Resolves the levels of a book into the rule of each row, with the level and line of every value.
 //!
-//! Values fall row → channel → service → dependency → its kind → defaults → what is built in, one by
-//! one, and never from one pattern to another. Overrides of the classification do not replace each
-//! other: they are tried in that order, and the first match wins.
+//! Each value falls through row → channel → service → dependency → kind → defaults → built-in on its own, never
+//! from one pattern to another. Classification overrides do not replace each other: they are tried in that
+//! order, and the first match wins.
 
 mod direct;
 mod permits;
@@ -14,12 +14,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::model::{
-    Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, EventRow, DeclaredFacts,
-    IdempotencyBy, Layer, LetterForm, DeliveryOrder, PolicyEntry, ReactionName, Reprocess, Sections, ServiceEntry,
-    TargetEntry,
+    Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, DeclaredFacts,
+    DeliveryOrder, EventRow, IdempotencyBy, Layer, LetterForm, PolicyEntry, ReactionName, Reprocess,
+    Sections, ServiceEntry, TargetEntry,
 };
 use super::problem::BookSpan;
-use crate::event::copy_rule::{self, CopyRule, CopyKey};
+use crate::book::problem::Position;
+use crate::event::copy_rule::{self, CopyKey, CopyRule};
 use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
 use crate::letters::name_template::{self, NameParts, NameTemplate};
 use crate::limits;
@@ -31,7 +32,6 @@ use crate::policy::rule::{
     FailureMatch, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule, Sourced,
     WhenOpen,
 };
-use crate::position::Position;
 use crate::schedule::Cron;
 use crate::text::{Rate, Share};
 
@@ -39,22 +39,15 @@ pub use timeouts::ResolvedTimeouts;
 use timeouts::{CallTarget, timeouts};
 pub use waiting::ResolvedWaiting;
 
-/// How general the level is that a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleLevel {
-    /// The row of the event.
     Row,
-    /// The channel.
     Channel,
-    /// The service.
     Service,
-    /// The dependency.
     Dependency,
-    /// The dependency's kind.
     Kind,
-    /// The book's defaults.
     Defaults,
-    /// The catalog or what is built in.
+    /// The catalog, or a built-in default.
     BuiltIn,
 }
 
@@ -72,42 +65,33 @@ impl fmt::Display for RuleLevel {
     }
 }
 
-/// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueOrigin {
-    /// The level.
     pub level: RuleLevel,
-    /// The place in the book, unless it is built in.
+    /// `None` if it is built in.
     pub span: Option<BookSpan>,
 }
 
 impl ValueOrigin {
-    /// Nothing in the book states it.
     pub const BUILT_IN: Self = Self { level: RuleLevel::BuiltIn, span: None };
 
-    /// The place for people.
     #[must_use]
     pub fn position(self) -> Option<Position> {
         self.span.map(|span| span.position)
     }
 }
 
-/// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedValue<T> {
-    /// The value.
     pub value: T,
-    /// Where it came from.
     pub origin: ValueOrigin,
 }
 
 impl<T> ResolvedValue<T> {
-    /// A value that nothing in the book states.
     pub const fn built_in(value: T) -> Self {
         Self { value, origin: ValueOrigin::BUILT_IN }
     }
 
-    /// A value that a level states.
     pub fn stated(level: RuleLevel, at: &At<T>) -> Self
     where
         T: Clone,
@@ -116,85 +100,56 @@ impl<T> ResolvedValue<T> {
     }
 }
 
-/// All that holds for one (service, channel, row).
+/// Everything resolved for one (service, channel, row).
 #[derive(Clone, Debug)]
 pub struct Resolved<'a> {
-    /// The service.
     pub service: &'a ServiceEntry,
-    /// The channel, if it is one's.
     pub channel: Option<&'a ChannelEntry>,
-    /// The row.
     pub row: &'a EventRow,
-    /// Where deliveries go.
     pub target: &'a TargetEntry,
-    /// Whether order is kept.
     pub order: ResolvedValue<DeliveryOrder>,
-    /// How much may wait for the service.
     pub waiting: ResolvedWaiting,
-    /// How long the event is kept once it is delivered.
     pub keep_delivered: ResolvedValue<Duration>,
-    /// What the deciding needs.
     pub rule: Rule,
-    /// The dependency.
     pub dependency: ResolvedValue<DependencyName>,
-    /// Its kind.
     pub kind: Kind,
-    /// Calls at once.
     pub in_flight: ResolvedValue<u32>,
-    /// Calls in a time.
     pub rate: Option<ResolvedValue<Rate>>,
-    /// How long after an outage twice as many may start as usual.
+    /// Time after an outage until calls start at twice the usual rate.
     pub ramp: ResolvedValue<Duration>,
-    /// By how much a rate that was cut grows in a second.
+    /// Growth per second of a throttled rate.
     pub rate_growth: ResolvedValue<Share>,
-    /// For how long a limit that was met is remembered.
+    /// How long a throttling limit is remembered.
     pub rate_memory: ResolvedValue<Duration>,
-    /// How many of the calls may be retries.
     pub retry_budget: Option<ResolvedValue<BudgetSettings>>,
-    /// What follows on which failure, the more specific first.
+    /// More specific failures first.
     pub reactions: Vec<(FailureMatch, ResolvedValue<ReactionName>)>,
-    /// Overrides with the level that states them.
+    /// Overrides with their level.
     pub classify: Vec<(Override, RuleLevel)>,
-    /// How long a call may take, part by part.
     pub timeouts: ResolvedTimeouts,
-    /// Where the breaker came from.
     pub breaker_origin: ValueOrigin,
-    /// What an open breaker does.
     pub when_open: ResolvedValue<WhenOpen>,
-    /// How long a delivery may be held.
     pub hold_max: ResolvedValue<Duration>,
-    /// No attempt starts later.
     pub deadline: Option<ResolvedValue<Duration>>,
-    /// When a failing connection is a matter of configuration.
+    /// How long connections may fail before it counts as misconfiguration.
     pub fatal_after: Option<ResolvedValue<Duration>>,
-    /// How second copies are recognised.
     pub idempotency: ResolvedIdempotency,
-    /// What happens to deliveries that failed permanently.
     pub dead_letter: ResolvedDeadLetter,
-    /// How much depends on it.
     pub criticality: Option<ResolvedValue<Criticality>>,
-    /// Whether an event may be lost.
     pub data_loss: Option<ResolvedValue<DataLoss>>,
-    /// The consumer group.
     pub consumer_group: ResolvedValue<String>,
-    /// Alerts of all levels, with the level.
+    /// Alerts of all levels.
     pub alerts: Vec<(&'a Alert, RuleLevel)>,
-    /// What is known of the world.
     pub facts: DeclaredFacts,
-    /// Lints that are silenced at any level.
+    /// Silenced at any level.
     pub allow: Vec<&'a Allow>,
 }
 
-/// How second copies are recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedIdempotency {
-    /// What is remembered.
     pub by: ResolvedValue<IdempotencyBy>,
-    /// Where.
     pub store: ResolvedValue<String>,
-    /// What else a copy is known by.
     pub key: Option<ResolvedValue<Arc<CopyKey>>>,
-    /// For how long.
     pub ttl: ResolvedValue<Duration>,
 }
 
@@ -204,50 +159,43 @@ impl ResolvedIdempotency {
         CopyRule { by: self.by.value, key, ttl: self.ttl.value }
     }
 
-    /// What a copy is known by, in words.
+    /// What identifies a duplicate, for people.
     #[must_use]
     pub fn key_shown(&self) -> &str {
         self.key.as_ref().map_or("source and id", |known| known.value.as_str())
     }
 }
 
-/// What happens to deliveries that failed permanently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedDeadLetter {
-    /// The template of the name.
     pub template: ResolvedValue<NameTemplate>,
-    /// What stands for `{queue}` in it.
+    /// Value of `{queue}` in the template.
     pub queue: Option<String>,
-    /// What stands for `{stage}` in it.
+    /// Value of `{stage}` in the template.
     pub stage: Option<String>,
     /// The name, or what the template lacks.
     pub name: Result<String, String>,
-    /// The form of a letter in a broker.
+    /// Default format of a dead letter.
     pub form: ResolvedValue<LetterForm>,
-    /// For how long it is kept.
     pub retention: ResolvedValue<Duration>,
-    /// How many a time are too many.
+    /// The arrival rate that raises an alert.
     pub alert: Option<ResolvedValue<Rate>>,
-    /// Who brings them back.
     pub reprocess: ResolvedValue<Reprocess>,
-    /// Which are brought back by themselves.
     pub categories: Vec<Category>,
-    /// How often.
     pub reprocess_max: ResolvedValue<u32>,
-    /// When, beside whenever the dependency is well again.
+    /// Beside replays when a breaker closes.
     pub reprocess_cron: Option<ResolvedValue<Cron>>,
 }
 
 static DEFAULT_NAME: LazyLock<NameTemplate> =
     LazyLock::new(|| NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"));
 
-/// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
-/// The levels that may say something, the most specific first.
+/// Most specific first.
 struct Levels<'a>(Vec<(RuleLevel, &'a Layer)>);
 
 impl<'a> Levels<'a> {
-    /// Whether any of them says what follows on that very failure.
+    /// Whether any level sets the reaction to exactly this failure.
     fn states(&self, on: FailureMatch) -> bool {
         self.0.iter().any(|(_, layer)| layer.reactions.iter().any(|(kind, _)| *kind == on))
     }
@@ -256,18 +204,20 @@ impl<'a> Levels<'a> {
         self.0.iter().find_map(|(level, layer)| Some(ResolvedValue::stated(*level, pick(layer).as_ref()?)))
     }
 
-    fn or<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> ResolvedValue<T> {
+    fn or<T: Clone + 'a>(
+        &self,
+        pick: impl Fn(&'a Layer) -> &'a Option<At<T>>,
+        default: T,
+    ) -> ResolvedValue<T> {
         self.find(pick).unwrap_or(ResolvedValue::built_in(default))
     }
 }
 
 impl Sections {
-    /// What holds for each row.
     pub fn resolved(&self) -> impl Iterator<Item = Resolved<'_>> {
         self.rows().map(|(service, channel, row)| self.resolve(service, channel, row))
     }
 
-    /// What holds for a row.
     #[must_use]
     pub fn resolve<'a>(
         &'a self,
@@ -348,7 +298,7 @@ impl Sections {
         }
     }
 
-    /// The levels that may say something about a row, the most specific first.
+    /// The levels of a row, most specific first.
     #[must_use]
     pub fn levels_of<'a>(
         &'a self,
@@ -367,7 +317,7 @@ impl Sections {
         levels.into_iter().filter_map(|(level, layer)| Some((level, layer?))).collect()
     }
 
-    /// The policy of that name: the book's own, else the catalog's.
+    /// The book's own policy, else the catalog's.
     #[must_use]
     pub fn policy(&self, name: &PolicyName) -> Option<PolicyEntry> {
         if let Some(own) = self.policies.get(name) {
@@ -380,7 +330,7 @@ impl Sections {
         })
     }
 
-    /// The breaker of that name: the book's own, else the catalog's.
+    /// The book's own breaker, else the catalog's.
     #[must_use]
     pub fn breaker_named(&self, name: &BreakerName) -> Option<BreakerEntry> {
         if let Some(own) = self.breakers.get(name) {
@@ -390,7 +340,7 @@ impl Sections {
     }
 
     fn breaker(&self, levels: &Levels<'_>, kind: Kind) -> (Option<NamedBreaker>, ValueOrigin) {
-        // The kind stands between the dependency and the defaults.
+        // The kind is between the dependency and the defaults.
         let above = Levels(levels.0.iter().copied().filter(|(level, _)| *level < RuleLevel::Kind).collect());
         let named = above.find(|l| &l.breaker).or_else(|| match kind.breaker() {
             Some(_) => None,
@@ -409,27 +359,24 @@ impl Sections {
         }
     }
 
-    /// How much may wait for a service.
     #[must_use]
     pub fn waiting_of(&self, service: &ServiceEntry) -> ResolvedWaiting {
         waiting::waiting(self, service)
     }
 
-    /// How long delivered and unrouted events are kept.
     #[must_use]
     pub fn keep_delivered(&self) -> ResolvedValue<Duration> {
         let default = ResolvedValue::built_in(limits::KEEP_DELIVERED_DEFAULT);
         self.keep_delivered.as_ref().map_or(default, |at| ResolvedValue::stated(RuleLevel::Defaults, at))
     }
 
-    /// How long a dead letter is kept, as far as the defaults say.
+    /// By the defaults alone.
     #[must_use]
     pub fn letter_retention(&self) -> Duration {
         self.defaults.dead_letter.retention.as_ref().map_or(RETENTION_DEFAULT, |at| at.value)
     }
 
-    /// The longest time for which any row wants ids to be remembered; of a book without rows, what a
-    /// row would want that says nothing of its own.
+    /// The longest `ttl` of any row; without rows, the default.
     #[must_use]
     pub fn dedup_ttl_max(&self) -> Duration {
         let ttl = |levels: Vec<(RuleLevel, &Layer)>| idempotency(&Levels(levels)).ttl.value;
@@ -437,7 +384,7 @@ impl Sections {
         of_rows.max().unwrap_or_else(|| ttl(vec![(RuleLevel::Defaults, &self.defaults)]))
     }
 
-    /// What follows on which failure: statuses first, then one entry for each category.
+    /// Statuses first, then one entry per category.
     fn reactions(levels: &Levels<'_>) -> Vec<(FailureMatch, ResolvedValue<ReactionName>)> {
         let mut found: Vec<(FailureMatch, ResolvedValue<ReactionName>)> = Vec::new();
         for (level, layer) in &levels.0 {
@@ -456,8 +403,7 @@ impl Sections {
             found.iter().filter(|(kind, _)| matches!(kind, FailureMatch::Status(_))).cloned().collect();
         for category in Category::ALL {
             let reaction = stated(&found, category).unwrap_or_else(|| match category {
-                // Nobody knows what the latter two are, so the rule's policy is as good a guess as any; their
-                // retries are bounded.
+                // Unknown and internal failures use the rule's policy too; its retries are bounded.
                 Category::Transient | Category::Unknown | Category::Internal => transient.clone(),
                 Category::RateLimited => built_in_policy(catalog::RATE_LIMITED_POLICY),
                 Category::Permanent | Category::Invalid | Category::Fatal => {
@@ -469,7 +415,11 @@ impl Sections {
         reactions
     }
 
-    fn compile(&self, reactions: &[(FailureMatch, ResolvedValue<ReactionName>)], levels: &Levels<'_>) -> Reactions {
+    fn compile(
+        &self,
+        reactions: &[(FailureMatch, ResolvedValue<ReactionName>)],
+        levels: &Levels<'_>,
+    ) -> Reactions {
         let mut policies: Vec<NamedPolicy> = Vec::new();
         let mut by_status = Vec::new();
         let dead_letter = Sourced { value: Reaction::DeadLetter, position: None };
@@ -495,7 +445,7 @@ impl Sections {
         Reactions::new(policies, by_status, by_category)
     }
 
-    /// The policy's place in the rule's list; a name that is not defined was reported and never retries.
+    /// The policy's index in the rule; an undefined name was reported and never retries.
     fn retry_by(&self, name: &PolicyName, policies: &mut Vec<NamedPolicy>) -> Reaction {
         let index = policies.iter().position(|policy| policy.name == *name).or_else(|| {
             let entry = self.policy(name).filter(|_| policies.len() < limits::POLICIES_PER_RULE_MAX)?;
@@ -527,7 +477,7 @@ fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker
     NamedBreaker { name, settings: entry.settings, ignores: entry.ignores, counts: entry.counts }
 }
 
-/// The dependency that a row's deliveries go to: a named one, or the target's own.
+/// The named dependency, or the target's own.
 #[must_use]
 pub fn dependency_of(
     service: &ServiceEntry,
@@ -541,7 +491,7 @@ pub fn dependency_of(
         if let Some(at) = &channel.depends_on {
             return ResolvedValue::stated(RuleLevel::Channel, at);
         }
-        // A channel with a target of its own fails by itself.
+        // A channel with its own target fails on its own.
         if channel.target.is_some() {
             return ResolvedValue::built_in(DependencyName::joined(&service.name, &channel.name));
         }
@@ -552,7 +502,6 @@ pub fn dependency_of(
     }
 }
 
-/// The kind of dependency that a target is when it names none.
 #[must_use]
 pub fn kind_of(target: &TargetEntry) -> Kind {
     target.endpoint.connector.dependency.unwrap_or(Kind::Log)
@@ -625,7 +574,7 @@ fn facts(levels: &Levels<'_>) -> DeclaredFacts {
     }
 }
 
-/// The id of a claim that states none: the service, its channel if any, and the pattern.
+/// Service, channel if any, and pattern.
 #[must_use]
 pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry>, row: &EventRow) -> String {
     let pattern = &row.pattern.value;
@@ -636,13 +585,12 @@ pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry
 }
 
 impl<'a> Resolved<'a> {
-    /// The levels that its values fall through, the most specific first.
+    /// The levels its values fall through, most specific first.
     #[must_use]
     pub fn levels(&self, book: &'a Sections) -> Vec<(RuleLevel, &'a Layer)> {
         book.levels_of(self.service, self.channel, self.row)
     }
 
-    /// What follows on a failure of that category.
     #[must_use]
     pub fn reaction_to(&self, category: Category) -> &ResolvedValue<ReactionName> {
         let wanted = FailureMatch::Category(category);
@@ -650,21 +598,20 @@ impl<'a> Resolved<'a> {
         &found.expect("every category has a reaction").1
     }
 
-    /// The policy by which transient failures are tried again, if they are.
+    /// The policy for transient failures, if they are retried.
     #[must_use]
     pub fn retry_policy(&self) -> Option<&NamedPolicy> {
         let PolicyIndex(index) = self.rule.reactions.to(Category::Transient, None).value.policy()?;
         self.rule.reactions.policies().get(usize::from(index))
     }
 
-    /// The id of the claim.
     #[must_use]
     pub fn subscription(&self) -> String {
         let stated = self.row.subscription.clone();
         stated.unwrap_or_else(|| default_subscription(&self.service.name, self.channel, self.row))
     }
 
-    /// Whether a second copy of an event does no harm, as far as the book tells.
+    /// Whether the book says that duplicates do no harm.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         let by_consumer = self.facts.idempotent_by.as_ref().map(|at| at.value.pattern);
@@ -681,7 +628,7 @@ impl<'a> Resolved<'a> {
 }
 
 impl Resolved<'_> {
-    /// Where to point for a value: at the value, or at the row that it holds for.
+    /// The span of the value, or else of the row.
     #[must_use]
     pub fn place(&self, origin: ValueOrigin) -> BookSpan {
         origin.span.unwrap_or(self.row.pattern.span)

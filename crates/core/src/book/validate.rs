@@ -1,6 +1,6 @@
-//! Holds the nodes of a book against the schema and reports all that does not fit, at once.
+//! Checks the nodes of a book against the schema and reports every mismatch at once.
 //!
-//! Invariant: a book that passes here can be lowered without meeting a wrong type or a bad text.
+//! Invariant: a book that passes can be parsed without meeting a wrong type or an invalid text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use super::connectors::Connectors;
 use super::connectors::email::Smtp;
 use super::expression::{Condition, Hours, is_zone};
 use super::pattern::EventPattern;
-use super::problem::{Problems, BookSpan, suggest};
-use super::schema::{KeySchema, NameKind, KeyPresence, ObjectSchema, OneOf, ValueType};
+use super::problem::{BookSpan, Problems, suggest};
+use super::schema::{KeyPresence, KeySchema, NameKind, ObjectSchema, OneOf, ValueType};
 use super::source_template::SourceTemplate;
-use super::yaml::{YamlNode, Quoted, YamlValue};
+use super::yaml::{Quoted, YamlNode, YamlValue};
 use crate::event::copy_rule::CopyKey;
 use crate::ids::{Name, Service};
 use crate::letters::name_template::NameTemplate;
@@ -23,12 +23,12 @@ use crate::policy::rule::StatusRange;
 use crate::schedule::Cron;
 use crate::text;
 
-/// All names that a book may refer to: its own and the catalog's.
+/// All names a book may refer to: its own and the catalog's.
 #[derive(Debug, Default)]
 pub struct DefinedNames(BTreeMap<NameKind, BTreeSet<String>>);
 
 impl DefinedNames {
-    /// Collects the names that a book defines and those that are always there.
+    /// The book's definitions and the catalog's.
     #[must_use]
     pub fn of(book: &YamlNode) -> Self {
         let names = NameKind::ALL.map(|kind| {
@@ -48,8 +48,13 @@ impl DefinedNames {
     }
 }
 
-/// Reports everything in the node that does not fit the type.
-pub fn validate(node: &YamlNode, takes: &ValueType, names: &DefinedNames, connectors: &Connectors, problems: &mut Problems) {
+pub fn validate(
+    node: &YamlNode,
+    takes: &ValueType,
+    names: &DefinedNames,
+    connectors: &Connectors,
+    problems: &mut Problems,
+) {
     Validator { names, connectors, problems }.value(node, takes, node.span);
 }
 
@@ -60,7 +65,7 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// `place` is where to point for something that is not there: the key above the value.
+    /// `place` is the span to report for missing keys: the key above the value.
     fn value(&mut self, node: &YamlNode, takes: &ValueType, place: BookSpan) {
         if matches!(node.value, YamlValue::Refused) {
             return;
@@ -105,7 +110,7 @@ impl Validator<'_> {
         };
         let choices = object.one_of(self.connectors);
         for (key, value) in entries {
-            // Keys that are no words were reported when the book was read.
+            // Other keys were reported by `yaml`.
             let Some(text) = key.text() else { continue };
             if let Some(field) = self.field(node, object, key, text) {
                 self.value(value, &field.takes, key.span);
@@ -121,7 +126,9 @@ impl Validator<'_> {
             }
         }
         let has = |wanted: &str| entries.iter().any(|(key, _)| key.text() == Some(wanted));
-        for field in object.common_fields().filter(|field| field.need == KeyPresence::Required && !has(field.key)) {
+        for field in
+            object.common_fields().filter(|field| field.need == KeyPresence::Required && !has(field.key))
+        {
             self.missing(place, object, field);
         }
         let given = choices.iter().filter(|key| has(key)).count();
@@ -135,8 +142,14 @@ impl Validator<'_> {
         }
     }
 
-    /// The key of that name in a map. One that belongs to another connector than the map's is reported.
-    fn field(&mut self, map: &YamlNode, object: &ObjectSchema, key: &YamlNode, text: &str) -> Option<&'static KeySchema> {
+    /// Reports a key that belongs to another connector.
+    fn field(
+        &mut self,
+        map: &YamlNode,
+        object: &ObjectSchema,
+        key: &YamlNode,
+        text: &str,
+    ) -> Option<&'static KeySchema> {
         let usual = object.field(text, self.connectors);
         let OneOf::Kinds(edge) = object.one_of else { return usual };
         let Some(chosen) = self.connectors.chosen(edge, map) else { return usual };
@@ -160,7 +173,7 @@ impl Validator<'_> {
     }
 
     fn map(&mut self, node: &YamlNode, value: &ValueType) {
-        // An empty section (`services:` with nothing below) is no mistake.
+        // An empty section (`services:` with nothing below) is allowed.
         if matches!(node.value, YamlValue::Null) {
             return;
         }
@@ -180,7 +193,7 @@ impl Validator<'_> {
             return self.wrong_shape(node, "a map from failures to reactions");
         };
         for (key, node) in entries {
-            // Keys that are no words were reported when the book was read.
+            // Other keys were reported by `yaml`.
             if key.text().is_some() {
                 self.value(key, &ValueType::FailureKind, key.span);
             }
@@ -221,7 +234,7 @@ impl Validator<'_> {
         if self.names.has(kind, text) {
             return Ok(());
         }
-        // Where a timeout belongs, a duration is one too.
+        // A timeout may be a duration.
         let is_span = text.starts_with(|c: char| c.is_ascii_digit()) || text::is_iso_duration(text);
         if kind == NameKind::Timeout && is_span {
             return text::parse_duration(text).map(|_| ()).map_err(|e| wrong("bad-duration", e, ""));
@@ -229,7 +242,7 @@ impl Validator<'_> {
         let acts = if matches!(takes, ValueType::Reaction) { &ACTS[..] } else { &[] };
         let known = self.names.all(kind).chain(acts.iter().copied());
         let message = format!("unknown {} `{text}`", kind.as_str());
-        // Looking for a near name takes time, and is of use only where it is shown.
+        // Searching for a near name is slow, so only when it will be shown.
         let near = if self.problems.has_room() { suggest(text, known) } else { String::new() };
         let define = format!("define it under `{}`", kind.section());
         let help =
@@ -238,7 +251,7 @@ impl Validator<'_> {
     }
 }
 
-/// What may stand in `on_failure` beside the names of policies.
+/// Reactions in `on_failure` beside policy names.
 pub const ACTS: [&str; 2] = ["dead-letter", "pause"];
 
 struct ValueFault {
@@ -274,11 +287,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
             ("yes" | "no" | "on" | "off" | "True" | "False", _) => Err(no_bool(text)),
             _ => Err(expected()),
         },
-        ValueType::Count { min, max } if min == max && text != min.to_string() => Err(wrong(
-            "out-of-range",
-            format!("must be {min}, got `{text}`"),
-            &format!("write {min}"),
-        )),
+        ValueType::Count { min, max } if min == max && text != min.to_string() => {
+            Err(wrong("out-of-range", format!("must be {min}, got `{text}`"), &format!("write {min}")))
+        }
         ValueType::Count { min, max } => whole_number(text, *min, *max),
         ValueType::CountOrUnlimited if text == "unlimited" => Ok(()),
         ValueType::CountOrUnlimited => whole_number(text, 0, u64::from(limits::RETRIES_MAX)),
@@ -312,9 +323,10 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &ValueType) -> Result<(), Val
         | ValueType::Condition
         | ValueType::MailAddress
         | ValueType::MailServer => check_expression(text, takes),
-        // Lint codes are checked where the lints are known, names where the names are, and expressions
-        // where they are compiled, which is dear enough to be done once.
-        ValueType::Text | ValueType::Lint | ValueType::Name(_) | ValueType::Reaction | ValueType::Pattern => Ok(()),
+        // Lint codes and names are checked elsewhere; regular expressions where they are compiled, once.
+        ValueType::Text | ValueType::Lint | ValueType::Name(_) | ValueType::Reaction | ValueType::Pattern => {
+            Ok(())
+        }
         ValueType::Any
         | ValueType::Object(_)
         | ValueType::MapOf(_)
@@ -338,7 +350,7 @@ fn no_bool(text: &str) -> ValueFault {
     wrong("wrong-type", format!("`{text}` is a text in YAML 1.2"), "write true or false")
 }
 
-/// Texts with a grammar of their own.
+/// Texts with their own grammar.
 fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
     let expected = || {
         let message = format!("expected {}, got `{text}`", describe(takes));
@@ -354,7 +366,9 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
         ValueType::CopyKey => CopyKey::parse(text)
             .map(drop)
             .map_err(|e| wrong("bad-template", e, "such as data.order or \"{type}/{data.order}\"")),
-        ValueType::LetterName => NameTemplate::parse(text).map(drop).map_err(|e| wrong("bad-template", e, "")),
+        ValueType::LetterName => {
+            NameTemplate::parse(text).map(drop).map_err(|e| wrong("bad-template", e, ""))
+        }
         ValueType::Statuses => parse_statuses(text).map(drop).ok_or_else(expected),
         ValueType::FailureKind => parse_failure_kind(text).map(drop).ok_or_else(|| ValueFault {
             code: "unknown-word",
@@ -380,9 +394,11 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
             help: e.help(),
         }),
         ValueType::MailAddress if is_mail_address(text) => Ok(()),
-        ValueType::MailAddress => {
-            Err(wrong("bad-mail-address", format!("invalid mail address `{text}`"), "such as ann@example.com"))
-        }
+        ValueType::MailAddress => Err(wrong(
+            "bad-mail-address",
+            format!("invalid mail address `{text}`"),
+            "such as ann@example.com",
+        )),
         ValueType::MailServer => {
             let help = "such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
             Smtp::parse(text).map(drop).map_err(|e| wrong("bad-smtp", e, help))
@@ -391,14 +407,14 @@ fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
     }
 }
 
-/// Whether a text may be an address; only its server knows whether it is one.
+/// Only the mail server knows whether the address exists.
 fn is_mail_address(text: &str) -> bool {
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',');
     let parts = text.rsplit_once('@');
     !text.contains(is_odd) && parts.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
 }
 
-/// Five fields; the zone stands beside them in a key of its own.
+/// Five fields; the zone has its own key.
 fn check_cron(text: &str) -> Result<(), ValueFault> {
     let help = "write five fields: minute hour day month weekday";
     let refused = |reason| wrong("bad-cron", format!("invalid cron expression `{text}`: {reason}"), help);
@@ -441,7 +457,7 @@ pub fn parse_failure_kind(text: &str) -> Option<crate::policy::rule::FailureMatc
     category.or_else(|| parse_statuses(text).map(FailureMatch::Status))
 }
 
-/// Several of what belongs in a place, in words.
+/// Describes several such values.
 fn plural(takes: &ValueType) -> String {
     let one = describe(takes);
     match takes {
@@ -453,7 +469,6 @@ fn plural(takes: &ValueType) -> String {
     }
 }
 
-/// What belongs in a place, in words.
 #[must_use]
 pub fn describe(takes: &ValueType) -> String {
     match takes {
@@ -466,7 +481,9 @@ pub fn describe(takes: &ValueType) -> String {
         ValueType::EventPattern => "an event type such as todo.task.created".to_owned(),
         ValueType::Text => "a text".to_owned(),
         ValueType::Url => "an address such as http://127.0.0.1:9000/events".to_owned(),
-        ValueType::SourceTemplate => "a text or a template in quotes such as \"github.{data.action}\"".to_owned(),
+        ValueType::SourceTemplate => {
+            "a text or a template in quotes such as \"github.{data.action}\"".to_owned()
+        }
         ValueType::CopyKey => {
             "a field such as data.order, or a template in quotes such as \"{type}/{data.order}\"".to_owned()
         }

@@ -1,55 +1,45 @@
-//! Reads YAML into nodes that know where they stand, and refuses what makes YAML treacherous: for rule books,
-//! scenarios and whatever else people write.
+//! Parses YAML into nodes with positions, and refuses its treacherous features. Used for rule books and
+//! scenarios.
 //!
-//! Invariants: bounded in bytes, depth and nodes; no anchors, aliases, merge keys, tags or second
-//! documents; no duplicate keys; any input ends in nodes or in problems, never in a panic.
+//! Invariants: bounded in bytes, depth and nodes; no anchors, aliases, merge keys, tags or second documents; no
+//! duplicate keys; any input gives nodes or problems, never a panic.
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Tag, options};
 
-use super::problem::{Problems, BookSpan};
+use super::problem::{BookSpan, Problems};
+use crate::book::problem::Position;
 use crate::limits;
-use crate::position::Position;
 
-/// A value of the book and where it stands.
 #[derive(Clone, Debug)]
 pub struct YamlNode {
-    /// Where it stands.
     pub span: BookSpan,
-    /// What it is.
     pub value: YamlValue,
 }
 
-/// A value of the book.
 #[derive(Clone, Debug)]
 pub enum YamlValue {
-    /// Nothing: an empty value, `null` or `~`.
+    /// Empty, `null` or `~`.
     Null,
-    /// A word, a number or a text; what it means depends on its place.
+    /// A word, number or text; its meaning depends on the key.
     Scalar {
-        /// The text.
         text: Box<str>,
-        /// Whether it stood in quotes.
         quoted: Quoted,
     },
-    /// Keys and values in the order of the book, each key once.
+    /// In book order, each key once.
     Map(Vec<(YamlNode, YamlNode)>),
-    /// Values in the order of the book.
     List(Vec<YamlNode>),
-    /// Something that was reported already, to be passed over.
+    /// Already reported; skip it.
     Refused,
 }
 
-/// Whether a scalar stood in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quoted {
-    /// In quotes, or as a block of text.
+    /// Quotes or a block scalar.
     Yes,
-    /// Plain.
     No,
 }
 
 impl YamlNode {
-    /// The text, if it is a scalar.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.value {
@@ -58,13 +48,13 @@ impl YamlNode {
         }
     }
 
-    /// The value under a key, if this is a map that has it.
+    /// `None` if this is no map or lacks the key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.entries().iter().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value)
     }
 
-    /// The keys and values of a map; none of anything else.
+    /// Empty if this is no map.
     #[must_use]
     pub fn entries(&self) -> &[(Self, Self)] {
         match &self.value {
@@ -73,7 +63,7 @@ impl YamlNode {
         }
     }
 
-    /// The values of a list; none of anything else.
+    /// Empty if this is no list.
     #[must_use]
     pub fn items(&self) -> &[Self] {
         match &self.value {
@@ -82,7 +72,6 @@ impl YamlNode {
         }
     }
 
-    /// What it is, for messages.
     #[must_use]
     pub const fn shape(&self) -> &'static str {
         match self.value {
@@ -95,7 +84,7 @@ impl YamlNode {
     }
 }
 
-/// Reads a text. No node comes back if the text is no YAML at all; the problems say why.
+/// `None` if the text is not YAML; the problems say why.
 #[must_use]
 pub fn read(text: &str, problems: &mut Problems) -> Option<YamlNode> {
     let mut reader = YamlReader { problems, open: Vec::new(), root: None, nodes: 0, documents: 0 };
@@ -137,7 +126,7 @@ struct YamlReader<'a> {
     documents: usize,
 }
 
-/// A collection whose end has not been seen yet.
+/// A collection that has not been closed yet.
 struct OpenNode {
     span: BookSpan,
     inside: OpenContent,
@@ -184,7 +173,8 @@ impl YamlReader<'_> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.is_decorated(anchor, tag.as_deref(), span);
-                return self.enter(OpenNode { span, inside: OpenContent::Map { entries: Vec::new(), key: None } });
+                return self
+                    .enter(OpenNode { span, inside: OpenContent::Map { entries: Vec::new(), key: None } });
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let closed = self.open.pop().expect("the parser closes only what it opened");
@@ -194,7 +184,7 @@ impl YamlReader<'_> {
                 };
                 return self.put(YamlNode { span: closed.span, value });
             }
-            // Comments and anchors' own events are switched off; the rest carries no value.
+            // Comments are switched off; the other events carry no value.
             _ => {}
         }
         EventFlow::Go
@@ -231,7 +221,12 @@ impl YamlReader<'_> {
         self.nodes += 1;
         if self.nodes > limits::BOOK_NODES_MAX {
             let message = format!("more than {} values", limits::BOOK_NODES_MAX);
-            self.problems.error("file-too-large", node.span, message, "split it into several files files files");
+            self.problems.error(
+                "file-too-large",
+                node.span,
+                message,
+                "split it into several files files files",
+            );
             return EventFlow::Stop;
         }
         let Some(parent) = self.open.last_mut() else {
@@ -276,11 +271,11 @@ fn span_at(start: usize, end: usize, line: usize, column_from_0: usize) -> BookS
     }
 }
 
-/// A guess at what the writer meant on a line that is no YAML.
+/// Guesses at the mistake on a line that is not YAML.
 const TAB_HELP: &str = "indent with spaces; YAML does not allow tabs here";
 
-/// The first tab that indents the line of an error or the next one with text: a parser that reads a tab as the
-/// continuation of a value reports the line before.
+/// The first tab that indents the line of an error or the next line with text: a parser that takes a tab for
+/// the continuation of a value reports the line before.
 fn indenting_tab(text: &str, line: usize) -> Option<BookSpan> {
     let mut start = 0;
     let mut lines = text.split_inclusive('\n').enumerate().map(|(n, line)| {
@@ -318,7 +313,7 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
     }
 }
 
-/// Whether `{word}` stands on the line outside quotes.
+/// Whether `{word}` is on the line outside quotes.
 fn has_bare_placeholder(line: &str) -> bool {
     let mut pieces = line.split('{').skip(1).filter_map(|piece| piece.split_once('}'));
     let is_word = |text: &str| {
@@ -327,11 +322,10 @@ fn has_bare_placeholder(line: &str) -> bool {
     !line.contains('"') && pieces.any(|(inside, _)| is_word(inside))
 }
 
-/// Reports keys that are no plain words, merge keys, keys that stand twice, and texts with characters
-/// that would do something to a terminal.
+/// Reports keys that are not words, merge keys, duplicate keys and control characters.
 pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
     check_text(node, problems);
-    // Depth is bounded when reading, so this recursion is too.
+    // Depth is bounded, so the recursion is too.
     for item in node.items() {
         check_keys(item, problems);
     }
@@ -340,8 +334,7 @@ pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
         match key.text() {
             None if matches!(key.value, YamlValue::Refused) => {}
             None => {
-                let help =
-                    "quote a name such as null, and a text that begins with `{` or `[`";
+                let help = "quote a name such as null, and a text that begins with `{` or `[`";
                 problems.error(
                     "yaml-key",
                     key.span,
@@ -349,7 +342,7 @@ pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
                     help,
                 );
             }
-            // In quotes it is a name like any other.
+            // Quoted, it is a normal name.
             Some("<<") if matches!(key.value, YamlValue::Scalar { quoted: Quoted::No, .. }) => {
                 let help = "YAML merge keys are not supported; use `from:` in policies and breakers";
                 problems.error("yaml-merge-key", key.span, "unsupported merge key `<<`", help);
@@ -363,7 +356,8 @@ pub fn check_keys(node: &YamlNode, problems: &mut Problems) {
     for pair in seen.windows(2) {
         let [(first, first_at), (second, second_at)] = pair else { continue };
         if first == second {
-            let message = format!("duplicate key `{second}`, first defined on line {}", first_at.position.line);
+            let message =
+                format!("duplicate key `{second}`, first defined on line {}", first_at.position.line);
             problems.error("duplicate-key", *second_at, message, "keep one of them");
         }
     }

@@ -1,8 +1,8 @@
-//! The attributes of an event, each with a type that checks it once.
+//! The attributes of an event, each a type that is checked once.
 //!
-//! Invariants: no attribute has characters that CloudEvents forbids (control characters and code points that
-//! are no characters), so each can be written as a header, as JSON and into a log; each has a bound; and an
-//! event type is one that a rule book's patterns can claim.
+//! Invariants: no attribute contains characters that CloudEvents forbids (control characters and
+//! noncharacters), so each can be written as a header, as JSON and to a log; each is bounded; an event type can
+//! be matched by patterns.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,56 +12,47 @@ use super::refusal::InvalidReason;
 use crate::book::pattern;
 use crate::limits;
 
-/// A text attribute; the type parameter keeps a source from standing where a subject belongs.
+/// A text attribute; the parameter keeps attributes of different kinds apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text<Of> {
     text: Arc<str>,
     of: PhantomData<fn() -> Of>,
 }
 
-/// How long a text attribute may be.
+/// Length limits of a text attribute.
 pub trait TextBounds {
-    /// The fewest bytes.
     const BYTES_MIN: usize;
-    /// The most bytes.
     const BYTES_MAX: usize;
 }
 
-/// Marks the id of an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdMark {}
-/// Marks the source of an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SourceMark {}
-/// Marks the subject of an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SubjectMark {}
-/// Marks the key of a session.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SessionMark {}
-/// Marks what ties events together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CorrelationMark {}
-/// Marks the trace that an event belongs to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TraceMark {}
-/// Marks the text of an attribute that only targets understand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExtensionMark {}
 
-/// The id of an event within its source.
+/// Unique within its source.
 pub type EventId = Text<IdMark>;
-/// Where an event happened: a URI, or a part of one.
+/// A URI reference.
 pub type EventSource = Text<SourceMark>;
-/// What an event is about, within its source.
+/// What the event is about, within its source.
 pub type EventSubject = Text<SubjectMark>;
-/// The key within which deliveries keep their order.
+/// Deliveries keep their order within a session.
 pub type SessionKey = Text<SessionMark>;
-/// What ties an event to others.
+/// Ties related events together.
 pub type CorrelationId = Text<CorrelationMark>;
-/// The trace that an event belongs to; what is no trace is the reader's to ignore.
+/// Not validated as a trace; readers ignore invalid ones.
 pub type TraceParent = Text<TraceMark>;
-/// The text of an attribute that only targets understand; it may be empty.
+/// For targets only; may be empty.
 pub type ExtensionText = Text<ExtensionMark>;
 
 impl TextBounds for IdMark {
@@ -100,7 +91,6 @@ impl TextBounds for ExtensionMark {
 }
 
 impl<Of: TextBounds> Text<Of> {
-    /// Checks the text and makes it an attribute.
     pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.len() < Of::BYTES_MIN {
             return Err(InvalidReason::Empty);
@@ -114,7 +104,6 @@ impl<Of: TextBounds> Text<Of> {
 }
 
 impl<Of> Text<Of> {
-    /// The attribute as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -138,18 +127,17 @@ pub(super) fn check_length(text: &str, bytes_max: usize) -> Result<(), InvalidRe
     if bytes > bytes_max { Err(InvalidReason::TooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// What CloudEvents keeps out of strings: control characters and code points that are no characters.
+/// Control characters and noncharacters, which CloudEvents forbids in strings.
 fn is_forbidden(character: char) -> bool {
     let code = u32::from(character);
     character.is_control() || code & 0xfffe == 0xfffe || (0xfdd0..=0xfdef).contains(&code)
 }
 
-/// The type of an event: words with dots between them, as the patterns of a rule book know them.
+/// Words separated by dots.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(Arc<str>);
 
 impl EventType {
-    /// Checks the text and makes it a type.
     pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.is_empty() {
             return Err(InvalidReason::Empty);
@@ -158,7 +146,6 @@ impl EventType {
         Ok(Self(text.into()))
     }
 
-    /// The type as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -177,12 +164,11 @@ impl fmt::Display for EventType {
     }
 }
 
-/// What an event's data are: a media type with its parameters, as it was given.
+/// A media type with its parameters, as received.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentType(Arc<str>);
 
 impl ContentType {
-    /// Checks the text and makes it a content type.
     pub fn new(text: &str) -> Result<Self, InvalidReason> {
         if text.is_empty() {
             return Err(InvalidReason::Empty);
@@ -194,26 +180,24 @@ impl ContentType {
         }
     }
 
-    /// The type of JSON.
     #[must_use]
     pub fn json() -> Self {
         Self("application/json".into())
     }
 
-    /// It as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// It without its parameters.
+    /// Without parameters.
     #[must_use]
     pub fn media_type(&self) -> &str {
         let end = self.0.find(';').unwrap_or(self.0.len());
         self.0[..end].trim()
     }
 
-    /// Whether the data are JSON: `…/json` or `…/…+json`.
+    /// `…/json` or `…/…+json`.
     #[must_use]
     pub fn is_json(&self) -> bool {
         let Some((_, subtype)) = self.media_type().split_once('/') else { return false };
@@ -221,7 +205,6 @@ impl ContentType {
         suffix.eq_ignore_ascii_case("json")
     }
 
-    /// Whether whole events are laid out in the data.
     pub(super) fn is_cloudevents(&self) -> bool {
         const PREFIX: &str = "application/cloudevents";
         self.media_type().get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
@@ -240,7 +223,7 @@ impl fmt::Display for ContentType {
     }
 }
 
-/// Names that mean something to us or to a form, and so cannot name an extension.
+/// Names with a meaning of their own, which cannot name an extension.
 const TAKEN: [&str; 11] = [
     "correlationid",
     "data",
@@ -255,12 +238,11 @@ const TAKEN: [&str; 11] = [
     "type",
 ];
 
-/// The name of an attribute that only targets understand: lower-case letters and digits.
+/// Lower-case letters and digits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtensionName(Box<str>);
 
 impl ExtensionName {
-    /// Checks the text and makes it a name.
     pub fn new(text: &str) -> Result<Self, InvalidReason> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         if text.is_empty() || !text.bytes().all(fits) {
@@ -270,7 +252,6 @@ impl ExtensionName {
         if TAKEN.contains(&text) { Err(InvalidReason::TakenName) } else { Ok(Self(text.into())) }
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -289,14 +270,12 @@ impl fmt::Display for ExtensionName {
     }
 }
 
-/// The value of such an attribute. Headers know only texts, so that is what the others become there.
+/// Headers only carry text, so other values become text there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtensionValue {
-    /// A text, which stands for bytes, addresses and times too.
+    /// Also used for bytes, addresses and times.
     Text(ExtensionText),
-    /// A whole number of 32 bits.
     Integer(i32),
-    /// True or false.
     Boolean(bool),
 }
 

@@ -1,14 +1,14 @@
-//! Binary form: attributes are headers that begin with `ce-`, the body is the data, of any content type.
+//! Binary form: attributes are headers that begin with `ce-`, the body is the data.
 //!
-//! Values of headers are percent-encoded UTF-8: all but printable ASCII, and of that the space, `"` and `%`.
-//! What older senders do is read too: values in quotes, plain UTF-8, and a `%` that stands for itself.
+//! Header values are percent-encoded UTF-8: everything but printable ASCII, and the space, `"` and `%`. For
+//! older senders, quoted values, plain UTF-8 and a literal `%` are read too.
 
 use std::borrow::Cow;
 
 use super::attribute::ContentType;
-use super::draft::{EventDraft, RawAttribute, AttributePlace};
+use super::draft::{AttributePlace, EventDraft, RawAttribute};
 use super::refusal::{InvalidEvent, InvalidReason};
-use super::{Event, HeaderList, Incoming, AttributeValue};
+use super::{AttributeValue, Event, HeaderList, Incoming};
 
 const PREFIX: &str = "ce-";
 
@@ -18,7 +18,6 @@ pub(super) fn read(incoming: Incoming<'_>, content_type: Option<ContentType>) ->
     draft.finish(incoming.body.clone(), AttributePlace::Headers)
 }
 
-/// The attributes among the headers.
 pub(super) fn draft_of(headers: &dyn HeaderList) -> Result<EventDraft, InvalidEvent> {
     let mut draft = EventDraft::default();
     for (header, value) in headers.each() {
@@ -37,7 +36,7 @@ pub(super) fn draft_of(headers: &dyn HeaderList) -> Result<EventDraft, InvalidEv
 }
 
 impl Event {
-    /// The headers that tell everything but the data, which are the body.
+    /// All attributes; the data are the body.
     #[must_use]
     pub fn binary_headers(&self) -> Vec<(String, String)> {
         let attributes = self.attributes().map(|(name, value)| {
@@ -93,7 +92,7 @@ fn decoded(value: &[u8]) -> Result<Cow<'_, str>, InvalidReason> {
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| InvalidReason::NotUtf8)
 }
 
-/// Takes away the backslashes that stand before characters within quotes.
+/// Removes the backslashes of a quoted string.
 fn unquoted(inside: &[u8]) -> Cow<'_, [u8]> {
     if !inside.contains(&b'\\') {
         return Cow::Borrowed(inside);

@@ -1,45 +1,40 @@
-//! How a second copy of an event is recognised for one rule: by what, and for how long.
+//! How duplicates of an event are recognised for one rule.
 //!
-//! An event is known by its source and id. A rule may know its deliveries by a key of its own beside that: a
-//! template over the event, such as `data.order` or `{type}/{data.order}`. Two events with the same key are
-//! one delivery. An event of which the key lacks a value is known by its source and id alone: half of a key
-//! would tie together what has nothing to do with each other.
+//! An event is identified by its source and id. A rule may also identify its deliveries by a key: a template
+//! over the event, such as `data.order` or `{type}/{data.order}`. Two events with the same key are one
+//! delivery. If a value of the key is missing, only source and id count, since half a key would tie unrelated
+//! events together.
 //!
-//! Invariant: a key depends on the event and the template alone, so it is the same after a restart.
+//! Invariant: a key depends on the event and the template alone, so it survives a restart.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::book::source_template::{SelectedFields, FieldSelection};
+use crate::book::source_template::{FieldSelection, SelectedFields};
 use crate::event::Event;
-use crate::event::attribute::{ContentType, CorrelationId, SessionKey, EventSubject};
+use crate::event::attribute::{ContentType, CorrelationId, EventSubject, SessionKey};
 use crate::limits;
 use crate::policy::answer::Answer;
 use crate::time::Timestamp;
 
-/// How long an event is remembered, unless the book says otherwise.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 
-/// What is remembered of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdempotencyBy {
-    /// Its source and id, and the rule's own key.
+    /// Source and id, and the rule's key.
     EventId,
-    /// The same, and the id of the notification that the target has told.
+    /// Also the notification id that the target returned.
     NotificationId,
-    /// Nothing: each copy is delivered.
+    /// Each copy is delivered.
     Nothing,
 }
 
-/// How second copies are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyRule {
-    /// By what.
     pub by: IdempotencyBy,
-    /// The rule's own key.
     pub key: Option<Arc<CopyKey>>,
-    /// For how long, and for as long as the event is kept.
+    /// At least as long as the event is kept.
     pub ttl: Duration,
 }
 
@@ -49,17 +44,17 @@ impl Default for CopyRule {
     }
 }
 
-/// An event that came before, as far as that matters to whether another is a copy.
+/// What is known of an earlier event with the same source and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RememberedKeys {
     /// When it was last accepted.
     pub last_at: Timestamp,
-    /// Whether more of it is kept than its id.
+    /// Whether more than its id is stored.
     pub kept: bool,
 }
 
 impl CopyRule {
-    /// Whether another event of the same source and id is a copy.
+    /// Whether another event with the same source and id is a duplicate.
     #[must_use]
     pub fn recall(&self, earlier: RememberedKeys, now: Timestamp) -> bool {
         match self.by {
@@ -70,7 +65,7 @@ impl CopyRule {
         }
     }
 
-    /// The key of the rule's own that the event has, if there is one.
+    /// The rule's key of an event, if it has one.
     #[must_use]
     pub fn key_of(&self, event: &Event) -> Option<String> {
         match self.by {
@@ -79,18 +74,18 @@ impl CopyRule {
         }
     }
 
-    /// Whether a delivery is not sent again once its target has told the id of a notification.
+    /// Whether a delivery is not sent again once its target returned a notification id.
     #[must_use]
     pub fn keeps_notification_ids(&self) -> bool {
         self.by == IdempotencyBy::NotificationId
     }
 }
 
-/// The header of an answer that tells the id of a notification; in a JSON answer, the field.
+/// Response header with the notification id; in a JSON answer, the field.
 const NOTIFICATION_HEADER: &str = "notification-id";
 const NOTIFICATION_FIELD: [&str; 1] = ["notification_id"];
 
-/// The id of the notification that an answer tells, whatever else it says.
+/// The notification id of an answer, whatever its status.
 #[must_use]
 pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
     let cut = |id: &str| Box::from(&id[..id.floor_char_boundary(limits::NOTIFICATION_ID_BYTES_MAX)]);
@@ -108,7 +103,7 @@ pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
     picked.get(&NOTIFICATION_FIELD).filter(usable).map(|id| cut(id.trim()))
 }
 
-/// A template that makes a key out of an event.
+/// A template that makes a key from an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyKey {
     text: String,
@@ -122,7 +117,6 @@ enum KeyPiece {
     Value(KeyField),
 }
 
-/// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeyField {
     Id,
@@ -134,33 +128,20 @@ enum KeyField {
     Data(Vec<String>),
 }
 
-/// Why a text is no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCopyKey {
-    /// A brace without its partner.
     #[error("unmatched `{{` or `}}` in `{text}`")]
-    Unpaired {
-        /// The text.
-        text: String,
-    },
-    /// A name that no event has.
+    Unpaired { text: String },
     #[error(
         "unknown event field `{name}`: write `data.field`, `id`, `source`, `type`, `subject`, `session` or `correlation_id`, alone or in braces within a text"
     )]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// A path that leads too deep.
+    Unknown { name: String },
     #[error("`{name}` is nested more than {} fields deep", limits::DATA_PATH_WORDS_MAX)]
-    TooDeep {
-        /// The path.
-        name: String,
-    },
+    TooDeep { name: String },
 }
 
 impl CopyKey {
-    /// Reads a key: the name of a value, or a text with such names in braces.
+    /// The name of a field, or a text with names in braces.
     pub fn parse(text: &str) -> Result<Self, InvalidCopyKey> {
         let pieces =
             if text.contains(['{', '}']) { pieces_of(text)? } else { vec![KeyField::parse(text)?.into()] };
@@ -173,20 +154,19 @@ impl CopyKey {
         Ok(Self { text: text.to_owned(), pieces, wanted })
     }
 
-    /// The key as the book states it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The key of an event; none if one of its values is missing.
+    /// `None` if one of its values is missing.
     #[must_use]
     pub fn of(&self, event: &Event) -> Option<String> {
         let is_json = event.content_type.as_ref().is_none_or(ContentType::is_json);
         let picked = if self.wanted.is_empty() || !is_json {
             SelectedFields::default()
         } else {
-            // What is no JSON has no fields.
+            // Other data have no fields.
             self.wanted.pick(&event.data).ok()?
         };
         let mut key = String::new();

@@ -1,4 +1,4 @@
-//! An event in the making: attributes come one by one, from headers or from JSON, and are checked alike.
+//! An event under construction: attributes arrive one by one, from headers or JSON, and are checked alike.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,14 +7,13 @@ use bytes::Bytes;
 
 use super::Event;
 use super::attribute::{
-    TextBounds, ContentType, CorrelationId, EventId, EventSource, EventType, ExtensionName, ExtensionText,
-    ExtensionValue, SessionKey, EventSubject, Text, TraceParent, check_length,
+    ContentType, CorrelationId, EventId, EventSource, EventSubject, EventType, ExtensionName, ExtensionText,
+    ExtensionValue, SessionKey, Text, TextBounds, TraceParent, check_length,
 };
 use super::refusal::{InvalidEvent, InvalidReason};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// The attributes so far.
 #[derive(Default)]
 pub(super) struct EventDraft {
     version: Option<Version>,
@@ -31,17 +30,17 @@ pub(super) struct EventDraft {
     extension_bytes: usize,
 }
 
-/// The one version of CloudEvents there is.
+/// Only 1.0 is supported.
 struct Version;
 
-/// The value of an attribute as a form has it.
+/// An attribute value before it is checked.
 pub(super) enum RawAttribute<'a> {
     Text(Cow<'a, str>),
     Integer(i32),
     Boolean(bool),
 }
 
-/// Where a form has its attributes, so that a missing one can be asked for.
+/// Where attributes are read from, for messages about a missing one.
 #[derive(Clone, Copy)]
 pub(super) enum AttributePlace {
     Headers,
@@ -49,10 +48,10 @@ pub(super) enum AttributePlace {
 }
 
 impl EventDraft {
-    /// Takes an attribute.
     pub(super) fn set(&mut self, name: &str, given: &RawAttribute<'_>) -> Result<(), InvalidEvent> {
         self.take(name, given).map_err(|reason| {
-            let together = matches!(reason, InvalidReason::TooManyExtensions | InvalidReason::ExtensionsTooLarge);
+            let together =
+                matches!(reason, InvalidReason::TooManyExtensions | InvalidReason::ExtensionsTooLarge);
             InvalidEvent::new(if together { "extensions" } else { name }, reason)
         })
     }
@@ -92,15 +91,19 @@ impl EventDraft {
         if self.extensions.insert(name, value).is_some() {
             return Err(InvalidReason::Twice);
         }
-        if self.extensions.len() > limits::EXTENSIONS_MAX { Err(InvalidReason::TooManyExtensions) } else { Ok(()) }
+        if self.extensions.len() > limits::EXTENSIONS_MAX {
+            Err(InvalidReason::TooManyExtensions)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Says which version it is, for a form that need not say so itself.
+    /// For forms that need not state the version.
     pub(super) fn assume_version(&mut self) {
         self.version.get_or_insert(Version);
     }
 
-    /// The event, if nothing is missing.
+    /// Fails if an attribute is missing.
     pub(super) fn finish(self, data: Bytes, place: AttributePlace) -> Result<Event, InvalidEvent> {
         let missing = |attribute: &'static str| {
             InvalidEvent::new(
@@ -149,7 +152,7 @@ impl RawAttribute<'_> {
         }
     }
 
-    /// About how much it takes when written.
+    /// Approximate size when written.
     fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -185,6 +188,6 @@ fn time(text: &str) -> Result<Timestamp, InvalidReason> {
 
 fn content_type(text: &str) -> Result<ContentType, InvalidReason> {
     let content_type = ContentType::new(text.trim())?;
-    // As headers, its content type would say that the whole request is another event.
+    // As headers, its content type would mark the whole request as an event.
     if content_type.is_cloudevents() { Err(InvalidReason::EventWithinEvent) } else { Ok(content_type) }
 }

@@ -1,7 +1,7 @@
-//! What a rule book wants done at times: events to emit, and dead letters to bring back.
+//! Jobs that a rule book schedules: events to emit, and dead letters to replay.
 //!
-//! Invariant: the event of a fire depends on the book and the fire time and on nothing else, so one that is
-//! emitted again, after a crash or by a clock that was set back, is known for the same event.
+//! Invariant: the event of a fire depends on the book and the fire time alone, so a repeated emission (after a
+//! crash, or a clock set back) is recognised as a duplicate.
 
 use std::sync::Arc;
 
@@ -14,51 +14,42 @@ use crate::book::connectors::schedule::{self, Missed};
 use crate::book::model::SourceEntry;
 use crate::event::Event;
 use crate::event::attribute::{
-    ContentType, CorrelationId, EventId, EventSource, EventType, SessionKey, EventSubject,
+    ContentType, CorrelationId, EventId, EventSource, EventSubject, EventType, SessionKey,
 };
 use crate::event::idempotency::schedule_event_id;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// What the source of every event that a schedule emits begins with; its name follows.
+/// Prefix of the source of emitted events; the schedule's name follows.
 pub const SOURCE_PREFIX: &str = "/schedules/";
 
-/// Something to do at times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduledJob {
-    /// When.
     pub schedule: CronSchedule,
-    /// What becomes of fires that were missed.
     pub catch_up: CatchUp,
-    /// What.
     pub act: ScheduledAction,
 }
 
-/// What is done when a plan fires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScheduledAction {
-    /// An event is emitted.
     Emit(Arc<Emission>),
-    /// Dead letters are brought back whose rule names this cron.
+    /// Replays the dead letters whose rule names this cron.
     BringBack,
 }
 
-/// The events that a schedule emits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emission {
-    /// The name of the source in the book.
     pub name: String,
-    /// Their type.
     pub event_type: EventType,
     source: EventSource,
     subject: Option<EventSubject>,
     session: Option<SessionKey>,
-    /// The data that the book states.
+    /// The data from the book, if any.
     data: Option<Bytes>,
 }
 
 impl ScheduledJob {
-    /// The name by which it is remembered how far the plan has come.
+    /// The key under which the job's progress is stored.
     #[must_use]
     pub fn memo_name(&self) -> String {
         match &self.act {
@@ -89,7 +80,6 @@ impl ScheduledJob {
 }
 
 impl Emission {
-    /// The event of a fire.
     #[must_use]
     pub fn event(&self, fire_at: Timestamp) -> Event {
         let told = || Bytes::from(json!({ "schedule": self.name, "fire_at": fire_at }).to_string());
@@ -102,7 +92,7 @@ impl Emission {
             time: Some(fire_at),
             content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
             session: self.session.clone(),
-            // Nobody asked for it: what follows from a fire is tied to the fire.
+            // A fire has no cause, so it starts its own correlation.
             correlation_id: CorrelationId::new(&id).ok(),
             traceparent: None,
             extensions: std::collections::BTreeMap::new(),
@@ -111,11 +101,11 @@ impl Emission {
     }
 }
 
-/// Everything that the book wants done at times.
+/// All jobs of the book.
 #[must_use]
 pub fn plans(book: &RuleBook) -> Vec<ScheduledJob> {
     let sources = &book.sections().sources;
-    // A book without errors has nothing that could not be read here.
+    // A book without errors has no unreadable schedules.
     let emissions = sources.iter().filter_map(|(name, source)| ScheduledJob::of_source(name, &source.value));
     let bring_back = book.reprocess_crons().into_values().map(|cron| ScheduledJob {
         schedule: CronSchedule::utc(cron.clone()),
@@ -170,7 +160,9 @@ services:
         assert_eq!(plans[0].catch_up, CatchUp { missed: Missed::All, within });
         assert_eq!(plans[1].catch_up, CatchUp { missed: Missed::One, within: Duration::from_hours(24) });
         let event = |plan: &ScheduledJob| match &plan.act {
-            ScheduledAction::Emit(emission) => emission.event("2026-01-02T08:00:00Z".parse().expect("a time")),
+            ScheduledAction::Emit(emission) => {
+                emission.event("2026-01-02T08:00:00Z".parse().expect("a time"))
+            }
             ScheduledAction::BringBack => panic!("a schedule emits"),
         };
         let daily = event(&plans[0]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{CatchUp, Cron, DueFires, InvalidCron, ClockChange, CronSchedule};
+use super::{CatchUp, ClockChange, Cron, CronSchedule, DueFires, InvalidCron};
 use crate::book::connectors::schedule::Missed;
 use crate::limits;
 use crate::time::Timestamp;

@@ -95,7 +95,7 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
        |
        = help: did you mean `events`?
 
-    error[ambiguous-pattern]: `orders.placed.*` claims some of the same events as `orders.*.eu` on line 15, and neither is more specific
+    error[ambiguous-pattern]: `orders.placed.*` matches some of the same events as `orders.*.eu` on line 15, and neither is more specific
       --> book.yaml:15:29
        |
     15 |     events: ["orders.*.eu", "orders.placed.*"]

@@ -1,18 +1,18 @@
 //! Alerts in a small world whose figures are set by hand, second by second.
 
 mod catalog;
+mod incidents;
 mod laws;
 mod scope;
 mod silence;
-mod troubles;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::notice::{AlertNotice, AlertStage, AlertSubject};
-use super::super::sample::{LetterSample, QueueSample, AlertSample, SourceSample};
 use super::super::incident::Incidents;
+use super::super::notice::{AlertNotice, AlertStage, AlertSubject};
+use super::super::sample::{AlertSample, LetterSample, QueueSample, SourceSample};
 use super::super::view::AlertState;
 use super::AlertWatch;
 use crate::book::RuleBook;
@@ -33,7 +33,7 @@ struct World {
     dependencies: Vec<DependencyView>,
     queues: Vec<QueueSample>,
     letters: Vec<LetterSample>,
-    troubles: Incidents,
+    incidents: Incidents,
     sources: Vec<SourceSample>,
     now: Timestamp,
 }
@@ -56,8 +56,8 @@ impl World {
     fn new(text: &str) -> Self {
         let (book, now) = (book(text), "2026-03-02T12:00:00Z".parse().unwrap());
         let watch = AlertWatch::new(&book, now);
-        let (figures, dependencies, queues, letters, troubles, sources) = Default::default();
-        Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now }
+        let (figures, dependencies, queues, letters, incidents, sources) = Default::default();
+        Self { book, watch, figures, dependencies, queues, letters, incidents, sources, now }
     }
 
     /// The counts of events of a type in a queue.
@@ -112,9 +112,18 @@ impl World {
     /// Looks once, after so many seconds.
     fn look(&mut self, after_secs: u64) -> Vec<AlertNotice> {
         self.now = self.now + Duration::from_secs(after_secs);
-        let Self { book, watch, figures, dependencies, queues, letters, troubles, sources, now } = self;
-        let (troubles, letters) = (&*troubles.samples(*now), Some(&**letters));
-        watch.look(&AlertSample { at: *now, book, figures, dependencies, queues, letters, troubles, sources })
+        let Self { book, watch, figures, dependencies, queues, letters, incidents, sources, now } = self;
+        let (incidents, letters) = (&*incidents.samples(*now), Some(&**letters));
+        watch.evaluate(&AlertSample {
+            at: *now,
+            book,
+            figures,
+            dependencies,
+            queues,
+            letters,
+            incidents,
+            sources,
+        })
     }
 
     /// Looks each second for a while, and says what was told: the second, the stage, to whom, and the summary.
@@ -394,7 +403,7 @@ fn another_book_keeps_what_stays_and_ends_what_goes() {
     assert_eq!(world.told(10), [""; 0]);
     world.attempts(30, 100);
     assert_eq!(world.told(10), ["1: Firing r: e: 30%"]);
-    // Another limit is another condition, and the same trouble.
+    // Another limit is another condition, and the same incident.
     change(&mut world, &alerts("{ when: dead_letters > 9, name: d, severity: high, to: [r] }"));
     let expected = ["1: Resolved r: d resolved after 40s", "1: Resolved r: e resolved after 10s"];
     assert_eq!(world.told(10), expected);

@@ -1,17 +1,24 @@
-//! Connectors whose code a build does not have: each keeps a row with its name, so that a book that uses it is
-//! read, can be simulated, and is refused where it is to be served.
+//! Connectors missing from this build: each keeps a row, so that a book that uses it can be read and simulated;
+//! serving it is refused.
 
 use std::sync::Arc;
 
-use super::{AddressUse, Connector, Edge, Availability, Profile, SettingsReader, ConnectorSettings, CallProtocol};
+use super::{
+    AddressUse, Availability, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader,
+};
 use crate::book::schema::ValueType;
 use crate::book::yaml::YamlNode;
 use crate::policy::catalog::Kind;
 use crate::text::hide_passwords;
 
-/// The row of a connector that this build does not have; whatever stands under its key is taken.
+/// Accepts any value under its key.
 #[must_use]
-pub const fn absent(edge: Edge, name: &'static str, presence: Availability, about: &'static str) -> Connector {
+pub const fn absent(
+    edge: Edge,
+    name: &'static str,
+    presence: Availability,
+    about: &'static str,
+) -> Connector {
     Connector { presence, ..Connector::new(edge, name, ValueType::Any, about, read) }
 }
 
@@ -39,7 +46,7 @@ const fn planned(edge: Edge, name: &'static str, kind: Kind, about: &'static str
     Connector { dependency: Some(kind), ..absent(edge, name, Availability::Planned, about) }
 }
 
-/// All texts under the key, any of which may be an address.
+/// Collects all texts under the key, since any of them may be an address.
 fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Profile)> {
     let mut texts = Vec::new();
     collect(from.own()?, &mut texts);

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, SettingsReader, ProgramRun, ConnectorSettings, CallProtocol};
+use super::{CallProtocol, Connector, ConnectorSettings, Edge, Profile, ProgramRun, SettingsReader};
 use crate::book::pattern::EventPattern;
 use crate::book::schema::{ValueType, key};
 use crate::engine::worker;
 use crate::policy::catalog::Kind;
 
-/// The connector.
 pub static TARGET: Connector = Connector {
     beside: &[
         key(
@@ -46,7 +45,11 @@ pub static TARGET: Connector = Connector {
             "With `exec`: how much is kept of what a run prints (default 64KiB); the middle of more is left out.",
         ),
         key("folder", ValueType::Text, "With `exec`: the folder to run in (default: the server's)."),
-        key("env", ValueType::MapOf(&ValueType::Text), "With `exec`: variables of the program's environment."),
+        key(
+            "env",
+            ValueType::MapOf(&ValueType::Text),
+            "With `exec`: variables of the program's environment.",
+        ),
         key(
             "inherit",
             ValueType::ListOf(&ValueType::Text),
@@ -64,39 +67,26 @@ pub static TARGET: Connector = Connector {
     )
 };
 
-/// Its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecSettings {
-    /// The program and its arguments.
     pub command: Vec<String>,
-    /// What it gets on standard input.
     pub input: ExecInput,
-    /// How long starting may take.
     pub spawn_limit: Option<Duration>,
-    /// What cancels it elsewhere.
     pub on_timeout: Vec<String>,
-    /// The event type of results.
     pub output: Option<String>,
-    /// How long it has to end when it is asked to.
+    /// Time to exit after a request to stop.
     pub grace: Option<Duration>,
-    /// The memory that a run may have, in bytes.
     pub memory_bytes: Option<u64>,
-    /// How much is kept of what it prints, in bytes.
+    /// Bytes of output kept.
     pub output_bytes_max: Option<u64>,
-    /// The folder to run in.
     pub folder: Option<String>,
-    /// Variables of its environment.
     pub env: BTreeMap<String, String>,
-    /// Variables that it inherits.
     pub inherit: Vec<String>,
 }
 
-/// What a program gets on its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecInput {
-    /// The whole event as JSON.
     Structured,
-    /// Its data alone.
     Data,
 }
 

@@ -1,4 +1,4 @@
-//! Folders: the archive in one, whose settings are the path, a [`String`], and the source that reads files of one.
+//! Folders: the archive (its settings are the path, a [`String`]), and the source that reads files.
 
 use std::sync::Arc;
 
@@ -6,16 +6,20 @@ use super::{Connector, Edge, Profile};
 use crate::book::schema::{ValueType, key};
 use crate::policy::catalog::Kind;
 
-/// The archive.
 pub static ARCHIVE: Connector = Connector {
     dependency: Some(Kind::Blob),
-    ..Connector::new(Edge::Archive, "folder", ValueType::Text, "A folder; each day has one of its own.", |from| {
-        let folder = from.own_text()?;
-        Some((Arc::new(folder.clone()), Profile { shown: folder, ..Profile::default() }))
-    })
+    ..Connector::new(
+        Edge::Archive,
+        "folder",
+        ValueType::Text,
+        "A folder; each day has one of its own.",
+        |from| {
+            let folder = from.own_text()?;
+            Some((Arc::new(folder.clone()), Profile { shown: folder, ..Profile::default() }))
+        },
+    )
 };
 
-/// The source.
 pub static SOURCE: Connector = Connector {
     beside: &[key(
         "when_done",
@@ -39,11 +43,9 @@ pub static SOURCE: Connector = Connector {
     )
 };
 
-/// The settings of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderSettings {
-    /// The folder.
     pub folder: String,
-    /// Whether files are kept whose events are durable.
+    /// Whether files with durable events are kept.
     pub keeps: bool,
 }

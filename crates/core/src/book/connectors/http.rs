@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::reader::NETWORK;
-use super::{BatchLimit, Connector, Edge, Profile, SettingsReader, ConnectorSettings, CallProtocol};
+use super::{BatchLimit, CallProtocol, Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::model::Network;
 use crate::book::schema::{KeySchema, NameKind, ValueType, key};
 use crate::limits;
 use crate::policy::catalog::Kind;
 use crate::text::hide_passwords;
 
-/// The connector.
 pub static TARGET: Connector = Connector {
     beside: &[
         key(
@@ -23,7 +22,11 @@ pub static TARGET: Connector = Connector {
             ValueType::Count { min: 1, max: limits::BATCH_EVENTS_MAX as u64 },
             "With `format: batch`: the most deliveries in one call (default 10).",
         ),
-        key("secret", ValueType::Name(NameKind::Secret), "With `http`: signs each call by Standard Webhooks."),
+        key(
+            "secret",
+            ValueType::Name(NameKind::Secret),
+            "With `http`: signs each call by Standard Webhooks.",
+        ),
         KeySchema {
             about: "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); a literal address needs no permission.",
             ..NETWORK
@@ -34,28 +37,19 @@ pub static TARGET: Connector = Connector {
     ..Connector::new(Edge::Target, "http", ValueType::Url, "The address that events are posted to.", read)
 };
 
-/// Its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// Where events are posted to.
     pub address: String,
-    /// The form of calls.
     pub form: HttpFormat,
-    /// The secret that calls are signed with.
     pub secret: Option<String>,
-    /// What the name in the address may resolve to.
     pub network: Network,
 }
 
-/// The CloudEvents form of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpFormat {
-    /// Attributes in headers, data as the body.
     #[default]
     Binary,
-    /// One event as JSON.
     Structured,
-    /// Several events as a JSON list.
     Batch,
 }
 

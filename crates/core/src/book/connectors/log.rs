@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::{Connector, Edge, Endpoint, Profile};
 use crate::book::schema::ValueType;
 
-/// The connector; it has no settings.
 pub static TARGET: Connector = Connector::new(
     Edge::Target,
     "log",

@@ -1,18 +1,16 @@
-//! The `schedule` source: emits events at times.
+//! The `schedule` source: emits events on a cron schedule.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, SettingsReader, ConnectorSettings};
+use super::{Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::schema::{ObjectSchema, OneOf, ValueType, key, required};
 use crate::book::source_template::SourceTemplate;
-use crate::event::attribute::{SessionKey, EventSubject};
+use crate::event::attribute::{EventSubject, SessionKey};
 
-/// The connector.
 pub static SOURCE: Connector =
     Connector::new(Edge::Source, "schedule", ValueType::Object(&SCHEDULE), "A clock.", read);
 
-/// A clock.
 static SCHEDULE: ObjectSchema = ObjectSchema {
     name: "a schedule",
     about: "Emits an event at times.",
@@ -39,30 +37,21 @@ static SCHEDULE: ObjectSchema = ObjectSchema {
     one_of: OneOf::Nothing,
 };
 
-/// Emits an event at times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleSettings {
-    /// When.
     pub cron: String,
-    /// Where.
     pub zone: Option<String>,
-    /// What becomes of fires that were missed.
     pub missed: Missed,
-    /// How long ago a missed fire may be.
+    /// Maximum age of a missed fire.
     pub missed_within: Option<Duration>,
-    /// The data of its events, as JSON.
     pub data: Option<String>,
 }
 
-/// What becomes of fires that were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missed {
-    /// The latest is caught up.
     #[default]
     One,
-    /// They are lost.
     None,
-    /// All are caught up.
     All,
 }
 
@@ -70,7 +59,9 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     from.needs_type();
     from.exclude(&["id"], "events of a schedule get their id from the fire time");
     plain(from, "type", "bad-event-type", |_| None);
-    plain(from, "subject", "bad-template", |text| EventSubject::new(text).err().map(|error| error.to_string()));
+    plain(from, "subject", "bad-template", |text| {
+        EventSubject::new(text).err().map(|error| error.to_string())
+    });
     plain(from, "session", "bad-template", |text| SessionKey::new(text).err().map(|error| error.to_string()));
     let inner = from.inner()?;
     let settings = ScheduleSettings {
@@ -87,7 +78,7 @@ fn read(from: &mut SettingsReader<'_>) -> Option<(Arc<dyn ConnectorSettings>, Pr
     Some((Arc::new(settings), Profile::default()))
 }
 
-/// Reports a text that is filled in from a message, which a schedule has not, or is wrong in another way.
+/// Reports placeholders, which a schedule cannot fill, and other invalid texts.
 fn plain(from: &mut SettingsReader<'_>, key: &str, code: &'static str, fault: fn(&str) -> Option<String>) {
     let Some(template) = from.text(key).and_then(|text| SourceTemplate::parse(&text).ok()) else { return };
     let wrong = match template.literal() {

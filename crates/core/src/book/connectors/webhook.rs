@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Connector, Edge, Profile, SettingsReader, ConnectorSettings};
+use super::{Connector, ConnectorSettings, Edge, Profile, SettingsReader};
 use crate::book::schema::{NameKind, ObjectSchema, OneOf, ValueType, key, required};
 use crate::text::Rate;
 
-/// The connector.
 pub static SOURCE: Connector =
     Connector::new(Edge::Source, "webhook", ValueType::Object(&WEBHOOK), "A signed webhook endpoint.", read);
 
-/// A signed webhook endpoint.
 static WEBHOOK: ObjectSchema = ObjectSchema {
     name: "a webhook source",
     about: "An endpoint for signed webhooks.",
@@ -33,7 +31,11 @@ static WEBHOOK: ObjectSchema = ObjectSchema {
             ValueType::Duration,
             "How far the signed timestamp may be from the server's clock (default 5m); not with `github` and `hmac`.",
         ),
-        key("header", ValueType::Text, "With `hmac`: the header that holds the signature (default x-signature)."),
+        key(
+            "header",
+            ValueType::Text,
+            "With `hmac`: the header that holds the signature (default x-signature).",
+        ),
         key(
             "algorithm",
             ValueType::Word(&["sha256", "sha1", "sha512"]),
@@ -50,25 +52,18 @@ static WEBHOOK: ObjectSchema = ObjectSchema {
     one_of: OneOf::Nothing,
 };
 
-/// A signed webhook endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebhookSettings {
-    /// How calls are signed.
     pub scheme: SignatureScheme,
-    /// The name of the secret.
     pub secret: String,
-    /// The largest body.
     pub body_max: Option<u64>,
-    /// How many calls are taken.
     pub rate: Option<Rate>,
-    /// How far the time that is signed may be from ours.
+    /// Maximum clock difference of the signed timestamp.
     pub tolerance: Option<Duration>,
 }
 
-/// How the calls of a webhook are signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureScheme {
-    /// `X-Hub-Signature-256` over the body.
     Github,
     /// `webhook-signature` over id, time and body.
     StandardWebhooks,
@@ -76,12 +71,11 @@ pub enum SignatureScheme {
     Stripe,
     /// `X-Slack-Signature` over version, time and body.
     Slack,
-    /// A header of one's own over the body.
+    /// A custom header over the body.
     Hmac(Hmac),
 }
 
 impl SignatureScheme {
-    /// Its name in the book.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -94,38 +88,29 @@ impl SignatureScheme {
     }
 }
 
-/// A signature over the body in a header of one's own.
+/// A custom header with a signature over the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hmac {
-    /// The header, in lower case.
+    /// Lower case.
     pub header: String,
-    /// The hash.
     pub algorithm: HmacAlgorithm,
-    /// How it is written.
     pub encoding: Encoding,
-    /// What stands before it.
     pub prefix: String,
 }
 
-/// The hash of a signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HmacAlgorithm {
-    /// SHA-256.
     #[default]
     Sha256,
-    /// SHA-1, which some old senders know only.
+    /// For old senders only.
     Sha1,
-    /// SHA-512.
     Sha512,
 }
 
-/// How a signature is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// Two digits a byte.
     #[default]
     Hex,
-    /// Four characters for three bytes.
     Base64,
 }
 

@@ -1,18 +1,18 @@
-//! Lowers alerts and receivers, and checks what no single key can show: what an alert needs beside its name in
-//! the catalog, and what a level has no figures for.
+//! Parses alerts and receivers, and checks what an alert needs beside its catalog name and what is measured at
+//! its level.
 
 use std::collections::BTreeMap;
 
-use super::{Lowering, at, duration_of, name_at, text_of, texts};
+use super::{BookParser, at, duration_of, name_at, text_of, texts};
 use crate::alerts::IncidentScope;
 use crate::alerts::catalog::{self, CatalogAlert};
 use crate::book::connectors::Edge;
-use crate::book::expression::{Condition, Grouping, Hours, AlertMetric};
-use crate::book::model::{Alert, AlertSeverity, At, Layer, Receiver, Sections, AlertSwitch};
+use crate::book::expression::{AlertMetric, Condition, Grouping, Hours};
+use crate::book::model::{Alert, AlertSeverity, AlertSwitch, At, Layer, Receiver, Sections};
 use crate::book::problem::Problems;
 use crate::book::yaml::YamlNode;
 
-impl Lowering<'_> {
+impl BookParser<'_> {
     pub(super) fn alerts(&mut self, node: &YamlNode) -> Vec<Alert> {
         node.items().iter().filter_map(|node| self.alert(node)).collect()
     }
@@ -38,11 +38,15 @@ impl Lowering<'_> {
             escalate: node.get("escalate").map(texts).unwrap_or_default(),
             repeat: duration_of(node, "repeat"),
             action: own_or("action", |alert| alert.action),
-            switch: if text_of(node, "off").as_deref() == Some("true") { AlertSwitch::Off } else { AlertSwitch::On },
+            switch: if text_of(node, "off").as_deref() == Some("true") {
+                AlertSwitch::Off
+            } else {
+                AlertSwitch::On
+            },
         })
     }
 
-    /// Reports a key that is not there though only a name of the catalog could stand for it.
+    /// Reports a missing key that only a catalog name could replace.
     fn needs(&mut self, node: &YamlNode, key: &str, about: &str) {
         if node.get(key).is_none() && !node.entries().is_empty() {
             let message = format!("an alert needs `{key}`, unless `use` names a catalog alert");
@@ -71,7 +75,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Where an alert stands, as far as it matters to what can be counted there.
+/// The level an alert is defined at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AlertLevel {
     Book,
@@ -80,7 +84,7 @@ enum AlertLevel {
     Row,
 }
 
-/// Reports alerts on figures that are not kept for the level they stand at.
+/// Reports alerts on metrics that are not measured at their level.
 pub(super) fn check_levels(book: &Sections, problems: &mut Problems) {
     let mut look = |layer: &Layer, level| {
         for alert in &layer.alerts {
@@ -102,28 +106,37 @@ pub(super) fn check_levels(book: &Sections, problems: &mut Problems) {
     }
 }
 
-/// What to do about an alert that has no figure at its level; none if it has one.
+/// The help text; `None` if the metric is measured there.
 const fn cure(when: &Condition, level: AlertLevel) -> Option<&'static str> {
     match (when.metric, level, when.by) {
-        (AlertMetric::ConsumerLag | AlertMetric::OldestWaiting, AlertLevel::Row | AlertLevel::Dependency, _)
-        | (AlertMetric::LatencyP99, AlertLevel::Row, _) => Some("move it to the service, the channel or the top-level `alerts`"),
+        (
+            AlertMetric::ConsumerLag | AlertMetric::OldestWaiting,
+            AlertLevel::Row | AlertLevel::Dependency,
+            _,
+        )
+        | (AlertMetric::LatencyP99, AlertLevel::Row, _) => {
+            Some("move it to the service, the channel or the top-level `alerts`")
+        }
         (AlertMetric::LatencyP99, AlertLevel::Dependency, Some(Grouping::Service | Grouping::Channel)) => {
             Some("remove `by`, or move it to the service")
         }
         (AlertMetric::ConsumerLag, AlertLevel::Service, Some(Grouping::Source)) => {
             Some("move it to the top-level `alerts`: messages at a source have no service yet")
         }
-        (AlertMetric::AuthFailures, AlertLevel::Dependency | AlertLevel::Service | AlertLevel::Row, Some(Grouping::Source)) => {
-            Some("move it to the top-level `alerts`: failed logins belong to no service")
-        }
-        (AlertMetric::Trouble(trouble), level, _) => match (trouble.concerns(), level) {
+        (
+            AlertMetric::AuthFailures,
+            AlertLevel::Dependency | AlertLevel::Service | AlertLevel::Row,
+            Some(Grouping::Source),
+        ) => Some("move it to the top-level `alerts`: failed logins belong to no service"),
+        (AlertMetric::Incident(incident), level, _) => match (incident.concerns(), level) {
             (_, AlertLevel::Book) | (IncidentScope::Service, AlertLevel::Service) => None,
             (IncidentScope::Service, AlertLevel::Row | AlertLevel::Dependency) => {
                 Some("move it to the service, the channel or the top-level `alerts`")
             }
-            (IncidentScope::Secret | IncidentScope::Process, AlertLevel::Service | AlertLevel::Row | AlertLevel::Dependency) => {
-                Some("move it to the top-level `alerts`")
-            }
+            (
+                IncidentScope::Secret | IncidentScope::Process,
+                AlertLevel::Service | AlertLevel::Row | AlertLevel::Dependency,
+            ) => Some("move it to the top-level `alerts`"),
         },
         (AlertMetric::LatencyP99, AlertLevel::Service, Some(Grouping::Dependency)) => {
             Some("remove `by`, or move it to the dependency or the top-level `alerts`")

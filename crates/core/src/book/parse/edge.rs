@@ -1,17 +1,19 @@
-//! Lowers the book's edges: targets, sources, secrets and the archive.
+//! Parses targets, sources, secrets and the archive.
 
 use std::collections::BTreeMap;
 
 use super::layer::facts;
-use super::{Lowering, duration_at, duration_of, excluded, name_at, rate_at, text_of};
+use super::{BookParser, duration_at, duration_of, excluded, name_at, rate_at, text_of};
 use crate::book::connectors::Edge;
-use crate::book::model::{AccessEntry, ArchiveEntry, At, Jwt, JwtKeys, SecretEntry, SourceEntry, TargetEntry};
+use crate::book::model::{
+    AccessEntry, ArchiveEntry, At, Jwt, JwtKeys, SecretEntry, SourceEntry, TargetEntry,
+};
 use crate::book::pattern::EventPattern;
 use crate::book::source_template::SourceTemplate;
 use crate::book::yaml::YamlNode;
 use crate::limits;
 
-impl Lowering<'_> {
+impl BookParser<'_> {
     pub(super) fn target(&mut self, node: &YamlNode, owner: &YamlNode) -> Option<TargetEntry> {
         let endpoint = self.connectors.read(Edge::Target, node, node.span, self.problems)?;
         let states_whole = |timeout: &&YamlNode| {
@@ -36,8 +38,7 @@ impl Lowering<'_> {
             let endpoint = self.connectors.read(Edge::Source, node, key.span, self.problems)?;
             self.check_event_type(node);
             if endpoint.connector.dependency.is_none() {
-                let reason =
-                    "webhooks and schedules call no dependency and have no breaker; remove it";
+                let reason = "webhooks and schedules call no dependency and have no breaker; remove it";
                 excluded(node, &["depends_on"], reason, self.problems);
             }
             let source = SourceEntry {
@@ -54,7 +55,7 @@ impl Lowering<'_> {
         entries.collect()
     }
 
-    /// Reports a `type` that could never be the type of an event.
+    /// Reports a `type` that cannot be an event type.
     fn check_event_type(&mut self, node: &YamlNode) {
         let Some(value) = node.get("type") else { return };
         let Some(template) = value.text().and_then(|text| SourceTemplate::parse(text).ok()) else { return };
@@ -68,7 +69,9 @@ impl Lowering<'_> {
                     (!pattern.is_exact()).then(|| format!("`{text}` is a pattern; expected one event type"))
                 },
             ),
-            None if !template.texts().all(fits) => Some(format!("`{template}` does not produce an event type")),
+            None if !template.texts().all(fits) => {
+                Some(format!("`{template}` does not produce an event type"))
+            }
             None => None,
         };
         if let Some(message) = wrong {

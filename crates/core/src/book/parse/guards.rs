@@ -1,15 +1,15 @@
-//! Lowers retry policies, breakers and timeouts, with what they extend.
+//! Parses retry policies, breakers and timeouts, with what they extend.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{at, duration_of, excluded, is_whole, key_span, number_of, text_of};
-use crate::book::model::{At, BreakerEntry, PolicyEntry, TimeoutParts};
 use crate::book::alert_rules;
+use crate::book::keywords::Keyword;
+use crate::book::model::{At, BreakerEntry, PolicyEntry, TimeoutParts};
 use crate::book::problem::Problems;
 use crate::book::validate::{ACTS, parse_failure_kind};
-use crate::book::keywords::Keyword;
 use crate::book::yaml::YamlNode;
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
@@ -20,7 +20,6 @@ use crate::policy::category::Category;
 use crate::policy::rule::{FailureMatch, GrowingTimeout};
 use crate::text;
 
-/// The book's own policies, breakers and timeouts.
 #[derive(Debug, Default)]
 pub(crate) struct GuardSections {
     pub(super) policies: BTreeMap<PolicyName, At<PolicyEntry>>,
@@ -28,7 +27,7 @@ pub(crate) struct GuardSections {
     pub(super) timeouts: BTreeMap<String, At<TimeoutParts>>,
 }
 
-/// Names that mean something else where they are used.
+/// Names with a special meaning where they are used.
 struct ReservedNames {
     section: &'static str,
     what: &'static str,
@@ -36,7 +35,11 @@ struct ReservedNames {
 }
 
 const RESERVED: [ReservedNames; 5] = [
-    ReservedNames { section: "retry_policies", what: "retry policy", has_a_meaning: |name| ACTS.contains(&name) },
+    ReservedNames {
+        section: "retry_policies",
+        what: "retry policy",
+        has_a_meaning: |name| ACTS.contains(&name),
+    },
     ReservedNames { section: "breakers", what: "breaker", has_a_meaning: |name| name == "none" },
     ReservedNames {
         section: "timeouts",
@@ -82,7 +85,7 @@ impl GuardSections {
         }
     }
 
-    /// What stands under `timeout:`, whether a duration, a name or its parts.
+    /// `timeout:` is a duration, a name or its parts.
     pub(super) fn timeout(&self, node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
         let named = node.text().and_then(|name| {
             let own = self.timeouts.get(name).map(|at| at.value.clone());
@@ -96,7 +99,7 @@ fn catalog_timeout(entry: &catalog::CatalogTimeout) -> TimeoutParts {
     TimeoutParts {
         name: Some(entry.name.to_owned()),
         whole: Some(GrowingTimeout::fixed(entry.limit)),
-        // Transient is what a timeout is anyway; only what differs may overrule a process target.
+        // Transient is the default; only a different category may override a program's.
         category: Some(entry.on_timeout.category()).filter(|category| *category != Category::Transient),
         ..TimeoutParts::default()
     }
@@ -158,34 +161,33 @@ fn refuse_zero(node: &YamlNode, limit: Option<Duration>, problems: &mut Problems
     }
 }
 
-/// The entries of a section by name.
 type Entries<'a> = BTreeMap<&'a str, &'a YamlNode>;
 
 fn entries(section: &[(YamlNode, YamlNode)]) -> Entries<'_> {
     section.iter().filter_map(|(key, node)| Some((key.text()?, node))).collect()
 }
 
-/// A value was stated and could not be read, which the problems say already.
+/// A stated value could not be read (already reported).
 struct Reported;
 
-/// An entry and those that it extends, itself first.
+/// An entry and those it extends, itself first.
 struct PolicyChain<'a> {
     links: Vec<&'a YamlNode>,
-    /// The name in the catalog that the last of them extends.
+    /// The catalog name that the last entry extends.
     root: Option<&'a str>,
 }
 
 impl<'a> PolicyChain<'a> {
-    /// Follows `from`. None if it goes in a circle or too far, or if something in it could not be read.
+    /// Follows `from`. `None` if it is circular, too long or unreadable.
     fn of(name: &str, node: &'a YamlNode, section: &Entries<'a>, problems: &mut Problems) -> Option<Self> {
         let mut links = vec![node];
         let mut seen = vec![name];
         let mut last = node;
         while let Some(from) = last.get("from").and_then(YamlNode::text) {
-            // Under its own name an entry can only mean the catalog's.
+            // Under its own name an entry can only extend the catalog's.
             let own = section.get(from).filter(|_| seen.last() != Some(&from));
             let Some(parent) = own else { return Self { links, root: Some(from) }.if_whole() };
-            // Who merely leads into a circle is not told: those who are in it are.
+            // Report only the entries within a circle, not those leading into it.
             if from == name {
                 let circle = format!("{} → {from}", seen.join(" → "));
                 let help = "remove one `from` and set the values there";
@@ -197,9 +199,13 @@ impl<'a> PolicyChain<'a> {
                 return None;
             }
             if links.len() >= limits::EXTENDS_MAX {
-                let message =
-                    format!("`from` chain is longer than {}", limits::EXTENDS_MAX);
-                problems.error("extends-too-far", key_span(node, "from"), message, "set the values here instead of `from`");
+                let message = format!("`from` chain is longer than {}", limits::EXTENDS_MAX);
+                problems.error(
+                    "extends-too-far",
+                    key_span(node, "from"),
+                    message,
+                    "set the values here instead of `from`",
+                );
                 return None;
             }
             seen.push(from);
@@ -213,7 +219,7 @@ impl<'a> PolicyChain<'a> {
         self.links.iter().all(|link| is_whole(link)).then_some(self)
     }
 
-    /// What the nearest of them says under a key, which is `usual` where none says anything.
+    /// The nearest value of a key, else `usual`.
     fn read<T>(
         &self,
         key: &str,
@@ -281,7 +287,7 @@ fn policy(
     }
 }
 
-/// The numbers of a policy; none if one that was stated could not be read, which was reported.
+/// `None` if a stated part was invalid (already reported).
 fn raw_backoff(
     node: &YamlNode,
     chain: PolicyChain<'_>,
@@ -310,7 +316,7 @@ fn raw_backoff(
     Some(RawBackoff { schedule, jitter: jitter.unwrap_or(Jitter::Equal), retries, window })
 }
 
-/// How delays follow each other: the nearest `delays` or `initial` decides, and a list hides what lies behind it.
+/// The nearest `delays` or `initial` decides; a list hides what it extends.
 fn schedule(
     node: &YamlNode,
     mut chain: PolicyChain<'_>,
@@ -376,12 +382,12 @@ fn breaker(
         check_trip(trip, problems);
     }
     let base = base.as_ref();
-    // What could not be read was reported, so what stands in its place does not matter.
+    // An invalid part was reported, so its replacement does not matter.
     let trip = chain.read("trip", base.map(|raw| raw.trip), read_trip).ok().flatten();
     let open = chain.duration("open", base.map(|raw| raw.open)).ok().flatten();
     let (Some(trip), Some(open)) = (trip, open) else {
         let missing = if open.is_none() { "open" } else { "trip" };
-        // A trip that was stated but makes no sense was reported for itself.
+        // An invalid trip was reported on its own.
         if node.get(missing).is_none() {
             let help = "without it the breaker would never open, or never close again";
             problems.error("missing-key", node.span, format!("a breaker needs `{missing}`"), help);
@@ -436,7 +442,7 @@ fn read_trip(node: &YamlNode) -> Option<Trip> {
     Some(Trip::FailureRate { share, of_at_least: number_of(node, "of_at_least")?, within })
 }
 
-/// Reports parts of a trip that are missing or do not belong to its kind.
+/// Reports missing or extra parts of a trip condition.
 fn check_trip(node: &YamlNode, problems: &mut Problems) {
     let missing = |key: &str, problems: &mut Problems| {
         if node.get(key).is_none() {

@@ -1,15 +1,15 @@
-//! Lowers what every level may say: the keys of a rule.
+//! Parses the keys of a rule, which every level may set.
 
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Lowering, allow_rows, at, count_at, duration_at, rate_at, text_at, text_of, word_at};
+use super::{BookParser, allow_rows, at, count_at, duration_at, rate_at, text_at, text_of, word_at};
+use crate::book::keywords::Keyword;
 use crate::book::model::{
     At, ConsumerPattern, DeadLetter, DeclaredFacts, Idempotency, IdempotentBy, Layer, ReactionName,
 };
 use crate::book::validate::{parse_failure_kind, parse_statuses};
-use crate::book::keywords::Keyword;
 use crate::book::yaml::YamlNode;
 use crate::event::copy_rule::CopyKey;
 use crate::ids::{BreakerName, PolicyName};
@@ -19,7 +19,7 @@ use crate::policy::category::{Category, Code};
 use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override};
 use crate::schedule::Cron;
 
-impl Lowering<'_> {
+impl BookParser<'_> {
     pub(super) fn layer(&mut self, node: &YamlNode) -> Layer {
         Layer {
             reactions: self.reactions(node),
@@ -68,7 +68,7 @@ impl Lowering<'_> {
             }
             reactions.insert(0, (transient, retry));
         }
-        // Where ranges overlap, the narrower one is meant.
+        // Narrower ranges win.
         reactions.sort_by_key(|(kind, _)| match kind {
             FailureMatch::Status(range) => range.last - range.first,
             FailureMatch::Category(_) => 0,
@@ -79,11 +79,8 @@ impl Lowering<'_> {
     fn classify(&mut self, node: &YamlNode) -> Vec<At<Override>> {
         let Some(list) = node.get("classify") else { return Vec::new() };
         if list.items().len() > limits::OVERRIDES_MAX {
-            let message = format!(
-                "{} overrides; the maximum is {}",
-                list.items().len(),
-                limits::OVERRIDES_MAX
-            );
+            let message =
+                format!("{} overrides; the maximum is {}", list.items().len(), limits::OVERRIDES_MAX);
             self.problems.error(
                 "too-many-overrides",
                 list.span,
@@ -136,7 +133,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Compiles a regular expression; what is none, too large or one too many is reported.
+    /// Reports expressions that are invalid, too large or too many.
     fn pattern(&mut self, node: &YamlNode) -> Option<Regex> {
         let text = node.text()?;
         self.patterns += 1;
@@ -161,7 +158,7 @@ impl Lowering<'_> {
         match RegexBuilder::new(text).size_limit(limits::PATTERN_MEMORY_MAX).nest_limit(50).build() {
             Ok(regex) => Some(regex),
             Err(error) => {
-                // The library draws a picture of its own; ours points at the line, so its last line is enough.
+                // The error contains a drawing; its last line is enough.
                 let reason = error.to_string();
                 let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
                 let message = format!("invalid regular expression: {reason}");

@@ -1,9 +1,9 @@
-//! Lowers services with their rows and channels, and dependencies.
+//! Parses services with their rows and channels, and dependencies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Lowering, at, count_at, name_at, permits, retry_budget, text_at, text_of, word_at};
+use super::{BookParser, at, count_at, name_at, permits, retry_budget, text_at, text_of, word_at};
 use crate::book::model::{
     At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, ServiceEntry, WaitingEntry,
 };
@@ -14,7 +14,7 @@ use crate::limits;
 use crate::policy::catalog::Kind;
 use crate::text;
 
-impl Lowering<'_> {
+impl BookParser<'_> {
     pub(super) fn services(&mut self, section: &[(YamlNode, YamlNode)]) -> Vec<ServiceEntry> {
         section.iter().filter_map(|(key, node)| self.service(key, node)).collect()
     }
@@ -44,7 +44,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// How much may wait, as a service or the defaults say it.
+    /// From a service or the defaults.
     pub(super) fn waiting(&mut self, owner: Option<&YamlNode>) -> WaitingEntry {
         let Some(node) = owner.and_then(|owner| owner.get("waiting")) else { return WaitingEntry::default() };
         let size_bytes = node.get("size").and_then(|n| at(n, |text| text::parse_size(text).ok()));
@@ -94,7 +94,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Reports rows that claim the same events though neither is more specific.
+    /// Reports rows that match the same events while neither is more specific.
     fn refuse_ambiguity(&mut self, rows: &[Arc<EventRow>]) {
         let mut exact: BTreeMap<&str, &At<EventPattern>> = BTreeMap::new();
         let mut wild: Vec<&At<EventPattern>> = Vec::new();
@@ -102,7 +102,7 @@ impl Lowering<'_> {
             let pattern = &row.pattern;
             if pattern.value.is_exact() {
                 if let Some(first) = exact.insert(pattern.value.as_str(), pattern) {
-                    self.claimed_twice(first, pattern, "claims the same events as");
+                    self.claimed_twice(first, pattern, "matches the same events as");
                 }
                 continue;
             }
@@ -113,9 +113,9 @@ impl Lowering<'_> {
             }
             for earlier in &wild {
                 match pattern.value.relation(&earlier.value) {
-                    Relation::Same => self.claimed_twice(earlier, pattern, "claims the same events as"),
+                    Relation::Same => self.claimed_twice(earlier, pattern, "matches the same events as"),
                     Relation::Ambiguous => {
-                        self.claimed_twice(earlier, pattern, "claims some of the same events as");
+                        self.claimed_twice(earlier, pattern, "matches some of the same events as");
                     }
                     Relation::Narrower | Relation::Wider | Relation::Apart => {}
                 }
@@ -128,8 +128,7 @@ impl Lowering<'_> {
         let (line, first) = (first.span.position.line, &first.value);
         let message =
             format!("`{}` {how} `{first}` on line {line}, and neither is more specific", second.value);
-        let help =
-            "narrow one pattern, or list the shared types in their own row and drop one pattern";
+        let help = "narrow one pattern, or list the shared types in their own row and drop one pattern";
         self.problems.error("ambiguous-pattern", second.span, message, help);
     }
 

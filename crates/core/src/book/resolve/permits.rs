@@ -1,4 +1,4 @@
-//! How many calls a dependency takes at once, how many in a time, and how soon all of them after an outage.
+//! Throttle of a dependency: calls in flight, rate and ramp-up.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -12,7 +12,6 @@ use crate::policy::catalog::Kind;
 use crate::policy::throttle::ThrottleSettings;
 use crate::text::{Rate, Share};
 
-/// What holds for the calls to a dependency.
 pub(super) struct ResolvedPermits {
     pub in_flight: ResolvedValue<u32>,
     pub rate: Option<ResolvedValue<Rate>>,
@@ -26,7 +25,7 @@ fn or<T: Clone>(stated: Option<At<T>>, default: ResolvedValue<T>) -> ResolvedVal
 }
 
 impl Sections {
-    /// What is stated of a dependency itself, or of its throttle.
+    /// The dependency's own settings, else those of its named throttle.
     #[must_use]
     pub fn permits_of(&self, entry: &DependencyEntry) -> Permits {
         let throttle = entry.throttle.as_ref().and_then(|at| self.throttles.get(&at.value));
@@ -44,7 +43,7 @@ impl Sections {
         let entry = self.dependencies.get(dependency);
         let stated = entry.map(|entry| self.permits_of(entry)).unwrap_or_default();
         let in_flight = match kind {
-            // More programs at once than there are cores only keep each other waiting.
+            // More programs than cores only slow each other down.
             Kind::Process => {
                 let origin = ValueOrigin { level: RuleLevel::Kind, span: None };
                 ResolvedValue { value: self.machine.cores.get(), origin }
@@ -60,7 +59,7 @@ impl Sections {
         }
     }
 
-    /// The dependencies that nobody declares and that are programs.
+    /// Undeclared dependencies that are programs.
     pub(in crate::book) fn own_processes(&self) -> BTreeSet<DependencyName> {
         let is_process = |service: &ServiceEntry, channel: Option<&ChannelEntry>| {
             let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
@@ -71,11 +70,10 @@ impl Sections {
         names.filter(|name| !self.dependencies.contains_key(name)).collect()
     }
 
-    /// How calls to a dependency are held back.
     #[must_use]
     pub fn throttle(&self, dependency: &DependencyName, kind: Kind) -> ThrottleSettings {
         let permits = self.permits(dependency, kind);
-        // The format asks for one at least.
+        // The schema requires at least one.
         let in_flight = NonZeroU32::new(permits.in_flight.value).unwrap_or(NonZeroU32::MIN);
         ThrottleSettings {
             in_flight,
@@ -85,7 +83,7 @@ impl Sections {
         }
     }
 
-    /// How long after an outage twice as many calls to a dependency may start as usual.
+    /// Time after an outage until calls start at twice the usual rate.
     #[must_use]
     pub fn ramp(&self, dependency: &DependencyName) -> Duration {
         let stated = self.dependencies.get(dependency).and_then(|entry| self.permits_of(entry).ramp);

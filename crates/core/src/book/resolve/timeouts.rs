@@ -1,8 +1,8 @@
-//! How long a call may take: each part from the most specific level that states it.
+//! Timeouts of a call: each part from the most specific level that sets it.
 
 use std::time::Duration;
 
-use super::{ResolvedValue, RuleLevel, Levels, ValueOrigin, Resolved};
+use super::{Levels, Resolved, ResolvedValue, RuleLevel, ValueOrigin};
 use crate::book::connectors::CallProtocol;
 use crate::book::model::{At, TargetEntry, TimeoutParts};
 use crate::ids::Attempt;
@@ -10,39 +10,28 @@ use crate::policy::category::Category;
 use crate::policy::rule::{GrowingTimeout, Timeouts};
 
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
-/// How long a call may take, unless the book says otherwise.
 const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// How long a call may take, part by part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedTimeouts {
-    /// Making the connection.
     pub connect: ResolvedValue<Duration>,
-    /// The TLS handshake.
     pub tls: ResolvedValue<Duration>,
-    /// Until the headers are there.
     pub headers: ResolvedValue<Duration>,
-    /// The whole call.
     pub whole: ResolvedValue<GrowingTimeout>,
-    /// What a timeout is.
     pub category: ResolvedValue<Category>,
-    /// The name by which the most specific level chose it.
     pub name: Option<String>,
 }
 
-/// Who is called, as far as that changes how long it may take.
+/// What is called, as far as it affects the timeouts.
 pub(super) struct CallTarget {
-    /// The level that says what is called.
     pub(super) level: RuleLevel,
-    /// Whether it is a process, which runs.
+    /// Whether the target is a program.
     pub(super) process: bool,
-    /// The `time_limit` of a process.
     pub(super) time_limit: Option<At<Duration>>,
 }
 
 impl CallTarget {
-    /// The target of a service or of a channel.
     pub(super) fn of(target: &TargetEntry, level: RuleLevel) -> Self {
         let run = target.endpoint.profile.run.as_ref();
         Self { level, process: run.is_some(), time_limit: run.and_then(|run| run.time_limit.clone()) }
@@ -50,8 +39,7 @@ impl CallTarget {
 }
 
 impl Resolved<'_> {
-    /// How long an attempt may go without an answer: what the whole may take, or the headers where they have
-    /// less.
+    /// How long an attempt may go without an answer: the whole timeout, or that of the headers if shorter.
     #[must_use]
     pub fn answer_limit(&self, attempt: Attempt) -> Duration {
         let timeouts = &self.rule.timeouts;
@@ -65,7 +53,7 @@ impl Resolved<'_> {
 }
 
 impl ResolvedTimeouts {
-    /// The same without the origins.
+    /// Without the origins.
     #[must_use]
     pub const fn limits(&self) -> Timeouts {
         Timeouts {
@@ -78,13 +66,12 @@ impl ResolvedTimeouts {
     }
 }
 
-/// Each part from the most specific level that states it. A stated whole stands for the headers too,
-/// unless a level at least as specific names them; a process target's `time_limit` is the whole as its
-/// owner states it.
+/// A stated `whole` also limits the headers, unless a level at least as specific sets them; a program's
+/// `time_limit` counts as `whole` at the level of its target.
 pub(super) fn timeouts(levels: &Levels<'_>, owner: &CallTarget) -> ResolvedTimeouts {
     let CallTarget { level: owner, process, time_limit } = owner;
     let (owner, process) = (*owner, *process);
-    // What is said above the owner of a program is meant for calls; a run may take longer.
+    // Settings above a program's own level are meant for calls; a run may take longer.
     let heard: Vec<_> = levels.0.iter().copied().filter(|(level, _)| !process || *level <= owner).collect();
     let levels = &Levels(heard);
     let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
@@ -102,7 +89,7 @@ pub(super) fn timeouts(levels: &Levels<'_>, owner: &CallTarget) -> ResolvedTimeo
         (Some(headers), Some(whole)) if whole.origin.level < headers.origin.level => None,
         (headers, _) => headers,
     };
-    // A run past its time limit is ended for good, unless the rule says otherwise.
+    // A run past its time limit is permanent unless the rule says otherwise.
     let usual = if process { Category::Permanent } else { Category::Transient };
     let longest = if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT };
     ResolvedTimeouts {
@@ -120,11 +107,14 @@ pub(super) fn timeouts(levels: &Levels<'_>, owner: &CallTarget) -> ResolvedTimeo
 }
 
 impl Levels<'_> {
-    /// The first level whose `timeout` states that part.
+    /// The first level whose `timeout` sets this part.
     fn timeout<T>(&self, pick: impl Fn(&TimeoutParts) -> Option<T>) -> Option<ResolvedValue<T>> {
         self.0.iter().find_map(|(level, layer)| {
             let at = layer.timeout.as_ref()?;
-            Some(ResolvedValue { value: pick(&at.value)?, origin: ValueOrigin { level: *level, span: Some(at.span) } })
+            Some(ResolvedValue {
+                value: pick(&at.value)?,
+                origin: ValueOrigin { level: *level, span: Some(at.span) },
+            })
         })
     }
 }

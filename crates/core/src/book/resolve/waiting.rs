@@ -1,25 +1,20 @@
-//! How much may wait for a service: each bound from the service, else the defaults, else what is built in.
+//! Backlog limits of a service: from the service, else the defaults, else built in.
 
 use super::{ResolvedValue, RuleLevel};
-use crate::book::model::{At, Sections, ServiceEntry, WaitingEntry, QueueFullAction};
+use crate::book::model::{At, QueueFullAction, Sections, ServiceEntry, WaitingEntry};
 use crate::limits;
 
-/// How much may wait for a service, over all its channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedWaiting {
-    /// Events.
     pub events: ResolvedValue<u64>,
-    /// Bytes of their payloads.
     pub size_bytes: ResolvedValue<u64>,
-    /// Events behind a dead letter that holds their session.
+    /// Events behind a dead letter that blocks their session.
     pub per_session: ResolvedValue<u64>,
-    /// What happens to one too many.
     pub when_full: ResolvedValue<QueueFullAction>,
 }
 
 impl ResolvedWaiting {
-    /// What happens to one too many that came in through a webhook. Where the book says nothing it is
-    /// kept as a dead letter, since its sender may not send it again.
+    /// Without a setting, an event from a webhook becomes a dead letter, since its sender may not send again.
     #[must_use]
     pub fn when_full_of_webhook(&self) -> QueueFullAction {
         match self.when_full.origin.level {

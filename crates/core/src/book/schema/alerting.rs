@@ -6,7 +6,6 @@ use crate::book::connectors::Edge;
 
 const SEVERITIES: &[&str] = &["warning", "medium", "high", "critical"];
 
-/// An alert.
 pub(super) static ALERT: ObjectSchema = ObjectSchema::of(
     "an alert",
     "Alerts: conditions and who is notified.",
@@ -34,11 +33,14 @@ pub(super) static ALERT: ObjectSchema = ObjectSchema::of(
             "How often the notification repeats while the alert fires (default: critical 15m, high 1h, medium 4h, warning 24h).",
         ),
         text("action", "What to do about it."),
-        key("off", ValueType::Bool, "`true` keeps the alert in the book but switches it off (default false)."),
+        key(
+            "off",
+            ValueType::Bool,
+            "`true` keeps the alert in the book but switches it off (default false).",
+        ),
     ],
 );
 
-/// The receivers to notify.
 pub(super) static RECEIVER: ObjectSchema = ObjectSchema {
     name: "a receiver",
     about: "Where alert notifications go.",

@@ -1,18 +1,18 @@
-//! The keys of the book itself, of services, channels and events, and of the rule that they share.
+//! The keys of the book itself, of services, channels and events, and of the rule they share.
 
 use super::alerting::{ALERT, RECEIVER};
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, RETRY_BUDGET_KEY, THROTTLE, TIMEOUT};
 use super::edge::{ACCESS, ARCHIVE, SECRET, SOURCE, TARGET};
 use super::{NameKind, ObjectSchema, OneOf, ValueType, duration, key, text, word};
-use crate::book::model::{
-    ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, DeliveryOrder, Reprocess, QueueFullAction,
-};
 use crate::book::keywords::Keyword;
+use crate::book::model::{
+    ConsumerPattern, Criticality, DataLoss, DeliveryOrder, IdempotencyBy, LetterForm, QueueFullAction,
+    Reprocess,
+};
 use crate::limits;
 use crate::policy::category::Category;
 use crate::policy::rule::WhenOpen;
 
-/// The whole book.
 pub static BOOK: ObjectSchema = ObjectSchema::of(
     "a rule book",
     "How Redrive routes events and handles failures.",
@@ -24,20 +24,36 @@ pub static BOOK: ObjectSchema = ObjectSchema::of(
             ValueType::MapOf(&ValueType::Object(&POLICY)),
             "Retry policies beside those of the catalog.",
         ),
-        key("breakers", ValueType::MapOf(&ValueType::Object(&BREAKER)), "Breakers beside those of the catalog."),
+        key(
+            "breakers",
+            ValueType::MapOf(&ValueType::Object(&BREAKER)),
+            "Breakers beside those of the catalog.",
+        ),
         key(
             "timeouts",
             ValueType::MapOf(&ValueType::ShortOrLong(&ValueType::Duration, &TIMEOUT)),
             "Timeouts beside those of the catalog.",
         ),
         key("throttles", ValueType::MapOf(&ValueType::Object(&THROTTLE)), "Throttles by name."),
-        key("dependencies", ValueType::MapOf(&ValueType::Object(&DEPENDENCY)), "The systems that targets call."),
+        key(
+            "dependencies",
+            ValueType::MapOf(&ValueType::Object(&DEPENDENCY)),
+            "The systems that targets call.",
+        ),
         key("secrets", ValueType::MapOf(&ValueType::Object(&SECRET)), "Where secrets come from."),
         key("sources", ValueType::MapOf(&ValueType::Object(&SOURCE)), "Where events come from."),
         key("access", ValueType::Object(&ACCESS), "Who may use the API."),
         key("archive", ValueType::Object(&ARCHIVE), "Where raw payloads are kept for audit."),
-        key("services", ValueType::MapOf(&ValueType::Object(&SERVICE)), "The consumers of events, with their rules."),
-        key("alerts", ValueType::ListOf(&ValueType::Object(&ALERT)), "Alerts: conditions and who is notified."),
+        key(
+            "services",
+            ValueType::MapOf(&ValueType::Object(&SERVICE)),
+            "The consumers of events, with their rules.",
+        ),
+        key(
+            "alerts",
+            ValueType::ListOf(&ValueType::Object(&ALERT)),
+            "Alerts: conditions and who is notified.",
+        ),
         key("receivers", ValueType::MapOf(&ValueType::Object(&RECEIVER)), "The receivers to notify."),
         key("dapr", ValueType::Object(&DAPR_FILE), "Names for an exported Dapr resiliency file."),
         key(
@@ -48,7 +64,6 @@ pub static BOOK: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// Names for an exported Dapr file.
 pub(super) static DAPR_FILE: ObjectSchema = ObjectSchema::of(
     "names for Dapr",
     "The metadata of an exported Dapr resiliency file.",
@@ -59,7 +74,6 @@ pub(super) static DAPR_FILE: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// Defaults for everything below.
 pub(super) static DEFAULTS: ObjectSchema = ObjectSchema {
     name: "defaults",
     about: "Defaults for everything below, and settings of the whole book.",
@@ -79,7 +93,6 @@ pub(super) static DEFAULTS: ObjectSchema = ObjectSchema {
     one_of: OneOf::Nothing,
 };
 
-/// How much may wait for a service.
 pub(super) static WAITING: ObjectSchema = ObjectSchema::of(
     "a backlog limit",
     "How much may wait for one service over all its channels, so that one that is down cannot fill the disk.",
@@ -102,7 +115,7 @@ pub(super) static WAITING: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// What may be said at every level: row, channel, service, dependency, defaults.
+/// Allowed at every level: row, channel, service, dependency, defaults.
 pub(super) static RULE: ObjectSchema = ObjectSchema::of(
     "a rule",
     "What happens on a failure; each value falls from the row to the channel, the service, the dependency, its kind and the defaults.",
@@ -136,7 +149,11 @@ pub(super) static RULE: ObjectSchema = ObjectSchema::of(
             "A connection that has failed for this long is a matter of configuration (default: never).",
         ),
         key("idempotency", ValueType::Object(&IDEMPOTENCY), "How duplicate events are recognised."),
-        key("dead_letter", ValueType::Object(&DEAD_LETTER), "What happens to deliveries that failed permanently."),
+        key(
+            "dead_letter",
+            ValueType::Object(&DEAD_LETTER),
+            "What happens to deliveries that failed permanently.",
+        ),
         word::<Criticality>("criticality", "How important it is; `check` compares the policies with it."),
         word::<DataLoss>("data_loss", "Whether an event may be lost; `check` compares the policies with it."),
         text("consumer_group", "The consumer group named in dead letters (default: the service)."),
@@ -150,7 +167,6 @@ pub(super) static RULE: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// One override of the classification.
 pub(super) static CLASSIFY_ROW: ObjectSchema = ObjectSchema::of(
     "an override of the classification",
     "All given conditions must match; then the answer is classified as `as`.",
@@ -183,7 +199,6 @@ pub(super) static CLASSIFY_ROW: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// How duplicate events are recognised.
 pub(super) static IDEMPOTENCY: ObjectSchema = ObjectSchema::of(
     "an idempotency rule",
     "How Redrive recognises duplicates; what the consumer does itself is the fact `idempotent_by`.",
@@ -206,7 +221,6 @@ pub(super) static IDEMPOTENCY: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// What happens to deliveries that failed permanently.
 pub(super) static DEAD_LETTER: ObjectSchema = ObjectSchema::of(
     "a dead-letter rule",
     "Where permanently failed deliveries are kept, for how long, and how they are replayed.",
@@ -247,7 +261,6 @@ pub(super) static DEAD_LETTER: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// What is known of the world outside.
 pub(super) static FACTS: ObjectSchema = ObjectSchema {
     name: "facts",
     about: "Facts about the outside world. Redrive does not act on them; a lint that lacks its fact reports that.",
@@ -255,8 +268,12 @@ pub(super) static FACTS: ObjectSchema = ObjectSchema {
         key("rate", ValueType::Rate, "How many events or calls there are.").fact(),
         duration("p99", "The 99th percentile of call latency.").fact(),
         duration("sla", "The deadline for a delivery.").fact(),
-        key("instances", ValueType::Count { min: 1, max: 1_000_000 }, "How many processes call the dependency.")
-            .fact(),
+        key(
+            "instances",
+            ValueType::Count { min: 1, max: 1_000_000 },
+            "How many processes call the dependency.",
+        )
+        .fact(),
         duration("rate_limit_window", "The time over which the other side counts its rate limit.").fact(),
         key(
             "uses",
@@ -275,7 +292,6 @@ pub(super) static FACTS: ObjectSchema = ObjectSchema {
     one_of: OneOf::Nothing,
 };
 
-/// What is known of a source: how its broker or sender behaves.
 pub(super) static SOURCE_FACTS: ObjectSchema = ObjectSchema::of(
     "facts of a source",
     "Facts about the broker or sender behind a source. Redrive does not act on them.",
@@ -306,7 +322,6 @@ pub(super) static SOURCE_FACTS: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// How the consumer handles duplicates.
 pub(super) static IDEMPOTENT_BY: ObjectSchema = ObjectSchema::of(
     "a consumer's idempotency",
     "How the consumer handles duplicates.",
@@ -322,7 +337,6 @@ pub(super) static IDEMPOTENT_BY: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// A lint that is silenced, with the reason.
 pub(super) static ALLOW_ROW: ObjectSchema = ObjectSchema::of(
     "a silenced lint",
     "A lint that is silenced here, with the reason.",
@@ -332,7 +346,6 @@ pub(super) static ALLOW_ROW: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// One row of a service's or a channel's events.
 pub(super) static EVENT_ROW: ObjectSchema = ObjectSchema {
     name: "an event row",
     about: "A subscription to an event type or pattern, with its own rules; the most specific row wins.",
@@ -355,7 +368,6 @@ pub(super) static EVENT_ROW: ObjectSchema = ObjectSchema {
     one_of: OneOf::Nothing,
 };
 
-/// One way of a service to reach people: its own target, queue and rules.
 pub(super) static CHANNEL: ObjectSchema = ObjectSchema {
     name: "a channel",
     about: "A part of a service with its own target, dead-letter queue and rules, such as e-mail.",
@@ -378,7 +390,6 @@ pub(super) static CHANNEL: ObjectSchema = ObjectSchema {
     one_of: OneOf::Nothing,
 };
 
-/// A service.
 pub(super) static SERVICE: ObjectSchema = ObjectSchema {
     name: "a service",
     about: "A consumer with a target, rules per event type and, if it has them, channels.",
@@ -400,7 +411,11 @@ pub(super) static SERVICE: ObjectSchema = ObjectSchema {
             ValueType::ListOf(&ValueType::ShortOrLong(&ValueType::EventPattern, &EVENT_ROW)),
             "The events it subscribes to, one row each.",
         ),
-        key("channels", ValueType::MapOf(&ValueType::Object(&CHANNEL)), "Parts with their own target and rules."),
+        key(
+            "channels",
+            ValueType::MapOf(&ValueType::Object(&CHANNEL)),
+            "Parts with their own target and rules.",
+        ),
     ],
     includes: &[&RULE],
     one_of: OneOf::Nothing,

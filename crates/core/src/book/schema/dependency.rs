@@ -1,4 +1,4 @@
-//! The keys of what guards a dependency: retry policies, breakers, timeouts, throttles.
+//! The keys of retry policies, breakers, timeouts, throttles and dependencies.
 
 use super::delivery::RULE;
 use super::{KeySchema, NameKind, ObjectSchema, OneOf, ValueType, duration, key, text, word};
@@ -7,7 +7,6 @@ use crate::limits;
 use crate::policy::breaker::Count;
 use crate::policy::catalog::Kind;
 
-/// A retry policy.
 pub(super) static POLICY: ObjectSchema = ObjectSchema::of(
     "a retry policy",
     "How often, how far apart and for how long a failed attempt is retried.",
@@ -47,12 +46,15 @@ pub(super) static POLICY: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// What opens a breaker.
 pub(super) static TRIP: ObjectSchema = ObjectSchema {
     name: "a trip condition",
     about: "What opens a breaker: failures in a row, failures within a time, or a share of the calls.",
     fields: &[
-        key("consecutive", ValueType::Count { min: 1, max: 1_000_000 }, "Opens on the N-th failure in a row."),
+        key(
+            "consecutive",
+            ValueType::Count { min: 1, max: 1_000_000 },
+            "Opens on the N-th failure in a row.",
+        ),
         key(
             "failures",
             ValueType::Count { min: 1, max: limits::TRIP_FAILURES_MAX as u64 },
@@ -74,7 +76,6 @@ pub(super) static TRIP: ObjectSchema = ObjectSchema {
     one_of: OneOf::Keys(&["consecutive", "failures", "failure_rate"]),
 };
 
-/// A circuit breaker.
 pub(super) static BREAKER: ObjectSchema = ObjectSchema::of(
     "a breaker",
     "When calls to a dependency stop, for how long, and what resumes them.",
@@ -114,7 +115,6 @@ pub(super) static BREAKER: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// A timeout in its long form.
 pub(super) static TIMEOUT: ObjectSchema = ObjectSchema::of(
     "a timeout",
     "Limits on the phases of one call; the total may grow with each attempt.",
@@ -167,7 +167,6 @@ const PERMITS: [KeySchema; 5] = [
     ),
 ];
 
-/// How many of the calls may be retries.
 pub(super) static RETRY_BUDGET: ObjectSchema = ObjectSchema::of(
     "a retry budget",
     "The share of calls to a dependency that may be retries, over ten seconds and all callers.",
@@ -177,18 +176,15 @@ pub(super) static RETRY_BUDGET: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// The key of it.
 pub(super) const RETRY_BUDGET_KEY: KeySchema = key(
     "retry_budget",
     ValueType::ShortOrLong(&ValueType::Share, &RETRY_BUDGET),
     "How many of the calls may be retries: a delivery beyond it waits, a program's own call ends (default: no limit for deliveries, 20% and at least 10/s for the calls of a program).",
 );
 
-/// A throttle.
 pub(super) static THROTTLE: ObjectSchema =
     ObjectSchema::of("a throttle", "How many calls may be under way, and how fast they may start.", &PERMITS);
 
-/// How a thing of the book appears in a Dapr resiliency file.
 pub(super) static DAPR_TARGET: ObjectSchema = ObjectSchema {
     name: "a Dapr target",
     about: "The component or app that this dependency is in an exported Dapr resiliency file.",
@@ -202,13 +198,16 @@ pub(super) static DAPR_TARGET: ObjectSchema = ObjectSchema {
     one_of: OneOf::Keys(&["component", "app", "actor"]),
 };
 
-/// A dependency.
 pub(super) static DEPENDENCY: ObjectSchema = ObjectSchema {
     name: "a dependency",
     about: "A system that can fail: one breaker, one throttle and one set of timeouts, shared by all its callers.",
     fields: &[
-        key("kind", ValueType::Word(&Kind::WORDS), "The kind of system; each kind has its own default breaker.")
-            .required(),
+        key(
+            "kind",
+            ValueType::Word(&Kind::WORDS),
+            "The kind of system; each kind has its own default breaker.",
+        )
+        .required(),
         key("throttle", ValueType::Name(NameKind::Throttle), "The throttle, by name."),
         RETRY_BUDGET_KEY,
         key("dapr", ValueType::Object(&DAPR_TARGET), "What it is in an exported Dapr resiliency file."),

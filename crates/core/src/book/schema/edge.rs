@@ -1,10 +1,9 @@
-//! The keys of the book's edges: targets, sources and secrets.
+//! The keys of targets, sources, secrets, access and the archive.
 
 use super::delivery::SOURCE_FACTS;
 use super::{NameKind, ObjectSchema, OneOf, ValueType, duration, key, text};
 use crate::book::connectors::Edge;
 
-/// Where events of a service go.
 pub(super) static TARGET: ObjectSchema = ObjectSchema {
     name: "a target",
     about: "Where events of a service go.",
@@ -13,7 +12,6 @@ pub(super) static TARGET: ObjectSchema = ObjectSchema {
     one_of: OneOf::Kinds(Edge::Target),
 };
 
-/// Where events come from.
 pub(super) static SOURCE: ObjectSchema = ObjectSchema {
     name: "a source",
     about: "Where events come from, beside the events API.",
@@ -45,7 +43,6 @@ pub(super) static SOURCE: ObjectSchema = ObjectSchema {
     one_of: OneOf::Kinds(Edge::Source),
 };
 
-/// Where a secret comes from.
 pub(super) static SECRET: ObjectSchema = ObjectSchema {
     name: "a secret",
     about: "Where a secret comes from; the book never contains the secret itself.",
@@ -60,7 +57,6 @@ pub(super) static SECRET: ObjectSchema = ObjectSchema {
     one_of: OneOf::Kinds(Edge::Secret),
 };
 
-/// Who may use the API.
 pub(super) static ACCESS: ObjectSchema = ObjectSchema::of(
     "access",
     "Access to the API, beside the keys of `redrive keys create`.",
@@ -70,7 +66,6 @@ pub(super) static ACCESS: ObjectSchema = ObjectSchema::of(
     ],
 );
 
-/// Bearer tokens.
 pub(super) static JWT: ObjectSchema = ObjectSchema {
     name: "a token issuer",
     about: "The issuer whose bearer tokens (JWT) are accepted.",
@@ -88,7 +83,6 @@ pub(super) static JWT: ObjectSchema = ObjectSchema {
     one_of: OneOf::Keys(&["jwks", "secret"]),
 };
 
-/// Where raw payloads are kept for audit.
 pub(super) static ARCHIVE: ObjectSchema = ObjectSchema {
     name: "an archive",
     about: "Where every payload is kept unchanged, for audit; deliveries never wait for it.",

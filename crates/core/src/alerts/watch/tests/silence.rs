@@ -1,4 +1,4 @@
-//! Alerts whose figure falls silent, because a breaker lets nothing through or nothing comes: one lasting trouble
+//! Alerts whose figure falls silent, because a breaker lets nothing through or nothing comes: one lasting incident
 //! is told once.
 
 use std::time::Duration;
