@@ -86,7 +86,6 @@ struct ServiceRules {
 struct Rows {
     exact: Map<Box<str>, RowRules>,
     patterns: Vec<(EventPattern, RowRules)>,
-    /// Deliveries per call to the target.
     batch_max: u32,
     worker: Option<Worker>,
 }
@@ -98,7 +97,6 @@ struct RowRules {
     letter: Arc<LetterRule>,
 }
 
-/// Reads a book from arbitrary bytes.
 #[must_use]
 pub fn read_bytes(bytes: &[u8], connectors: &Connectors) -> ParsedBook {
     read_bytes_for(bytes, connectors, Machine::default())
@@ -220,7 +218,6 @@ impl Sections {
         })
     }
 
-    /// Every row with its service and channel, in book order.
     pub fn rows(&self) -> impl Iterator<Item = (&ServiceEntry, Option<&ChannelEntry>, &EventRow)> {
         self.services.iter().flat_map(|service| {
             let own = service.rows.iter().map(move |row| (service, None, &**row));
@@ -340,7 +337,6 @@ impl RuleBook {
             .flat_map(|(channel, rows)| rows.claims().map(move |claim| (channel, &*claim.row, &*claim.rule)))
     }
 
-    /// The patterns a service or channel subscribes to.
     #[must_use]
     pub fn patterns_of(&self, service: &str, channel: Option<&str>) -> Vec<EventPattern> {
         let rows = self.rules_of(service).filter(|(of, _, _)| of.map(ChannelName::as_str) == channel);

@@ -27,7 +27,6 @@ use crate::book::connectors::schedule::Missed;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// A cron expression in a time zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CronSchedule {
     cron: Cron,
@@ -43,10 +42,8 @@ pub enum InvalidSchedule {
     Zone { name: String },
 }
 
-/// How missed fires are made up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
-    /// Which missed fires are made up for.
     pub missed: Missed,
     /// Older fires are lost.
     pub within: Duration,
@@ -62,7 +59,6 @@ pub struct DueFires {
     pub lost: u64,
 }
 
-/// A fire as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalFire {
     /// Local time: `Sun 2026-03-29 03:30 CEST`.
@@ -72,7 +68,6 @@ pub struct LocalFire {
     pub mark: Option<ClockChange>,
 }
 
-/// How a clock change affects a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChange {
     /// The local minute does not exist; the fire is delayed by the size of the change.
@@ -81,7 +76,6 @@ pub enum ClockChange {
     Once,
     /// The local minute occurs twice, and it fires both times; this is the first.
     FirstOfTwo,
-    /// The second of two.
     SecondOfTwo,
 }
 
@@ -232,7 +226,6 @@ impl CronSchedule {
 
 struct Fires<'a> {
     schedule: &'a CronSchedule,
-    /// The period that contains `from`.
     spell: Spell,
     from: i64,
 }
@@ -256,7 +249,6 @@ impl Iterator for Fires<'_> {
 /// A period without clock changes.
 #[derive(Clone, Copy, Debug)]
 struct Spell {
-    /// First second.
     start: i64,
     /// First second of the next period.
     end: i64,
@@ -266,7 +258,6 @@ struct Spell {
     offset_before: i64,
 }
 
-/// Beyond every second of a [`Timestamp`].
 const SECOND_END: i64 = second_of(Timestamp::NEVER) + 1;
 
 impl Spell {

@@ -64,7 +64,6 @@ pub(super) const fn needs_letters(condition: &Condition, covers: &AlertScope) ->
     is_finer && matches!(condition.metric, AlertMetric::DeadLetters | AlertMetric::DeadLetterAge)
 }
 
-/// Whether a subject is silent because a breaker is not closed.
 pub(super) fn is_barred(
     sample: &AlertSample<'_>,
     condition: &Condition,
@@ -90,7 +89,6 @@ impl Gathering<'_> {
         }
     }
 
-    /// Grouped by service or channel, or not at all.
     fn of_queue(&self, queue: &QueueName) -> String {
         match self.condition.by {
             Some(Grouping::Service) => format!("service={}", queue.service),
@@ -278,7 +276,6 @@ impl Gathering<'_> {
         }
     }
 
-    /// Whether a breaker stops attempts for this subject.
     fn is_barred(&self, of: &str) -> bool {
         let book = self.sample.book;
         let is_closed = |name: &DependencyName| {

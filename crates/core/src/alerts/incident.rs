@@ -28,7 +28,6 @@ pub enum Incident {
     InternalFailure,
     /// A policy with `alert_when_exhausted` ran out of retries.
     PolicyExhausted,
-    /// A stored event differs from what was accepted.
     EventDamaged,
     ServiceRemoved,
     SecretGone,
@@ -36,7 +35,6 @@ pub enum Incident {
     ArchiveStuck,
     /// An event is missing from the archive.
     ArchiveIncomplete,
-    /// The token issuer's keys cannot be fetched.
     IssuerGone,
     CertificateRefused,
 }
@@ -45,7 +43,6 @@ pub enum Incident {
 pub enum IncidentEnd {
     /// By itself, after some time without another.
     Expires,
-    /// When its reporter ends it.
     UntilOver,
 }
 
@@ -122,7 +119,6 @@ impl From<AlertKind> for Incident {
     }
 }
 
-/// The current state of one incident.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncidentSample {
     pub incident: Incident,
@@ -135,7 +131,6 @@ pub struct IncidentSample {
     pub count: u64,
 }
 
-/// Recent and lasting incidents.
 #[derive(Clone, Debug, Default)]
 pub struct Incidents {
     known: BTreeMap<(Incident, String), IncidentSample>,

@@ -27,9 +27,7 @@ pub(super) struct AlertHeader {
 /// What one receiver has been notified of since the alert started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ReceiverState {
-    /// When the alert started, for this receiver.
     pub(super) since: Timestamp,
-    /// Number of notices so far.
     #[serde(rename = "told")]
     pub(super) sent: u32,
     /// `None` while the rate limit has held back every notice.
@@ -59,7 +57,6 @@ struct ReceiverGate {
 }
 
 impl NoticeDetail {
-    /// Subjects listed in one notice.
     const fn named_max(self) -> usize {
         match self {
             Self::Worst => limits::ALERT_SUBJECTS_SHOWN_MAX,
@@ -111,13 +108,11 @@ impl ReceiverGates {
     }
 }
 
-/// A firing alert.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Firing<'a> {
     pub(super) since: Timestamp,
     /// Worst first.
     pub(super) subjects: &'a [AlertSubject],
-    /// Repeat interval.
     pub(super) repeat: Duration,
 }
 
@@ -125,7 +120,6 @@ struct DueNotice {
     stage: AlertStage,
     subjects: Vec<AlertSubject>,
     ended: Vec<AlertSubject>,
-    /// Subjects listed.
     named_max: usize,
 }
 
@@ -188,7 +182,6 @@ impl ReceiverState {
         }
     }
 
-    /// Ended subjects as listed in a notice.
     fn over<'a>(&self, names: impl Iterator<Item = &'a String>) -> Vec<AlertSubject> {
         let since = self.since;
         names.map(|of| AlertSubject { of: of.clone(), value: String::new(), since }).collect()

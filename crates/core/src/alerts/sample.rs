@@ -23,7 +23,6 @@ pub struct AlertSample<'a> {
     /// See [`SampleNeeds`].
     pub letters: Option<&'a [LetterSample]>,
     pub incidents: &'a [IncidentSample],
-    /// Sources with a known lag.
     pub sources: &'a [SourceSample],
 }
 
@@ -40,10 +39,8 @@ pub struct QueueSample {
     pub waiting: u64,
     /// Waiting deliveries that match no row of the book, and those behind them in their sessions.
     pub without_rule: u64,
-    /// When the oldest was accepted.
     pub oldest_waiting_at: Option<Timestamp>,
     pub dead: u64,
-    /// When the oldest became a dead letter.
     pub oldest_dead_at: Option<Timestamp>,
 }
 
@@ -54,7 +51,6 @@ pub struct LetterSample {
     pub event_type: Arc<str>,
     pub fingerprint: Arc<str>,
     pub count: u64,
-    /// When the oldest became a dead letter.
     pub oldest_at: Option<Timestamp>,
 }
 

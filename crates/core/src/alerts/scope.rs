@@ -15,7 +15,6 @@ use crate::ids::{ChannelName, DependencyName, ServiceName};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertScope {
     Everything,
-    /// All callers of one dependency.
     Dependency(DependencyName),
     Service(ServiceName),
     Channel(ServiceName, ChannelName),
@@ -98,7 +97,6 @@ impl AlertScope {
     }
 }
 
-/// The dependency that events of this type call.
 pub(super) fn dependency_of<'a>(
     book: &'a RuleBook,
     queue: &QueueName,
@@ -165,7 +163,6 @@ pub struct NamedAlert<'a> {
     pub alert: Cow<'a, Alert>,
 }
 
-/// Alerts of the book under unique names.
 #[must_use]
 pub fn named(book: &Sections) -> Vec<NamedAlert<'_>> {
     under_names(alerts(book))

@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SubjectState {
     pub(super) since: Timestamp,
-    /// When the condition last held.
+    /// The value when the condition last held.
     pub(super) value: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) why: Option<String>,

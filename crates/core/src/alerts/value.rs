@@ -40,7 +40,6 @@ pub(super) enum MetricReading {
 }
 
 impl MetricReading {
-    /// Distinguishes large from small samples.
     fn of(condition: &Condition, value: f64, enough: SampleSize) -> Self {
         match enough {
             SampleSize::Few if is_past(condition, value) => Self::Hints,
@@ -145,7 +144,6 @@ pub fn bound(value: Quantity) -> f64 {
     }
 }
 
-/// Orders values from worst to best.
 pub(super) fn worst_first(condition: &Condition, one: f64, other: f64) -> Ordering {
     match condition.limit.map(|limit| limit.op) {
         None | Some(ThresholdOp::Above | ThresholdOp::AtLeast) => other.total_cmp(&one),
@@ -201,7 +199,6 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
     }
 }
 
-/// The value with its reason.
 pub(super) fn show_with(condition: &Condition, value: f64, why: Option<&str>) -> String {
     let mut shown = show(condition, value);
     if let Some(why) = why.filter(|why| !why.is_empty()) {

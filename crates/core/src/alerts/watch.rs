@@ -34,7 +34,6 @@ pub struct AlertWatch {
 
 #[derive(Clone, Debug)]
 struct WatchedAlert {
-    /// Unique in the book.
     key: String,
     covers: AlertScope,
     condition: Condition,
@@ -48,14 +47,11 @@ struct WatchedAlert {
     last: Option<f64>,
 }
 
-/// State kept between evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct AlertMemory {
     /// The last evaluation; a counter that appears later started from zero.
     looked_at: Option<Timestamp>,
-    /// Counts by subject.
     series: BTreeMap<String, CountWindow>,
-    /// Durations by subject.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     times: BTreeMap<String, LatencyWindow>,
     /// Subjects for which the condition holds, or recently held.
@@ -65,7 +61,6 @@ struct AlertMemory {
     routes: BTreeMap<String, ReceiverState>,
 }
 
-/// An alert no longer in the book, with receivers still to be notified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct EndedAlert {
     #[serde(rename = "face")]
@@ -160,7 +155,6 @@ impl AlertWatch {
         notices
     }
 
-    /// In book order.
     #[must_use]
     pub fn views(&self) -> Vec<AlertView> {
         self.alerts.iter().map(WatchedAlert::view).collect()

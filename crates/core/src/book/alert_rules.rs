@@ -23,7 +23,6 @@ use crate::policy::rule::{FailureMatch, GrowingTimeout};
 
 pub use crate::alerts::OWN_SERVICE;
 
-/// Matches every notice type.
 const NOTICES: &str = "redrive.alert.*";
 /// The policy for receivers without `retry`.
 const DEFAULT_POLICY: &str = "redrive-alerts";
@@ -35,7 +34,6 @@ const RETRY_MAX: Duration = Duration::from_mins(5);
 const RETRY_WITHIN: Duration = Duration::from_hours(24);
 /// Large enough that the window ends the retries.
 const RETRIES_MAX: u32 = 1_000;
-/// Default timeout of a notice.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether a name is reserved for the alert service and its dependencies.
@@ -57,13 +55,11 @@ impl RuleBook {
     }
 }
 
-/// The dependency of a receiver.
 #[must_use]
 pub fn dependency_of(receiver: &ChannelName) -> DependencyName {
     DependencyName::joined(&service_name(), receiver)
 }
 
-/// `None` without receivers.
 pub(super) fn sections(written: &Sections) -> Option<Sections> {
     let span = written.receivers.values().next()?.span;
     let channels: Vec<ChannelEntry> =

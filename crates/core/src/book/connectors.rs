@@ -69,13 +69,10 @@ pub enum CallProtocol {
     Http,
     /// Statuses of an API, through a client that manages its own connections.
     HttpApi,
-    /// A broker or a store.
     Broker,
-    /// A program that runs and exits.
     Process,
 }
 
-/// Whether knowing the address is enough to send there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressUse {
     /// Shown without its credentials.
@@ -83,7 +80,6 @@ pub enum AddressUse {
     Secret,
 }
 
-/// How much of an alert a receiver gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeDetail {
     /// The worst subjects, and the end of the alert: for people.
@@ -107,9 +103,7 @@ pub type ReadSettings = fn(&mut SettingsReader<'_>) -> Option<(Arc<dyn Connector
 
 pub struct Connector {
     pub edge: Edge,
-    /// The key that selects it.
     pub field: KeySchema,
-    /// Further keys that belong to it.
     pub beside: &'static [KeySchema],
     pub presence: Availability,
     /// `None` if it calls nothing that could fail.
@@ -163,7 +157,6 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// What other code asks about the settings of any connector.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     /// One line for people, without credentials.
@@ -172,7 +165,6 @@ pub struct Profile {
     pub addresses: Vec<String>,
     /// What their names may resolve to, if the book says so.
     pub network: Option<Network>,
-    /// Names of the secrets it uses.
     pub secrets: Vec<String>,
     /// For targets that take several deliveries per call.
     pub batch: Option<BatchLimit>,
@@ -186,7 +178,6 @@ pub struct BatchLimit {
     pub stated_at: Option<BookSpan>,
 }
 
-/// A program run once per delivery.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramRun {
     pub time_limit: Option<At<Duration>>,
@@ -202,7 +193,6 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint that is not from a book.
     #[must_use]
     pub fn new(
         connector: &'static Connector,
@@ -223,7 +213,6 @@ impl Endpoint {
         (&*self.settings as &dyn Any).downcast_ref()
     }
 
-    /// The address events are posted to over HTTP.
     #[must_use]
     pub fn http_address(&self) -> Option<&str> {
         self.profile
@@ -318,7 +307,6 @@ impl Connectors {
         Some(Endpoint { connector, profile, settings })
     }
 
-    /// The error if this build lacks the connector.
     #[must_use]
     pub fn missing(&self, connector: &Connector, span: BookSpan) -> Option<Problem> {
         let (edge, key) = (connector.edge.as_str(), connector.key());

@@ -59,7 +59,6 @@ pub(crate) enum MetricUnit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlertMetric {
-    /// Share of attempts that failed.
     ErrorRate,
     /// Share of attempts with transient failures.
     TransientRate,
@@ -70,17 +69,13 @@ pub enum AlertMetric {
     ExhaustedRate,
     DeadLetters,
     DeadLetterInflow,
-    /// Age of the oldest dead letter.
     DeadLetterAge,
     BreakerOpen,
     BreakerOpened,
-    /// Answers that rejected the credentials.
     AuthFailures,
-    /// Failures caused by wrong configuration.
     ConfigFailures,
     /// Waiting events; by source, messages waiting upstream.
     ConsumerLag,
-    /// Age of the oldest waiting event.
     OldestWaiting,
     /// 99th percentile of attempt duration.
     LatencyP99,
@@ -117,7 +112,6 @@ const METRICS: [(&str, AlertMetric, MetricUnit); 26] = [
     ("certificate_refused", AlertMetric::Incident(Incident::CertificateRefused), MetricUnit::State),
 ];
 
-/// What a metric is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     Service,
@@ -162,7 +156,6 @@ pub enum InvalidCondition {
     Combination { metric: &'static str, by: &'static str, known: &'static [Grouping] },
     #[error("`{word}` must be followed by a duration such as 5m")]
     Span { word: &'static str },
-    /// A duration in ISO 8601.
     #[error(transparent)]
     IsoDuration(InvalidQuantity),
 }
@@ -193,7 +186,6 @@ impl InvalidCondition {
     }
 }
 
-/// Every metric with what it is compared with.
 pub fn metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
     METRICS.into_iter().map(|(name, _, unit)| (name, unit.about()))
 }
@@ -217,7 +209,6 @@ impl AlertMetric {
         found.map(|(name, _, unit)| (name, unit)).expect("every metric is in the table")
     }
 
-    /// What the metric can be grouped by.
     #[must_use]
     pub const fn groupings(self) -> &'static [Grouping] {
         use Grouping::{Category, Channel, Dependency, EventType, Fingerprint, Service, Source};
@@ -266,7 +257,6 @@ impl AlertMetric {
 }
 
 impl Grouping {
-    /// The word after `by`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         GROUPINGS.into_iter().find(|(_, by)| *by == self).expect("every grouping is in the table").0
@@ -388,7 +378,6 @@ impl fmt::Display for Condition {
     }
 }
 
-/// When a receiver takes notifications.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hours {
     pub days: [bool; 7],

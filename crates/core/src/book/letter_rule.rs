@@ -20,7 +20,6 @@ pub struct LetterRule {
     stage: Option<String>,
     /// Defaults to the service.
     pub consumer_group: String,
-    /// Default format for showing and exporting.
     pub form: LetterForm,
     pub retention: Duration,
     pub reprocess: Reprocess,

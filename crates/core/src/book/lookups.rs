@@ -50,7 +50,6 @@ pub(super) fn waiting_limits(sections: &Sections, service: &ServiceEntry) -> Wai
     }
 }
 
-/// Deliveries per call to a target.
 pub(super) fn batch_max(target: &TargetEntry) -> u32 {
     target.endpoint.profile.batch.as_ref().map_or(1, |batch| batch.max)
 }
@@ -123,7 +122,6 @@ impl RuleBook {
         }
     }
 
-    /// Time after an outage until calls start at twice the usual rate.
     #[must_use]
     pub fn ramp(&self, dependency: &DependencyName) -> Duration {
         self.sections.ramp(dependency)

@@ -26,7 +26,6 @@ pub use crate::event::copy_rule::IdempotencyBy;
 pub use alerting::{Alert, AlertSeverity, AlertSwitch, Receiver};
 pub use edge::{AccessEntry, ArchiveEntry, Jwt, JwtKeys, Network, SecretEntry, SourceEntry, TargetEntry};
 
-/// A value and its position in the book.
 #[derive(Clone, Debug, PartialEq)]
 pub struct At<T> {
     pub value: T,
@@ -74,7 +73,6 @@ pub struct Sections {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyEntry {
     pub backoff: Backoff,
-    /// Whether an exhausted policy raises an alert at once.
     pub alert_when_exhausted: bool,
     pub from: Option<PolicyName>,
 }
@@ -89,7 +87,6 @@ pub struct BreakerEntry {
     pub from: Option<BreakerName>,
 }
 
-/// Only the parts that are set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TimeoutParts {
     pub name: Option<String>,
@@ -104,7 +101,6 @@ pub struct TimeoutParts {
 pub struct Permits {
     pub in_flight: Option<At<u32>>,
     pub rate: Option<At<Rate>>,
-    /// Time after an outage until calls start at twice the usual rate.
     pub ramp: Option<At<Duration>>,
     /// Growth per second of a throttled rate.
     pub rate_growth: Option<At<Share>>,
@@ -136,7 +132,6 @@ pub struct Layer {
     pub allow: Vec<Allow>,
 }
 
-/// A policy by name, or an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReactionName {
     Policy(PolicyName),
@@ -144,7 +139,6 @@ pub enum ReactionName {
     Pause,
 }
 
-/// How duplicates are recognised.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Idempotency {
     pub by: Option<At<IdempotencyBy>>,
@@ -177,11 +171,9 @@ pub enum LetterForm {
     Redis,
 }
 
-/// How dead letters are replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reprocess {
     Manual,
-    /// When the dependency has recovered.
     Automatic,
     Filtered,
 }
@@ -221,7 +213,6 @@ pub struct DeclaredFacts {
     pub idempotent_by: Option<At<IdempotentBy>>,
 }
 
-/// How the consumer handles duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdempotentBy {
     pub pattern: ConsumerPattern,
@@ -237,7 +228,6 @@ pub enum ConsumerPattern {
     StateCheck,
     /// Writes the id in its own transaction.
     Outbox,
-    /// No protection.
     Nothing,
 }
 
@@ -255,18 +245,13 @@ pub struct DependencyEntry {
     pub throttle: Option<At<String>>,
     pub permits: Permits,
     pub retry_budget: Option<At<BudgetSettings>>,
-    /// For the exported Dapr file.
     pub dapr: Option<At<DaprTarget>>,
     pub layer: Layer,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum DaprTarget {
-    /// Inbound or outbound.
-    Component {
-        name: String,
-        direction: Direction,
-    },
+    Component { name: String, direction: Direction },
     App(String),
     Actor(String),
 }
@@ -308,7 +293,6 @@ pub enum DeliveryOrder {
     SessionStrict,
 }
 
-/// Backlog limits of a service, over all its channels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingEntry {
     pub events: Option<At<u64>>,
@@ -318,7 +302,6 @@ pub struct WaitingEntry {
     pub when_full: Option<At<QueueFullAction>>,
 }
 
-/// What happens to an event when one of its services is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFullAction {
     Refuse,
@@ -331,14 +314,12 @@ pub struct EventRow {
     pub span: BookSpan,
     pub pattern: At<EventPattern>,
     pub title: Option<String>,
-    /// Subscription id.
     pub subscription: Option<String>,
     pub depends_on: Option<At<DependencyName>>,
     pub layer: Layer,
 }
 
 impl EventRow {
-    /// A row without settings of its own.
     #[must_use]
     pub fn plain(span: BookSpan, pattern: At<EventPattern>) -> Self {
         let layer = Layer::default();
@@ -359,7 +340,6 @@ pub struct ChannelEntry {
 }
 
 impl Sections {
-    /// Every level with settings.
     #[must_use]
     pub fn layers(&self) -> Vec<&Layer> {
         let mut layers = Vec::new();

@@ -24,7 +24,6 @@ enum PatchNode {
 /// One step on the path from the root of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchStep {
-    /// Into the map under this key.
     Key(String),
     /// Into the row with this pattern, below `events`.
     Row(String),
@@ -66,7 +65,6 @@ impl Patch {
         self.put(place, key, PatchNode::Kept(value.to_string()))
     }
 
-    /// Appends to the list under a key.
     #[must_use]
     pub fn add(self, place: &[PatchStep], key: &str, item: impl Display) -> Self {
         self.put(place, key, PatchNode::List(vec![PatchNode::Value(item.to_string())]))
@@ -97,7 +95,6 @@ impl Patch {
         Ok(all)
     }
 
-    /// Whether both set the same key.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.0.overlaps(&other.0)
@@ -111,7 +108,6 @@ impl Display for Patch {
     }
 }
 
-/// What to do when two parts set one key differently.
 #[derive(Clone, Copy)]
 enum PatchConflict {
     Replace,
@@ -290,7 +286,6 @@ fn is_plain(text: &str) -> bool {
 /// Words that some YAML versions do not read as text.
 const WORDS: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan"];
 
-/// A YAML scalar, quoted only where needed.
 #[must_use]
 pub fn scalar(text: &str) -> String {
     let begins_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -310,7 +305,6 @@ pub fn scalar(text: &str) -> String {
     quoted
 }
 
-/// A key is always text.
 fn key_text(text: &str) -> String {
     let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     if begins_well && has_plain_chars(text) { text.to_owned() } else { scalar(text) }

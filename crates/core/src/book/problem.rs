@@ -29,7 +29,6 @@ pub struct BookSpan {
     pub start: u32,
     /// Exclusive.
     pub end: u32,
-    /// Of the start.
     pub position: Position,
 }
 
@@ -107,7 +106,6 @@ impl Problems {
         self.by_severity[ProblemSeverity::Error as usize] > 0
     }
 
-    /// Number of problems beyond the bound.
     #[must_use]
     pub const fn left_out(&self) -> usize {
         self.left_out

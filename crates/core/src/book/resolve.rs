@@ -47,7 +47,6 @@ pub enum RuleLevel {
     Dependency,
     Kind,
     Defaults,
-    /// The catalog, or a built-in default.
     BuiltIn,
 }
 
@@ -115,16 +114,12 @@ pub struct Resolved<'a> {
     pub kind: Kind,
     pub in_flight: ResolvedValue<u32>,
     pub rate: Option<ResolvedValue<Rate>>,
-    /// Time after an outage until calls start at twice the usual rate.
     pub ramp: ResolvedValue<Duration>,
-    /// Growth per second of a throttled rate.
     pub rate_growth: ResolvedValue<Share>,
-    /// How long a throttling limit is remembered.
     pub rate_memory: ResolvedValue<Duration>,
     pub retry_budget: Option<ResolvedValue<BudgetSettings>>,
     /// More specific failures first.
     pub reactions: Vec<(FailureMatch, ResolvedValue<ReactionName>)>,
-    /// Overrides with their level.
     pub classify: Vec<(Override, RuleLevel)>,
     pub timeouts: ResolvedTimeouts,
     pub breaker_origin: ValueOrigin,
@@ -138,10 +133,8 @@ pub struct Resolved<'a> {
     pub criticality: Option<ResolvedValue<Criticality>>,
     pub data_loss: Option<ResolvedValue<DataLoss>>,
     pub consumer_group: ResolvedValue<String>,
-    /// Alerts of all levels.
     pub alerts: Vec<(&'a Alert, RuleLevel)>,
     pub facts: DeclaredFacts,
-    /// Silenced at any level.
     pub allow: Vec<&'a Allow>,
 }
 
@@ -169,16 +162,12 @@ impl ResolvedIdempotency {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedDeadLetter {
     pub template: ResolvedValue<NameTemplate>,
-    /// Value of `{queue}` in the template.
     pub queue: Option<String>,
-    /// Value of `{stage}` in the template.
     pub stage: Option<String>,
     /// The name, or what the template lacks.
     pub name: Result<String, String>,
-    /// Default format of a dead letter.
     pub form: ResolvedValue<LetterForm>,
     pub retention: ResolvedValue<Duration>,
-    /// The arrival rate that raises an alert.
     pub alert: Option<ResolvedValue<Rate>>,
     pub reprocess: ResolvedValue<Reprocess>,
     pub categories: Vec<Category>,
@@ -477,7 +466,6 @@ fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker
     NamedBreaker { name, settings: entry.settings, ignores: entry.ignores, counts: entry.counts }
 }
 
-/// The named dependency, or the target's own.
 #[must_use]
 pub fn dependency_of(
     service: &ServiceEntry,
@@ -574,7 +562,6 @@ fn facts(levels: &Levels<'_>) -> DeclaredFacts {
     }
 }
 
-/// Service, channel if any, and pattern.
 #[must_use]
 pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry>, row: &EventRow) -> String {
     let pattern = &row.pattern.value;

@@ -122,7 +122,6 @@ impl RouteIndex {
         });
         let mut at = ROOT;
         for segment in pattern.segments() {
-            // The index of the node that would be added.
             let new = small(self.nodes.len());
             let node = &mut self.nodes[at as usize];
             at = match segment {

@@ -28,7 +28,6 @@ use crate::text;
 pub struct DefinedNames(BTreeMap<NameKind, BTreeSet<String>>);
 
 impl DefinedNames {
-    /// The book's definitions and the catalog's.
     #[must_use]
     pub fn of(book: &YamlNode) -> Self {
         let names = NameKind::ALL.map(|kind| {
@@ -350,7 +349,6 @@ fn no_bool(text: &str) -> ValueFault {
     wrong("wrong-type", format!("`{text}` is a text in YAML 1.2"), "write true or false")
 }
 
-/// Texts with their own grammar.
 fn check_expression(text: &str, takes: &ValueType) -> Result<(), ValueFault> {
     let expected = || {
         let message = format!("expected {}, got `{text}`", describe(takes));

@@ -126,7 +126,6 @@ struct YamlReader<'a> {
     documents: usize,
 }
 
-/// A collection that has not been closed yet.
 struct OpenNode {
     span: BookSpan,
     inside: OpenContent,
@@ -271,7 +270,6 @@ fn span_at(start: usize, end: usize, line: usize, column_from_0: usize) -> BookS
     }
 }
 
-/// Guesses at the mistake on a line that is not YAML.
 const TAB_HELP: &str = "indent with spaces; YAML does not allow tabs here";
 
 /// The first tab that indents the line of an error or the next line with text: a parser that takes a tab for

@@ -19,7 +19,6 @@ pub struct Text<Of> {
     of: PhantomData<fn() -> Of>,
 }
 
-/// Length limits of a text attribute.
 pub trait TextBounds {
     const BYTES_MIN: usize;
     const BYTES_MAX: usize;
@@ -40,19 +39,14 @@ pub enum TraceMark {}
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExtensionMark {}
 
-/// Unique within its source.
 pub type EventId = Text<IdMark>;
 /// A URI reference.
 pub type EventSource = Text<SourceMark>;
-/// What the event is about, within its source.
 pub type EventSubject = Text<SubjectMark>;
-/// Deliveries keep their order within a session.
 pub type SessionKey = Text<SessionMark>;
-/// Ties related events together.
 pub type CorrelationId = Text<CorrelationMark>;
 /// Not validated as a trace; readers ignore invalid ones.
 pub type TraceParent = Text<TraceMark>;
-/// For targets only; may be empty.
 pub type ExtensionText = Text<ExtensionMark>;
 
 impl TextBounds for IdMark {

@@ -47,7 +47,6 @@ impl Default for CopyRule {
 /// What is known of an earlier event with the same source and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RememberedKeys {
-    /// When it was last accepted.
     pub last_at: Timestamp,
     /// Whether more than its id is stored.
     pub kept: bool,
@@ -65,7 +64,6 @@ impl CopyRule {
         }
     }
 
-    /// The rule's key of an event, if it has one.
     #[must_use]
     pub fn key_of(&self, event: &Event) -> Option<String> {
         match self.by {
@@ -103,7 +101,6 @@ pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
     picked.get(&NOTIFICATION_FIELD).filter(usable).map(|id| cut(id.trim()))
 }
 
-/// A template that makes a key from an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyKey {
     text: String,

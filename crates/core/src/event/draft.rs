@@ -33,7 +33,6 @@ pub(super) struct EventDraft {
 /// Only 1.0 is supported.
 struct Version;
 
-/// An attribute value before it is checked.
 pub(super) enum RawAttribute<'a> {
     Text(Cow<'a, str>),
     Integer(i32),
@@ -103,7 +102,6 @@ impl EventDraft {
         self.version.get_or_insert(Version);
     }
 
-    /// Fails if an attribute is missing.
     pub(super) fn finish(self, data: Bytes, place: AttributePlace) -> Result<Event, InvalidEvent> {
         let missing = |attribute: &'static str| {
             InvalidEvent::new(

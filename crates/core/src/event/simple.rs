@@ -16,9 +16,7 @@ pub const SOURCE_DEFAULT: &str = "/v1/events";
 
 #[derive(Clone, Copy)]
 pub struct SimpleEvent<'a> {
-    /// From the path.
     pub event_type: &'a str,
-    /// From the query.
     pub partition_key: Option<&'a str>,
     /// The header `Idempotency-Key`, which becomes the event's id.
     pub idempotency_key: Option<&'a str>,

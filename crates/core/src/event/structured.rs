@@ -147,7 +147,6 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// Unparsed events of a list.
 struct RawBatch<'a>(Vec<&'a RawValue>);
 
 impl<'de> Deserialize<'de> for RawBatch<'de> {
@@ -218,7 +217,6 @@ impl Event {
     }
 }
 
-/// Nesting depth of objects and lists.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = json.iter();
@@ -234,7 +232,6 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// Advances past the closing quote.
 fn skip_text(bytes: &mut std::slice::Iter<'_, u8>) {
     while let Some(byte) = bytes.next() {
         match byte {

@@ -19,7 +19,6 @@ const ALL_HOURS: u64 = (1 << 24) - 1;
 /// The calendar, weekdays included, repeats after this many years.
 const CALENDAR_YEARS: i16 = 400;
 
-/// A cron expression that fires at least once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
     text: String,
@@ -195,12 +194,10 @@ impl Cron {
     }
 }
 
-/// All bits below this one.
 const fn below(bit: i8) -> u64 {
     (1 << bit) - 1
 }
 
-/// Weekdays of one month.
 struct Month {
     length: u8,
     first_weekday: u8,

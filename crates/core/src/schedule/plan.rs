@@ -44,7 +44,6 @@ pub struct Emission {
     source: EventSource,
     subject: Option<EventSubject>,
     session: Option<SessionKey>,
-    /// The data from the book, if any.
     data: Option<Bytes>,
 }
 
@@ -101,7 +100,6 @@ impl Emission {
     }
 }
 
-/// All jobs of the book.
 #[must_use]
 pub fn plans(book: &RuleBook) -> Vec<ScheduledJob> {
     let sources = &book.sections().sources;

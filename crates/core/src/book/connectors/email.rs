@@ -34,7 +34,6 @@ pub struct EmailSettings {
     pub from: String,
     pub smtp: Smtp,
     pub network: Network,
-    /// Name of the secret with the password.
     pub secret: Option<String>,
 }
 

@@ -77,7 +77,6 @@ pub struct ExecSettings {
     /// Time to exit after a request to stop.
     pub grace: Option<Duration>,
     pub memory_bytes: Option<u64>,
-    /// Bytes of output kept.
     pub output_bytes_max: Option<u64>,
     pub folder: Option<String>,
     pub env: BTreeMap<String, String>,

@@ -27,7 +27,6 @@ pub static SLACK: Connector = Connector {
     ..receiver("slack", "A Slack-compatible webhook.")
 };
 
-/// Tracks each subject of an alert.
 pub static ALERTMANAGER: Connector =
     Connector { detail: NoticeDetail::Each, ..receiver("alertmanager", "The address of an Alertmanager.") };
 

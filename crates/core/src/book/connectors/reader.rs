@@ -27,13 +27,11 @@ impl<'a> SettingsReader<'a> {
         self.node.get(self.connector.key())
     }
 
-    /// The connector's own value as text.
     #[must_use]
     pub fn own_text(&self) -> Option<String> {
         self.text(self.connector.key())
     }
 
-    /// Reads the map under the connector's own key.
     #[must_use]
     pub fn inner(&mut self) -> Option<SettingsReader<'_>> {
         let node = self.own()?;
@@ -61,7 +59,6 @@ impl<'a> SettingsReader<'a> {
         self.node.get(key).map(parse::texts).unwrap_or_default()
     }
 
-    /// Empty without the key.
     #[must_use]
     pub fn map(&self, key: &str) -> BTreeMap<String, String> {
         let entries = self.node.get(key).map(YamlNode::entries).unwrap_or_default();
@@ -80,7 +77,6 @@ impl<'a> SettingsReader<'a> {
         self.duration_at(key).map(|at| at.value)
     }
 
-    /// With its position.
     #[must_use]
     pub fn count_at(&self, key: &str) -> Option<At<u32>> {
         parse::count_at(self.node, key)

@@ -71,7 +71,6 @@ pub enum SignatureScheme {
     Stripe,
     /// `X-Slack-Signature` over version, time and body.
     Slack,
-    /// A custom header over the body.
     Hmac(Hmac),
 }
 
@@ -88,7 +87,6 @@ impl SignatureScheme {
     }
 }
 
-/// A custom header with a signature over the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hmac {
     /// Lower case.

@@ -26,7 +26,6 @@ pub struct ResolvedTimeouts {
 /// What is called, as far as it affects the timeouts.
 pub(super) struct CallTarget {
     pub(super) level: RuleLevel,
-    /// Whether the target is a program.
     pub(super) process: bool,
     pub(super) time_limit: Option<At<Duration>>,
 }

@@ -8,7 +8,6 @@ use crate::limits;
 pub struct ResolvedWaiting {
     pub events: ResolvedValue<u64>,
     pub size_bytes: ResolvedValue<u64>,
-    /// Events behind a dead letter that blocks their session.
     pub per_session: ResolvedValue<u64>,
     pub when_full: ResolvedValue<QueueFullAction>,
 }
