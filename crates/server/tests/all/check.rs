@@ -29,7 +29,7 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     let run = folder.run(&["check", "book.yaml"]);
     assert_eq!(run.code, 1);
     assert_snapshot!(run.stdout, @r#"
-    error[undefined-name]: there is no retry policy `standrd`
+    error[undefined-name]: unknown retry policy `standrd`
      --> book.yaml:3:10
       |
     3 |   retry: standrd
