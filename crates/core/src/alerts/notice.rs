@@ -54,7 +54,6 @@ impl AlertNotice {
 /// One thing that an alert fires for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(as = AlertSubject))]
 pub struct AlertSubject {
     /// `dependency=mail-api`; empty without grouping.
     pub of: String,
@@ -67,7 +66,6 @@ pub struct AlertSubject {
 /// The stage of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(as = AlertStage))]
 #[serde(rename_all = "kebab-case")]
 pub enum AlertStage {
     /// Started firing.

@@ -500,10 +500,10 @@ mod tests {
         }
         #[rustfmt::skip]
         let bad = [
-            ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs `>`"), ("dead_letters == 5", "needs `>`"), ("error_rate > 5", "compared with a share"),
+            ("", "metric"), ("errors > 5", "metric"), ("error_rate", "must be compared (`>`"), ("dead_letters == 5", "must be compared (`>`"), ("error_rate > 5", "compared with a share"),
             ("breaker_open > 5", "is a state"), ("error_rate > 5% over soon", "a duration"), ("error_rate > 5% by moon", "grouped"),
-            ("error_rate > 5% within 2m", "not understood"), ("breaker_open over 5m", "not understood"),
-            ("dead_letters > 5 over 5m", "a current value"), ("breaker_opened for 5m", "a single moment"), ("breaker_open by event_type", "cannot be grouped"), ("latency_p99 > 5s by category", "nobody counts"),
+            ("error_rate > 5% within 2m", "unexpected `"), ("breaker_open over 5m", "unexpected `"),
+            ("dead_letters > 5 over 5m", "a current value"), ("breaker_opened for 5m", "a single moment"), ("breaker_open by event_type", "cannot be grouped"), ("latency_p99 > 5s by category", "cannot be grouped"),
             ("error_rate > 5% over 0s", "a duration"), ("error_rate >", "compared with a share"),
         ];
         for (text, expected) in bad {

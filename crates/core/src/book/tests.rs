@@ -38,7 +38,7 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         ("a duration without a unit",  "version: 1\ndefaults: { timeout: 15 }\n",
             "2:22 bad-duration: `15` has no unit: write `15s` or `15ms`"),
         ("no duration at all",         "version: 1\ndefaults: { hold_max: soon }\n",
-            "2:23 bad-duration: invalid duration `soon`"),
+            "2:23 bad-duration: `soon` is no duration"),
         ("an ISO duration for a timeout", "version: 1\ndefaults: { timeout: PT10S }\n",
             "2:22 bad-duration: `PT10S` is an ISO 8601 duration: write 10s"),
         ("one for a service's timeout", &service("    timeout: P1DT2H\n"),
@@ -150,13 +150,13 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         ("a sign before a number",     "version: 1\nretry_policies: { p: { from: standard, retries: +5 } }\n",
             "2:49 wrong-type: expected a whole number, got `+5`"),
         ("a pattern without quotes",   "version: 1\nservices: { s: { target: { log: stdout }, events: [*.created] } }\n",
-            "2:52 yaml-alias: YAML aliases (`*name`) are not supported | a pattern with `*` must stand in quotes"),
+            "2:52 yaml-alias: YAML aliases (`*name`) are not supported | quote a pattern with `*`"),
         ("a slash in a name",          "version: 1\nservices: { a/b: { target: { log: stdout }, events: [a] } }\n",
             "2:13 bad-name: a name has no '/'"),
         ("a service without a target", "version: 1\nservices:\n  s:\n    events: [a]\n",
             "3:3 missing-key: a service needs `target`"),
         ("a template to nowhere",      "version: 1\nsources: { n: { schedule: { cron: \"0 3 * * *\" }, type: \"a.{event}\" } }\n",
-            "2:56 bad-template: `{event}` leads nowhere: write {header.x-name} or {data.field}"),
+            "2:56 bad-template: unknown placeholder `{event}`: write {header.x-name} or {data.field}"),
         ("a pattern for a type",       "version: 1\nsources: { n: { schedule: { cron: \"0 3 * * *\" }, type: \"a.*\" } }\n",
             "2:56 bad-event-type: `a.*` is a pattern; expected one event type"),
         ("a clock without data",       "version: 1\nsources: { n: { schedule: { cron: \"0 3 * * *\" }, type: \"a.{data.b}\" } }\n",
@@ -492,7 +492,7 @@ const BEFORE: [(&str, &str, &[&str]); 5] = [
 
 /// A webhook's `depends_on` did nothing before.
 const CALLS_NOTHING: &str = "41:5 excluded-key: `depends_on` is not allowed here: webhooks and schedules call no \
-                             dependency, and no breaker guards them; remove it";
+                             dependency and have no breaker; remove it";
 
 #[test]
 fn books_of_earlier_releases_are_read() {

@@ -236,7 +236,7 @@ mod tests {
             })
             .collect();
         let expected = [
-            "dead-letters | dead_letters > 0 | High | Some(59) | 3600s | On",
+            "dead-letters | dead_letters > 0 | High | Some(60) | 3600s | On",
             "mine | dead_letters > 7 | Warning | Some(5) | 7200s | Off",
         ];
         assert_eq!(shown, expected);
