@@ -38,7 +38,7 @@ fn conditions_become_expressions() {
         ("dead_letters > 100", Ok(format!("sum(redrive_dead_letters{{{own}}}) > 100"))),
         ("dead_letter_age > 48h by service", Ok(format!("max by (service) (redrive_dead_letter_oldest_age_seconds{{{own}}}) > 172800"))),
         ("dead_letter_inflow > 10/m", Ok(format!("sum(increase(redrive_deliveries_total{{{own},outcome=\"dead\"}}[1m])) > 10"))),
-        ("auth_failures > 10/h", Ok(format!("(sum(increase(redrive_auth_failures_total{{{dep}}}[1h])) or vector(0)) + (sum(increase(redrive_door_refusals_total{{}}[1h])) or vector(0)) > 10"))),
+        ("auth_failures > 10/h", Ok(format!("(sum(increase(redrive_auth_failures_total{{{dep}}}[1h])) or vector(0)) + (sum(increase(redrive_auth_rejected_total{{}}[1h])) or vector(0)) > 10"))),
         ("auth_failures > 10/h by dependency", Ok(format!("sum by (dependency) (increase(redrive_auth_failures_total{{{dep}}}[1h])) > 10"))),
         ("auth_failures > 10/h by source", Err("no series tells this apart".to_owned())),
         ("config_failures > 0 over 1h by dependency", Ok(format!("sum by (dependency) (increase(redrive_config_failures_total{{{dep}}}[1h])) > 0"))),

@@ -332,15 +332,15 @@ fn calls_that_are_no_events_say_what_is_missing() {
     let cases: [Case<'_>; 11] = [
         ("no event",         "scheme: github", GITHUB_MORE, &github[1..],                          "{}", "`x-github-event` is missing"),
         ("no delivery",      "scheme: github", GITHUB_MORE, &github[..1],                          "{}", "`x-github-delivery` is missing"),
-        ("two deliveries",   "scheme: github", GITHUB_MORE, &[github[0], github[1], github[1]],    "{}", "`x-github-delivery` is given twice: give it once"),
+        ("two deliveries",   "scheme: github", GITHUB_MORE, &[github[0], github[1], github[1]],    "{}", "`x-github-delivery` is given twice"),
         ("a form",           "scheme: github", GITHUB_MORE, &form,                                 "payload=%7B%7D", "`content-type` is a form: choose `application/json` in the webhook's settings"),
-        ("no JSON",          "scheme: github", GITHUB_MORE, &github,                               "{", "`body` cannot be read as JSON: EOF while parsing an object at line 1 column 1"),
-        ("nothing",          "scheme: github", GITHUB_MORE, &github,                               "", "`body` cannot be read as JSON: EOF while parsing a value at line 1 column 0"),
+        ("no JSON",          "scheme: github", GITHUB_MORE, &github,                               "{", "`body` is not valid JSON: EOF while parsing an object at line 1 column 1"),
+        ("nothing",          "scheme: github", GITHUB_MORE, &github,                               "", "`body` is not valid JSON: EOF while parsing a value at line 1 column 0"),
         ("no type",          "scheme: hmac", "    type: \"{data.kind}\"\n", &[],                   "{}", "`type` has no value in this request: check the template of this source"),
-        ("a long session",   "scheme: hmac", session, &[],                                         &long, "`session` has 600 bytes: it may have 512"),
-        ("an odd session",   "scheme: hmac", session, &[],                                         r#"{"n":"a\nb"}"#, "`session` has '\\n' in it: leave out control characters and what is no character"),
-        ("a long type",      "scheme: hmac", "    type: \"{data.n}\"\n", &[],                      &long, "`type` cannot be routed: it has 600 bytes and may have 256"),
-        ("an odd type of content", "scheme: hmac", session, &["content-type: a/b", "content-type: a/c"], "{}", "`content-type` is given twice: give it once"),
+        ("a long session",   "scheme: hmac", session, &[],                                         &long, "`session` is 600 bytes long: the maximum is 512"),
+        ("an odd session",   "scheme: hmac", session, &[],                                         r#"{"n":"a\nb"}"#, "`session` contains '\\n': control characters and noncharacters are not allowed"),
+        ("a long type",      "scheme: hmac", "    type: \"{data.n}\"\n", &[],                      &long, "`type` cannot be routed: it is 600 bytes long, the maximum is 256"),
+        ("an odd type of content", "scheme: hmac", session, &["content-type: a/b", "content-type: a/c"], "{}", "`content-type` is given twice"),
     ];
     for (name, webhook, more, lines, body, expected) in cases {
         let refusal = read(&hook(webhook, more), lines, body).expect_err(name);

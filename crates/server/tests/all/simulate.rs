@@ -255,11 +255,11 @@ fn plausible_mistakes_are_met_with_their_cure() {
       error[bad-duration]: `99999999999999999999d` is longer than ten years
       --> mistake.yaml:2:11
     twice
-      error[duplicate-key]: `duration` stands on line 2 already
+      error[duplicate-key]: duplicate key `duration`, first defined on line 2
       --> mistake.yaml:3:1
       = help: keep one of them
     a misspelt key
-      error[unknown-key]: `arrival` is no key of a scenario
+      error[unknown-key]: unknown key `arrival` of a scenario
       --> mistake.yaml:3:1
       = help: did you mean `arrivals`?
     a rate of 0
@@ -268,14 +268,14 @@ fn plausible_mistakes_are_met_with_their_cure() {
     a tab
       error[yaml-syntax]: this line is indented with a tab
       --> mistake.yaml:4:1
-      = help: indent with spaces: YAML allows no tabs there
+      = help: indent with spaces; YAML does not allow tabs here
     more than all
       error[bad-share]: `120%` is no share: write a percentage between 0% and 100%, such as 50%
       --> mistake.yaml:3:49
     a type nobody wants
       error[unwanted-type]: nobody in the book wants `order.placed`
       --> mistake.yaml:3:20
-      = help: known here: `orders.*`
+      = help: expected one of `orders.*`
     phases that overlap
       error[phases-overlap]: the phase on line 4 lasts until 6m
       --> mistake.yaml:4:70
@@ -285,21 +285,21 @@ fn plausible_mistakes_are_met_with_their_cure() {
       --> mistake.yaml:4:54
       = help: such as 10m
     a word as a key
-      error[one-of]: a phase needs one of its kinds
+      error[one-of]: a phase needs a kind
       --> mistake.yaml:4:39
       = help: give exactly one of `is`, `slow`, `fails`, `throttled`
-      error[unknown-key]: `down` is no key of a phase
+      error[unknown-key]: unknown key `down` of a phase
       --> mistake.yaml:4:58
-      = help: known here: `at`, `fails`, `for`, `is`, `slow`, `throttled`
+      = help: expected one of `at`, `fails`, `for`, `is`, `slow`, `throttled`
     a status of success
-      error[out-of-range]: `200` lies outside 300 to 599
+      error[out-of-range]: `200` is out of range: 300 to 599
       --> mistake.yaml:4:65
     a misspelt metric
       error[bad-expectation]: there is no metric `dead_leters`
       --> mistake.yaml:3:10
       = help: did you mean `dead_letters`?
     an expectation, no list
-      error[wrong-type]: `drain < 2m` stands here where a list belongs
+      error[wrong-type]: expected a list, got `drain < 2m`
       --> mistake.yaml:3:9
       = help: write [drain < 2m]
     a rule book

@@ -1,11 +1,11 @@
-//! Alerts whose figure falls silent, because a breaker lets nothing through or nothing comes: one lasting trouble
+//! Alerts whose figure falls silent, because a breaker lets nothing through or nothing comes: one lasting incident
 //! is told once.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Watch, World, alerts, queue};
+use super::{AlertWatch, World, alerts, queue};
 use crate::figures::Figures;
 use crate::limits;
 use crate::policy::breaker::State;
@@ -151,7 +151,7 @@ fn what_an_older_build_remembered_of_times_is_read_and_left() {
     let counts = [0_u64; 20];
     let steps = json!([{ "at": world.now, "counts": counts }, { "at": world.now, "counts": counts }]);
     memory["series"] = json!({ "service=s": { "before": [], "steps": steps, "last": counts } });
-    world.watch = Watch::new(&world.book, world.now);
+    world.watch = AlertWatch::new(&world.book, world.now);
     world.watch.restore(serde_json::from_value(saved).unwrap());
     world.figures = Figures::default();
     assert_eq!(world.told(60), [""; 0], "it still fires, and nobody is told again");

@@ -1,25 +1,22 @@
-//! The settings that are one of a few words: one list serves the schema, the reader and the reports.
+//! Settings that are one of a few keywords: one list serves the schema, the parser and the reports.
 
 use super::model::{
-    ConsumerPattern, Criticality, DataLoss, Direction, IdempotencyBy, LetterForm, Order, Reprocess, WhenFull,
+    ConsumerPattern, Criticality, DataLoss, DeliveryOrder, Direction, IdempotencyBy, LetterForm,
+    QueueFullAction, Reprocess,
 };
 use crate::policy::breaker::Count;
 use crate::policy::rule::WhenOpen;
 
-/// A setting that is one of a few words.
-pub trait Word: Copy + PartialEq + 'static {
-    /// Every value.
+pub trait Keyword: Copy + PartialEq + 'static {
     const ALL: &'static [Self];
-    /// Their words in rule books, in the same order.
+    /// The keywords in rule books, in the order of `ALL`.
     const WORDS: &'static [&'static str];
 
-    /// The value of that word.
     fn from_word(word: &str) -> Option<Self> {
         let place = Self::WORDS.iter().position(|known| *known == word)?;
         Self::ALL.get(place).copied()
     }
 
-    /// Its word in rule books.
     #[must_use]
     fn as_word(self) -> &'static str {
         let place = Self::ALL.iter().position(|known| *known == self);
@@ -27,58 +24,58 @@ pub trait Word: Copy + PartialEq + 'static {
     }
 }
 
-impl Word for WhenOpen {
+impl Keyword for WhenOpen {
     const ALL: &'static [Self] = &[Self::Hold, Self::DeadLetter];
     const WORDS: &'static [&'static str] = &["hold", "dead-letter"];
 }
 
-impl Word for WhenFull {
+impl Keyword for QueueFullAction {
     const ALL: &'static [Self] = &[Self::Refuse, Self::DeadLetter];
     const WORDS: &'static [&'static str] = &["refuse", "dead-letter"];
 }
 
-impl Word for Criticality {
+impl Keyword for Criticality {
     const ALL: &'static [Self] = &[Self::Low, Self::Medium, Self::High, Self::Critical];
     const WORDS: &'static [&'static str] = &["low", "medium", "high", "critical"];
 }
 
-impl Word for DataLoss {
+impl Keyword for DataLoss {
     const ALL: &'static [Self] = &[Self::Acceptable, Self::NotAcceptable];
     const WORDS: &'static [&'static str] = &["acceptable", "not-acceptable"];
 }
 
-impl Word for IdempotencyBy {
+impl Keyword for IdempotencyBy {
     const ALL: &'static [Self] = &[Self::EventId, Self::NotificationId, Self::Nothing];
     const WORDS: &'static [&'static str] = &["event-id", "notification-id", "none"];
 }
 
-impl Word for ConsumerPattern {
+impl Keyword for ConsumerPattern {
     const ALL: &'static [Self] =
         &[Self::EventId, Self::Upsert, Self::StateCheck, Self::Outbox, Self::Nothing];
     const WORDS: &'static [&'static str] = &["event-id", "upsert", "state-check", "outbox", "nothing"];
 }
 
-impl Word for LetterForm {
+impl Keyword for LetterForm {
     const ALL: &'static [Self] = &[Self::Envelope, Self::Redis];
     const WORDS: &'static [&'static str] = &["envelope", "redis"];
 }
 
-impl Word for Reprocess {
+impl Keyword for Reprocess {
     const ALL: &'static [Self] = &[Self::Manual, Self::Automatic, Self::Filtered];
     const WORDS: &'static [&'static str] = &["manual", "automatic", "filtered"];
 }
 
-impl Word for Order {
+impl Keyword for DeliveryOrder {
     const ALL: &'static [Self] = &[Self::None, Self::Session, Self::SessionStrict];
     const WORDS: &'static [&'static str] = &["none", "session", "session-strict"];
 }
 
-impl Word for Count {
+impl Keyword for Count {
     const ALL: &'static [Self] = &[Self::Attempt, Self::Call];
     const WORDS: &'static [&'static str] = &["attempt", "call"];
 }
 
-impl Word for Direction {
+impl Keyword for Direction {
     const ALL: &'static [Self] = &[Self::Outbound, Self::Inbound];
     const WORDS: &'static [&'static str] = &["outbound", "inbound"];
 }
@@ -87,7 +84,7 @@ impl Word for Direction {
 mod tests {
     use super::*;
 
-    fn check<T: Word + std::fmt::Debug>() {
+    fn check<T: Keyword + std::fmt::Debug>() {
         assert_eq!(T::ALL.len(), T::WORDS.len(), "{:?}", T::WORDS);
         for (value, word) in T::ALL.iter().zip(T::WORDS) {
             assert_eq!((value.as_word(), T::from_word(word)), (*word, Some(*value)));
@@ -98,14 +95,14 @@ mod tests {
     #[test]
     fn every_value_has_its_word() {
         check::<WhenOpen>();
-        check::<WhenFull>();
+        check::<QueueFullAction>();
         check::<Criticality>();
         check::<DataLoss>();
         check::<IdempotencyBy>();
         check::<ConsumerPattern>();
         check::<LetterForm>();
         check::<Reprocess>();
-        check::<Order>();
+        check::<DeliveryOrder>();
         check::<Count>();
         check::<Direction>();
     }

@@ -1,23 +1,23 @@
-//! Lowers alerts and receivers, and checks what no single key can show: what an alert needs beside its name in
-//! the catalog, and what a level has no figures for.
+//! Parses alerts and receivers, and checks what an alert needs beside its catalog name and what is measured at
+//! its level.
 
 use std::collections::BTreeMap;
 
-use super::{Lowering, at, duration_of, name_at, text_of, texts};
-use crate::alerts::Concerns;
+use super::{BookParser, at, duration_of, name_at, text_of, texts};
+use crate::alerts::IncidentScope;
 use crate::alerts::catalog::{self, CatalogAlert};
 use crate::book::connectors::Edge;
-use crate::book::expression::{Condition, Grouping, Hours, Metric};
-use crate::book::model::{Alert, AlertSeverity, At, Layer, Receiver, Sections, Switch};
+use crate::book::expression::{AlertMetric, Condition, Grouping, Hours};
+use crate::book::model::{Alert, AlertSeverity, AlertSwitch, At, Layer, Receiver, Sections};
 use crate::book::problem::Problems;
-use crate::book::yaml::Node;
+use crate::book::yaml::YamlNode;
 
-impl Lowering<'_> {
-    pub(super) fn alerts(&mut self, node: &Node) -> Vec<Alert> {
+impl BookParser<'_> {
+    pub(super) fn alerts(&mut self, node: &YamlNode) -> Vec<Alert> {
         node.items().iter().filter_map(|node| self.alert(node)).collect()
     }
 
-    fn alert(&mut self, node: &Node) -> Option<Alert> {
+    fn alert(&mut self, node: &YamlNode) -> Option<Alert> {
         let word = text_of(node, "use");
         let known = word.as_deref().and_then(catalog::named);
         if word.is_none() {
@@ -38,19 +38,23 @@ impl Lowering<'_> {
             escalate: node.get("escalate").map(texts).unwrap_or_default(),
             repeat: duration_of(node, "repeat"),
             action: own_or("action", |alert| alert.action),
-            switch: if text_of(node, "off").as_deref() == Some("true") { Switch::Off } else { Switch::On },
+            switch: if text_of(node, "off").as_deref() == Some("true") {
+                AlertSwitch::Off
+            } else {
+                AlertSwitch::On
+            },
         })
     }
 
-    /// Reports a key that is not there though only a name of the catalog could stand for it.
-    fn needs(&mut self, node: &Node, key: &str, about: &str) {
+    /// Reports a missing key that only a catalog name could replace.
+    fn needs(&mut self, node: &YamlNode, key: &str, about: &str) {
         if node.get(key).is_none() && !node.entries().is_empty() {
-            let message = format!("an alert needs `{key}`, unless it names one of the catalog under `use`");
+            let message = format!("an alert needs `{key}`, unless `use` names a catalog alert");
             self.problems.error("missing-key", node.span, message, format!("`{key}`: {about}"));
         }
     }
 
-    pub(super) fn receivers(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Receiver>> {
+    pub(super) fn receivers(&mut self, section: &[(YamlNode, YamlNode)]) -> BTreeMap<String, At<Receiver>> {
         let mut receivers = BTreeMap::new();
         for (key, node) in section {
             let Some((name, receiver)) = key.text().zip(self.receiver(key, node)) else { continue };
@@ -59,7 +63,7 @@ impl Lowering<'_> {
         receivers
     }
 
-    fn receiver(&mut self, key: &Node, node: &Node) -> Option<Receiver> {
+    fn receiver(&mut self, key: &YamlNode, node: &YamlNode) -> Option<Receiver> {
         let hours = node.get("hours").and_then(|n| at(n, |text| Hours::parse(text).ok()));
         Some(Receiver {
             endpoint: self.connectors.read(Edge::Receiver, node, key.span, self.problems)?,
@@ -71,62 +75,71 @@ impl Lowering<'_> {
     }
 }
 
-/// Where an alert stands, as far as it matters to what can be counted there.
+/// The level an alert is defined at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
+enum AlertLevel {
     Book,
     Dependency,
     Service,
     Row,
 }
 
-/// Reports alerts on figures that are not kept for the level they stand at.
+/// Reports alerts on metrics that are not measured at their level.
 pub(super) fn check_levels(book: &Sections, problems: &mut Problems) {
     let mut look = |layer: &Layer, level| {
         for alert in &layer.alerts {
             if let Some(cure) = cure(&alert.when, level) {
-                let message = format!("nobody keeps `{}` for this level", alert.when);
+                let message = format!("`{}` is not measured at this level", alert.when);
                 problems.error("alert-without-figure", alert.span, message, cure);
             }
         }
     };
-    look(&book.defaults, Level::Book);
-    book.dependencies.values().for_each(|dependency| look(&dependency.layer, Level::Dependency));
+    look(&book.defaults, AlertLevel::Book);
+    book.dependencies.values().for_each(|dependency| look(&dependency.layer, AlertLevel::Dependency));
     for service in &book.services {
-        look(&service.layer, Level::Service);
-        service.rows.iter().for_each(|row| look(&row.layer, Level::Row));
+        look(&service.layer, AlertLevel::Service);
+        service.rows.iter().for_each(|row| look(&row.layer, AlertLevel::Row));
         for channel in &service.channels {
-            look(&channel.layer, Level::Service);
-            channel.rows.iter().for_each(|row| look(&row.layer, Level::Row));
+            look(&channel.layer, AlertLevel::Service);
+            channel.rows.iter().for_each(|row| look(&row.layer, AlertLevel::Row));
         }
     }
 }
 
-/// What to do about an alert that has no figure at its level; none if it has one.
-const fn cure(when: &Condition, level: Level) -> Option<&'static str> {
+/// The help text; `None` if the metric is measured there.
+const fn cure(when: &Condition, level: AlertLevel) -> Option<&'static str> {
     match (when.metric, level, when.by) {
-        (Metric::ConsumerLag | Metric::OldestWaiting, Level::Row | Level::Dependency, _)
-        | (Metric::LatencyP99, Level::Row, _) => Some("move it to the service, the channel or the book"),
-        (Metric::LatencyP99, Level::Dependency, Some(Grouping::Service | Grouping::Channel)) => {
-            Some("leave `by` out, or move it to the service")
+        (
+            AlertMetric::ConsumerLag | AlertMetric::OldestWaiting,
+            AlertLevel::Row | AlertLevel::Dependency,
+            _,
+        )
+        | (AlertMetric::LatencyP99, AlertLevel::Row, _) => {
+            Some("move it to the service, the channel or the top-level `alerts`")
         }
-        (Metric::ConsumerLag, Level::Service, Some(Grouping::Source)) => {
-            Some("move it to the book: what waits at a source is of no service yet")
+        (AlertMetric::LatencyP99, AlertLevel::Dependency, Some(Grouping::Service | Grouping::Channel)) => {
+            Some("remove `by`, or move it to the service")
         }
-        (Metric::AuthFailures, Level::Dependency | Level::Service | Level::Row, Some(Grouping::Source)) => {
-            Some("move it to the book: those who come to a door are of no service")
+        (AlertMetric::ConsumerLag, AlertLevel::Service, Some(Grouping::Source)) => {
+            Some("move it to the top-level `alerts`: messages at a source have no service yet")
         }
-        (Metric::Trouble(trouble), level, _) => match (trouble.concerns(), level) {
-            (_, Level::Book) | (Concerns::Service, Level::Service) => None,
-            (Concerns::Service, Level::Row | Level::Dependency) => {
-                Some("move it to the service, the channel or the book")
+        (
+            AlertMetric::AuthFailures,
+            AlertLevel::Dependency | AlertLevel::Service | AlertLevel::Row,
+            Some(Grouping::Source),
+        ) => Some("move it to the top-level `alerts`: failed logins belong to no service"),
+        (AlertMetric::Incident(incident), level, _) => match (incident.concerns(), level) {
+            (_, AlertLevel::Book) | (IncidentScope::Service, AlertLevel::Service) => None,
+            (IncidentScope::Service, AlertLevel::Row | AlertLevel::Dependency) => {
+                Some("move it to the service, the channel or the top-level `alerts`")
             }
-            (Concerns::Secret | Concerns::Process, Level::Service | Level::Row | Level::Dependency) => {
-                Some("move it to the book")
-            }
+            (
+                IncidentScope::Secret | IncidentScope::Process,
+                AlertLevel::Service | AlertLevel::Row | AlertLevel::Dependency,
+            ) => Some("move it to the top-level `alerts`"),
         },
-        (Metric::LatencyP99, Level::Service, Some(Grouping::Dependency)) => {
-            Some("leave `by` out, or move it to the dependency or the book")
+        (AlertMetric::LatencyP99, AlertLevel::Service, Some(Grouping::Dependency)) => {
+            Some("remove `by`, or move it to the dependency or the top-level `alerts`")
         }
         _ => None,
     }
@@ -223,7 +236,7 @@ mod tests {
             })
             .collect();
         let expected = [
-            "dead-letters | dead_letters > 0 | High | Some(59) | 3600s | On",
+            "dead-letters | dead_letters > 0 | High | Some(60) | 3600s | On",
             "mine | dead_letters > 7 | Warning | Some(5) | 7200s | Off",
         ];
         assert_eq!(shown, expected);

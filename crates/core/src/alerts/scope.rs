@@ -1,34 +1,28 @@
-//! What an alert looks at: everything, or what the level covers that it stands at.
+//! The scope of an alert: everything, or the level it is defined at.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::catalog::{self, CatalogAlert};
 use crate::book::RuleBook;
-use crate::book::expression::{Condition, Metric};
-use crate::book::model::{Alert, AlertSeverity, EventRow, Layer, Sections, Switch};
+use crate::book::expression::{AlertMetric, Condition};
+use crate::book::model::{Alert, AlertSeverity, AlertSwitch, EventRow, Layer, Sections};
 use crate::book::pattern::EventPattern;
-use crate::book::problem::Span;
+use crate::book::problem::BookSpan;
 use crate::engine::QueueName;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 
-/// What an alert looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Covers {
-    /// All services and dependencies.
+pub enum AlertScope {
     Everything,
-    /// One dependency, whoever calls it.
     Dependency(DependencyName),
-    /// One service with all its channels.
     Service(ServiceName),
-    /// One channel.
     Channel(ServiceName, ChannelName),
-    /// The events of one row.
     Row(ServiceName, Option<ChannelName>, EventPattern),
 }
 
-impl Covers {
-    /// As people read it; none if it is everything.
+impl AlertScope {
+    /// `None` for everything.
     #[must_use]
     pub fn shown(&self) -> Option<String> {
         match self {
@@ -43,7 +37,7 @@ impl Covers {
         }
     }
 
-    /// Whether it has to do with that queue; of a dependency that is not known before the event type is.
+    /// A dependency is only known once the event type is, so it may concern any queue.
     pub(super) fn has_queue(&self, queue: &QueueName) -> bool {
         match self {
             Self::Everything | Self::Dependency(_) => true,
@@ -55,7 +49,7 @@ impl Covers {
         }
     }
 
-    /// Whether it has to do with events of that type in that queue.
+    /// Whether it covers events of this type in this queue.
     pub(super) fn has_type(&self, book: &RuleBook, queue: &QueueName, event_type: &str) -> bool {
         let channel = queue.channel.as_ref().map(ChannelName::as_str);
         match self {
@@ -68,7 +62,6 @@ impl Covers {
         }
     }
 
-    /// Whether it has to do with that dependency.
     pub(super) fn has_dependency(&self, book: &RuleBook, dependency: &DependencyName) -> bool {
         match self {
             Self::Everything => true,
@@ -79,12 +72,11 @@ impl Covers {
         }
     }
 
-    /// The dependencies that the rows of a service, a channel or a row call.
+    /// The dependencies called by the rows it covers.
     pub fn dependencies<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a DependencyName> {
         self.rules_of(book).map(|rule| &rule.dependency)
     }
 
-    /// The rules of the rows that it covers.
     fn rules_of<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a crate::policy::rule::Rule> {
         let (service, only) = match self {
             Self::Everything | Self::Dependency(_) => (None, None),
@@ -105,7 +97,6 @@ impl Covers {
     }
 }
 
-/// The dependency that events of that type call there.
 pub(super) fn dependency_of<'a>(
     book: &'a RuleBook,
     queue: &QueueName,
@@ -115,21 +106,21 @@ pub(super) fn dependency_of<'a>(
     book.rule(queue.service.as_str(), channel, event_type).map(|rule| &rule.dependency)
 }
 
-/// Every alert of a book that is switched on, with what it looks at: those of the whole book, then by level.
-pub(crate) fn alerts(book: &Sections) -> Vec<(Covers, Cow<'_, Alert>)> {
-    let of_book = book.alerts.iter().map(|alert| (Covers::Everything, Cow::Borrowed(alert)));
+/// Every alert that is switched on, with its scope: the whole book first, then by level.
+pub(crate) fn alerts(book: &Sections) -> Vec<(AlertScope, Cow<'_, Alert>)> {
+    let of_book = book.alerts.iter().map(|alert| (AlertScope::Everything, Cow::Borrowed(alert)));
     let of_levels = levels(book).into_iter().flat_map(|(covers, layer)| {
         let own = layer.alerts.iter().map(Cow::Borrowed);
         let all = own.chain(inflow(book, layer).map(Cow::Owned));
         all.map(move |alert| (covers.clone(), alert))
     });
-    let on = of_book.chain(of_levels).filter(|(_, alert)| alert.switch == Switch::On);
-    on.map(|(covers, alert)| (covers, told_to_all(book, alert))).collect()
+    let on = of_book.chain(of_levels).filter(|(_, alert)| alert.switch == AlertSwitch::On);
+    on.map(|(covers, alert)| (covers, to_all_receivers(book, alert))).collect()
 }
 
-/// What people are told of at once goes to everybody where nobody is named.
-fn told_to_all<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
-    if !matches!(alert.when.metric, Metric::Trouble(_)) || alert.receivers().next().is_some() {
+/// Incidents without receivers go to all receivers.
+fn to_all_receivers<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
+    if !matches!(alert.when.metric, AlertMetric::Incident(_)) || alert.receivers().next().is_some() {
         return alert;
     }
     let mut alert = alert.into_owned();
@@ -137,19 +128,18 @@ fn told_to_all<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
     Cow::Owned(alert)
 }
 
-/// The alerts that are on without being named, as far as the book as a whole says nothing of what they look at.
-/// A book that has nobody to tell has none of them.
+/// The alerts that are on by default, unless the book defines one on the same metric. None without receivers.
 fn at_once(book: &Sections) -> Vec<Alert> {
     if book.receivers.is_empty() {
         return Vec::new();
     }
-    let own = |metric: Metric| {
+    let own = |metric: AlertMetric| {
         book.alerts.iter().chain(&book.defaults.alerts).any(|alert| alert.when.metric == metric)
     };
     let alert = |known: &CatalogAlert| {
         let when = Condition::parse(known.when).ok().filter(|when| !own(when.metric))?;
         Some(Alert {
-            span: Span::default(),
+            span: BookSpan::default(),
             when,
             name: Some(known.name.to_owned()),
             severity: known.severity,
@@ -157,35 +147,34 @@ fn at_once(book: &Sections) -> Vec<Alert> {
             escalate: Vec::new(),
             repeat: None,
             action: Some(known.action.to_owned()),
-            switch: Switch::On,
+            switch: AlertSwitch::On,
         })
     };
     catalog::AT_ONCE.iter().filter_map(alert).collect()
 }
 
-/// An alert under names of its own.
-pub struct Named<'a> {
-    /// What tells it from all others of the book.
+/// An alert under a unique name.
+pub struct NamedAlert<'a> {
+    /// Unique in the book.
     pub key: String,
-    /// What tells it from all others of its place.
+    /// Unique in its scope.
     pub name: String,
-    pub covers: Covers,
+    pub covers: AlertScope,
     pub alert: Cow<'a, Alert>,
 }
 
-/// The same, each under a name of its own: two of one name must not be taken for each other.
 #[must_use]
-pub fn named(book: &Sections) -> Vec<Named<'_>> {
+pub fn named(book: &Sections) -> Vec<NamedAlert<'_>> {
     under_names(alerts(book))
 }
 
-/// Everything that is watched for: the alerts of the book, and those that are on without being named.
-pub(super) fn watched(book: &Sections) -> Vec<Named<'_>> {
-    let at_once = at_once(book).into_iter().map(|alert| (Covers::Everything, Cow::Owned(alert)));
+/// Alerts of the book, and those that are on by default.
+pub(super) fn watched(book: &Sections) -> Vec<NamedAlert<'_>> {
+    let at_once = at_once(book).into_iter().map(|alert| (AlertScope::Everything, Cow::Owned(alert)));
     under_names(alerts(book).into_iter().chain(at_once).collect())
 }
 
-fn under_names(alerts: Vec<(Covers, Cow<'_, Alert>)>) -> Vec<Named<'_>> {
+fn under_names(alerts: Vec<(AlertScope, Cow<'_, Alert>)>) -> Vec<NamedAlert<'_>> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut all = Vec::new();
     for (covers, alert) in alerts {
@@ -200,24 +189,24 @@ fn under_names(alerts: Vec<(Covers, Cow<'_, Alert>)>) -> Vec<Named<'_>> {
         if *times > 1 {
             name = format!("{name} ({times})");
         }
-        all.push(Named { key: key(&name), name, covers, alert });
+        all.push(NamedAlert { key: key(&name), name, covers, alert });
     }
     all
 }
 
-fn levels(book: &Sections) -> Vec<(Covers, &Layer)> {
-    let mut levels = vec![(Covers::Everything, &book.defaults)];
+fn levels(book: &Sections) -> Vec<(AlertScope, &Layer)> {
+    let mut levels = vec![(AlertScope::Everything, &book.defaults)];
     for dependency in book.dependencies.values() {
-        levels.push((Covers::Dependency(dependency.name.clone()), &dependency.layer));
+        levels.push((AlertScope::Dependency(dependency.name.clone()), &dependency.layer));
     }
     for service in &book.services {
         let row = |channel: Option<&ChannelName>, row: &EventRow| {
-            Covers::Row(service.name.clone(), channel.cloned(), row.pattern.value.clone())
+            AlertScope::Row(service.name.clone(), channel.cloned(), row.pattern.value.clone())
         };
-        levels.push((Covers::Service(service.name.clone()), &service.layer));
+        levels.push((AlertScope::Service(service.name.clone()), &service.layer));
         levels.extend(service.rows.iter().map(|of| (row(None, of), &of.layer)));
         for channel in &service.channels {
-            let covers = Covers::Channel(service.name.clone(), channel.name.clone());
+            let covers = AlertScope::Channel(service.name.clone(), channel.name.clone());
             levels.push((covers, &channel.layer));
             levels.extend(channel.rows.iter().map(|of| (row(Some(&channel.name), of), &of.layer)));
         }
@@ -225,7 +214,7 @@ fn levels(book: &Sections) -> Vec<(Covers, &Layer)> {
     levels
 }
 
-/// The alert that a level asks for by the `alert` of its dead letters: everybody is told.
+/// The alert for `dead_letter: { alert }` of a level; notifies all receivers.
 fn inflow(book: &Sections, layer: &Layer) -> Option<Alert> {
     let rate = layer.dead_letter.alert.as_ref()?;
     Some(Alert {
@@ -237,6 +226,6 @@ fn inflow(book: &Sections, layer: &Layer) -> Option<Alert> {
         escalate: Vec::new(),
         repeat: None,
         action: None,
-        switch: Switch::On,
+        switch: AlertSwitch::On,
     })
 }

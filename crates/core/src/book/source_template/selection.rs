@@ -1,8 +1,7 @@
-//! Picks a few fields out of JSON and builds nothing of the rest.
+//! Picks a few fields out of JSON without parsing the rest into values.
 //!
-//! Invariants: what is picked is what most readers of the same bytes would see, so of a name that stands
-//! there twice the last one counts; and numbers stay as they are written, for two large ones that only
-//! differ in their last digits must not become one key.
+//! Invariants: of a duplicate name the last counts, as for most JSON readers; numbers stay as written, since
+//! two large numbers that differ only in their last digits must not become one key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,75 +11,73 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::event::refusal::Reason;
+use crate::event::refusal::InvalidReason;
 
-/// The fields that somebody wants to see, by their paths.
+/// The fields to pick, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Whether the value here is wanted.
+pub struct FieldSelection {
+    /// Whether this value is wanted.
     here: bool,
     below: BTreeMap<String, Self>,
 }
 
-/// The fields that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Picked<'a> {
+pub struct SelectedFields<'a> {
     value: Option<Cow<'a, str>>,
     below: BTreeMap<String, Self>,
 }
 
-impl Wanted {
-    /// Wants the field at the end of that path too.
+impl FieldSelection {
+    /// Adds the field at this path.
     pub fn add(&mut self, path: &[String]) {
         let end = path.iter().fold(self, |at, word| at.below.entry(word.clone()).or_default());
         end.here = true;
     }
 
-    /// Whether nothing is wanted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.here && self.below.is_empty()
     }
 
-    /// Looks for the fields in JSON, of which all must be JSON; none of them need be there.
-    pub fn pick<'a>(&self, json: &'a [u8]) -> Result<Picked<'a>, Reason> {
-        // A value that is passed over is not looked at closely enough to tell that it is text.
+    /// The input must be valid JSON; the fields need not exist.
+    pub fn pick<'a>(&self, json: &'a [u8]) -> Result<SelectedFields<'a>, InvalidReason> {
+        // Skipped values are not checked for UTF-8 otherwise.
         let text = std::str::from_utf8(json)
-            .map_err(|_| Reason::NotJson { message: "it is no UTF-8 text".to_owned() })?;
+            .map_err(|_| InvalidReason::NotJson { message: "not valid UTF-8".to_owned() })?;
         let picked = if text.trim_ascii_start().starts_with('{') {
             self.of_object(text)
         } else {
             serde_json::from_str(text).and_then(|raw| self.of_value(raw))
         };
-        picked.map_err(|error| Reason::not_json(&error))
+        picked.map_err(|error| InvalidReason::not_json(&error))
     }
 
-    fn of_value<'a>(&self, raw: &'a RawValue) -> Result<Picked<'a>, serde_json::Error> {
+    fn of_value<'a>(&self, raw: &'a RawValue) -> Result<SelectedFields<'a>, serde_json::Error> {
         let text = raw.get();
-        let mut picked = Picked::default();
+        let mut picked = SelectedFields::default();
         match text.as_bytes().first() {
             Some(b'{') if !self.below.is_empty() => picked = self.of_object(text)?,
             Some(b'"') if self.here => {
-                let Key(value) = serde_json::from_str(text)?;
+                let JsonKey(value) = serde_json::from_str(text)?;
                 picked.value = Some(value);
             }
             Some(b't' | b'f' | b'-' | b'0'..=b'9') if self.here => picked.value = Some(Cow::Borrowed(text)),
-            // Null, lists and objects have no value, and what nobody wants is left alone.
+            // Null, lists and objects count as absent.
             Some(_) | None => {}
         }
         Ok(picked)
     }
 
-    fn of_object<'a>(&self, text: &'a str) -> Result<Picked<'a>, serde_json::Error> {
+    fn of_object<'a>(&self, text: &'a str) -> Result<SelectedFields<'a>, serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
-        let picked = Fields(self).deserialize(&mut reader)?;
+        let picked = SelectionSeed(self).deserialize(&mut reader)?;
         reader.end()?;
         Ok(picked)
     }
 }
 
-impl Picked<'_> {
-    /// The value at the end of that path, if it was wanted and there is one.
+impl SelectedFields<'_> {
+    /// `None` if it was not selected or does not exist.
     #[must_use]
     pub fn get(&self, path: &[impl AsRef<str>]) -> Option<&str> {
         let end = path.iter().try_fold(self, |at, word| at.below.get(word.as_ref()))?;
@@ -88,32 +85,32 @@ impl Picked<'_> {
     }
 }
 
-/// A text of the JSON, borrowed where nothing in it is escaped.
+/// Borrowed if nothing is escaped.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct JsonKey<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// Reads an object for the fields that are wanted of it.
-struct Fields<'w>(&'w Wanted);
+/// Deserializes an object for the selected fields.
+struct SelectionSeed<'w>(&'w FieldSelection);
 
-impl<'de> DeserializeSeed<'de> for Fields<'_> {
-    type Value = Picked<'de>;
+impl<'de> DeserializeSeed<'de> for SelectionSeed<'_> {
+    type Value = SelectedFields<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Picked<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SelectedFields<'de>, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = Picked<'de>;
+impl<'de> Visitor<'de> for SelectionSeed<'_> {
+    type Value = SelectedFields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Picked<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SelectedFields<'de>, A::Error> {
         let mut below = BTreeMap::new();
-        while let Some(Key(name)) = map.next_key()? {
+        while let Some(JsonKey(name)) = map.next_key()? {
             match self.0.below.get(&*name) {
                 Some(wanted) => {
                     let picked = wanted.of_value(map.next_value()?).map_err(serde::de::Error::custom)?;
@@ -124,7 +121,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 }
             }
         }
-        Ok(Picked { value: None, below })
+        Ok(SelectedFields { value: None, below })
     }
 }
 
@@ -154,7 +151,7 @@ mod tests {
             ("no object",                 "[1]",                            "a",   None),
             ("deep things passed over",   &deep,                            "a",   Some("1")),
         ];
-        let mut wanted = Wanted::default();
+        let mut wanted = FieldSelection::default();
         for text in ["a", "b", "b.c"] {
             wanted.add(&path(text));
         }
@@ -176,12 +173,12 @@ mod tests {
             ("no text in what we skip", b"{\"x\":\"\xff\",\"a\":1}"),
             ("a list cut short",       b"[1"),
         ];
-        let mut wanted = Wanted::default();
+        let mut wanted = FieldSelection::default();
         for text in ["a", "b.c"] {
             wanted.add(&path(text));
         }
         for (name, json) in cases {
-            assert!(matches!(wanted.pick(json), Err(Reason::NotJson { .. })), "{name}");
+            assert!(matches!(wanted.pick(json), Err(InvalidReason::NotJson { .. })), "{name}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Lowers what every level may say: the keys of a rule.
+//! Parses the keys of a rule, which every level may set.
 
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Lowering, allow_rows, at, count_at, duration_at, rate_at, text_at, text_of, word_at};
+use super::{BookParser, allow_rows, at, count_at, duration_at, rate_at, text_at, text_of, word_at};
+use crate::book::keywords::Keyword;
 use crate::book::model::{
-    At, ConsumerPattern, DeadLetter, Facts, Idempotency, IdempotentBy, Layer, ReactionName,
+    At, ConsumerPattern, DeadLetter, DeclaredFacts, Idempotency, IdempotentBy, Layer, ReactionName,
 };
 use crate::book::validate::{parse_failure_kind, parse_statuses};
-use crate::book::words::Word;
-use crate::book::yaml::Node;
-use crate::event::copies::CopyKey;
+use crate::book::yaml::YamlNode;
+use crate::event::copy_rule::CopyKey;
 use crate::ids::{BreakerName, PolicyName};
 use crate::letters::name_template::NameTemplate;
 use crate::limits;
@@ -19,8 +19,8 @@ use crate::policy::category::{Category, Code};
 use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override};
 use crate::schedule::Cron;
 
-impl Lowering<'_> {
-    pub(super) fn layer(&mut self, node: &Node) -> Layer {
+impl BookParser<'_> {
+    pub(super) fn layer(&mut self, node: &YamlNode) -> Layer {
         Layer {
             reactions: self.reactions(node),
             classify: self.classify(node),
@@ -48,13 +48,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn reactions(&mut self, node: &Node) -> Vec<(FailureMatch, At<ReactionName>)> {
+    fn reactions(&mut self, node: &YamlNode) -> Vec<(FailureMatch, At<ReactionName>)> {
         let mut reactions: Vec<(FailureMatch, At<ReactionName>)> = Vec::new();
-        for (key, value) in node.get("on_failure").map(Node::entries).unwrap_or_default() {
+        for (key, value) in node.get("on_failure").map(YamlNode::entries).unwrap_or_default() {
             let kind = key.text().and_then(parse_failure_kind);
             if let (Some(kind), Some(reaction)) = (kind, at(value, reaction_name)) {
                 if reactions.iter().any(|(known, _)| *known == kind) {
-                    let message = "the same failures stand here twice";
+                    let message = "duplicate failure";
                     self.problems.error("said-twice", key.span, message, "keep one of them");
                 }
                 reactions.push((kind, reaction));
@@ -64,11 +64,11 @@ impl Lowering<'_> {
             let transient = FailureMatch::Category(Category::Transient);
             if reactions.iter().any(|(kind, _)| *kind == transient) {
                 let help = "keep one of them: `retry: X` is short for `on_failure: { transient: X }`";
-                self.problems.error("said-twice", retry.span, "`on_failure` states `transient` too", help);
+                self.problems.error("said-twice", retry.span, "`on_failure` sets `transient` too", help);
             }
             reactions.insert(0, (transient, retry));
         }
-        // Where ranges overlap, the narrower one is meant.
+        // Narrower ranges win.
         reactions.sort_by_key(|(kind, _)| match kind {
             FailureMatch::Status(range) => range.last - range.first,
             FailureMatch::Category(_) => 0,
@@ -76,34 +76,31 @@ impl Lowering<'_> {
         reactions
     }
 
-    fn classify(&mut self, node: &Node) -> Vec<At<Override>> {
+    fn classify(&mut self, node: &YamlNode) -> Vec<At<Override>> {
         let Some(list) = node.get("classify") else { return Vec::new() };
         if list.items().len() > limits::OVERRIDES_MAX {
-            let message = format!(
-                "{} overrides stand here; there may be {}",
-                list.items().len(),
-                limits::OVERRIDES_MAX
-            );
+            let message =
+                format!("{} overrides; the maximum is {}", list.items().len(), limits::OVERRIDES_MAX);
             self.problems.error(
                 "too-many-overrides",
                 list.span,
                 message,
-                "join statuses into ranges and messages into one expression",
+                "combine statuses into ranges and messages into one expression",
             );
             return Vec::new();
         }
         let rows = list.items().iter().filter_map(|row| {
             let looks_at = ["status", "code", "header", "message"];
             if looks_at.iter().all(|key| row.get(key).is_none()) {
-                let help = "give `status`, `code`, `header` or `message`";
-                self.problems.error("missing-key", row.span, "this override looks at nothing", help);
+                let help = "add `status`, `code`, `header` or `message`";
+                self.problems.error("missing-key", row.span, "this override matches nothing", help);
             }
             Some(At { value: self.classify_row(row)?, span: row.span })
         });
         rows.collect()
     }
 
-    fn classify_row(&mut self, node: &Node) -> Option<Override> {
+    fn classify_row(&mut self, node: &YamlNode) -> Option<Override> {
         let statuses = node.get("status").map(|value| match value.items() {
             [] => value.text().and_then(parse_statuses).into_iter().collect(),
             items => items.iter().filter_map(|item| item.text().and_then(parse_statuses)).collect(),
@@ -136,8 +133,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// Compiles a regular expression; what is none, too large or one too many is reported.
-    fn pattern(&mut self, node: &Node) -> Option<Regex> {
+    /// Reports expressions that are invalid, too large or too many.
+    fn pattern(&mut self, node: &YamlNode) -> Option<Regex> {
         let text = node.text()?;
         self.patterns += 1;
         if self.patterns > limits::PATTERNS_MAX {
@@ -147,24 +144,24 @@ impl Lowering<'_> {
                     "too-many-patterns",
                     node.span,
                     message,
-                    "join them, or match codes and statuses",
+                    "combine them, or match codes and statuses",
                 );
             }
             return None;
         }
         if text.len() > limits::PATTERN_BYTES_MAX {
-            let message = format!("a regular expression of {} bytes is too long", text.len());
-            let help = format!("keep it below {} bytes", limits::PATTERN_BYTES_MAX);
+            let message = format!("regular expression is too long: {} bytes", text.len());
+            let help = format!("the maximum is {} bytes", limits::PATTERN_BYTES_MAX);
             self.problems.error("bad-regex", node.span, message, help);
             return None;
         }
         match RegexBuilder::new(text).size_limit(limits::PATTERN_MEMORY_MAX).nest_limit(50).build() {
             Ok(regex) => Some(regex),
             Err(error) => {
-                // The library draws a picture of its own; ours points at the line, so its last line is enough.
+                // The error contains a drawing; its last line is enough.
                 let reason = error.to_string();
                 let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                let message = format!("this is no regular expression: {reason}");
+                let message = format!("invalid regular expression: {reason}");
                 self.problems.error("bad-regex", node.span, message, "");
                 None
             }
@@ -180,7 +177,7 @@ fn reaction_name(text: &str) -> Option<ReactionName> {
     }
 }
 
-fn idempotency(node: &Node) -> Idempotency {
+fn idempotency(node: &YamlNode) -> Idempotency {
     Idempotency {
         by: word_at(node, "by"),
         store: text_at(node, "store"),
@@ -189,7 +186,7 @@ fn idempotency(node: &Node) -> Idempotency {
     }
 }
 
-fn dead_letter(node: &Node) -> DeadLetter {
+fn dead_letter(node: &YamlNode) -> DeadLetter {
     let categories = node.get("reprocess_categories").map(|list| At {
         value: list.items().iter().filter_map(|n| n.text().and_then(Category::from_word)).collect(),
         span: list.span,
@@ -208,9 +205,9 @@ fn dead_letter(node: &Node) -> DeadLetter {
     }
 }
 
-pub(super) fn facts(node: &Node) -> Facts {
-    let uses = node.get("uses").map(Node::items).unwrap_or_default();
-    Facts {
+pub(super) fn facts(node: &YamlNode) -> DeclaredFacts {
+    let uses = node.get("uses").map(YamlNode::items).unwrap_or_default();
+    DeclaredFacts {
         rate: rate_at(node, "rate"),
         p99: duration_at(node, "p99"),
         sla: duration_at(node, "sla"),
@@ -228,7 +225,7 @@ pub(super) fn facts(node: &Node) -> Facts {
     }
 }
 
-fn idempotent_by(node: &Node) -> Option<At<IdempotentBy>> {
+fn idempotent_by(node: &YamlNode) -> Option<At<IdempotentBy>> {
     let pattern = ConsumerPattern::from_word(node.get("pattern").unwrap_or(node).text()?)?;
     Some(At { value: IdempotentBy { pattern, store: text_of(node, "store") }, span: node.span })
 }

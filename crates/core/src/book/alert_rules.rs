@@ -1,19 +1,19 @@
-//! The book within the book: from the receivers of a rule book it makes the rules by which notices are
-//! delivered, so that whoever is to be told of an alert is a target like any other.
+//! Rules for delivering alert notices, derived from the receivers of a rule book, so that a receiver is a
+//! target like any other.
 //!
-//! Its one service has a channel for each receiver, and every channel a dependency of its own. What holds there
-//! stands where the receiver does, so that a story of a notice names the receiver's line.
+//! The derived book has one service with a channel and a dependency per receiver. Its spans are those of the
+//! receiver, so that attempt records point at the receiver's line.
 //!
-//! Invariants: no event of a sender is routed here, since routes are those of the written book; and nothing of
-//! the written book's defaults or services reaches in here, but the policies and secrets that receivers name.
+//! Invariants: no sender's event is routed here, since routes come from the written book; of the written book
+//! only the policies and secrets that receivers name apply here.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::RuleBook;
 use super::model::{
-    At, ChannelEntry, EventRow, Layer, Order, PolicyEntry, ReactionName, Receiver, Sections, ServiceEntry,
-    Target, TimeoutParts, Waiting, WhenFull,
+    At, ChannelEntry, DeliveryOrder, EventRow, Layer, PolicyEntry, QueueFullAction, ReactionName, Receiver,
+    Sections, ServiceEntry, TargetEntry, TimeoutParts, WaitingEntry,
 };
 use super::pattern::EventPattern;
 use crate::ids::{ChannelName, DependencyName, PolicyName, ServiceName};
@@ -23,65 +23,61 @@ use crate::policy::rule::{FailureMatch, GrowingTimeout};
 
 pub use crate::alerts::OWN_SERVICE;
 
-/// What every notice's type is one of.
 const NOTICES: &str = "redrive.alert.*";
-/// The name of the policy by which receivers are tried that name none.
-const PATIENCE: &str = "redrive-alerts";
-/// Notices that may wait for each receiver; one too many is a dead letter at once.
+/// The policy for receivers without `retry`.
+const DEFAULT_POLICY: &str = "redrive-alerts";
+/// Notices waiting for one receiver; one more is a dead letter.
 const WAITING_FOR_EACH_MAX: u64 = 1_000;
-/// The patience itself: soon at first, then every few minutes, for as long as an alert is news.
+/// Soon at first, then every few minutes, for as long as the alert matters.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_mins(5);
 const RETRY_WITHIN: Duration = Duration::from_hours(24);
-/// More than the window holds, so that the window ends it.
+/// Large enough that the window ends the retries.
 const RETRIES_MAX: u32 = 1_000;
-/// How long a notice may take, unless the receiver says so.
-const TELLING_MAX: Duration = Duration::from_secs(10);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether a name is kept for the service of receivers and for what it depends on.
+/// Whether a name is reserved for the alert service and its dependencies.
 #[must_use]
 pub fn is_own(name: &str) -> bool {
     name.strip_prefix(OWN_SERVICE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl RuleBook {
-    /// The rules by which notices are delivered; none in a book that tells nobody.
+    /// The derived book; `None` without receivers.
     #[must_use]
     pub fn own(&self) -> Option<&Self> {
         self.own.as_deref()
     }
 
-    /// The book that has the rules of that service.
+    /// The book that holds the rules of this service.
     pub(super) fn holding(&self, service: &str) -> &Self {
         if service == OWN_SERVICE { self.own().unwrap_or(self) } else { self }
     }
 }
 
-/// The thing that may fail when a receiver is told.
 #[must_use]
 pub fn dependency_of(receiver: &ChannelName) -> DependencyName {
     DependencyName::joined(&service_name(), receiver)
 }
 
-/// What a book has for those whom it tells; none if it tells nobody.
 pub(super) fn sections(written: &Sections) -> Option<Sections> {
     let span = written.receivers.values().next()?.span;
     let channels: Vec<ChannelEntry> =
         written.receivers.iter().filter_map(|(name, at)| channel(name, at)).collect();
     let mut policies = written.policies.clone();
-    policies.insert(policy_name(), At { value: patience(), span });
+    policies.insert(policy_name(), At { value: default_policy(), span });
     let service = ServiceEntry {
         name: service_name(),
         span,
         title: None,
-        target: Target::stdout(span),
+        target: TargetEntry::stdout(span),
         depends_on: None,
-        // Nobody should hear that something is over before they hear that it has begun.
-        order: Some(At { value: Order::Session, span }),
-        waiting: Waiting {
+        // "Resolved" must not overtake "firing".
+        order: Some(At { value: DeliveryOrder::Session, span }),
+        waiting: WaitingEntry {
             events: Some(At { value: WAITING_FOR_EACH_MAX * channels.len() as u64, span }),
-            when_full: Some(At { value: WhenFull::DeadLetter, span }),
-            ..Waiting::default()
+            when_full: Some(At { value: QueueFullAction::DeadLetter, span }),
+            ..WaitingEntry::default()
         },
         rows: Vec::new(),
         channels,
@@ -102,21 +98,21 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
     let policy = receiver.retry.as_ref().map_or_else(policy_name, |at| at.value.clone());
     let policy = ReactionName::Policy(policy);
     let reaction = |category| (FailureMatch::Category(category), At { value: policy.clone(), span });
-    let usual = receiver.endpoint.connector.timeout.unwrap_or(TELLING_MAX);
+    let usual = receiver.endpoint.connector.timeout.unwrap_or(NOTICE_TIMEOUT);
     let limit = receiver.timeout.unwrap_or(usual);
     let timeout = TimeoutParts { whole: Some(GrowingTimeout::fixed(limit)), ..TimeoutParts::default() };
     let pattern = EventPattern::parse(NOTICES).expect("a pattern of our own");
     let row = EventRow::plain(span, At { value: pattern, span });
     Some(ChannelEntry {
-        // A name that is none is an error of the book.
+        // An invalid name is an error of the book.
         name: ChannelName::new(name).ok()?,
         span,
         title: None,
-        target: Some(Target { span, endpoint: receiver.endpoint.clone() }),
+        target: Some(TargetEntry { span, endpoint: receiver.endpoint.clone() }),
         depends_on: None,
         rows: vec![Arc::new(row)],
         layer: Layer {
-            // What nobody understands may heal as well, and saying something twice does no harm.
+            // An unknown failure may be transient, and a duplicate notice does no harm.
             reactions: [Category::Transient, Category::RateLimited, Category::Unknown].map(reaction).into(),
             timeout: Some(At { value: timeout, span }),
             ..Layer::default()
@@ -124,7 +120,7 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
     })
 }
 
-fn patience() -> PolicyEntry {
+fn default_policy() -> PolicyEntry {
     let raw = RawBackoff {
         schedule: RawSchedule::Exponential { initial: RETRY_FIRST, factor: 2.0, max: RETRY_MAX },
         jitter: Jitter::Equal,
@@ -132,7 +128,7 @@ fn patience() -> PolicyEntry {
         window: Some(RETRY_WITHIN),
     };
     let backoff = Backoff::try_from(raw).expect("its numbers are sound, as a test resolves them");
-    // Nobody is alerted of an alert that did not arrive: it is a dead letter, and counted nowhere else.
+    // A failed notice raises no alert; it becomes a dead letter.
     PolicyEntry { backoff, alert_when_exhausted: false, from: None }
 }
 
@@ -141,7 +137,7 @@ fn service_name() -> ServiceName {
 }
 
 fn policy_name() -> PolicyName {
-    PolicyName::new(PATIENCE).expect("letters and a dash")
+    PolicyName::new(DEFAULT_POLICY).expect("letters and a dash")
 }
 
 #[cfg(test)]
@@ -179,15 +175,15 @@ receivers:
                 }
                 _ => None,
             });
-            assert_eq!(policy, Some(if receiver == "pager" { "standard" } else { PATIENCE }));
+            assert_eq!(policy, Some(if receiver == "pager" { "standard" } else { DEFAULT_POLICY }));
             let at = found.timeouts.whole.origin.position().expect("it stands somewhere");
             assert_eq!(at.line, line);
-            assert_eq!(found.order.value, Order::Session);
+            assert_eq!(found.order.value, DeliveryOrder::Session);
             assert_eq!(book.batch_max(OWN_SERVICE, Some(receiver)), Some(1));
             assert!(book.letter_rule(OWN_SERVICE, Some(receiver), "redrive.alert.resolved").is_some());
         }
         let waiting = book.waiting(OWN_SERVICE).expect("it has limits");
-        assert_eq!((waiting.events, waiting.when_full), (2_000, WhenFull::DeadLetter));
+        assert_eq!((waiting.events, waiting.when_full), (2_000, QueueFullAction::DeadLetter));
         assert!(book.service(OWN_SERVICE).is_some());
         assert_eq!(book.own().expect("somebody is told").hash(), book.hash());
         assert!(book.rule(OWN_SERVICE, Some("nobody"), "redrive.alert.firing").is_none());
@@ -196,16 +192,16 @@ receivers:
 
     #[test]
     fn a_receiver_is_tried_for_a_day() {
-        let patience = patience().backoff;
-        assert!(patience.wait_max_total() >= RETRY_WITHIN, "{:?}", patience.wait_max_total());
+        let default_policy = default_policy().backoff;
+        assert!(default_policy.wait_max_total() >= RETRY_WITHIN, "{:?}", default_policy.wait_max_total());
     }
 
     #[test]
     fn what_is_written_does_not_see_it() {
         let book = book(BOOK);
-        let takers: Vec<String> =
+        let subscribers: Vec<String> =
             book.route("redrive.alert.firing").iter().map(|route| route.service.name.to_string()).collect();
-        assert_eq!(takers, ["all"], "a notice that somebody sends is an event like any other");
+        assert_eq!(subscribers, ["all"], "a notice that somebody sends is an event like any other");
         let queues: Vec<String> = book.queues().map(|(service, _)| service.to_string()).collect();
         assert_eq!(queues, ["all"]);
         assert_eq!(book.sections().services.len(), 1);

@@ -1,6 +1,6 @@
-//! How long attempts took over a window of time: what was added in each step of it.
+//! Durations of attempts over a sliding window, in steps.
 //!
-//! Invariant: memory is bounded: a window has [`limits::ALERT_WINDOW_STEPS`] steps, and each at most as many
+//! Invariant: memory is bounded: a window has [`limits::ALERT_WINDOW_STEPS`] steps, each with at most as many
 //! ranges as a [`Sketch`].
 
 use std::collections::VecDeque;
@@ -12,42 +12,38 @@ use crate::figures::Sketch;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// The times of one thing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Times {
-    /// The oldest first.
-    steps: VecDeque<Step>,
-    /// What this process had counted at the last look; another one counts from nothing.
+pub(super) struct LatencyWindow {
+    steps: VecDeque<LatencyStep>,
+    /// This process's count at the last evaluation; every process counts from zero.
     #[serde(skip)]
     last: Sketch,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Step {
-    /// Up to when.
+struct LatencyStep {
     upto: Timestamp,
     added: Sketch,
 }
 
-impl Times {
-    /// Begins with what had been counted by then.
+impl LatencyWindow {
+    /// Starts with what was counted so far.
     pub(super) const fn new(last: Sketch) -> Self {
         Self { steps: VecDeque::new(), last }
     }
 
-    /// Whether nothing was counted lately.
     pub(super) fn is_idle(&self) -> bool {
         self.last.is_empty() && self.steps.is_empty()
     }
 
-    /// Takes what stands now and says what was counted within the window.
-    pub(super) fn look(&mut self, now: Timestamp, counted: &Sketch, window: Duration) -> Sketch {
+    /// Takes the current count and returns what was counted within the window.
+    pub(super) fn advance(&mut self, now: Timestamp, counted: &Sketch, window: Duration) -> Sketch {
         let added = counted.since(&self.last);
         self.last.clone_from(counted);
         let step_nanos = (window / limits::ALERT_WINDOW_STEPS).as_nanos().max(1);
         let step_of = |at: Timestamp| u128::from(at.as_nanos()) / step_nanos;
         if self.steps.back().is_some_and(|step| now < step.upto) {
-            // A clock that was set back would keep the window from moving on.
+            // After the clock was set back, the window would never advance.
             self.steps.clear();
         }
         if !added.is_empty() {
@@ -56,7 +52,7 @@ impl Times {
                     step.upto = now;
                     step.added.merge(&added);
                 }
-                None => self.steps.push_back(Step { upto: now, added }),
+                None => self.steps.push_back(LatencyStep { upto: now, added }),
             }
         }
         while self.steps.front().is_some_and(|step| step.upto <= now - window) {
@@ -76,19 +72,19 @@ mod tests {
     fn a_window_forgets_and_another_process_goes_on_with_it() {
         let at = |secs: u64| Timestamp::from_millis(1_000_000 + secs * 1_000);
         let window = Duration::from_secs(30);
-        let (mut times, mut counted) = (Times::default(), Sketch::default());
+        let (mut times, mut counted) = (LatencyWindow::default(), Sketch::default());
         for second in 1..=100 {
             counted.add(Duration::from_secs(second));
-            let within = times.look(at(second), &counted, window).count();
+            let within = times.advance(at(second), &counted, window).count();
             let least = second.min(30);
             assert!((least..=least + 1).contains(&within), "{second}: {within}");
             assert!(times.steps.len() <= limits::ALERT_WINDOW_STEPS as usize + 1);
         }
         let saved = serde_json::to_string(&times).expect("numbers");
-        let mut other: Times = serde_json::from_str(&saved).expect("it was just written");
-        assert_eq!(other.look(at(110), &Sketch::default(), window).count(), 20);
-        assert_eq!(other.look(at(131), &Sketch::default(), window).count(), 0);
+        let mut other: LatencyWindow = serde_json::from_str(&saved).expect("it was just written");
+        assert_eq!(other.advance(at(110), &Sketch::default(), window).count(), 20);
+        assert_eq!(other.advance(at(131), &Sketch::default(), window).count(), 0);
         assert!(other.is_idle() && !times.is_idle());
-        assert_eq!(times.look(at(5), &counted, window).count(), 0, "the clock was set back");
+        assert_eq!(times.advance(at(5), &counted, window).count(), 0, "the clock was set back");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{RECEIVERS, Watch, World, alerts, book, queue};
-use crate::alerts::trouble::{Concerns, Lasts, Trouble, Troubles};
+use super::{AlertWatch, RECEIVERS, World, alerts, book, queue};
+use crate::alerts::incident::{Incident, IncidentEnd, IncidentScope, Incidents};
 use crate::figures::Figures;
 use crate::limits;
 
@@ -14,48 +14,48 @@ fn plain(alerts: &str) -> String {
     )
 }
 
-fn raise(world: &mut World, trouble: Trouble) {
-    match trouble.concerns() {
-        Concerns::Service if trouble == Trouble::ServiceRemoved => world.queue("gone").waiting = 3,
-        Concerns::Service => world.troubles.raise_of(trouble, &queue("s"), "HTTP_401", world.now),
-        Concerns::Secret => world.troubles.raise(trouble, "signing", "it ended with 1", world.now),
-        Concerns::Process => world.troubles.raise(trouble, "", "no access", world.now),
+fn raise(world: &mut World, incident: Incident) {
+    match incident.concerns() {
+        IncidentScope::Service if incident == Incident::ServiceRemoved => world.queue("gone").waiting = 3,
+        IncidentScope::Service => world.incidents.raise_of(incident, &queue("s"), "HTTP_401", world.now),
+        IncidentScope::Secret => world.incidents.raise(incident, "signing", "it ended with 1", world.now),
+        IncidentScope::Process => world.incidents.raise(incident, "", "no access", world.now),
     }
 }
 
-fn end(world: &mut World, trouble: Trouble) {
-    match trouble.concerns() {
-        Concerns::Service => world.queue("gone").waiting = 0,
-        Concerns::Secret => world.troubles.clear(trouble, "signing"),
-        Concerns::Process => world.troubles.clear(trouble, ""),
+fn end(world: &mut World, incident: Incident) {
+    match incident.concerns() {
+        IncidentScope::Service => world.queue("gone").waiting = 0,
+        IncidentScope::Secret => world.incidents.clear(incident, "signing"),
+        IncidentScope::Process => world.incidents.clear(incident, ""),
     }
 }
 
 #[test]
 fn every_trouble_reaches_everybody_once_and_its_end_too() {
     let a_while = limits::TROUBLE_LASTS.as_secs();
-    for trouble in Trouble::ALL {
+    for incident in Incident::ALL {
         let mut world = World::new(&plain(""));
-        assert_eq!(world.told(5), [""; 0], "{trouble:?}");
+        assert_eq!(world.told(5), [""; 0], "{incident:?}");
         // Again and again, as with very many calls that are all refused.
         let mut told = Vec::new();
         for _ in 0..30 {
             for _ in 0..100 {
-                raise(&mut world, trouble);
+                raise(&mut world, incident);
             }
             told.extend(world.told(1));
         }
         assert_eq!(told.len(), 2, "one for each receiver: {told:?}");
-        let is_moment = trouble.lasts() == Lasts::AWhile;
+        let is_moment = incident.lasts() == IncidentEnd::Expires;
         if !is_moment {
-            assert_eq!(world.told(a_while), [""; 0].as_slice(), "{trouble:?} lasts");
-            end(&mut world, trouble);
+            assert_eq!(world.told(a_while), [""; 0].as_slice(), "{incident:?} lasts");
+            end(&mut world, incident);
         }
         let last = if is_moment { a_while } else { limits::ALERT_QUIET_FOR.as_secs() };
-        assert_eq!(world.told(last), [""; 0], "{trouble:?} is not over yet");
+        assert_eq!(world.told(last), [""; 0], "{incident:?} is not over yet");
         let over = world.told(5);
-        assert!(over.len() == 2 && over[0].contains("Resolved"), "{trouble:?}: {over:?}");
-        assert_eq!(world.told(4_000), [""; 0], "{trouble:?}");
+        assert!(over.len() == 2 && over[0].contains("Resolved"), "{incident:?}: {over:?}");
+        assert_eq!(world.told(4_000), [""; 0], "{incident:?}");
     }
 }
 
@@ -63,14 +63,14 @@ fn every_trouble_reaches_everybody_once_and_its_end_too() {
 fn a_message_says_what_of_whom_and_why() {
     #[rustfmt::skip]
     let cases = [
-        (Trouble::CredentialsRefused, "credentials-refused: service=s is refused by its target for its credentials: HTTP_401"),
-        (Trouble::SecretGone,         "secret-gone: secret=signing is without a value: it ended with 1"),
-        (Trouble::ArchiveStuck,       "archive-stuck: archive is taking nothing, and events wait for it: no access"),
-        (Trouble::ServiceRemoved,     "service-removed: service=gone is removed from the rule book, wholly or in part, and deliveries wait for it: 3 deliveries"),
+        (Incident::CredentialsRefused, "credentials-refused: service=s is refused by its target for its credentials: HTTP_401"),
+        (Incident::SecretGone,         "secret-gone: secret=signing is without a value: it ended with 1"),
+        (Incident::ArchiveStuck,       "archive-stuck: archive is not accepting writes; events wait for it: no access"),
+        (Incident::ServiceRemoved,     "service-removed: service=gone is removed from the rule book, wholly or in part, and deliveries wait for it: 3 deliveries"),
     ];
-    for (trouble, expected) in cases {
+    for (incident, expected) in cases {
         let mut world = World::new(&plain(""));
-        raise(&mut world, trouble);
+        raise(&mut world, incident);
         assert_eq!(world.look(1)[0].summary, expected);
         let firing: Vec<_> = world.watch.views().into_iter().filter(|view| view.since.is_some()).collect();
         assert_eq!(firing.len(), 1);
@@ -104,7 +104,7 @@ fn a_book_routes_them_or_switches_them_off() {
     ];
     for (name, alerts, expected) in cases {
         let mut world = World::new(&plain(alerts));
-        raise(&mut world, Trouble::CredentialsRefused);
+        raise(&mut world, Incident::CredentialsRefused);
         let told: Vec<String> = world.look(1).into_iter().map(|notice| notice.receiver).collect();
         assert_eq!(told, expected, "{name}");
     }
@@ -112,7 +112,7 @@ fn a_book_routes_them_or_switches_them_off() {
 
 #[test]
 fn a_book_without_receivers_has_nothing_to_watch_for() {
-    assert_eq!(Watch::new(&book(""), World::new("").now).views(), []);
+    assert_eq!(AlertWatch::new(&book(""), World::new("").now).views(), []);
 }
 
 #[test]
@@ -123,42 +123,42 @@ fn a_service_hears_of_its_own() {
 alerts: [{ use: credentials-refused, off: true }]\n";
     for (service, expected) in [("s", 1), ("t", 0)] {
         let mut world = World::new(&format!("{text}{RECEIVERS}"));
-        world.troubles.raise_of(Trouble::CredentialsRefused, &queue(service), "HTTP_401", world.now);
+        world.incidents.raise_of(Incident::CredentialsRefused, &queue(service), "HTTP_401", world.now);
         assert_eq!(world.look(1).len(), expected, "{service}");
     }
 }
 
 #[test]
 fn what_is_found_before_the_alerts_are_watched_is_told() {
-    for trouble in Trouble::ALL {
+    for incident in Incident::ALL {
         let mut world = World::new(&plain(""));
-        raise(&mut world, trouble);
+        raise(&mut world, incident);
         world.now = world.now + Duration::from_secs(5);
-        world.watch = Watch::new(&world.book, world.now);
-        assert_eq!(world.told(10).len(), 2, "{trouble:?}");
+        world.watch = AlertWatch::new(&world.book, world.now);
+        assert_eq!(world.told(10).len(), 2, "{incident:?}");
     }
 }
 
 #[test]
 fn a_restart_neither_repeats_nor_ends_it() {
-    for trouble in [Trouble::InternalFailure, Trouble::SecretGone] {
+    for incident in [Incident::InternalFailure, Incident::SecretGone] {
         let mut world = World::new(&plain(""));
-        raise(&mut world, trouble);
+        raise(&mut world, incident);
         assert_eq!(world.told(10).len(), 2);
         let saved = serde_json::to_string(&world.watch.save()).unwrap();
-        world.watch = Watch::new(&world.book, world.now);
+        world.watch = AlertWatch::new(&world.book, world.now);
         world.watch.restore(serde_json::from_str(&saved).unwrap());
-        (world.figures, world.troubles) = (Figures::default(), Troubles::default());
+        (world.figures, world.incidents) = (Figures::default(), Incidents::default());
         assert_eq!(world.told(10), [""; 0]);
-        raise(&mut world, trouble);
-        assert_eq!(world.told(100), [""; 0], "{trouble:?} is known");
+        raise(&mut world, incident);
+        assert_eq!(world.told(100), [""; 0], "{incident:?} is known");
     }
 }
 
 #[test]
 fn a_secret_that_the_book_forgets_is_no_trouble() {
     let mut world = World::new(&plain(""));
-    raise(&mut world, Trouble::SecretGone);
+    raise(&mut world, Incident::SecretGone);
     assert_eq!(world.told(10).len(), 2);
     world.book = book(&format!("services: {{}}\n{RECEIVERS}"));
     world.watch.change(&world.book);

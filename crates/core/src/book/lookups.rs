@@ -1,12 +1,12 @@
-//! What a server asks of a book beside rules and routes: bounds, times and limits, each looked up at once.
+//! Lookups the server makes beside rules and routes: limits, times and admission settings.
 //!
-//! Everything is worked out when the book is read, so that asking is a lookup and never a walk over rows.
+//! All are computed when the book is read, so that a lookup never walks over rows.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::RuleBook;
-use super::model::{Sections, ServiceEntry, Target, WhenFull};
+use super::model::{QueueFullAction, Sections, ServiceEntry, TargetEntry};
 use crate::engine::worker::Worker;
 use crate::event::attribute::EventType;
 use crate::hash::Map;
@@ -17,48 +17,28 @@ use crate::policy::budget::BudgetSettings;
 use crate::policy::catalog::Kind;
 use crate::policy::throttle::ThrottleSettings;
 
-/// How much may wait for one service, over all its channels.
+/// Backlog limits of one service, over all its channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingLimits {
-    /// Events.
     pub events: u64,
-    /// Bytes of their payloads.
     pub size_bytes: u64,
-    /// Events behind a dead letter that holds their session.
+    /// Events behind a dead letter that blocks their session.
     pub per_session: u64,
-    /// What happens to one too many.
-    pub when_full: WhenFull,
-    /// The same for an event that came in through a webhook, whose sender may not send it again.
-    pub when_full_of_webhook: WhenFull,
+    pub when_full: QueueFullAction,
+    /// For events from webhooks, whose sender may not send again.
+    pub when_full_of_webhook: QueueFullAction,
 }
 
-/// What holds for the whole book.
-#[derive(Clone, Debug)]
-pub(super) struct Serving {
-    throttles: Map<DependencyName, ThrottleSettings>,
-    keep_delivered: Duration,
-    dedup_ttl_max: Duration,
-    letter_retention: Duration,
+pub(super) fn throttles(sections: &Sections) -> Map<DependencyName, ThrottleSettings> {
+    let declared = sections.dependencies.iter().map(|(name, entry)| (name.clone(), entry.kind));
+    let own = sections.own_processes().into_iter().map(|name| (name, Kind::Process));
+    let throttle = |(name, kind): (DependencyName, Kind)| {
+        let settings = sections.throttle(&name, kind);
+        (name, settings)
+    };
+    declared.chain(own).map(throttle).collect()
 }
 
-impl Serving {
-    pub(super) fn of(sections: &Sections) -> Self {
-        let declared = sections.dependencies.iter().map(|(name, entry)| (name.clone(), entry.kind));
-        let own = sections.own_processes().into_iter().map(|name| (name, Kind::Process));
-        let throttle = |(name, kind): (DependencyName, Kind)| {
-            let settings = sections.throttle(&name, kind);
-            (name, settings)
-        };
-        Self {
-            throttles: declared.chain(own).map(throttle).collect(),
-            keep_delivered: sections.keep_delivered().value,
-            dedup_ttl_max: sections.dedup_ttl_max(),
-            letter_retention: sections.letter_retention(),
-        }
-    }
-}
-
-/// How much may wait for a service.
 pub(super) fn waiting_limits(sections: &Sections, service: &ServiceEntry) -> WaitingLimits {
     let waiting = sections.waiting_of(service);
     WaitingLimits {
@@ -70,65 +50,52 @@ pub(super) fn waiting_limits(sections: &Sections, service: &ServiceEntry) -> Wai
     }
 }
 
-/// The most deliveries in one call to a target.
-pub(super) fn batch_max(target: &Target) -> u32 {
+pub(super) fn batch_max(target: &TargetEntry) -> u32 {
     target.endpoint.profile.batch.as_ref().map_or(1, |batch| batch.max)
 }
 
-/// What a target tells of its runs, if it runs something. A type that is none is an error of the book.
-pub(super) fn worker(target: &Target) -> Option<Worker> {
+/// The worker of a target that runs a program. An invalid output type was reported when the book was read.
+pub(super) fn worker(target: &TargetEntry) -> Option<Worker> {
     let run = target.endpoint.profile.run.as_ref()?;
     Some(Worker { output: run.output.as_deref().and_then(|output| EventType::new(output).ok()) })
 }
 
 impl RuleBook {
-    /// How much may wait for a service; none if there is no such service.
     #[must_use]
     pub fn waiting(&self, service: &str) -> Option<WaitingLimits> {
         Some(self.holding(service).services.get(service)?.waiting)
     }
 
-    /// The most deliveries that one call to a service or a channel may carry; none if there is no such.
+    /// Deliveries per call to a service or channel; `None` if unknown.
     #[must_use]
     pub fn batch_max(&self, service: &str, channel: Option<&str>) -> Option<u32> {
-        let service = self.holding(service).services.get(service)?;
-        let rows = match channel {
-            None => Some(&service.own),
-            Some(channel) => service.channels.get(channel),
-        };
-        rows.map(|rows| rows.batch_max)
+        self.queue_rows(service, channel).map(|rows| rows.batch_max)
     }
 
-    /// What runs the deliveries of a service or a channel, if a program does.
     #[must_use]
     pub fn worker(&self, service: &str, channel: Option<&str>) -> Option<&Worker> {
-        let service = self.holding(service).services.get(service)?;
-        let rows = match channel {
-            None => &service.own,
-            Some(channel) => service.channels.get(channel)?,
-        };
-        rows.worker.as_ref()
+        self.queue_rows(service, channel)?.worker.as_ref()
     }
 
-    /// How long an event is kept once all its deliveries are delivered, or if nobody wants it.
+    /// Also applies to events without a subscriber.
     #[must_use]
     pub const fn keep_delivered(&self) -> Duration {
-        self.serving.keep_delivered
+        self.keep_delivered
     }
 
-    /// For how long ids of events must be remembered, so that every row's `ttl` holds.
+    /// Longest `ttl` of all rows.
     #[must_use]
     pub const fn dedup_ttl_max(&self) -> Duration {
-        self.serving.dedup_ttl_max
+        self.dedup_ttl_max
     }
 
-    /// How long a dead letter is kept of which the book knows no more than its defaults.
+    /// For dead letters whose service is no longer in the book.
     #[must_use]
     pub const fn letter_retention(&self) -> Duration {
-        self.serving.letter_retention
+        self.letter_retention
     }
 
-    /// How calls to a dependency are held back, whether the book declares it or not.
+    /// Works for dependencies the book does not declare, too.
     #[must_use]
     pub fn throttle(&self, dependency: &DependencyName) -> ThrottleSettings {
         const UNDECLARED: ThrottleSettings = ThrottleSettings {
@@ -137,16 +104,15 @@ impl RuleBook {
             growth: limits::RATE_GROWTH_DEFAULT,
             memory: limits::RATE_MEMORY_DEFAULT,
         };
-        self.serving.throttles.get(dependency).copied().unwrap_or(UNDECLARED)
+        self.throttles.get(dependency).copied().unwrap_or(UNDECLARED)
     }
 
-    /// How many of the calls to a dependency may be retries, whether the book declares it or not.
+    /// Works for dependencies the book does not declare, too.
     #[must_use]
     pub fn retry_budget(&self, dependency: &DependencyName) -> Option<BudgetSettings> {
         self.sections.retry_budget(dependency).map(|known| known.value)
     }
 
-    /// What the book says of admission to a dependency.
     #[must_use]
     pub fn admission(&self, dependency: &DependencyName) -> AdmissionSettings {
         AdmissionSettings {
@@ -156,17 +122,16 @@ impl RuleBook {
         }
     }
 
-    /// How long after an outage twice as many calls to a dependency may start as usual.
     #[must_use]
     pub fn ramp(&self, dependency: &DependencyName) -> Duration {
         self.sections.ramp(dependency)
     }
 
-    /// Every service and channel that can have deliveries, in the order of the book.
+    /// Every service and channel with deliveries, in book order.
     pub fn queues(&self) -> impl Iterator<Item = (&ServiceName, Option<&ChannelName>)> {
         self.sections.services.iter().flat_map(|service| {
             let own = (!service.rows.is_empty()).then_some((&service.name, None));
-            // A channel without events is refused when the book is read.
+            // A channel without events is an error of the book.
             let channels = service.channels.iter().map(|channel| (&service.name, Some(&channel.name)));
             own.into_iter().chain(channels)
         })
@@ -177,7 +142,7 @@ impl RuleBook {
 mod tests {
     use std::time::Duration;
 
-    use super::WhenFull::{DeadLetter, Refuse};
+    use super::QueueFullAction::{DeadLetter, Refuse};
     use super::*;
     use crate::book::connectors::built_in;
     use crate::book::read;

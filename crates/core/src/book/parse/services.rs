@@ -1,34 +1,34 @@
-//! Lowers services with their rows and channels, and dependencies.
+//! Parses services with their rows and channels, and dependencies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Lowering, at, count_at, name_at, permits, retry_budget, text_at, text_of, word_at};
+use super::{BookParser, at, count_at, name_at, permits, retry_budget, text_at, text_of, word_at};
 use crate::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, ServiceEntry, Waiting,
+    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, ServiceEntry, WaitingEntry,
 };
 use crate::book::pattern::{EventPattern, Relation};
-use crate::book::yaml::{Node, Value};
+use crate::book::yaml::{YamlNode, YamlValue};
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
 use crate::policy::catalog::Kind;
 use crate::text;
 
-impl Lowering<'_> {
-    pub(super) fn services(&mut self, section: &[(Node, Node)]) -> Vec<ServiceEntry> {
+impl BookParser<'_> {
+    pub(super) fn services(&mut self, section: &[(YamlNode, YamlNode)]) -> Vec<ServiceEntry> {
         section.iter().filter_map(|(key, node)| self.service(key, node)).collect()
     }
 
-    fn service(&mut self, key: &Node, node: &Node) -> Option<ServiceEntry> {
+    fn service(&mut self, key: &YamlNode, node: &YamlNode) -> Option<ServiceEntry> {
         let rows = self.rows(node);
-        let channels = node.get("channels").map(Node::entries).unwrap_or_default();
+        let channels = node.get("channels").map(YamlNode::entries).unwrap_or_default();
         let channels: Vec<_> = channels.iter().filter_map(|(key, node)| self.channel(key, node)).collect();
         let takes_none = node
             .get("events")
-            .is_none_or(|events| matches!(&events.value, Value::List(items) if items.is_empty()));
+            .is_none_or(|events| matches!(&events.value, YamlValue::List(items) if items.is_empty()));
         if takes_none && channels.is_empty() {
             let help = "add `events:` with at least one row, such as `- { type: todo.task.created }`";
-            self.problems.error("no-events", key.span, "this service takes no events", help);
+            self.problems.error("no-events", key.span, "this service has no events", help);
         }
         Some(ServiceEntry {
             name: ServiceName::new(key.text()?).ok()?,
@@ -44,15 +44,15 @@ impl Lowering<'_> {
         })
     }
 
-    /// How much may wait, as a service or the defaults say it.
-    pub(super) fn waiting(&mut self, owner: Option<&Node>) -> Waiting {
-        let Some(node) = owner.and_then(|owner| owner.get("waiting")) else { return Waiting::default() };
+    /// From a service or the defaults.
+    pub(super) fn waiting(&mut self, owner: Option<&YamlNode>) -> WaitingEntry {
+        let Some(node) = owner.and_then(|owner| owner.get("waiting")) else { return WaitingEntry::default() };
         let size_bytes = node.get("size").and_then(|n| at(n, |text| text::parse_size(text).ok()));
         if let Some(At { value: 0, span }) = size_bytes {
-            let help = "state how much may wait, such as 1GiB; `when_full` says what happens to the rest";
-            self.problems.error("out-of-range", span, "in no room at all nothing can wait", help);
+            let help = "set a size such as 1GiB; `when_full` sets what happens beyond it";
+            self.problems.error("out-of-range", span, "the size must be greater than zero", help);
         }
-        Waiting {
+        WaitingEntry {
             events: count_at(node, "events"),
             size_bytes,
             per_session: count_at(node, "per_session"),
@@ -60,7 +60,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn channel(&mut self, key: &Node, node: &Node) -> Option<ChannelEntry> {
+    fn channel(&mut self, key: &YamlNode, node: &YamlNode) -> Option<ChannelEntry> {
         Some(ChannelEntry {
             name: ChannelName::new(key.text()?).ok()?,
             span: key.span,
@@ -72,15 +72,15 @@ impl Lowering<'_> {
         })
     }
 
-    fn rows(&mut self, node: &Node) -> Vec<Arc<EventRow>> {
-        let items = node.get("events").map(Node::items).unwrap_or_default();
+    fn rows(&mut self, node: &YamlNode) -> Vec<Arc<EventRow>> {
+        let items = node.get("events").map(YamlNode::items).unwrap_or_default();
         let rows: Vec<_> = items.iter().filter_map(|item| self.row(item).map(Arc::new)).collect();
         self.refuse_ambiguity(&rows);
         rows
     }
 
-    fn row(&mut self, node: &Node) -> Option<EventRow> {
-        let read = |node: &Node| at(node, |text| EventPattern::parse(text).ok());
+    fn row(&mut self, node: &YamlNode) -> Option<EventRow> {
+        let read = |node: &YamlNode| at(node, |text| EventPattern::parse(text).ok());
         if node.text().is_some() {
             return Some(EventRow::plain(node.span, read(node)?));
         }
@@ -94,7 +94,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Reports rows that claim the same events though neither is more specific.
+    /// Reports rows that match the same events while neither is more specific.
     fn refuse_ambiguity(&mut self, rows: &[Arc<EventRow>]) {
         let mut exact: BTreeMap<&str, &At<EventPattern>> = BTreeMap::new();
         let mut wild: Vec<&At<EventPattern>> = Vec::new();
@@ -102,7 +102,7 @@ impl Lowering<'_> {
             let pattern = &row.pattern;
             if pattern.value.is_exact() {
                 if let Some(first) = exact.insert(pattern.value.as_str(), pattern) {
-                    self.claimed_twice(first, pattern, "claims the same events as");
+                    self.claimed_twice(first, pattern, "matches the same events as");
                 }
                 continue;
             }
@@ -113,9 +113,9 @@ impl Lowering<'_> {
             }
             for earlier in &wild {
                 match pattern.value.relation(&earlier.value) {
-                    Relation::Same => self.claimed_twice(earlier, pattern, "claims the same events as"),
+                    Relation::Same => self.claimed_twice(earlier, pattern, "matches the same events as"),
                     Relation::Ambiguous => {
-                        self.claimed_twice(earlier, pattern, "claims some of the same events as");
+                        self.claimed_twice(earlier, pattern, "matches some of the same events as");
                     }
                     Relation::Narrower | Relation::Wider | Relation::Apart => {}
                 }
@@ -128,21 +128,20 @@ impl Lowering<'_> {
         let (line, first) = (first.span.position.line, &first.value);
         let message =
             format!("`{}` {how} `{first}` on line {line}, and neither is more specific", second.value);
-        let help =
-            "narrow one of them, or name the types they share in a row of their own and drop one pattern";
+        let help = "narrow one pattern, or list the shared types in their own row and drop one pattern";
         self.problems.error("ambiguous-pattern", second.span, message, help);
     }
 
     pub(super) fn dependencies(
         &mut self,
-        section: &[(Node, Node)],
+        section: &[(YamlNode, YamlNode)],
     ) -> BTreeMap<DependencyName, DependencyEntry> {
         let entries = section.iter().filter_map(|(key, node)| {
             let name = DependencyName::new(key.text()?).ok()?;
             let entry = DependencyEntry {
                 name: name.clone(),
                 span: key.span,
-                kind: node.get("kind").and_then(Node::text).and_then(Kind::from_word)?,
+                kind: node.get("kind").and_then(YamlNode::text).and_then(Kind::from_word)?,
                 throttle: text_at(node, "throttle"),
                 permits: permits(node),
                 retry_budget: retry_budget(node),
@@ -155,7 +154,7 @@ impl Lowering<'_> {
     }
 }
 
-fn dapr_target(node: &Node) -> Option<At<DaprTarget>> {
+fn dapr_target(node: &YamlNode) -> Option<At<DaprTarget>> {
     let direction = word_at(node, "direction").map_or(Direction::Outbound, |at| at.value);
     let component = text_of(node, "component").map(|name| DaprTarget::Component { name, direction });
     let value = component

@@ -1,16 +1,16 @@
-//! Lowers retry policies, breakers and timeouts, with what they extend.
+//! Parses retry policies, breakers and timeouts, with what they extend.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{at, duration_of, excluded, is_whole, key_span, number_of, text_of};
+use crate::book::alert_rules;
+use crate::book::keywords::Keyword;
 use crate::book::model::{At, BreakerEntry, PolicyEntry, TimeoutParts};
-use crate::book::own_book;
 use crate::book::problem::Problems;
 use crate::book::validate::{ACTS, parse_failure_kind};
-use crate::book::words::Word;
-use crate::book::yaml::Node;
+use crate::book::yaml::YamlNode;
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
 use crate::policy::backoff::{Backoff, InvalidBackoff, Jitter, RawBackoff, RawSchedule};
@@ -20,40 +20,43 @@ use crate::policy::category::Category;
 use crate::policy::rule::{FailureMatch, GrowingTimeout};
 use crate::text;
 
-/// The book's own policies, breakers and timeouts.
 #[derive(Debug, Default)]
-pub(crate) struct Guards {
+pub(crate) struct GuardSections {
     pub(super) policies: BTreeMap<PolicyName, At<PolicyEntry>>,
     pub(super) breakers: BTreeMap<BreakerName, At<BreakerEntry>>,
     pub(super) timeouts: BTreeMap<String, At<TimeoutParts>>,
 }
 
-/// Names that mean something else where they are used.
-struct Reserved {
+/// Names with a special meaning where they are used.
+struct ReservedNames {
     section: &'static str,
     what: &'static str,
     has_a_meaning: fn(&str) -> bool,
 }
 
-const RESERVED: [Reserved; 5] = [
-    Reserved { section: "retry_policies", what: "retry policy", has_a_meaning: |name| ACTS.contains(&name) },
-    Reserved { section: "breakers", what: "breaker", has_a_meaning: |name| name == "none" },
-    Reserved {
+const RESERVED: [ReservedNames; 5] = [
+    ReservedNames {
+        section: "retry_policies",
+        what: "retry policy",
+        has_a_meaning: |name| ACTS.contains(&name),
+    },
+    ReservedNames { section: "breakers", what: "breaker", has_a_meaning: |name| name == "none" },
+    ReservedNames {
         section: "timeouts",
         what: "timeout",
         has_a_meaning: |name| name.starts_with(|c: char| c.is_ascii_digit()),
     },
-    Reserved { section: "services", what: "service", has_a_meaning: own_book::is_own },
-    Reserved { section: "dependencies", what: "dependency", has_a_meaning: own_book::is_own },
+    ReservedNames { section: "services", what: "service", has_a_meaning: alert_rules::is_own },
+    ReservedNames { section: "dependencies", what: "dependency", has_a_meaning: alert_rules::is_own },
 ];
 
-impl Guards {
-    pub(super) fn read(&mut self, book: &Node, problems: &mut Problems) {
-        let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
-        for Reserved { section: name, what, has_a_meaning } in RESERVED {
+impl GuardSections {
+    pub(super) fn read(&mut self, book: &YamlNode, problems: &mut Problems) {
+        let section = |name| book.get(name).map(YamlNode::entries).unwrap_or_default();
+        for ReservedNames { section: name, what, has_a_meaning } in RESERVED {
             for (key, _) in section(name) {
                 if let Some(name) = key.text().filter(|name| has_a_meaning(name)) {
-                    let message = format!("`{name}` has a meaning of its own and cannot name a {what}");
+                    let message = format!("`{name}` is reserved and cannot name a {what}");
                     problems.error("reserved-name", key.span, message, "choose another name");
                 }
             }
@@ -82,8 +85,8 @@ impl Guards {
         }
     }
 
-    /// What stands under `timeout:`, whether a duration, a name or its parts.
-    pub(super) fn timeout(&self, node: &Node, problems: &mut Problems) -> TimeoutParts {
+    /// `timeout:` is a duration, a name or its parts.
+    pub(super) fn timeout(&self, node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
         let named = node.text().and_then(|name| {
             let own = self.timeouts.get(name).map(|at| at.value.clone());
             own.or_else(|| catalog::named_timeout(name).map(catalog_timeout))
@@ -96,13 +99,13 @@ fn catalog_timeout(entry: &catalog::CatalogTimeout) -> TimeoutParts {
     TimeoutParts {
         name: Some(entry.name.to_owned()),
         whole: Some(GrowingTimeout::fixed(entry.limit)),
-        // Transient is what a timeout is anyway; only what differs may overrule a process target.
+        // Transient is the default; only a different category may override a program's.
         category: Some(entry.on_timeout.category()).filter(|category| *category != Category::Transient),
         ..TimeoutParts::default()
     }
 }
 
-fn timeout_parts(node: &Node, problems: &mut Problems) -> TimeoutParts {
+fn timeout_parts(node: &YamlNode, problems: &mut Problems) -> TimeoutParts {
     if let Some(text) = node.text() {
         let whole = text::parse_duration(text).ok().map(GrowingTimeout::fixed);
         refuse_zero(node, whole.map(|whole| whole.first), problems);
@@ -110,11 +113,11 @@ fn timeout_parts(node: &Node, problems: &mut Problems) -> TimeoutParts {
     }
     let whole = match (duration_of(node, "whole"), duration_of(node, "first")) {
         (Some(whole), None) => {
-            excluded(node, &["factor", "max"], "they belong to `first`", problems);
+            excluded(node, &["factor", "max"], "they need `first`", problems);
             Some(GrowingTimeout::fixed(whole))
         }
         (Some(_), Some(_)) => {
-            excluded(node, &["first"], "`whole` is stated too", problems);
+            excluded(node, &["first"], "`whole` is set too", problems);
             None
         }
         (None, Some(first)) => {
@@ -132,7 +135,7 @@ fn timeout_parts(node: &Node, problems: &mut Problems) -> TimeoutParts {
             Some(GrowingTimeout { first, factor, max: max.max(first) })
         }
         (None, None) => {
-            excluded(node, &["factor", "max"], "they belong to `first`", problems);
+            excluded(node, &["factor", "max"], "they need `first`", problems);
             None
         }
     };
@@ -151,45 +154,44 @@ fn timeout_parts(node: &Node, problems: &mut Problems) -> TimeoutParts {
     }
 }
 
-fn refuse_zero(node: &Node, limit: Option<Duration>, problems: &mut Problems) {
+fn refuse_zero(node: &YamlNode, limit: Option<Duration>, problems: &mut Problems) {
     if limit.is_some_and(|limit| limit.is_zero()) {
-        let help = "every operation has a timeout; state how long it may take";
-        problems.error("zero-timeout", node.span, "a timeout of nothing ends every call at once", help);
+        let help = "set how long the call may take";
+        problems.error("zero-timeout", node.span, "a timeout must be greater than zero", help);
     }
 }
 
-/// The entries of a section by name.
-type Entries<'a> = BTreeMap<&'a str, &'a Node>;
+type Entries<'a> = BTreeMap<&'a str, &'a YamlNode>;
 
-fn entries(section: &[(Node, Node)]) -> Entries<'_> {
+fn entries(section: &[(YamlNode, YamlNode)]) -> Entries<'_> {
     section.iter().filter_map(|(key, node)| Some((key.text()?, node))).collect()
 }
 
-/// A value was stated and could not be read, which the problems say already.
+/// A stated value could not be read (already reported).
 struct Reported;
 
-/// An entry and those that it extends, itself first.
-struct Chain<'a> {
-    links: Vec<&'a Node>,
-    /// The name in the catalog that the last of them extends.
+/// An entry and those it extends, itself first.
+struct PolicyChain<'a> {
+    links: Vec<&'a YamlNode>,
+    /// The catalog name that the last entry extends.
     root: Option<&'a str>,
 }
 
-impl<'a> Chain<'a> {
-    /// Follows `from`. None if it goes in a circle or too far, or if something in it could not be read.
-    fn of(name: &str, node: &'a Node, section: &Entries<'a>, problems: &mut Problems) -> Option<Self> {
+impl<'a> PolicyChain<'a> {
+    /// Follows `from`. `None` if it is circular, too long or unreadable.
+    fn of(name: &str, node: &'a YamlNode, section: &Entries<'a>, problems: &mut Problems) -> Option<Self> {
         let mut links = vec![node];
         let mut seen = vec![name];
         let mut last = node;
-        while let Some(from) = last.get("from").and_then(Node::text) {
-            // Under its own name an entry can only mean the catalog's.
+        while let Some(from) = last.get("from").and_then(YamlNode::text) {
+            // Under its own name an entry can only extend the catalog's.
             let own = section.get(from).filter(|_| seen.last() != Some(&from));
             let Some(parent) = own else { return Self { links, root: Some(from) }.if_whole() };
-            // Who merely leads into a circle is not told: those who are in it are.
+            // Report only the entries within a circle, not those leading into it.
             if from == name {
                 let circle = format!("{} → {from}", seen.join(" → "));
-                let help = "let one of them state its own values";
-                let message = format!("this extends itself: {circle}");
+                let help = "remove one `from` and set the values there";
+                let message = format!("circular `from`: {circle}");
                 problems.error("extends-itself", key_span(node, "from"), message, help);
                 return None;
             }
@@ -197,9 +199,13 @@ impl<'a> Chain<'a> {
                 return None;
             }
             if links.len() >= limits::EXTENDS_MAX {
-                let message =
-                    format!("this extends more than {} others, one after the other", limits::EXTENDS_MAX);
-                problems.error("extends-too-far", key_span(node, "from"), message, "state its own values");
+                let message = format!("`from` chain is longer than {}", limits::EXTENDS_MAX);
+                problems.error(
+                    "extends-too-far",
+                    key_span(node, "from"),
+                    message,
+                    "set the values here instead of `from`",
+                );
                 return None;
             }
             seen.push(from);
@@ -213,12 +219,12 @@ impl<'a> Chain<'a> {
         self.links.iter().all(|link| is_whole(link)).then_some(self)
     }
 
-    /// What the nearest of them says under a key, which is `usual` where none says anything.
+    /// The nearest value of a key, else `usual`.
     fn read<T>(
         &self,
         key: &str,
         usual: Option<T>,
-        read: impl FnOnce(&Node) -> Option<T>,
+        read: impl FnOnce(&YamlNode) -> Option<T>,
     ) -> Result<Option<T>, Reported> {
         match self.links.iter().find_map(|link| link.get(key)) {
             Some(node) => read(node).map(Some).ok_or(Reported),
@@ -231,27 +237,27 @@ impl<'a> Chain<'a> {
     }
 }
 
-fn duration(node: &Node) -> Option<Duration> {
+fn duration(node: &YamlNode) -> Option<Duration> {
     text::parse_duration(node.text()?).ok()
 }
 
-fn number<T: std::str::FromStr>(node: &Node) -> Option<T> {
+fn number<T: std::str::FromStr>(node: &YamlNode) -> Option<T> {
     node.text()?.parse().ok()
 }
 
 fn policy(
     name: &PolicyName,
-    node: &Node,
+    node: &YamlNode,
     section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<PolicyEntry> {
-    let chain = Chain::of(name.as_str(), node, section, problems)?;
+    let chain = PolicyChain::of(name.as_str(), node, section, problems)?;
     let base = match chain.root {
         None => None,
         Some(root) => match catalog::policy(root) {
             Some(entry) => Some(entry),
             None if root == name.as_str() => {
-                let message = format!("there is no retry policy `{root}` in the catalog to extend");
+                let message = format!("unknown retry policy `{root}`");
                 problems.error("extends-nothing", key_span(node, "from"), message, "name another policy");
                 return None;
             }
@@ -259,7 +265,7 @@ fn policy(
             None => return None,
         },
     };
-    let from = node.get("from").and_then(Node::text).and_then(|text| PolicyName::new(text).ok());
+    let from = node.get("from").and_then(YamlNode::text).and_then(|text| PolicyName::new(text).ok());
     let usual = base.map(|entry| entry.alert_on_exhaustion);
     let alert_when_exhausted = chain.read("alert_when_exhausted", usual, number).ok()?.unwrap_or(false);
     let raw = raw_backoff(node, chain, base.map(|entry| &entry.backoff), problems)?;
@@ -281,10 +287,10 @@ fn policy(
     }
 }
 
-/// The numbers of a policy; none if one that was stated could not be read, which was reported.
+/// `None` if a stated part was invalid (already reported).
 fn raw_backoff(
-    node: &Node,
-    chain: Chain<'_>,
+    node: &YamlNode,
+    chain: PolicyChain<'_>,
     base: Option<&Backoff>,
     problems: &mut Problems,
 ) -> Option<RawBackoff> {
@@ -298,22 +304,22 @@ fn raw_backoff(
     let window = chain.duration("window", base.and_then(Backoff::window)).ok()?;
     let schedule = schedule(node, chain, base, problems)?;
     let Some(retries) = retries else {
-        let help = "state `retries`, or extend a policy with `from`";
+        let help = "set `retries`, or extend a policy with `from`";
         problems.error("missing-key", node.span, "a retry policy needs `retries`", help);
         return None;
     };
     if schedule == RawSchedule::Never && retries > 0 {
-        let help = "state `initial` or `delays`, or extend a policy with `from`";
-        problems.error("missing-key", node.span, "a retry policy needs to know how long to wait", help);
+        let help = "set `initial` or `delays`, or extend a policy with `from`";
+        problems.error("missing-key", node.span, "a retry policy needs a delay", help);
         return None;
     }
     Some(RawBackoff { schedule, jitter: jitter.unwrap_or(Jitter::Equal), retries, window })
 }
 
-/// How delays follow each other: the nearest `delays` or `initial` decides, and a list hides what lies behind it.
+/// The nearest `delays` or `initial` decides; a list hides what it extends.
 fn schedule(
-    node: &Node,
-    mut chain: Chain<'_>,
+    node: &YamlNode,
+    mut chain: PolicyChain<'_>,
     base: Option<&Backoff>,
     problems: &mut Problems,
 ) -> Option<RawSchedule> {
@@ -335,9 +341,9 @@ fn schedule(
         None => base.and_then(Backoff::listed).map(<[Duration]>::to_vec),
     };
     if node.get("delays").is_some() {
-        excluded(node, &["initial", "factor", "max"], "`delays` lists every delay", problems);
+        excluded(node, &["initial", "factor", "max"], "`delays` already lists every delay", problems);
     } else if initial.is_none() && delays.is_some() {
-        let because = "the policy that it extends lists every delay";
+        let because = "the policy it extends already lists every delay";
         excluded(node, &["factor", "max"], because, problems);
     }
     Some(match (initial, delays) {
@@ -352,18 +358,18 @@ fn schedule(
 
 fn breaker(
     name: &BreakerName,
-    node: &Node,
+    node: &YamlNode,
     section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<BreakerEntry> {
-    let chain = Chain::of(name.as_str(), node, section, problems)?;
+    let chain = PolicyChain::of(name.as_str(), node, section, problems)?;
     let base = match chain.root {
         None => None,
         Some(root) => {
             let Some(entry) = catalog::breaker(root) else {
                 // Any other name was reported as undefined.
                 if root == name.as_str() || root == "none" {
-                    let message = format!("there is no breaker `{root}` to extend");
+                    let message = format!("unknown breaker `{root}`");
                     let help = "name another breaker";
                     problems.error("extends-nothing", key_span(node, "from"), message, help);
                 }
@@ -376,19 +382,19 @@ fn breaker(
         check_trip(trip, problems);
     }
     let base = base.as_ref();
-    // What could not be read was reported, so what stands in its place does not matter.
+    // An invalid part was reported, so its replacement does not matter.
     let trip = chain.read("trip", base.map(|raw| raw.trip), read_trip).ok().flatten();
     let open = chain.duration("open", base.map(|raw| raw.open)).ok().flatten();
     let (Some(trip), Some(open)) = (trip, open) else {
         let missing = if open.is_none() { "open" } else { "trip" };
-        // A trip that was stated but makes no sense was reported for itself.
+        // An invalid trip was reported on its own.
         if node.get(missing).is_none() {
-            let help = "without it the breaker could never open, or never close again";
+            let help = "without it the breaker would never open, or never close again";
             problems.error("missing-key", node.span, format!("a breaker needs `{missing}`"), help);
         }
         return None;
     };
-    let count = |node: &Node| Count::from_word(node.text()?);
+    let count = |node: &YamlNode| Count::from_word(node.text()?);
     let raw = RawBreaker {
         trip,
         open,
@@ -399,7 +405,7 @@ fn breaker(
     };
     let kinds =
         |key| chain.read(key, None, |list| Some(failure_kinds(list))).ok().flatten().unwrap_or_default();
-    let from = node.get("from").and_then(Node::text).and_then(|text| BreakerName::new(text).ok());
+    let from = node.get("from").and_then(YamlNode::text).and_then(|text| BreakerName::new(text).ok());
     match BreakerSettings::try_from(raw) {
         Ok(settings) => {
             Some(BreakerEntry { settings, ignores: kinds("ignores"), counts: kinds("counts"), from })
@@ -420,11 +426,11 @@ fn breaker(
     }
 }
 
-fn failure_kinds(list: &Node) -> Vec<FailureMatch> {
+fn failure_kinds(list: &YamlNode) -> Vec<FailureMatch> {
     list.items().iter().filter_map(|item| parse_failure_kind(item.text()?)).collect()
 }
 
-fn read_trip(node: &Node) -> Option<Trip> {
+fn read_trip(node: &YamlNode) -> Option<Trip> {
     if let Some(count) = number_of::<NonZeroU32>(node, "consecutive") {
         return Some(Trip::Consecutive(count));
     }
@@ -436,8 +442,8 @@ fn read_trip(node: &Node) -> Option<Trip> {
     Some(Trip::FailureRate { share, of_at_least: number_of(node, "of_at_least")?, within })
 }
 
-/// Reports parts of a trip that are missing or do not belong to its kind.
-fn check_trip(node: &Node, problems: &mut Problems) {
+/// Reports missing or extra parts of a trip condition.
+fn check_trip(node: &YamlNode, problems: &mut Problems) {
     let missing = |key: &str, problems: &mut Problems| {
         if node.get(key).is_none() {
             let message = format!("this trip condition needs `{key}`");
@@ -445,10 +451,10 @@ fn check_trip(node: &Node, problems: &mut Problems) {
         }
     };
     if node.get("consecutive").is_some() {
-        excluded(node, &["within", "of_at_least"], "`consecutive` looks at the last calls only", problems);
+        excluded(node, &["within", "of_at_least"], "`consecutive` only counts calls in a row", problems);
     } else if node.get("failures").is_some() {
         missing("within", problems);
-        excluded(node, &["of_at_least"], "it belongs to `failure_rate`", problems);
+        excluded(node, &["of_at_least"], "it needs `failure_rate`", problems);
     } else if node.get("failure_rate").is_some() {
         missing("within", problems);
         missing("of_at_least", problems);

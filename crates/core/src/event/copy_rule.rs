@@ -1,67 +1,61 @@
-//! How a second copy of an event is recognised for one rule: by what, and for how long.
+//! How duplicates of an event are recognised for one rule.
 //!
-//! An event is known by its source and id. A rule may know its deliveries by a key of its own beside that: a
-//! template over the event, such as `data.order` or `{type}/{data.order}`. Two events with the same key are
-//! one delivery. An event of which the key lacks a value is known by its source and id alone: half of a key
-//! would tie together what has nothing to do with each other.
+//! An event is identified by its source and id. A rule may also identify its deliveries by a key: a template
+//! over the event, such as `data.order` or `{type}/{data.order}`. Two events with the same key are one
+//! delivery. If a value of the key is missing, only source and id count, since half a key would tie unrelated
+//! events together.
 //!
-//! Invariant: a key depends on the event and the template alone, so it is the same after a restart.
+//! Invariant: a key depends on the event and the template alone, so it survives a restart.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::book::source_template::{Picked, Wanted};
+use crate::book::source_template::{FieldSelection, SelectedFields};
 use crate::event::Event;
-use crate::event::attribute::{ContentType, CorrelationId, SessionKey, Subject};
+use crate::event::attribute::{ContentType, CorrelationId, EventSubject, SessionKey};
 use crate::limits;
 use crate::policy::answer::Answer;
 use crate::time::Timestamp;
 
-/// How long an event is remembered, unless the book says otherwise.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 
-/// What is remembered of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdempotencyBy {
-    /// Its source and id, and the rule's own key.
+    /// Source and id, and the rule's key.
     EventId,
-    /// The same, and the id of the notification that the target has told.
+    /// Also the notification id that the target returned.
     NotificationId,
-    /// Nothing: each copy is delivered.
+    /// Each copy is delivered.
     Nothing,
 }
 
-/// How second copies are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copies {
-    /// By what.
+pub struct CopyRule {
     pub by: IdempotencyBy,
-    /// The rule's own key.
     pub key: Option<Arc<CopyKey>>,
-    /// For how long, and for as long as the event is kept.
+    /// At least as long as the event is kept.
     pub ttl: Duration,
 }
 
-impl Default for Copies {
+impl Default for CopyRule {
     fn default() -> Self {
         Self { by: IdempotencyBy::EventId, key: None, ttl: TTL_DEFAULT }
     }
 }
 
-/// An event that came before, as far as that matters to whether another is a copy.
+/// What is known of an earlier event with the same source and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remembered {
-    /// When it was last accepted.
+pub struct RememberedKeys {
     pub last_at: Timestamp,
-    /// Whether more of it is kept than its id.
+    /// Whether more than its id is stored.
     pub kept: bool,
 }
 
-impl Copies {
-    /// Whether another event of the same source and id is a copy.
+impl CopyRule {
+    /// Whether another event with the same source and id is a duplicate.
     #[must_use]
-    pub fn recall(&self, earlier: Remembered, now: Timestamp) -> bool {
+    pub fn recall(&self, earlier: RememberedKeys, now: Timestamp) -> bool {
         match self.by {
             IdempotencyBy::EventId | IdempotencyBy::NotificationId => {
                 earlier.kept || now.since(earlier.last_at) < self.ttl
@@ -70,7 +64,6 @@ impl Copies {
         }
     }
 
-    /// The key of the rule's own that the event has, if there is one.
     #[must_use]
     pub fn key_of(&self, event: &Event) -> Option<String> {
         match self.by {
@@ -79,18 +72,18 @@ impl Copies {
         }
     }
 
-    /// Whether a delivery is not sent again once its target has told the id of a notification.
+    /// Whether a delivery is not sent again once its target returned a notification id.
     #[must_use]
     pub fn keeps_notification_ids(&self) -> bool {
         self.by == IdempotencyBy::NotificationId
     }
 }
 
-/// The header of an answer that tells the id of a notification; in a JSON answer, the field.
+/// Response header with the notification id; in a JSON answer, the field.
 const NOTIFICATION_HEADER: &str = "notification-id";
 const NOTIFICATION_FIELD: [&str; 1] = ["notification_id"];
 
-/// The id of the notification that an answer tells, whatever else it says.
+/// The notification id of an answer, whatever its status.
 #[must_use]
 pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
     let cut = |id: &str| Box::from(&id[..id.floor_char_boundary(limits::NOTIFICATION_ID_BYTES_MAX)]);
@@ -102,29 +95,27 @@ pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
     if !body.contains(NOTIFICATION_FIELD[0]) {
         return None;
     }
-    let mut wanted = Wanted::default();
+    let mut wanted = FieldSelection::default();
     wanted.add(&NOTIFICATION_FIELD.map(str::to_owned));
     let picked = wanted.pick(body.as_bytes()).ok()?;
     picked.get(&NOTIFICATION_FIELD).filter(usable).map(|id| cut(id.trim()))
 }
 
-/// A template that makes a key out of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyKey {
     text: String,
-    pieces: Vec<Piece>,
-    wanted: Wanted,
+    pieces: Vec<KeyPiece>,
+    wanted: FieldSelection,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum KeyPiece {
     Text(String),
-    Value(From),
+    Value(KeyField),
 }
 
-/// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum From {
+enum KeyField {
     Id,
     Source,
     Type,
@@ -134,66 +125,52 @@ enum From {
     Data(Vec<String>),
 }
 
-/// Why a text is no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCopyKey {
-    /// A brace without its partner.
-    #[error("a `{{` or `}}` stands alone in `{text}`")]
-    Unpaired {
-        /// The text.
-        text: String,
-    },
-    /// A name that no event has.
+    #[error("unmatched `{{` or `}}` in `{text}`")]
+    Unpaired { text: String },
     #[error(
-        "`{name}` is nothing that an event has: write `data.field`, `id`, `source`, `type`, `subject`, `session` or `correlation_id`, alone or in braces within a text"
+        "unknown event field `{name}`: write `data.field`, `id`, `source`, `type`, `subject`, `session` or `correlation_id`, alone or in braces within a text"
     )]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// A path that leads too deep.
-    #[error("`{name}` leads deeper than {} fields", limits::DATA_PATH_WORDS_MAX)]
-    TooDeep {
-        /// The path.
-        name: String,
-    },
+    Unknown { name: String },
+    #[error("`{name}` is nested more than {} fields deep", limits::DATA_PATH_WORDS_MAX)]
+    TooDeep { name: String },
 }
 
 impl CopyKey {
-    /// Reads a key: the name of a value, or a text with such names in braces.
+    /// The name of a field, or a text with names in braces.
     pub fn parse(text: &str) -> Result<Self, InvalidCopyKey> {
         let pieces =
-            if text.contains(['{', '}']) { pieces_of(text)? } else { vec![From::parse(text)?.into()] };
-        let mut wanted = Wanted::default();
+            if text.contains(['{', '}']) { pieces_of(text)? } else { vec![KeyField::parse(text)?.into()] };
+        let mut wanted = FieldSelection::default();
         for piece in &pieces {
-            if let Piece::Value(From::Data(path)) = piece {
+            if let KeyPiece::Value(KeyField::Data(path)) = piece {
                 wanted.add(path);
             }
         }
         Ok(Self { text: text.to_owned(), pieces, wanted })
     }
 
-    /// The key as the book states it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The key of an event; none if one of its values is missing.
+    /// `None` if one of its values is missing.
     #[must_use]
     pub fn of(&self, event: &Event) -> Option<String> {
         let is_json = event.content_type.as_ref().is_none_or(ContentType::is_json);
         let picked = if self.wanted.is_empty() || !is_json {
-            Picked::default()
+            SelectedFields::default()
         } else {
-            // What is no JSON has no fields.
+            // Other data have no fields.
             self.wanted.pick(&event.data).ok()?
         };
         let mut key = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => key.push_str(text),
-                Piece::Value(from) => {
+                KeyPiece::Text(text) => key.push_str(text),
+                KeyPiece::Value(from) => {
                     key.push_str(from.find(event, &picked).filter(|value| !value.is_empty())?);
                 }
             }
@@ -202,27 +179,27 @@ impl CopyKey {
     }
 }
 
-fn pieces_of(text: &str) -> Result<Vec<Piece>, InvalidCopyKey> {
+fn pieces_of(text: &str) -> Result<Vec<KeyPiece>, InvalidCopyKey> {
     let unpaired = || InvalidCopyKey::Unpaired { text: text.to_owned() };
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(brace) = rest.find(['{', '}']) {
         let (before, after) = rest.split_at(brace);
         if !before.is_empty() {
-            pieces.push(Piece::Text(before.to_owned()));
+            pieces.push(KeyPiece::Text(before.to_owned()));
         }
         let after = after.strip_prefix('{').ok_or_else(unpaired)?;
         let (inside, tail) = after.split_once('}').ok_or_else(unpaired)?;
-        pieces.push(From::parse(inside)?.into());
+        pieces.push(KeyField::parse(inside)?.into());
         rest = tail;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest.to_owned()));
+        pieces.push(KeyPiece::Text(rest.to_owned()));
     }
     Ok(pieces)
 }
 
-impl From {
+impl KeyField {
     fn parse(text: &str) -> Result<Self, InvalidCopyKey> {
         let unknown = || InvalidCopyKey::Unknown { name: text.to_owned() };
         let from = match text {
@@ -247,12 +224,12 @@ impl From {
         Ok(from)
     }
 
-    fn find<'a>(&self, event: &'a Event, picked: &'a Picked<'_>) -> Option<&'a str> {
+    fn find<'a>(&self, event: &'a Event, picked: &'a SelectedFields<'_>) -> Option<&'a str> {
         match self {
             Self::Id => Some(event.id.as_str()),
             Self::Source => Some(event.source.as_str()),
             Self::Type => Some(event.event_type.as_str()),
-            Self::Subject => event.subject.as_ref().map(Subject::as_str),
+            Self::Subject => event.subject.as_ref().map(EventSubject::as_str),
             Self::Session => event.session.as_ref().map(SessionKey::as_str),
             Self::CorrelationId => event.correlation_id.as_ref().map(CorrelationId::as_str),
             Self::Data(path) => picked.get(path),
@@ -260,8 +237,8 @@ impl From {
     }
 }
 
-impl std::convert::From<From> for Piece {
-    fn from(from: From) -> Self {
+impl From<KeyField> for KeyPiece {
+    fn from(from: KeyField) -> Self {
         Self::Value(from)
     }
 }
@@ -284,7 +261,7 @@ mod tests {
             id: EventId::new("1").expect("an id"),
             source: EventSource::new("/shop").expect("a source"),
             event_type: EventType::new("order.placed").expect("a type"),
-            subject: Some(Subject::new("basket").expect("a subject")),
+            subject: Some(EventSubject::new("basket").expect("a subject")),
             time: None,
             content_type: Some(ContentType::new(content_type).expect("a type")),
             session: None,
@@ -362,7 +339,7 @@ mod tests {
     #[test]
     fn a_copy_is_known_for_its_time_and_while_the_event_is_kept() {
         let (at, hour) = (Timestamp::from_millis, 3_600_000);
-        let copies = |by| Copies { by, key: None, ttl: Duration::from_hours(1) };
+        let copies = |by| CopyRule { by, key: None, ttl: Duration::from_hours(1) };
         let [id, notification, nothing] =
             [IdempotencyBy::EventId, IdempotencyBy::NotificationId, IdempotencyBy::Nothing].map(copies);
         #[rustfmt::skip]
@@ -375,7 +352,7 @@ mod tests {
             ("where nothing is known",   &nothing,      0,        true,  false),
         ];
         for (name, copies, after, kept, expected) in cases {
-            let earlier = Remembered { last_at: at(5), kept };
+            let earlier = RememberedKeys { last_at: at(5), kept };
             assert_eq!(copies.recall(earlier, at(5 + after)), expected, "{name}");
         }
     }
