@@ -1,7 +1,7 @@
-//! How long things took, in ranges so fine that a quantile is off by at most 2.5 %: what alerts compare and people see.
+//! Durations in ranges so fine that a quantile is off by at most 2.5 %: for alerts and the page.
 //!
-//! Each power of two from 128 µs to almost five hours is cut into twenty ranges of the same width; what is
-//! shorter is one range, and what is longer counts in the last. Only ranges that something fell into are kept.
+//! Each power of two from 128 µs to almost five hours is cut into twenty equal ranges; shorter times are one
+//! range, and longer ones count in the last. Only ranges with a count are kept.
 //!
 //! Invariant: memory is bounded: there are [`RANGES`] ranges.
 
@@ -9,49 +9,40 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The shortest time that is told from others, as a power of two in microseconds.
+/// The shortest time that is distinguished, as a power of two in microseconds.
 const FLOOR_BITS: u32 = 7;
-/// Powers of two that are told apart.
 const OCTAVES: u16 = 27;
-/// Ranges of each.
 const PARTS: u16 = 20;
-/// How many ranges there are.
 const RANGES: u16 = 1 + OCTAVES * PARTS;
 
-/// Times by fine ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sketch {
-    /// Ranges with how many fell into each, by range.
+    /// Sorted by range.
     counts: Vec<(u16, u64)>,
 }
 
 impl Sketch {
-    /// Counts a time.
     pub fn add(&mut self, time: Duration) {
         let range = range_of(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         self.put(range, 1);
     }
 
-    /// How many were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| *count).sum()
     }
 
-    /// Whether nothing was counted.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Adds another.
     pub fn merge(&mut self, other: &Self) {
         for (range, count) in &other.counts {
             self.put(*range, *count);
         }
     }
 
-    /// What was counted since an earlier look.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut counts = self.counts.clone();
@@ -66,7 +57,7 @@ impl Sketch {
         Self { counts }
     }
 
-    /// The time that so large a share of all did not exceed, between 0 and 1, to within 2.5 %. None if nothing was
+    /// The time that this share (0 to 1) of all did not exceed, to within 2.5 %. `None` if nothing was
     /// counted.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
@@ -101,7 +92,7 @@ fn range_of(micros: u64) -> u16 {
 fn middle_of(range: u16) -> Duration {
     let Some(place) = range.checked_sub(1) else { return Duration::from_micros((1 << FLOOR_BITS) / 2) };
     let octave = 1_u64 << (FLOOR_BITS + u32::from(place / PARTS));
-    // The lower end is at (PARTS + part) of so many parts, the upper one part further on.
+    // The lower bound is at (PARTS + part) of so many parts, the upper one part further.
     let half_parts = 2 * u64::from(PARTS + place % PARTS) + 1;
     Duration::from_nanos(octave * 1_000 / (2 * u64::from(PARTS)) * half_parts)
 }

@@ -1,4 +1,4 @@
-//! Which dead letters the rule book brings back by itself: when a dependency is well again, and at times.
+//! Which dead letters the rule book reprocesses automatically: when a dependency recovers, and by schedule.
 
 use std::fmt;
 
@@ -8,25 +8,19 @@ use crate::ids::{ChannelName, DependencyName};
 use crate::letters::envelope::Tier;
 use crate::policy::category::Category;
 
-/// Letters of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// Whose.
+pub struct LetterSubject<'a> {
     pub queue: &'a QueueName,
-    /// Of which event type.
     pub event_type: &'a str,
-    /// What they died of.
     pub category: Category,
-    /// Among which letters they are kept.
     pub tier: Tier,
 }
 
-/// Why letters are brought back.
+/// Why letters are reprocessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion<'a> {
-    /// A dependency is well again.
     WellAgain(&'a DependencyName),
-    /// It is time, by the cron that a rule names.
+    /// The cron expression of a rule.
     Cron(&'a str),
 }
 
@@ -39,10 +33,9 @@ impl fmt::Display for Occasion<'_> {
     }
 }
 
-/// How often a letter of that kind may be brought back, if the book brings it back on that occasion; poison
-/// never is.
+/// How often a letter of that kind may be reprocessed, if the book does so on that occasion; poison never is.
 #[must_use]
-pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &Subject<'_>) -> Option<u32> {
+pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &LetterSubject<'_>) -> Option<u32> {
     let service = subject.queue.service.as_str();
     let channel = subject.queue.channel.as_ref().map(ChannelName::as_str);
     let rule = book.rule(service, channel, subject.event_type)?;
@@ -85,7 +78,7 @@ mod tests {
         ];
         for (name, word, dependency, event_type, category, tier, expected) in cases {
             let dependency = DependencyName::new(dependency).expect("a name");
-            let subject = Subject { queue: &queue, event_type, category, tier };
+            let subject = LetterSubject { queue: &queue, event_type, category, tier };
             let well_again = Occasion::WellAgain(&dependency);
             assert_eq!(times_max(&letters(word), well_again, &subject), expected, "{name}");
         }
@@ -101,7 +94,7 @@ mod tests {
             ("by hand",                 "reprocess: manual, reprocess_cron: \"0 3 * * *\"",          "0 3 * * *", Category::Transient, Tier::Dead,   None),
         ];
         for (name, word, cron, category, tier, expected) in cases {
-            let subject = Subject { queue: &queue, event_type: "a", category, tier };
+            let subject = LetterSubject { queue: &queue, event_type: "a", category, tier };
             assert_eq!(times_max(&letters(word), Occasion::Cron(cron), &subject), expected, "{name}");
         }
     }

@@ -6,7 +6,7 @@
 //! All times are those of Redrive's own clock, which rules are written for; it goes on over restarts.
 
 mod breakers;
-mod deaths;
+mod dead_letters;
 mod fairness;
 mod letters;
 mod replays;
@@ -24,7 +24,7 @@ use self::sessions::Sessions;
 use super::books::{Book, Claim, OnFatal, Order, Policy, Spec, dependency_name};
 use super::store::{Lane, Outcome};
 use super::targets::Means;
-use crate::engine::{Call, CallId, Command, Followers, QueueName, Waiting};
+use crate::engine::{CallId, OperatorCommand, PendingDelivery, QueueName, SessionFollowers, TargetCall};
 use crate::event::Event;
 use crate::ids::{DeliveryId, ServiceName};
 use crate::letters::replay::ReplayId;
@@ -280,11 +280,11 @@ impl Checker {
                 self.seen.delivered += 1;
                 Ended::Delivered
             }
-            Outcome::Dead(death) => {
-                if let Some(why_not) = self.death_is_early(delivery, death, at) {
-                    let code = &death.code;
+            Outcome::Dead(info) => {
+                if let Some(why_not) = self.death_is_early(delivery, info, at) {
+                    let code = &info.code;
                     self.broken(
-                        "death only by the rule",
+                        "dead letter only by the rule",
                         format!("{id} died at {at} of {code:?}: {why_not}"),
                     );
                 }
@@ -293,11 +293,11 @@ impl Checker {
             }
         };
         self.fresh.remove(&id);
-        let death = match outcome {
+        let info = match outcome {
             Outcome::Delivered => None,
-            Outcome::Dead(death) => Some(death),
+            Outcome::Dead(info) => Some(info),
         };
-        let holds = death.is_some_and(|death| self.holds_its_session(id, death.followers));
+        let holds = info.is_some_and(|info| self.holds_its_session(id, info.followers));
         let delivery = self.deliveries.get_mut(&id).expect("seen above");
         delivery.ended = ended;
         delivery.died_at = at;
@@ -306,23 +306,23 @@ impl Checker {
             Some(lane) => self.sessions.leave(lane, delivery.turn, id),
             None => {}
         }
-        self.letter_ended(id, death);
+        self.letter_ended(id, info);
     }
 
     /// Whether those behind a dead letter wait: where books differ, by what was written down.
-    fn holds_its_session(&self, id: DeliveryId, followers: Followers) -> bool {
+    fn holds_its_session(&self, id: DeliveryId, followers: SessionFollowers) -> bool {
         let queue = &self.deliveries[&id].queue;
         let orders = self.books.iter().flat_map(|book| &book.takers).filter(|taker| taker.queue == *queue);
         let mut orders: Vec<Order> = orders.map(|taker| taker.order).collect();
         orders.dedup();
         match orders[..] {
             [order] => order == Order::Strict,
-            _ => followers == Followers::Wait,
+            _ => followers == SessionFollowers::Wait,
         }
     }
 
     /// A target is called.
-    pub(super) fn started(&mut self, call: &Call, now: Timestamp) {
+    pub(super) fn started(&mut self, call: &TargetCall, now: Timestamp) {
         for row in &call.deliveries {
             self.seen.calls += 1;
             self.check_start(row, call, now);
@@ -336,7 +336,7 @@ impl Checker {
         }
     }
 
-    fn check_start(&mut self, row: &Waiting, call: &Call, now: Timestamp) {
+    fn check_start(&mut self, row: &PendingDelivery, call: &TargetCall, now: Timestamp) {
         let (id, attempt) = (row.id, row.next_attempt().get());
         let spec = self.spec();
         let Some(delivery) = self.deliveries.get(&id) else {
@@ -550,24 +550,26 @@ impl Checker {
     }
 
     /// An operator's wish is durable, and the engine is about to know.
-    pub(super) fn told(&mut self, command: &Command, now: Timestamp) {
+    pub(super) fn told(&mut self, command: &OperatorCommand, now: Timestamp) {
         self.fairness.disturbed();
         match command {
-            Command::Pause(service) => self.paused_by_rule(service, now),
-            Command::Resume(service) => {
+            OperatorCommand::Pause(service) => self.paused_by_rule(service, now),
+            OperatorCommand::Resume(service) => {
                 self.paused.remove(service);
                 let pauses =
                     self.pauses.iter_mut().filter(|(paused, _, until)| paused == service && until.is_none());
                 pauses.for_each(|(_, _, until)| *until = Some(now));
             }
-            Command::Trip(name) => {
+            OperatorCommand::Trip(name) => {
                 let is_meant = |place: &usize| dependency_name(*place) == *name;
                 self.ailing.extend((0..self.spec().dependencies.len()).find(is_meant));
                 self.breakers.tripped(name.as_str(), now);
             }
             // A delivery that starts alone has its permit a while before its call begins.
-            Command::Reset(name) if self.is_cautious(now) => self.breakers.reset_in_between(name.as_str()),
-            Command::Reset(name) => self.breakers.reset(name.as_str()),
+            OperatorCommand::Reset(name) if self.is_cautious(now) => {
+                self.breakers.reset_in_between(name.as_str())
+            }
+            OperatorCommand::Reset(name) => self.breakers.reset(name.as_str()),
         }
     }
 

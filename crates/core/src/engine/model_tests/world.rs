@@ -20,7 +20,7 @@ use super::sabotage::{Sabotage, SabotagedEngine};
 use super::store::{Addressee, Store};
 use super::targets;
 use super::writer::{self, Request, Submission, Writer};
-use crate::engine::{CallId, Effect, Ending, Fate, Input, Setup};
+use crate::engine::{CallId, Effect, Ending, Input, SettlementResult, Setup};
 use crate::ids::Seed;
 use crate::letters::replay::ReplayId;
 use crate::time::Timestamp;
@@ -435,7 +435,7 @@ impl World {
         match answer {
             writer::Answer::Settled(settlement, fate, promoted) => {
                 let delivery = settlement.delivery;
-                if let (Some(service), Fate::Written) = (&settlement.pause, fate) {
+                if let (Some(service), SettlementResult::Written) = (&settlement.pause, fate) {
                     self.checker.paused_by_rule(service, clock);
                 }
                 self.say(|| format!("settled {delivery}: {fate:?} {:?}", settlement.next));
@@ -547,7 +547,7 @@ impl World {
                     let true_time = self.clock.when_it_says(at);
                     self.in_run(true_time, InRun::Tick(at));
                 }
-                Effect::Signal(_) => {}
+                Effect::Activity(_) => {}
             }
         }
         self.write();

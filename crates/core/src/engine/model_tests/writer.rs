@@ -11,10 +11,12 @@ use super::checker::Checker;
 use super::orders::{Order, Ordered};
 use super::plan::Act;
 use super::store::{Addressee, Store};
-use crate::engine::{Advance, Fate, Load, Page, QueueName, Settlement, Waiting};
+use crate::engine::{
+    Advance, LoadRequest, LoadedPage, PendingDelivery, QueueName, Settlement, SettlementResult,
+};
 use crate::event::Event;
 use crate::letters::replay::ReplayJob;
-use crate::policy::breaker::Record;
+use crate::policy::breaker::BreakerRecord;
 use crate::time::Timestamp;
 
 /// The most requests that go to disk together.
@@ -26,13 +28,13 @@ pub(super) enum Request {
     Settle(Arc<Settlement>),
     Submit(Submission),
     Act(Act),
-    Keep(Box<Record>),
+    Keep(Box<BreakerRecord>),
     Release(Arc<QueueName>),
     Absence { from: Timestamp },
     Alive,
     Order(Order),
     Advance(Advance),
-    Load(Load),
+    Load(LoadRequest),
 }
 
 /// An event on its way in.
@@ -46,8 +48,8 @@ pub(super) struct Submission {
 /// What a request came to.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Settled(Arc<Settlement>, Fate, Option<Box<Waiting>>),
-    Accepted(Vec<Waiting>),
+    Settled(Arc<Settlement>, SettlementResult, Option<Box<PendingDelivery>>),
+    Accepted(Vec<PendingDelivery>),
     Taken {
         client: usize,
     },
@@ -57,7 +59,7 @@ pub(super) enum Answer {
     Advanced(ReplayJob, u32),
     /// With the replays that are open, or whose letters are on their way.
     Healed(Vec<ReplayJob>),
-    Loaded(Page),
+    Loaded(LoadedPage),
 }
 
 /// What waits to be written, and what is on its way to disk.
