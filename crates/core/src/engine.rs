@@ -2,15 +2,14 @@
 //! IO, no clock.
 //!
 //! A shell feeds it [`Input`]s, each with the time, and carries out the [`Effect`]s that
-//! [`Engine::next_effect`] returns. The live server, the simulator and the tests are three such shells around
-//! this same code.
+//! [`Engine::next_effect`] returns. The live server, the simulator and the tests are three such shells.
 //!
-//! Its state is small, and all of it can be lost: the store knows which delivery is at the head of its
-//! session, when each is due, and its history. After a crash a new engine loads from there.
+//! Its state is small, and all of it can be lost: after a crash a new engine loads from the store, which
+//! knows the head of each session, due times and histories.
 //!
 //! The path of a delivery: it enters the window of its queue (`queue.rs`), in the line of the dependency it
 //! needs. Lines take turns, one call at a time, so none starves; a line that may not send waits for a share
-//! of the calls (`share.rs`) or for its dependency (`dependency.rs`) and is woken when that changes.
+//! of the calls (`share.rs`) or for its dependency (`dependency.rs`).
 //! [`decide`](crate::policy::decide::decide) rules on the outcome, which becomes a [`Settlement`]
 //! (`settle.rs`). Only when that is durable is the delivery released and the next of its session admitted.
 //!
@@ -138,7 +137,6 @@ impl ServiceState {
         }
     }
 
-    /// Paused time within the range, less the time in which Redrive was away.
     fn paused_within(&self, from: Timestamp, to: Timestamp, absences: &Absences) -> Duration {
         let paused = |(start, end): &(Timestamp, Option<Timestamp>)| {
             let (start, end) = (from.max(*start), end.map_or(to, |end| to.min(end)));
@@ -521,7 +519,6 @@ impl Engine {
         rule_of(&self.book, row)
     }
 
-    /// The history in the retry counts of the current book.
     fn history_of(&self, row: &PendingDelivery, rule: &Rule, now: Timestamp) -> History {
         let history = self.history_by_now(row, now);
         match row.book {

@@ -80,11 +80,9 @@ pub struct QueueFigures {
     pub took: Histogram,
     /// Fine enough for quantiles.
     pub took_finely: Sketch,
-    /// Waiting time until the first attempt.
     pub waited: Histogram,
     /// Ended deliveries by number of attempts; index 0 is one attempt.
     pub tries: [u64; TRIES_MAX],
-    /// Holds without using a retry.
     pub held: u64,
 }
 
@@ -101,7 +99,6 @@ impl QueueFigures {
 pub struct DependencyFigures {
     pub tally: AttemptTally,
     pub took: Histogram,
-    /// Fine enough for quantiles.
     pub took_finely: Sketch,
     /// Results by the number of concurrent calls: ranges as in [`BESIDE_BOUNDS`].
     pub beside: [ConcurrencyFigures; BESIDE_BOUNDS.len() + 1],
@@ -116,27 +113,21 @@ pub struct AttemptTally {
     pub failed: [u64; Category::ALL.len()],
     /// Answered 503.
     pub unavailable: u64,
-    /// Our credentials were refused.
     pub unauthorized: u64,
     /// Configuration errors, except refused credentials.
     pub misconfigured: u64,
     pub firsts: u64,
-    /// First attempts that are followed by another.
     pub retried: u64,
-    /// Attempts that are followed by another.
     pub retries: u64,
     pub delivered: u64,
     pub dead: u64,
-    /// Dead letters that ran out of retries.
     pub exhausted: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConcurrencyFigures {
     pub calls: u64,
-    /// Failures that count against the dependency.
     pub failed: u64,
-    /// Total duration in microseconds.
     pub took_micros: u64,
 }
 

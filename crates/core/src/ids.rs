@@ -44,7 +44,7 @@ pub enum InvalidName {
     Empty,
     #[error("a name has at most {NAME_BYTES_MAX} characters, this one has {length}")]
     TooLong { length: usize },
-    #[error("a name has no {character:?}: letters from a to z, digits, `-`, `_`, `.` and `:` are fine")]
+    #[error("a name cannot contain {character:?}: use letters from a to z, digits, `-`, `_`, `.` and `:`")]
     Character { character: char },
 }
 

@@ -39,7 +39,6 @@ pub struct Model<X> {
     rows: Map<Seq, ModelRow<X>>,
     queues: Vec<ReadyIndex>,
     places: Map<Arc<QueueName>, usize>,
-    /// Open deliveries and dead letters that hold the rest, by their turn.
     lanes: Map<Lane, BTreeSet<(Seq, Seq)>>,
     held: BTreeMap<Lane, Holder>,
     letters: BTreeMap<LetterNumber, ModelLetter>,
@@ -109,7 +108,6 @@ struct ReadyIndex {
 }
 
 impl RowState {
-    /// Whether it may start, now or when it is due.
     #[must_use]
     pub const fn is_head(&self) -> bool {
         matches!(self, Self::Ready | Self::Due(_))
@@ -198,7 +196,6 @@ impl<X> Model<X> {
         self.rows.values()
     }
 
-    /// Forgets a delivery that has ended and holds nothing.
     pub fn forget(&mut self, seq: Seq) -> Option<ModelRow<X>> {
         let row = self.rows.remove(&seq)?;
         assert!(!row.state.is_open() && !row.state.holds(), "what waits, or is waited for, is not forgotten");
@@ -410,7 +407,6 @@ impl<X> Model<X> {
     }
 }
 
-/// For stores under test only.
 #[cfg(any(test, feature = "testing"))]
 impl<X> Model<X> {
     pub fn skip_place(&mut self) -> Seq {
@@ -480,7 +476,6 @@ impl<X> Model<X> {
 }
 
 impl<X> ModelRow<X> {
-    /// Its session, if it still has a place in it.
     fn open_lane(&self) -> Option<Lane> {
         self.lane.filter(|_| self.state.is_open() || self.state.holds())
     }

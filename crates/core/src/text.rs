@@ -12,7 +12,9 @@ use crate::limits;
 pub enum InvalidQuantity {
     #[error("`{text}` has no unit: write `{text}s` or `{text}ms`")]
     NoTimeUnit { text: String },
-    #[error("`{text}` is no duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m")]
+    #[error(
+        "`{text}` is not a duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m"
+    )]
     NoDuration { text: String },
     #[error("`{text}` is an ISO 8601 duration: write {}", example.as_deref().unwrap_or("a number and a unit, such as 10s or 1h30m"))]
     IsoDuration {
@@ -25,15 +27,15 @@ pub enum InvalidQuantity {
     #[error("`{text}` has no unit: write `{text}B`, `{text}KiB` or `{text}MiB`")]
     NoSizeUnit { text: String },
     /// `MB` is 1000 × 1000 to some and 1024 × 1024 to others.
-    #[error("`{text}` can be read in two ways: write `{number}{unit}` for 1024s")]
+    #[error("`{text}` is ambiguous: write `{number}{unit}` for 1024s")]
     AmbiguousSize { text: String, number: String, unit: &'static str },
-    #[error("`{text}` is no size: write a whole number and a unit, such as 512B, 64KiB, 25MiB or 1GiB")]
+    #[error("`{text}` is not a size: write a whole number and a unit, such as 512B, 64KiB, 25MiB or 1GiB")]
     NoSize { text: String },
     #[error(
-        "`{text}` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h"
+        "`{text}` is not a rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h"
     )]
     NoRate { text: String },
-    #[error("`{text}` is no share: write a percentage between 0% and 100%, such as 50%")]
+    #[error("`{text}` is not a share: write a percentage between 0% and 100%, such as 50%")]
     NoShare { text: String },
 }
 

@@ -78,7 +78,7 @@ impl fmt::Display for Timestamp {
 
 /// Also for times before 1970 or after 2554.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no point in time such as 2026-01-31T12:00:00Z")]
+#[error("{text:?} is not a timestamp such as 2026-01-31T12:00:00Z")]
 pub struct InvalidTimestamp {
     text: String,
 }

@@ -50,9 +50,7 @@ pub struct Sampler {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderSays {
-    /// The sender's flag decides.
     Heeded,
-    /// Every trace is decided here.
     Ignored,
 }
 
@@ -68,7 +66,6 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTrace {
     pub id: TraceId,
-    /// The sender's span, if it sent one.
     pub sender: Option<SpanId>,
     pub sampled: Sampled,
     accept: SpanId,
@@ -157,7 +154,6 @@ impl EventTrace {
         self.sender.unwrap_or(self.accept)
     }
 
-    /// The `traceparent` of an attempt's call.
     #[must_use]
     pub fn at_attempt(&self, delivery: DeliveryId, attempt: Attempt) -> Context {
         Context { trace: self.id, span: SpanId::of_attempt(delivery, attempt), sampled: self.sampled }

@@ -251,7 +251,6 @@ impl Engine {
         self.settle(place, row, settlement, SettlingStage::NotMade);
     }
 
-    /// Returns the ticket and the share of a call that is not made.
     pub(super) fn cancel_start(&mut self, place: QueuePlace, start: PendingStart) {
         let PendingStart { dependency, ticket, isolation, .. } = start;
         self.dependencies[dependency.0].control.unused(ticket);
@@ -326,7 +325,6 @@ impl Engine {
         self.look_for_more(place.queue, now);
     }
 
-    /// Holds one delivery of a line, or dead-letters it if it may not be held any longer.
     pub(super) fn hold(
         &mut self,
         place: LinePlace,
@@ -386,7 +384,6 @@ impl Engine {
         }
     }
 
-    /// A line that waits for the retry budget has received what may be a first attempt.
     pub(super) fn wake_retrier(&mut self, line: LinePlace) {
         let dependency = self.queues[line.queue.0].lines[line.line].dependency;
         self.dependencies[dependency.0].retriers.retain(|waiting| *waiting != line);

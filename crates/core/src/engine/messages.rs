@@ -20,7 +20,6 @@ use crate::policy::decide::{AlertKind, History};
 use crate::policy::rule::Rule;
 use crate::time::Timestamp;
 
-/// Identifies a queue: the deliveries of a service, or of one of its channels, wait together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName {
     pub service: ServiceName,
@@ -60,7 +59,6 @@ pub struct PendingDelivery {
 }
 
 impl PendingDelivery {
-    /// Payload bytes, which is about the memory it takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.event.data.len()
@@ -90,7 +88,6 @@ pub enum Input {
     Settled {
         delivery: DeliveryId,
         fate: SettlementResult,
-        /// The next of its session, which waited behind it.
         promoted: Option<Box<PendingDelivery>>,
     },
     /// Begun, or changed by an operator; already durable.
@@ -115,7 +112,6 @@ pub enum Input {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
-    /// One answer for all that it carried.
     Reply(TargetReply),
     /// A batch of which these failed for the reason given.
     Partly {
@@ -127,7 +123,6 @@ pub enum Ending {
         reply: TargetReply,
         report: Box<RunReport>,
     },
-    /// Cut short by our own shutdown.
     Interrupted,
 }
 
@@ -140,7 +135,6 @@ pub enum SettlementResult {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorCommand {
-    /// Nothing of the service starts until it is resumed.
     Pause(ServiceName),
     Resume(ServiceName),
     Trip(DependencyName),
@@ -195,7 +189,6 @@ pub struct TargetCall {
 }
 
 impl Advance {
-    /// Whether the step was not taken already, and the canary not restarted since.
     #[must_use]
     pub fn fits(&self, job: &ReplayJob) -> bool {
         self.sent_before == job.tally.sent && (self.wave == job.wave || self.wave == job.wave.next())
@@ -240,11 +233,9 @@ pub enum NextState {
 pub struct DeadLetterInfo {
     pub category: Category,
     pub code: FailureCode,
-    /// Code of the last failure.
     pub failure_code: FailureCode,
     pub tier: Tier,
     pub message: String,
-    /// Shared by failures of the same cause.
     pub fingerprint: Fingerprint,
     /// By the rule book's template.
     pub name: String,
@@ -292,34 +283,13 @@ pub struct LoadedPage {
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "most are of the largest, and all are boxed")]
 pub enum EngineActivity {
-    Settled {
-        delivery: PendingDelivery,
-        settlement: Arc<Settlement>,
-        made: Option<CompletedCall>,
-    },
+    Settled { delivery: PendingDelivery, settlement: Arc<Settlement>, made: Option<CompletedCall> },
     Stale(DeliveryId),
-    Breaker {
-        dependency: DependencyName,
-        transition: Transition,
-        /// The delivery whose attempt caused it, if one did.
-        by: Option<DeliveryId>,
-    },
-    /// It has stopped or ended by itself.
-    Replay {
-        replay: ReplayId,
-        state: ReplayState,
-    },
-    DependencyHeld {
-        dependency: DependencyName,
-        until: Timestamp,
-    },
+    Breaker { dependency: DependencyName, transition: Transition, by: Option<DeliveryId> },
+    Replay { replay: ReplayId, state: ReplayState },
+    DependencyHeld { dependency: DependencyName, until: Timestamp },
     Paused(ServiceName),
-    Alert {
-        kind: AlertKind,
-        queue: Arc<QueueName>,
-        delivery: DeliveryId,
-        code: String,
-    },
+    Alert { kind: AlertKind, queue: Arc<QueueName>, delivery: DeliveryId, code: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -342,7 +312,6 @@ pub struct Setup {
     pub paused: BTreeMap<ServiceName, Timestamp>,
     pub absences: super::Absences,
     pub breakers: Vec<BreakerRecord>,
-    /// Open, or with letters in flight.
     pub replays: Vec<ReplayJob>,
     /// Set after repeated crashes: deliveries up to this one are started alone.
     pub suspects_until: Option<Seq>,
@@ -352,7 +321,6 @@ pub struct Setup {
 pub struct EngineBounds {
     /// Deliveries of one queue in memory that are ready, and as many that wait for their due time.
     pub window: u32,
-    /// Payload bytes of those, for one queue.
     pub window_bytes: usize,
     /// Deliveries in flight, over all services.
     pub calls: u32,

@@ -9,7 +9,6 @@ use crate::ids::Seq;
 use crate::time::Timestamp;
 
 impl Engine {
-    /// A delivery has become durable, at the head of its session if it has one.
     pub(super) fn arrive(&mut self, row: PendingDelivery, now: Timestamp) {
         if self.known.contains_key(&row.id.seq()) {
             return;
@@ -31,7 +30,6 @@ impl Engine {
         }
     }
 
-    /// Keeps it until it is due, in memory or on disk.
     pub(super) fn wait_for(
         &mut self,
         place: QueuePlace,
@@ -89,7 +87,6 @@ impl Engine {
         self.look_for_more(place, now);
     }
 
-    /// Asks for a page if memory runs low and there may be more.
     pub(super) fn look_for_more(&mut self, place: QueuePlace, now: Timestamp) {
         if self.store_failing_since.is_none() && self.running == RunState::Running {
             let bounds = self.bounds;
@@ -117,7 +114,6 @@ impl Engine {
                 return self.dead_letter_unrouted(place, row, now);
             }
             if self.queues[place.0].presence == QueuePresence::Removed {
-                // The whole queue is held, so its line does not matter.
                 return self.hold_removed(place, &row);
             }
             return self.park_without_rule(place, row, now);

@@ -32,7 +32,6 @@ pub(super) struct EngineQueue {
     first: WindowUse,
     retries: WindowUse,
     due_bytes: usize,
-    /// Deliveries of this queue that the engine knows: in memory, in flight or being settled.
     pub known: u32,
     pub known_bytes: usize,
     on_disk: Option<Cursor>,
@@ -100,11 +99,9 @@ pub(super) struct ReadyLine {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineStatus {
-    /// It has nothing to send, or may not send.
     Idle,
     Runnable,
     AwaitsDependency,
-    /// It has only retries, and the retry budget is spent.
     AwaitsBudget,
     AwaitsShare,
 }
@@ -113,7 +110,6 @@ pub(super) enum LineStatus {
 pub(super) struct ReadyDelivery {
     pub waiting: PendingDelivery,
     pub rule: Arc<Rule>,
-    /// Since when its dependency has kept it from starting.
     pub blocked_since: Option<Timestamp>,
 }
 
@@ -242,7 +238,6 @@ impl EngineQueue {
         [in_memory, on_disk].into_iter().flatten().min()
     }
 
-    /// The next page to load, if memory runs low and there may be more on disk.
     pub(super) fn next_load(&mut self, bounds: &EngineBounds, now: Timestamp) -> Option<LoadRequest> {
         let rows = bounds.window.min(limits::LOAD_ROWS_MAX);
         let bytes_max = bounds.window_bytes + self.known_bytes;
@@ -314,7 +309,6 @@ impl EngineQueue {
         (self.first.rows + self.retries.rows, self.due.len())
     }
 
-    /// Whether deliveries may be on disk that could start and are not in memory.
     pub(super) fn has_more_on_disk(&self) -> bool {
         let is_asked = self.loading_due || self.asked != PageRequest::Nothing;
         self.on_disk.is_some() || self.due_on_disk.is_some() || is_asked

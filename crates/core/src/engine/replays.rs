@@ -2,13 +2,13 @@
 //!
 //! The store sends letters and counts them in one transaction per step; the letters come back as deliveries
 //! like any other. Only one step of a replay is in progress at a time, and each names how many letters had
-//! been sent before it, so that a step whose answer was lost is not taken twice. After the store was away it
-//! is unknown what it has written: each replay is first read again.
+//! been sent before it, so that a step whose answer was lost is not taken twice. After a failure of the store
+//! each replay is first read again.
 //!
 //! A canary sends one letter, then ten (or the concurrency limit if that is lower), then the rest; a wave
 //! starts when all of the one before has been delivered. A letter that fails in the first two waves stops the
-//! replay; in the rest, [`limits::REPLAY_FAILURES_IN_A_ROW`] consecutive failures do. It continues when an
-//! operator resumes it, with one letter again.
+//! replay; in the rest, [`limits::REPLAY_FAILURES_IN_A_ROW`] consecutive failures do. When resumed it begins
+//! with one letter again.
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +51,6 @@ struct ActiveReplay {
     tally: TallyTrust,
 }
 
-/// Whether the tally matches the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TallyTrust {
     Known,
@@ -118,7 +117,6 @@ impl ActiveReplays {
         replay.step = if may_go_on { StepProgress::None } else { StepProgress::Blocked };
         // Letters of an earlier step whose answer was lost count too.
         let sent = job.tally.sent.saturating_sub(before.tally.sent).max(u64::from(sent));
-        // Changes by an operator are reported elsewhere.
         let by_itself = job.state == ReplayState::Done || job.state == job.origin.state_when_stopped();
         let halt = (by_itself && before.state != job.state).then_some((job.id, job.state));
         replay.job = job;
@@ -181,7 +179,6 @@ impl ActiveReplays {
         self.0.retain(|_, replay| replay.job.state.is_open() || replay.job.tally.in_flight() > 0);
     }
 
-    /// The tier of a letter that fails again, and whether its replay stops.
     fn judge(
         &self,
         row: &PendingDelivery,
@@ -270,7 +267,6 @@ impl ActiveReplay {
         if room >= worth_it { room } else { 0 }
     }
 
-    /// How many letters the rate allows now, or when it allows some.
     fn allowed(&self, now: Timestamp) -> Result<u32, Timestamp> {
         let Some(rate) = self.job.pace.rate else { return Ok(u32::MAX) };
         if now < self.next_at {

@@ -281,7 +281,6 @@ impl Engine {
         }
     }
 
-    /// It was held for longer than its rule allows.
     pub(super) fn dead_letter_held(
         &mut self,
         queue: QueuePlace,
@@ -296,7 +295,8 @@ impl Engine {
         };
         let code = FailureCode::of(reason.code().expect("what did not start has no failure of its own"));
         let dependency = &rule.dependency;
-        let message = format!("{dependency} did not let it through within `hold_max`, or it may not wait");
+        let message =
+            format!("{dependency} was not available within `hold_max`, or the rule does not hold deliveries");
         let facts = AttemptFacts {
             attempt: row.next_attempt(),
             started_at: now,
@@ -308,7 +308,7 @@ impl Engine {
             response: "",
             held: history.held(now),
         };
-        let failure = not_started(code.clone(), message);
+        let failure = not_started(Category::Transient, code.clone(), message);
         let settlement = Settlement {
             history,
             book: self.book.hash(),
@@ -328,21 +328,10 @@ impl Engine {
         history.first_attempt_at().is_some_and(|first| now.since(first) > deadline)
     }
 
-    /// Its deadline passed while it waited for its turn.
     pub(super) fn dead_letter_late(&mut self, queue: QueuePlace, ready: ReadyDelivery, now: Timestamp) {
-        let row = ready.waiting;
-        let code = FailureCode::of(codes::DEADLINE_EXCEEDED);
-        let failure = not_started(code.clone(), "its deadline passed before it could start".to_owned());
-        let record = self.record_without_attempt(
-            &row,
-            HoldReason::Deadline,
-            RecordedVerdict::Dead { code: code.clone(), tier: Tier::Dead },
-            now,
-        );
-        let next = NextState::Dead(Box::new(dead_letter_info(&row, &failure, code, Tier::Dead)));
-        let settlement =
-            Settlement { record: Some(record), ..self.settlement_without_attempt(&row, next, now) };
-        self.settle(queue, row, settlement, SettlingStage::NotMade);
+        let message = "the deadline passed before the attempt could start".to_owned();
+        let failure = not_started(Category::Transient, FailureCode::of(codes::DEADLINE_EXCEEDED), message);
+        self.dead_letter_unstarted(queue, ready.waiting, HoldReason::Deadline, &failure, now);
     }
 
     /// Whether its target has returned a notification id, and so is not called again.
@@ -352,52 +341,65 @@ impl Engine {
 
     /// Its target has sent the notification already: delivered without another call.
     pub(super) fn deliver_notified(&mut self, queue: QueuePlace, ready: ReadyDelivery, now: Timestamp) {
-        let row = ready.waiting;
-        let record = self.record_without_attempt(&row, HoldReason::Notified, RecordedVerdict::Delivered, now);
-        let settlement = Settlement {
-            record: Some(record),
-            ..self.settlement_without_attempt(&row, NextState::Delivered, now)
-        };
-        self.settle(queue, row, settlement, SettlingStage::NotMade);
+        let verdict = RecordedVerdict::Delivered;
+        self.settle_unstarted(queue, ready.waiting, HoldReason::Notified, verdict, NextState::Delivered, now);
     }
 
-    /// No rule matches a replayed letter: it becomes a dead letter again.
     pub(super) fn dead_letter_unrouted(&mut self, queue: QueuePlace, row: PendingDelivery, now: Timestamp) {
-        let code = FailureCode::of(codes::RULE_REMOVED);
-        let failure = Failure {
-            category: Category::Fatal,
-            ..not_started(code.clone(), "the rule book has nobody who wants it any more".to_owned())
-        };
-        let verdict = RecordedVerdict::Dead { code: code.clone(), tier: Tier::Dead };
-        let record = self.record_without_attempt(&row, HoldReason::RuleRemoved, verdict, now);
-        let next = NextState::Dead(Box::new(dead_letter_info(&row, &failure, code, Tier::Dead)));
-        let settlement =
-            Settlement { record: Some(record), ..self.settlement_without_attempt(&row, next, now) };
-        self.settle(queue, row, settlement, SettlingStage::NotMade);
+        let message = "no rule matches this event any more".to_owned();
+        let failure = not_started(Category::Fatal, FailureCode::of(codes::RULE_REMOVED), message);
+        self.dead_letter_unstarted(queue, row, HoldReason::RuleRemoved, &failure, now);
     }
 
     /// The stored event is damaged: no target gets it. Its code raises an alert at once.
     pub(super) fn dead_letter_damaged(&mut self, queue: QueuePlace, row: PendingDelivery, now: Timestamp) {
-        let code = FailureCode::of(codes::DAMAGED);
-        let message = "the stored event is damaged, and was not delivered".to_owned();
-        let failure = Failure { category: Category::Internal, ..not_started(code.clone(), message) };
-        let verdict = RecordedVerdict::Dead { code: code.clone(), tier: Tier::Dead };
-        let record = self.record_without_attempt(&row, HoldReason::Damage, verdict, now);
-        let next = NextState::Dead(Box::new(dead_letter_info(&row, &failure, code, Tier::Dead)));
-        let settlement =
-            Settlement { record: Some(record), ..self.settlement_without_attempt(&row, next, now) };
-        self.settle(queue, row, settlement, SettlingStage::NotMade);
+        let message = "the stored event is damaged and was not delivered".to_owned();
+        let failure = not_started(Category::Internal, FailureCode::of(codes::DAMAGED), message);
+        self.dead_letter_unstarted(queue, row, HoldReason::Damage, &failure, now);
     }
 
     /// No rule matches it any more: it waits for a book that has one.
     pub(super) fn park_without_rule(&mut self, queue: QueuePlace, row: PendingDelivery, now: Timestamp) {
         let until = Timestamp::NEVER;
-        let record =
-            self.record_without_attempt(&row, HoldReason::RuleRemoved, RecordedVerdict::Hold { until }, now);
-        let settlement = Settlement {
-            record: Some(record),
-            ..self.settlement_without_attempt(&row, NextState::Due { at: until }, now)
-        };
+        let (verdict, next) = (RecordedVerdict::Hold { until }, NextState::Due { at: until });
+        self.settle_unstarted(queue, row, HoldReason::RuleRemoved, verdict, next, now);
+    }
+
+    fn dead_letter_unstarted(
+        &mut self,
+        queue: QueuePlace,
+        row: PendingDelivery,
+        by: HoldReason,
+        failure: &Failure,
+        now: Timestamp,
+    ) {
+        let code = failure.code.clone();
+        let next = NextState::Dead(Box::new(dead_letter_info(&row, failure, code.clone(), Tier::Dead)));
+        self.settle_unstarted(queue, row, by, RecordedVerdict::Dead { code, tier: Tier::Dead }, next, now);
+    }
+
+    fn settle_unstarted(
+        &mut self,
+        queue: QueuePlace,
+        row: PendingDelivery,
+        by: HoldReason,
+        verdict: RecordedVerdict,
+        next: NextState,
+        now: Timestamp,
+    ) {
+        let record = Some(Box::new(AttemptRecord {
+            attempt: row.next_attempt(),
+            started_at: now,
+            took_nanos: 0,
+            end: AttemptEnd::Held { by },
+            book: self.book.hash(),
+            verdict,
+            classified_at: None,
+            reaction_at: None,
+            retry: None,
+            held_nanos: 0,
+        }));
+        let settlement = Settlement { record, ..self.settlement_without_attempt(&row, next, now) };
         self.settle(queue, row, settlement, SettlingStage::NotMade);
     }
 
@@ -412,12 +414,9 @@ impl Engine {
         let started =
             PendingDelivery { history: row.history.started(row.written_at), start_recorded: false, ..row };
         let row = PendingDelivery { history: self.history_of(&started, rule, now), ..started };
-        let message = "Redrive went down while this attempt ran".to_owned();
-        let failure = Failure {
-            category: Category::Internal,
-            ..not_started(FailureCode::of(codes::INTERRUPTED), message.clone())
-        };
-        let outcome = Outcome::Failed(failure);
+        let message = "Redrive crashed during this attempt".to_owned();
+        let code = FailureCode::of(codes::INTERRUPTED);
+        let outcome = Outcome::Failed(not_started(Category::Internal, code, message.clone()));
         let ended = AttemptResult::Outcome(outcome.clone());
         let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
         let decision = decide(rule, &row.history, &ended, &moment);
@@ -434,27 +433,6 @@ impl Engine {
 
     pub(super) fn worker_of(&self, row: &PendingDelivery) -> Option<&Worker> {
         worker_of(&self.book, row)
-    }
-
-    fn record_without_attempt(
-        &self,
-        row: &PendingDelivery,
-        by: HoldReason,
-        verdict: RecordedVerdict,
-        now: Timestamp,
-    ) -> Box<AttemptRecord> {
-        Box::new(AttemptRecord {
-            attempt: row.next_attempt(),
-            started_at: now,
-            took_nanos: 0,
-            end: AttemptEnd::Held { by },
-            book: self.book.hash(),
-            verdict,
-            classified_at: None,
-            reaction_at: None,
-            retry: None,
-            held_nanos: 0,
-        })
     }
 
     fn report_alert(&mut self, row: &PendingDelivery, decision: &Decision, settlement: &Settlement) {
@@ -482,9 +460,9 @@ fn worker_of<'a>(book: &'a RuleBook, row: &PendingDelivery) -> Option<&'a Worker
     book.worker(row.queue.service.as_str(), row.queue.channel.as_ref().map(ChannelName::as_str))
 }
 
-fn not_started(code: FailureCode, message: String) -> Failure {
+fn not_started(category: Category, code: FailureCode, message: String) -> Failure {
     Failure {
-        category: Category::Transient,
+        category,
         code,
         status: None,
         message,

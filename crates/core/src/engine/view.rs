@@ -17,9 +17,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueView {
     pub name: Arc<QueueName>,
-    /// In memory.
     pub ready: u32,
-    /// In memory, with a due time.
     pub due: u32,
     /// Deliveries that the engine knows, including those in flight and being settled.
     pub known: u32,
@@ -33,24 +31,18 @@ pub struct QueueView {
 /// A queue that the rule book no longer has. The engine keeps nothing else of it in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedQueue {
-    /// Its deliveries whose attempts are running or being recorded.
     pub running: BTreeSet<Seq>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowView {
-    /// The event type, or a pattern.
     pub pattern: String,
-    /// What holds all of its deliveries, if anything does.
     pub hold: Option<Wait>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldQueue {
-    Paused {
-        since: Timestamp,
-    },
-    /// The rule book no longer has it.
+    Paused { since: Timestamp },
     Removed,
 }
 
@@ -63,9 +55,7 @@ pub struct DependencyView {
     /// Since when it has not been closed, through all its probes.
     pub not_closed_since: Option<Timestamp>,
     pub in_flight: u32,
-    /// The rate limit in effect, if any.
     pub rate: Option<Rate>,
-    /// Until when it asked callers to wait.
     pub held_until: Option<Timestamp>,
 }
 
@@ -101,7 +91,6 @@ impl Engine {
         }
     }
 
-    /// `None` if the book has the queue.
     #[must_use]
     pub fn removed_queue(&self, name: &QueueName) -> Option<RemovedQueue> {
         if self.presence(name) != QueuePresence::Removed {

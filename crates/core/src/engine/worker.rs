@@ -3,15 +3,13 @@
 //! A run's result is an event of the type that its target's `output` names, with the status `completed`,
 //! `failed` or `error`; its lifecycle is events of the type [`LIFECYCLE`], with the status `started`,
 //! `succeeded`, `failed` or `timed out`. A delivery that is given up without another run has a last result
-//! too, so that no consumer waits for it forever.
+//! too.
 //!
 //! Invariants:
-//! - an event is made from the settlement it belongs to, and written in the same transaction: both are
-//!   durable, or neither;
+//! - an event is made from its settlement, and written in the same transaction;
 //! - the same settlement gives the same event, by id and by content;
-//! - a run that was triggered by an event about its own service produces no events, and one that was
-//!   triggered by a lifecycle event produces no lifecycle events: no service feeds itself, and lifecycle
-//!   consumers do not trigger each other.
+//! - a run triggered by an event about its own service produces no events, and one triggered by a lifecycle
+//!   event no lifecycle events: no service feeds itself, and lifecycle consumers do not trigger each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +25,6 @@ use crate::policy::answer::{Exit, ReplyKind, TargetReply};
 use crate::policy::classify::Outcome;
 use crate::time::Timestamp;
 
-/// The type of lifecycle events.
 pub const LIFECYCLE: &str = "worker.lifecycle";
 /// The prefix of the source of every event about a worker; the service's name follows.
 pub const SOURCE_PREFIX: &str = "/workers/";
@@ -56,12 +53,10 @@ pub enum WorkerEnd<'a> {
         /// `None` if the process was lost.
         report: Option<&'a RunReport>,
     },
-    /// The delivery was given up without another run.
     GivenUp,
 }
 
 impl Worker {
-    /// The events for a run that is about to start.
     #[must_use]
     pub fn started(&self, delivery: &PendingDelivery, at: Timestamp) -> Vec<Arc<Event>> {
         let task = WorkerRun { delivery, run_at: at, at };
@@ -109,7 +104,6 @@ impl Worker {
     }
 }
 
-/// The status of the result, and of the lifecycle event if a run ended.
 fn words(end: &WorkerEnd<'_>) -> (&'static str, Option<&'static str>) {
     match end {
         WorkerEnd::GivenUp => ("failed", None),
@@ -137,7 +131,6 @@ fn add_report(data: &mut Map<String, Value>, report: &RunReport) {
     }
 }
 
-/// One run, or the end of a delivery without one.
 #[derive(Clone, Copy)]
 struct WorkerRun<'a> {
     delivery: &'a PendingDelivery,
@@ -147,7 +140,6 @@ struct WorkerRun<'a> {
 }
 
 impl WorkerRun<'_> {
-    /// Whether it was triggered by an event about its own service.
     fn is_self_triggered(&self) -> bool {
         let teller = self.delivery.event.source.as_str().strip_prefix(SOURCE_PREFIX);
         teller == Some(self.delivery.queue.service.as_str())

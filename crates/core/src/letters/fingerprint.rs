@@ -27,7 +27,6 @@ const NORMALISED_BYTES_MAX: usize = limits::MESSAGE_BYTES_MAX / 2;
 /// From this length on a random word is an id; a shorter one, often all digits, is a number.
 const ID_BYTES_MIN: usize = 16;
 const HEX_BYTES_MIN: usize = 6;
-/// RFC 5321.
 const LOCAL_PART_BYTES_MAX: usize = 64;
 const DOMAIN_BYTES_MAX: usize = 255;
 const IPV6_BYTES_MAX: usize = 45;
@@ -38,7 +37,6 @@ const ADDRESS: &str = "<addr>";
 const TIME: &str = "<time>";
 const QUERY: &str = "<query>";
 
-/// Shown as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub u64);
 
@@ -65,7 +63,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no fingerprint: it takes 16 hexadecimal digits")]
+#[error("{text:?} is not a fingerprint: expected 16 hexadecimal digits")]
 pub struct InvalidFingerprint {
     text: String,
 }
@@ -189,7 +187,6 @@ fn token_at(text: &str, at: usize, place: TextContext) -> MessageToken {
     MessageToken { length, shown: TokenForm::Plain }
 }
 
-/// Variable parts that are longer than a word.
 fn variable(rest: &str) -> Option<MessageToken> {
     let found = |length: Option<usize>, placeholder| {
         let length = length.filter(|&length| ends_word(rest, length))?;
@@ -533,7 +530,6 @@ mod tests {
         assert_eq!(normalise(&"7 ".repeat(5_000)), "<n> ".repeat(NORMALISED_BYTES_MAX / 4).trim_end());
     }
 
-    /// Fragments that rules start, end or break with.
     fn scrap() -> impl Strategy<Value = String> {
         #[rustfmt::skip]
         let scraps = vec![

@@ -46,7 +46,6 @@ impl fmt::Display for Placeholder {
     }
 }
 
-/// An empty text is no value.
 #[derive(Clone, Copy, Debug)]
 pub struct NameParts<'a> {
     pub service: &'a ServiceName,
@@ -78,7 +77,6 @@ pub struct NameTemplate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Section {
     Always(Vec<TemplatePiece>),
-    /// In square brackets.
     IfKnown(Vec<TemplatePiece>),
 }
 
@@ -92,17 +90,17 @@ enum TemplatePiece {
 pub enum InvalidTemplate {
     #[error("a name template cannot be empty")]
     Empty,
-    #[error("`{{{name}}}` is no placeholder: there are {known}", known = known())]
+    #[error("`{{{name}}}` is not a placeholder: use {known}", known = known())]
     UnknownPlaceholder { name: String },
-    #[error("`{mark}` at character {column} has no partner")]
+    #[error("unmatched `{mark}` at character {column}")]
     Unpaired {
         mark: char,
         /// From 1.
         column: usize,
     },
-    #[error("`[` at character {column} stands inside other brackets: one level is all there is")]
+    #[error("`[` at character {column} is inside other brackets: brackets cannot be nested")]
     Nested { column: usize },
-    #[error("`[{inside}]` holds no placeholder and would never drop out: leave out the brackets")]
+    #[error("`[{inside}]` has no placeholder: remove the brackets")]
     NeverDrops { inside: String },
 }
 
@@ -178,7 +176,6 @@ fn filled_in(pieces: &[TemplatePiece], parts: &NameParts<'_>) -> Result<String, 
     texts.collect()
 }
 
-/// The text between the bracket at `at` and its partner.
 fn bracketed<'a>(text: &str, at: usize, after: &'a str) -> Result<&'a str, InvalidTemplate> {
     let inside = &after[..after.find(']').ok_or_else(|| unpaired(text, at))?];
     if let Some(inner) = inside.find('[') {
@@ -190,7 +187,6 @@ fn bracketed<'a>(text: &str, at: usize, after: &'a str) -> Result<&'a str, Inval
     Ok(inside)
 }
 
-/// The pieces of a stretch without brackets that starts at `at`.
 fn pieces(text: &str, mut at: usize, stretch: &str) -> Result<Vec<TemplatePiece>, InvalidTemplate> {
     let mut pieces = Vec::new();
     let mut rest = stretch;
@@ -273,18 +269,18 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("",                    "a name template cannot be empty"),
-            ("_{servce}.dead",      "`{servce}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
-            ("{}",                  "`{}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
-            ("{Service}",           "`{Service}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
-            ("a{service",           "`{` at character 2 has no partner"),
-            ("é}",                  "`}` at character 2 has no partner"),
-            ("{{service}}",         "`{` at character 1 has no partner"),
-            ("a[.{channel}",        "`[` at character 2 has no partner"),
-            ("a.{channel}]",        "`]` at character 12 has no partner"),
-            ("a[.{channel]}",       "`{` at character 4 has no partner"),
-            ("{ser[vice}]",         "`{` at character 1 has no partner"),
-            ("[a[{channel}]]",      "`[` at character 3 stands inside other brackets: one level is all there is"),
-            ("x[.dead]",            "`[.dead]` holds no placeholder and would never drop out: leave out the brackets"),
+            ("_{servce}.dead",      "`{servce}` is not a placeholder: use `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("{}",                  "`{}` is not a placeholder: use `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("{Service}",           "`{Service}` is not a placeholder: use `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("a{service",           "unmatched `{` at character 2"),
+            ("é}",                  "unmatched `}` at character 2"),
+            ("{{service}}",         "unmatched `{` at character 1"),
+            ("a[.{channel}",        "unmatched `[` at character 2"),
+            ("a.{channel}]",        "unmatched `]` at character 12"),
+            ("a[.{channel]}",       "unmatched `{` at character 4"),
+            ("{ser[vice}]",         "unmatched `{` at character 1"),
+            ("[a[{channel}]]",      "`[` at character 3 is inside other brackets: brackets cannot be nested"),
+            ("x[.dead]",            "`[.dead]` has no placeholder: remove the brackets"),
         ];
         for (template, expected) in cases {
             let error = NameTemplate::parse(template).expect_err(template);

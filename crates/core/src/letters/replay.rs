@@ -29,7 +29,6 @@ impl fmt::Display for ReplayId {
 pub struct ReplayPace {
     /// Letters a second, at most; `None` is no limit.
     pub rate: Option<Rate>,
-    /// Letters in flight at once.
     pub concurrency: u32,
     pub manner: Manner,
 }
@@ -86,7 +85,6 @@ impl ReplayWave {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplayState {
-    /// Its letters are still being listed.
     Gathering,
     Running,
     Paused,

@@ -27,8 +27,8 @@ pub enum Occasion<'a> {
 impl fmt::Display for Occasion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WellAgain(dependency) => write!(f, "since {dependency} is well again"),
-            Self::Cron(cron) => write!(f, "since it is time by `{cron}`"),
+            Self::WellAgain(dependency) => write!(f, "because {dependency} recovered"),
+            Self::Cron(cron) => write!(f, "by schedule `{cron}`"),
         }
     }
 }

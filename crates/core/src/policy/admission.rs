@@ -1,17 +1,17 @@
 //! Admission to one dependency: hold, breaker, throttle, retry budget and ramp-up, composed once for the
 //! engine and for the guards of a program.
 //!
-//! A call is made if all of them allow it. Checks without side effects come first: a hold that the dependency
-//! asked for, the breaker, the ramp-up after an outage, the retry budget. Then the breaker gives a permit and
-//! the throttle a slot; a call that the throttle refuses returns its permit unused. A retry beyond the budget
-//! waits, and blocks no first attempt.
+//! A call is made if all of them allow it. Checks without side effects come first: the hold that the
+//! dependency asked for, breaker, ramp-up, retry budget. Then the breaker gives a permit and the throttle a
+//! slot; a call that the throttle refuses returns its permit unused. A retry beyond the budget blocks no
+//! first attempt.
 //!
 //! Invariants:
 //! - no call without a [`CallTicket`], and every ticket is returned by [`AdmissionControl::back`] or
 //!   [`AdmissionControl::unused`];
 //! - whenever the breaker closes, calls ramp up;
-//! - a call that was admitted by [`AdmissionControl::flows_until`] and counted by
-//!   [`AdmissionControl::take_stock`] leaves the same state as one admitted by [`AdmissionControl::admit`].
+//! - a call admitted by [`AdmissionControl::flows_until`] and counted by [`AdmissionControl::take_stock`]
+//!   leaves the same state as one admitted by [`AdmissionControl::admit`].
 
 mod ramp;
 
@@ -77,18 +77,14 @@ pub struct CallRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetClaim {
-    /// A first attempt: the budget is a share of these.
     First,
-    /// A retry that waits until the budget allows it.
     Retry,
-    /// A retry that [`AdmissionControl::grant_retry`] has counted already.
     Granted,
 }
 
 #[derive(Debug)]
 pub enum AdmissionGate {
     Open(CallTicket),
-    /// Not before then: the breaker is open, or the dependency asked to wait.
     Held(HoldCause, Timestamp),
     Paced(Timestamp),
     OverBudget(Timestamp),
@@ -233,7 +229,6 @@ impl AdmissionControl {
         Some(self.changed(transition))
     }
 
-    /// A call was not made, or its end was not awaited.
     pub fn unused(&mut self, ticket: CallTicket) {
         self.throttle.release(ticket.slot);
         self.give_up(ticket.permit);
@@ -245,7 +240,6 @@ impl AdmissionControl {
         }
     }
 
-    /// The dependency asked for fewer calls; returns until when it asked for none.
     pub fn throttled(&mut self, retry_after: Option<Duration>, now: Timestamp) -> Option<Timestamp> {
         self.throttle.throttled(&self.settings.throttle, retry_after, now);
         self.throttle.hold_until().filter(|_| retry_after.is_some())
@@ -266,7 +260,6 @@ impl AdmissionControl {
         Some(self.changed(transition))
     }
 
-    /// Adopts a newer state of the breaker; returns the transition, if there is one.
     pub fn adopt(&mut self, record: &BreakerRecord, now: Timestamp) -> Option<Transition> {
         match self.breaker.adopt(record, self.breaker_settings.as_ref()?, now) {
             Adoption::Taken(transition) => Some(self.changed(transition)),

@@ -43,23 +43,23 @@ pub enum RawSchedule {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidBackoff {
-    #[error("the initial delay is 0s: retries would follow each other at once")]
+    #[error("the initial delay is 0s: set a delay greater than zero")]
     ZeroInitial,
-    #[error("the longest delay {} is shorter than the initial {}", show_duration(*.max), show_duration(*.initial))]
+    #[error("the maximum delay {} is shorter than the initial {}", show_duration(*.max), show_duration(*.initial))]
     MaxBelowInitial { initial: Duration, max: Duration },
-    #[error("the factor {given} is no number from 1 up: delays must not get shorter")]
+    #[error("the factor {given} is not a number of at least 1: delays must not get shorter")]
     FactorBelowOne { given: f64 },
     #[error("the list of delays is empty")]
     EmptyList,
-    #[error("{retries} retries need delays between them: give an initial delay or a list")]
+    #[error("{retries} retries need delays: set an initial delay or a list")]
     NoSchedule { retries: u32 },
-    #[error("{given} retries are more than the {} there may be", limits::RETRIES_MAX)]
+    #[error("{given} retries exceed the limit of {}", limits::RETRIES_MAX)]
     TooManyRetries { given: u32 },
     #[error("a window of 0s leaves no time for a retry: leave it out, or allow 0 retries")]
     ZeroWindow,
-    #[error("jitter `{jitter}` spreads nothing: write `none` if that is meant")]
+    #[error("jitter `{jitter}` has no effect: write `none` to disable jitter")]
     ZeroSpread { jitter: Jitter },
-    #[error("decorrelated jitter makes its own delays from `initial` and `max` and cannot follow a list")]
+    #[error("decorrelated jitter computes its delays from `initial` and `max` and cannot use a list")]
     DecorrelatedList,
 }
 
@@ -84,7 +84,7 @@ pub enum Jitter {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidJitter {
     #[error(
-        "`{text}` is no jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms"
+        "`{text}` is not a jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms"
     )]
     Unknown { text: String },
     #[error("`{text}` has no valid width")]
@@ -169,7 +169,6 @@ impl TryFrom<RawBackoff> for Backoff {
     }
 }
 
-/// The written form, for a policy that extends this one.
 impl From<&Backoff> for RawBackoff {
     fn from(backoff: &Backoff) -> Self {
         let Backoff { schedule, jitter, retries, window } = backoff;
@@ -193,7 +192,6 @@ pub struct RetryStep {
     pub cumulative: Duration,
 }
 
-/// The delays of a policy, at most [`limits::TIMELINE_STEPS_MAX`] of them.
 #[must_use]
 pub fn timeline(backoff: &Backoff) -> Vec<RetryStep> {
     let mut cumulative = Duration::ZERO;
@@ -226,7 +224,6 @@ impl Backoff {
         self.retries
     }
 
-    /// No retry starts later than this after the first failure.
     #[must_use]
     pub const fn window(&self) -> Option<Duration> {
         self.window
@@ -267,7 +264,6 @@ impl Backoff {
         }
     }
 
-    /// The delay before retry n = 0, 1, …, before jitter.
     #[must_use]
     pub fn nominal(&self, n: u32) -> Duration {
         Duration::from_nanos(self.nominal_nanos(n))
@@ -322,7 +318,6 @@ impl Backoff {
         }
     }
 
-    /// From this retry on the range is constant.
     fn steady_from(&self) -> u32 {
         match &self.schedule {
             DelaySchedule::Never => 0,
@@ -332,7 +327,6 @@ impl Backoff {
         }
     }
 
-    /// In nanoseconds; the first is never above the second.
     #[inline]
     fn bounds(&self, n: u32, previous: Option<u64>) -> (u64, u64) {
         let delay = self.nominal_nanos(n);
@@ -379,7 +373,6 @@ struct Exponential {
     factor: f64,
     max: Duration,
     capped_from: u32,
-    /// The delays of the first retries in nanoseconds, which are nearly all that occur.
     first: Box<[u64]>,
 }
 

@@ -68,12 +68,9 @@ impl Default for Mode {
     }
 }
 
-/// The time since the breaker was last closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BreakerOutage {
-    /// When it first opened.
     began_at: Timestamp,
-    /// When it last opened.
     opened_at: Timestamp,
     /// The failures that opened it, and those of probes since.
     failures: u32,
@@ -86,7 +83,6 @@ struct Lease {
     ends_at: Timestamp,
 }
 
-/// Unique among all probes of a breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LeaseNumber(u64);
 
@@ -129,7 +125,6 @@ pub enum BreakerState {
         failures: u32,
     },
     Open {
-        /// When the first probe may start.
         until: Timestamp,
     },
     HalfOpen {
@@ -149,7 +144,6 @@ impl BreakerState {
         }
     }
 
-    /// Until when calls wait, if they do.
     #[must_use]
     pub const fn open_until(&self) -> Option<Timestamp> {
         match self {
@@ -198,8 +192,9 @@ pub enum OnSuccess {
     /// Nothing, except that it is the latest one.
     Nothing,
     /// It is counted, and alike until then: several may be counted together.
-    Counts { alike_until: Timestamp },
-    /// It may change more than that.
+    Counts {
+        alike_until: Timestamp,
+    },
     Changes,
 }
 
@@ -215,7 +210,6 @@ pub enum Observation {
     Silent,
 }
 
-/// Whether a failed attempt was its call's last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEnd {
     Final,
@@ -223,7 +217,6 @@ pub enum CallEnd {
     WillRetry,
 }
 
-/// A change of state, to be logged, counted, alerted on and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     pub from: BreakerPhase,
@@ -313,7 +306,6 @@ impl Breaker {
         }
     }
 
-    /// Takes back the permit of a call that was not made or not awaited.
     #[expect(clippy::needless_pass_by_value, reason = "a permit that was given back cannot be used again")]
     pub fn cancel(&mut self, permit: Permit) {
         if let Mode::HalfOpen { leases, .. } = &mut self.mode
@@ -344,9 +336,9 @@ impl Breaker {
 
     /// What the success of a call does that was admitted while closed.
     ///
-    /// On the hot path a shell need not ask for a permit while the breaker is closed, nor settle a success
-    /// that does nothing: [`Self::admit`] changes nothing then, and always gives the same permit, which
-    /// [`Self::closed_permit`] gives later if it is needed.
+    /// A shell on the hot path need not ask for a permit while the breaker is closed, nor settle a success
+    /// that does nothing: [`Self::admit`] always gives the same permit then, which [`Self::closed_permit`]
+    /// gives later if needed.
     #[must_use]
     pub fn on_success(&self, trip: Trip) -> OnSuccess {
         match &self.mode {

@@ -2,14 +2,13 @@
 //! outage worse.
 //!
 //! A policy bounds the retries of one call. When everything fails, all calls are retried at once: three
-//! retries each are four times the load on a dependency that could not bear it once. A budget bounds the
-//! retries of all calls together: to a share of the calls of the last ten seconds, and to so many a second
-//! where there are few.
+//! retries each are four times the load. A budget bounds the retries of all calls together: to a share of the
+//! calls of the last ten seconds, and to so many a second where there are few.
 //!
 //! Invariants:
 //! - within any ten seconds, no more retries are granted than the share of the calls counted within them and
 //!   what `at_least` gives for them;
-//! - a refusal says when to ask again, and a caller that keeps asking is admitted, for `at_least` is not 0;
+//! - a caller that keeps asking is admitted, for `at_least` is not 0;
 //! - memory is one window of fixed size, whatever the number of calls.
 
 use std::time::Duration;
@@ -21,7 +20,6 @@ use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetSettings {
-    /// Retries per call.
     pub share: Share,
     /// Retries allowed in any case, however few the calls.
     pub at_least: Rate,
@@ -44,7 +42,6 @@ impl BudgetSettings {
     }
 }
 
-/// The calls and the retries of the last ten seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Budget {
     /// A retry is counted as a failed call.
@@ -73,7 +70,6 @@ impl Budget {
         self.window(now).count_failure(now);
     }
 
-    /// When to ask again, if no retry may be made now.
     #[must_use]
     pub fn refuses_until(&self, settings: &BudgetSettings, now: Timestamp) -> Option<Timestamp> {
         let calls = self.recent.as_ref()?.calls(now);
@@ -108,7 +104,6 @@ mod tests {
         BudgetSettings { share, at_least: Rate::per_second(per_second).expect("a rate") }
     }
 
-    /// As many retries as are granted at that moment.
     fn granted(budget: &mut Budget, settings: &BudgetSettings, now: Timestamp) -> u32 {
         let mut count = 0;
         while budget.refuses_until(settings, now).is_none() && count < 1_000 {

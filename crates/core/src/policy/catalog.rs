@@ -17,11 +17,9 @@ use crate::text::Share;
 pub struct CatalogPolicy {
     pub name: &'static str,
     pub backoff: Backoff,
-    /// Whether running out of retries is alerted at once.
     pub alert_on_exhaustion: bool,
 }
 
-/// In the order of the documentation.
 #[must_use]
 pub fn policies() -> &'static [CatalogPolicy] {
     static POLICIES: LazyLock<Vec<CatalogPolicy>> =
@@ -124,7 +122,6 @@ pub struct CatalogBreaker {
     pub probes: u32,
     /// Successes in a row that close it; `None` is as many as the probes.
     pub close_after: Option<u32>,
-    /// The failures are forgotten after that long without another.
     pub reset: Option<Duration>,
 }
 
@@ -167,7 +164,6 @@ impl From<&CatalogBreaker> for RawBreaker {
     }
 }
 
-/// The breakers that a book may name without defining them.
 #[rustfmt::skip]
 pub const BREAKERS: [CatalogBreaker; 4] = [
     consecutive("kafkaBreaker",    5, secs(60),  1),
@@ -197,7 +193,6 @@ const KIND_BREAKERS: [CatalogBreaker; 12] = [
     consecutive("relay",       5, secs(30),  1).closing_after(2),
 ];
 
-/// The kind of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DependencyKind {
     Kafka,
@@ -211,16 +206,12 @@ pub enum DependencyKind {
     Invoke,
     Ntfy,
     ServiceBus,
-    /// A store of files: Azure Blob, S3.
     Blob,
-    /// A store of secrets.
     KeyVault,
     /// A relay in front of a distributed table.
     Relay,
-    /// A program that is started for each delivery.
     Process,
     Sqs,
-    /// The server's own log.
     Log,
 }
 
@@ -302,7 +293,6 @@ pub struct CatalogTimeout {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnTimeout {
-    /// A failure of that category, no more.
     Fail(Category),
     /// What runs elsewhere is cancelled, and the failure is permanent.
     Cancel,
@@ -328,7 +318,6 @@ const fn ending_in(name: &'static str, limit: Duration, on_timeout: OnTimeout) -
     CatalogTimeout { name, limit, on_timeout }
 }
 
-/// The timeouts that a book may name without defining them.
 #[rustfmt::skip]
 pub const TIMEOUTS: [CatalogTimeout; 25] = [
     timeout("fast",          secs(5)),

@@ -153,7 +153,6 @@ pub mod codes {
     pub const TIME_LIMIT_EXCEEDED: &str = "TIME_LIMIT_EXCEEDED";
 
     pub const LEADER_ELECTION: &str = "LEADER_ELECTION";
-    /// A broker does not answer or is shutting down.
     pub const BROKER_UNAVAILABLE: &str = "BROKER_UNAVAILABLE";
     pub const QUOTA_EXCEEDED: &str = "QUOTA_EXCEEDED";
     pub const STORE_THROTTLED: &str = "STORE_THROTTLED";
@@ -183,9 +182,7 @@ pub mod codes {
     /// The service's backlog was full when the event arrived, and its rule dead-letters then. Of category
     /// `transient`, since a backlog drains by itself and a replay may find room.
     pub const BACKLOG_FULL: &str = "BACKLOG_FULL";
-    /// Too many wait behind a dead letter that holds their session.
     pub const SESSION_FULL: &str = "SESSION_FULL";
-    /// No rule matches the event any more.
     pub const RULE_REMOVED: &str = "RULE_REMOVED";
     /// The rule book no longer had the service, and an operator dead-lettered what waited for it.
     pub const SERVICE_REMOVED: &str = "SERVICE_REMOVED";

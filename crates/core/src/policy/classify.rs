@@ -31,7 +31,6 @@ pub struct Failure {
     pub status: Option<u16>,
     /// At most [`limits::MESSAGE_BYTES_MAX`] bytes.
     pub message: String,
-    /// The wait that the target asked for, where it may.
     pub retry_after: Option<Duration>,
     pub matched: Option<Position>,
     /// The category without that row; `None` if it would have been a success.
@@ -116,7 +115,6 @@ fn usual_meaning(answer: &TargetAnswer<'_>, timeout_category: Category) -> Defau
         AnswerKind::ConfigMissing => const { known(codes::CONFIG_MISSING) },
         AnswerKind::SecretUnavailable => const { known(codes::SECRET_UNAVAILABLE) },
         AnswerKind::Internal => const { known(codes::INTERNAL_ERROR) },
-        // An internal error of another program is not our own.
         AnswerKind::Reported { code } => match KNOWN.iter().find(|known| known.code == *code) {
             Some(known) if !matches!(known.kind, CodeMeaning::Is(Category::Internal)) => *known,
             Some(_) | None => {
@@ -236,7 +234,6 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     index == one.len() && index == other.len()
 }
 
-/// The codes that an attempt may fail with, whether seen by a connector or reported by a caller.
 #[rustfmt::skip]
 const KNOWN: [KnownCode; 54] = [
     KnownCode::new(codes::NETWORK_TIMEOUT,        CodeMeaning::Timeout),

@@ -38,13 +38,8 @@ pub struct Moment {
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttemptResult {
     Outcome(Outcome),
-    BreakerOpen {
-        until: Timestamp,
-    },
-    AskedToWait {
-        until: Timestamp,
-    },
-    /// Cut short by our own shutdown.
+    BreakerOpen { until: Timestamp },
+    AskedToWait { until: Timestamp },
     Interrupted,
 }
 
@@ -52,7 +47,6 @@ pub enum AttemptResult {
 pub struct Decision {
     pub verdict: Verdict,
     pub why: VerdictBasis,
-    /// What the breaker learns.
     pub observation: Observation,
     pub hold_dependency_until: Option<Timestamp>,
     pub alert: Option<AlertKind>,
@@ -67,7 +61,6 @@ pub enum Verdict {
     },
     /// It waits without using a retry.
     Hold {
-        /// Then it asks again.
         until: Timestamp,
     },
     DeadLetter {
@@ -85,9 +78,7 @@ pub enum DeadLetterReason {
     RetriesExceeded,
     WindowExceeded,
     DeadlineExceeded,
-    /// The target asked for a longer wait than `hold_max` allows.
     HoldExpired,
-    /// The breaker is open and it cannot be held.
     BreakerOpen,
 }
 
@@ -111,7 +102,6 @@ impl DeadLetterReason {
 pub enum AlertKind {
     Security,
     Configuration,
-    /// Retries ran out, and the policy has an alert for that.
     Exhausted,
     Internal,
 }
@@ -135,7 +125,6 @@ pub struct Ruling {
     pub retry: Option<RetryNumbers>,
 }
 
-/// All that decides on a retry: it is made if nothing is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryNumbers {
     pub policy: PolicyIndex,
@@ -338,7 +327,6 @@ fn later(now: Timestamp, nanos: u64) -> Timestamp {
     Timestamp::from_nanos(now.as_nanos().saturating_add(nanos))
 }
 
-/// How long the connection has failed, if that exceeds the rule's `fatal_after`.
 fn connection_failing_for(
     rule: &Rule,
     history: &History,
@@ -476,7 +464,6 @@ fn observation(rule: &Rule, failure: &Failure, verdict: Verdict) -> Observation 
     }
 }
 
-/// Whether the rule's breaker counts such a failure, or would if there were one.
 #[must_use]
 pub fn is_counted_by_breakers(rule: &Rule, failure: &Failure) -> bool {
     matches!(observation(rule, failure, Verdict::Pause), Observation::Failure(_))

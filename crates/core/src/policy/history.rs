@@ -51,7 +51,6 @@ pub struct History {
     retries_internal: u32,
     #[serde(skip_serializing_if = "PolicyCounts::is_empty")]
     retries_by_policy: PolicyCounts,
-    /// The first notification id that the target returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     notified: Option<Box<str>>,
 }
@@ -148,7 +147,6 @@ impl History {
         since_failure.saturating_sub(self.excused_nanos).saturating_sub(holding)
     }
 
-    /// Time since the first attempt started, except our own absence.
     #[must_use]
     pub fn age_nanos(&self, now: Timestamp) -> u64 {
         self.first_attempt_at.map_or(0, |at| passed(at, now))
@@ -169,7 +167,6 @@ impl History {
         Self { notified: self.notified.clone(), ..Self::default() }
     }
 
-    /// After an attempt has started, which ends any hold.
     #[must_use]
     pub fn started(&self, at: Timestamp) -> Self {
         let released = self.released(at);
@@ -335,7 +332,7 @@ impl Serialize for PolicyCounts {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{given} policies are more than the {POLICIES_PER_RULE_MAX} a rule may have")]
+#[error("{given} policies exceed the {POLICIES_PER_RULE_MAX} that a rule may have")]
 struct TooManyPolicies {
     given: usize,
 }

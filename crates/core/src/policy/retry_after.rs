@@ -13,7 +13,6 @@ use jiff::tz::TimeZone;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// The requested wait, counted from `now`.
 #[must_use]
 pub fn parse(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim_matches([' ', '\t']);
@@ -79,7 +78,6 @@ fn asctime(header: &str) -> Option<DateTime> {
     BrokenDownTime::parse("%b %e %H:%M:%S %Y", date).ok()?.to_datetime().ok()
 }
 
-/// Clamped to the range of [`Timestamp`].
 fn nearest(time: jiff::Timestamp) -> Timestamp {
     let since_1970 = time.as_nanosecond().max(0);
     u64::try_from(since_1970).map_or(Timestamp::NEVER, Timestamp::from_nanos)

@@ -19,7 +19,6 @@ use crate::position::Position;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Overrides of the classification, in the order of the book; the first match wins.
     pub classify: Arc<[Override]>,
     pub reactions: Reactions,
     /// Its breaker and throttle are shared by all rules that name it.
@@ -33,7 +32,6 @@ pub struct Rule {
     /// A connection that has failed for this long is a configuration error.
     pub fatal_after: Option<Duration>,
     pub timeouts: Timeouts,
-    /// How duplicates of an event are recognised.
     pub copies: Copies,
 }
 
@@ -55,7 +53,6 @@ impl Rule {
             Reaction::Retry(PolicyIndex(index)) | Reaction::RetryCautiously(PolicyIndex(index)) => {
                 self.reactions.policies()[usize::from(index)].backoff.retries() > 0
             }
-            // It goes back to its place, and is sent again when the service is resumed.
             Reaction::Pause => true,
             Reaction::DeadLetter => false,
         }
@@ -67,9 +64,7 @@ pub struct NamedBreaker {
     /// `None` if the settings are the kind's default.
     pub name: Option<BreakerName>,
     pub settings: BreakerSettings,
-    /// Failures that do not count against the dependency here.
     pub ignores: Vec<FailureMatch>,
-    /// Failures that count against the dependency though they usually do not.
     pub counts: Vec<FailureMatch>,
 }
 
@@ -79,7 +74,6 @@ pub enum WhenOpen {
     DeadLetter,
 }
 
-/// The reaction to a failure, by status first and then by category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reactions {
     policies: Vec<NamedPolicy>,
@@ -162,7 +156,6 @@ pub enum Reaction {
     /// few of its retries and no more.
     RetryCautiously(PolicyIndex),
     DeadLetter,
-    /// The service is paused; the delivery goes back to its place and waits.
     Pause,
 }
 

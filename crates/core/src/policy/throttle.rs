@@ -1,22 +1,17 @@
 //! Limits calls to one dependency: in flight, per second, and none while it asks us to wait.
 //!
-//! Three limits, all of which a call must pass:
-//!
-//! - **In flight.** At most `in_flight` slots are out. A slot is returned by [`Throttle::release`] and by
-//!   nothing else.
-//! - **Hold.** A `Retry-After` applies to the whole dependency, not to one call: none is made before it is
-//!   over.
+//! - **In flight.** At most `in_flight` slots are out. A slot is returned only by [`Throttle::release`].
+//! - **Hold.** A `Retry-After` applies to the whole dependency, not to one call.
 //! - **Rate.** The configured one, if any. When the dependency throttles us, it is halved (the one measured
-//!   over the last ten seconds where none is configured), and from then on a rate is learnt that stays just
-//!   below what the dependency allows: see `learnt.rs`. A learnt rate is forgotten when no call has had to
-//!   wait for it for `memory`.
+//!   over the last ten seconds where none is configured), and a rate is learnt that stays just below what the
+//!   dependency allows: see `learnt.rs`. It is forgotten when no call has had to wait for it for `memory`.
 //!
 //! Why not every refusal halves the rate: when a dependency begins to throttle, every call in flight is
-//! refused for the same reason. 64 calls would halve the rate 64 times, to nothing. So a refusal counts only
-//! if a call was made since the last one that did; during a hold none is made.
+//! refused for the same reason. 64 calls would halve the rate 64 times. So a refusal counts only if a call
+//! was made since the last one that did.
 //!
-//! Calls at a learnt rate are evenly spaced, and idle time is not saved up: a limit that allows no bursts
-//! would refuse them.
+//! Calls at a learnt rate are evenly spaced, and idle time is not saved up: a limit without bursts would
+//! refuse them.
 //!
 //! Invariants:
 //! - no more than `in_flight` slots are out, except those given before the limit was lowered
@@ -40,9 +35,7 @@ use crate::time::Timestamp;
 pub struct ThrottleSettings {
     pub in_flight: NonZeroU32,
     pub rate: Option<Rate>,
-    /// How fast a rate that was cut grows in a second beyond what is known to work.
     pub growth: Share,
-    /// For how long a learnt limit is remembered.
     pub memory: Duration,
 }
 
@@ -52,7 +45,6 @@ pub struct Throttle {
     hold_until: Option<Timestamp>,
     /// When the next call is due at the current rate; calls may run ahead of it by the burst.
     next_at: Timestamp,
-    /// The dependency's limit as learnt since it throttled us.
     learnt: Option<LearntRate>,
     recent: Option<CallWindow>,
 }
@@ -134,7 +126,6 @@ impl Throttle {
         self.in_flight -= 1;
     }
 
-    /// The dependency asked us to wait: holds it for that long and halves the rate.
     pub fn throttled(&mut self, settings: &ThrottleSettings, retry_after: Option<Duration>, now: Timestamp) {
         let hold = retry_after.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
         let known = self.learnt.take().filter(|learnt| !learnt.is_forgotten(settings, now));
@@ -177,7 +168,6 @@ impl Throttle {
         learnt.map(|learnt| learnt.rate(settings)).map_or(settings.rate, Rate::per_second)
     }
 
-    /// Until when the next call must wait to keep the rate; `None` if it is made now.
     #[inline]
     fn paced(&mut self, settings: &ThrottleSettings, now: Timestamp) -> Option<Timestamp> {
         if self.learnt.is_some() {
@@ -336,7 +326,6 @@ mod tests {
 
     #[test]
     fn a_rate_is_halved_once_for_one_reason() {
-        // When it is throttled, with what `Retry-After`, and how many calls are asked for before.
         #[rustfmt::skip]
         let cases = [
             ("not throttled",                       vec![],                                              100.0),
@@ -358,7 +347,6 @@ mod tests {
         }
     }
 
-    /// Asks for a call in every millisecond of so many seconds; returns how many were admitted in each.
     fn pressed(throttle: &mut Throttle, settings: &ThrottleSettings, from: u64, seconds: u64) -> Vec<u32> {
         let second = |second: u64| {
             let millis = from + second * 1_000..from + (second + 1) * 1_000;

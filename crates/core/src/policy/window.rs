@@ -47,7 +47,6 @@ impl CallWindow {
         self.newest_ends_at
     }
 
-    /// Counts a call that did not fail.
     #[inline]
     pub(crate) fn count_call(&mut self, now: Timestamp) {
         let bucket = self.slide_to(now);
@@ -65,7 +64,6 @@ impl CallWindow {
         bucket.failed = bucket.failed.saturating_add(1);
     }
 
-    /// What was counted within the time that ends now.
     pub(crate) fn calls(&self, now: Timestamp) -> CallCounts {
         let dropped = self.parts_to_drop(now);
         let mut sum = CallCounts::default();
@@ -89,7 +87,6 @@ impl CallWindow {
         now.since(self.began_at).min(width * (PARTS - 1) + newest_for)
     }
 
-    /// Keeps the calls and forgets that some of them failed.
     pub(crate) fn forget_failures(&mut self) {
         for bucket in &mut self.buckets {
             bucket.failed = 0;
@@ -118,7 +115,6 @@ impl CallWindow {
         }
     }
 
-    /// How many of the oldest parts are outside the time that ends now.
     fn parts_to_drop(&self, now: Timestamp) -> usize {
         if now < self.newest_ends_at {
             return 0;

@@ -57,13 +57,11 @@ impl<X> Model<X> {
         self.last_letter
     }
 
-    /// The open replay that has claimed a letter.
     #[must_use]
     pub fn claimed_by(&self, letter: &ModelLetter) -> Option<ReplayId> {
         letter.claim.filter(|id| self.replays.get(id).is_some_and(|replay| replay.job.state.is_open()))
     }
 
-    /// Adds a delivery that is dead at once.
     pub fn add_dead(&mut self, new: NewRow<X>, info: &DeadLetterInfo, now: Timestamp) {
         let seq = new.id.seq();
         self.add(new, now);
@@ -105,13 +103,11 @@ impl<X> Model<X> {
         self.last_letter = self.letters.last_key_value().map_or(LetterNumber(0), |(number, _)| *number);
     }
 
-    /// The caller sets the new state.
     pub(super) fn remove_letter(&mut self, seq: Seq) {
         let number = self.get_mut(seq).letter.take().expect("a dead delivery has a letter");
         self.letters.remove(&number);
     }
 
-    /// Skips or purges a letter; returns the next of its session.
     pub fn close(&mut self, seq: Seq, now: Timestamp) -> Option<PendingDelivery> {
         self.end_letter(seq, now);
         self.move_on(seq, now)

@@ -22,7 +22,6 @@ pub struct ModelReplay {
     pub to: Option<Arc<QueueName>>,
     pub stop: Option<ReplayStop>,
     pub changed_at: Timestamp,
-    /// In the order of their sessions.
     letters: BTreeMap<(Seq, Seq), ReplayLetter>,
     /// Sessions with a letter in flight, or one that has failed.
     lanes: BTreeMap<Lane, LaneStage>,
@@ -30,7 +29,6 @@ pub struct ModelReplay {
 
 #[derive(Clone, Copy, Debug)]
 struct ReplayLetter {
-    /// The session that it will be sent in.
     lane: Option<Lane>,
     stage: LetterStage,
 }
@@ -58,7 +56,6 @@ impl ModelReplay {
         }
     }
 
-    /// Sends the rest of failed sessions after all.
     #[cfg(test)]
     pub(crate) fn forget_failures(&mut self) {
         self.lanes.retain(|_, stage| *stage == LaneStage::Busy);
@@ -76,7 +73,6 @@ impl<X> Model<X> {
         &self.replays
     }
 
-    /// To change or forget what the model does not decide.
     pub const fn replays_mut(&mut self) -> &mut BTreeMap<ReplayId, ModelReplay> {
         &mut self.replays
     }
@@ -110,7 +106,6 @@ impl<X> Model<X> {
         id
     }
 
-    /// Claims a letter for the replay, to be sent in that session.
     pub fn claim(&mut self, id: ReplayId, seq: Seq, lane: Option<Lane>) {
         let row = self.rows.get(&seq).expect("a letter has a delivery");
         let letter = row.letter.and_then(|number| self.letters.get_mut(&number));
@@ -120,7 +115,6 @@ impl<X> Model<X> {
         replay.job.tally.total += 1;
     }
 
-    /// A step of listing the letters of a replay has ended.
     pub fn listed(&mut self, id: ReplayId, listing: Listing, now: Timestamp) {
         let replay = self.replays.get_mut(&id).expect("it has begun");
         replay.listing = listing;
@@ -131,7 +125,6 @@ impl<X> Model<X> {
         }
     }
 
-    /// `None` if the act is not possible.
     pub fn change_replay(&mut self, id: ReplayId, act: ReplayAct, now: Timestamp) -> Option<&ModelReplay> {
         let replay = self.replays.get_mut(&id)?;
         (replay.job.state, replay.job.wave) = replay.job.after(act, replay.listing)?;
@@ -218,7 +211,6 @@ impl<X> Model<X> {
         self.answer_letter(seq, stage, settlement.stop, now);
     }
 
-    /// Counts a letter that its replay no longer waits for.
     pub(super) fn leave_replay(&mut self, seq: Seq, now: Timestamp) {
         self.answer_letter(seq, LetterStage::Failed, None, now);
     }

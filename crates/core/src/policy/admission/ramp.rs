@@ -1,15 +1,14 @@
 //! Ramp-up after an outage: calls that have waited start gradually, not all at once.
 //!
-//! - **In flight.** At first [`limits::RAMP_START`] calls may be in flight; each success allows one more.
-//!   With calls of 40 ms that is 64 within a fifth of a second, so by itself it protects only slow
-//!   dependencies.
+//! - **In flight.** At first [`limits::RAMP_START`] calls; each success allows one more. With calls of 40 ms
+//!   that is 64 within a fifth of a second, so by itself it protects only slow dependencies.
 //! - **Pace.** At first calls start at the usual rate, measured before the outage; after `ramp` at twice
 //!   that, after twice that time at three times. So a backlog of ten minutes drains within two, at twelve
 //!   times the usual rate at worst, and a dependency that cannot bear that fails before most of it has
 //!   arrived.
 //!
-//! The pace ends when it is not needed: when for [`limits::RAMP_UNUSED_FOR`] fewer calls were made than it
-//! allows. After a start the usual rate is unknown, so there is no pace.
+//! The pace ends when for [`limits::RAMP_UNUSED_FOR`] fewer calls were made than it allows. After a start the
+//! usual rate is unknown, so there is no pace.
 //!
 //! Invariants:
 //! - calls while a breaker is not closed, or a pace applies, do not change the usual rate
@@ -26,9 +25,7 @@ pub(super) struct Ramp {
     /// The most calls in flight; `None` when the limit is lifted.
     in_flight: Option<u32>,
     pace: Option<RampPace>,
-    /// The calls while the dependency is healthy.
     well: Option<UsualLoad>,
-    /// Calls a second when it was last healthy.
     usual: Option<f64>,
 }
 
@@ -38,12 +35,10 @@ struct UsualLoad {
     last_call_at: Timestamp,
 }
 
-/// A rate that grows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RampPace {
     /// Calls a second at first.
     usual: f64,
-    /// The time after which it is twice that.
     doubles_after: Duration,
     began_at: Timestamp,
     /// When the next call is due; calls may run ahead of it by the burst.
@@ -71,7 +66,6 @@ impl Ramp {
         self.in_flight.is_some_and(|most| in_flight >= most)
     }
 
-    /// Until when the next call must wait, if it must.
     pub(super) fn waits_until(&mut self, now: Timestamp) -> Option<Timestamp> {
         let pace = self.pace?;
         if pace.is_unused(now) {
@@ -102,12 +96,10 @@ impl Ramp {
         self.well.as_ref().filter(|_| is_over).map(|well| well.calls.counts_alike_until())
     }
 
-    /// `in_flight_max` is the limit of a healthy dependency.
     pub(super) fn succeeded(&mut self, in_flight_max: u32) {
         self.in_flight = self.in_flight.map(|most| most + 1).filter(|most| *most < in_flight_max);
     }
 
-    /// Calls a second that may start now, if limited.
     pub(super) fn rate(&self, now: Timestamp) -> Option<f64> {
         self.pace.filter(|pace| !pace.is_unused(now)).map(|pace| pace.rate(now))
     }
@@ -148,7 +140,6 @@ mod tests {
         START + Duration::from_millis(ms)
     }
 
-    /// One that was called so often a second for so many seconds.
     fn called(per_second: u64, seconds: u64) -> Ramp {
         let mut ramp = Ramp::new();
         for call in 0..per_second * seconds {
@@ -157,7 +148,6 @@ mod tests {
         ramp
     }
 
-    /// Makes as many calls as it may in each of so many seconds, at least a millisecond apart.
     fn made(ramp: &mut Ramp, from: Timestamp, seconds: u64) -> Vec<u64> {
         let second = |second: u64| {
             let millis = (0..1_000).map(|ms| from + Duration::from_millis(second * 1_000 + ms));
@@ -224,7 +214,6 @@ mod tests {
             );
             made(&mut ramp, after(back_at), 5);
         }
-        // It is over, and there was little time for a new measurement.
         assert_eq!(ramp.waits_until(after(2_100_000)), None);
         ramp.count(1, after(2_100_000));
         ramp.begin(TEN, after(2_200_000));

@@ -1,25 +1,24 @@
 //! A breaker's state as nodes share it through a store.
 //!
 //! A record is a fact about one generation of a breaker. Of two records the one that
-//! [`BreakerRecord::wins_over`] the other is kept, and that order is total: in whatever order and however
-//! often records travel, all nodes end with the same one.
+//! [`BreakerRecord::wins_over`] the other is kept, and that order is total: in whatever order records travel,
+//! all nodes end with the same one.
 //!
 //! How a shell publishes, after each [`Transition`]:
 //!
 //! 1. take `ours = breaker.record(..)` and read what is `stored`
-//! 2. if `ours.replaces(stored)`, write `ours` on the condition that the store still has exactly the
-//!   generation and state that were read (compare-and-set); on a conflict start again at 1
+//! 2. if `ours.replaces(stored)`, write `ours` on the condition that the store still has the generation and
+//!   state that were read (compare-and-set); on a conflict start again at 1
 //! 3. otherwise `breaker.adopt(stored)`
 //!
-//! It never reads a record, changes a part of it and writes it back: two nodes that each add one failure to
-//! the same record would lose one. Failures are counted locally; only states are shared. While the store is
-//! away the local breaker decides, and a new one admits calls.
+//! It never changes a part of a record: two nodes that each add one failure to the same record would lose
+//! one. Failures are counted locally; only states are shared. While the store is away the local breaker
+//! decides, and a new one admits calls.
 //!
-//! What a closed breaker does with a newer closed record: on another node it has opened and closed again, or
-//! an operator has reset it. The state has not changed here, so there is no transition, and the failures
-//! counted here stay: nodes that forgot theirs whenever another node had an outage would never reach their
-//! trip. Calls in flight began before, so they no longer count, as after any other new generation; that loses
-//! at most what is in flight, once for each such record.
+//! A newer closed record at a closed breaker: on another node it has opened and closed again, or an operator
+//! has reset it. There is no transition here, and the failures counted here stay: nodes that forgot theirs
+//! whenever another node had an outage would never reach their trip. Calls in flight no longer count, as
+//! after any new generation; that loses at most what is in flight, once for each such record.
 //!
 //! Leases are not shared. Each node of a half-open breaker has its own `probes`, since a lease in a store
 //! that may be away would block the breaker that it should free.
@@ -38,9 +37,7 @@ pub struct BreakerRecord {
     #[serde(deserialize_with = "checked_name")]
     pub service_name: DependencyName,
     pub state: BreakerPhase,
-    /// While closed, the failures that count towards a trip; else those of the outage.
     pub failure_count: u32,
-    /// The last failure that counted.
     pub last_failure_at: Option<Timestamp>,
     pub last_success_at: Option<Timestamp>,
     /// When it last opened; `None` while closed.
@@ -54,11 +51,9 @@ pub struct BreakerRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
-    /// It was newer: the breaker has its state now.
     Taken(Transition),
     /// It was newer, and both are closed: the breaker has its generation now and keeps its own count.
     CaughtUp,
-    /// It was not newer, or has expired: nothing changed.
     Kept,
 }
 
@@ -70,7 +65,6 @@ impl BreakerRecord {
         self.rank() > other.rank()
     }
 
-    /// Whether this record should be written over what is stored.
     #[must_use]
     pub fn replaces(&self, stored: Option<&Self>, now: Timestamp) -> bool {
         stored.is_none_or(|stored| stored.is_expired(now) || self.wins_over(stored))

@@ -21,12 +21,18 @@ pub struct BreakerSettings {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trip {
-    /// That many failures in a row.
     Consecutive(NonZeroU32),
     /// That many failures within a sliding time, whatever the successes between them.
-    Failures { count: NonZeroU32, within: Duration },
+    Failures {
+        count: NonZeroU32,
+        within: Duration,
+    },
     /// That share of the calls within a sliding time, once there are enough of them.
-    FailureRate { share: Share, of_at_least: NonZeroU32, within: Duration },
+    FailureRate {
+        share: Share,
+        of_at_least: NonZeroU32,
+        within: Duration,
+    },
 }
 
 /// What counts as one observation.
@@ -37,12 +43,10 @@ pub enum CountingUnit {
     Call,
 }
 
-/// Settings as written, not validated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawBreaker {
     pub trip: Trip,
     pub open: Duration,
-    /// Calls in flight at once while it is half-open.
     pub probes: u32,
     /// Successes in a row that close it; `None` is as many as `probes`.
     pub close_after: Option<u32>,
@@ -80,13 +84,11 @@ impl BreakerSettings {
         self.open
     }
 
-    /// Calls in flight at once while it is half-open.
     #[must_use]
     pub const fn probes(&self) -> NonZeroU32 {
         self.probes
     }
 
-    /// Successes in a row that close it.
     #[must_use]
     pub const fn close_after(&self) -> NonZeroU32 {
         self.close_after

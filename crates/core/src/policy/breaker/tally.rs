@@ -25,9 +25,7 @@ pub(super) struct FailureTally {
 #[derive(Clone, Debug, PartialEq)]
 enum TripCounts {
     InARow(u32),
-    /// Times of the last failures.
     Times(FailureTimes),
-    /// Calls within a sliding time.
     Calls(CallWindow),
 }
 
@@ -139,7 +137,6 @@ impl TripCounts {
         }
     }
 
-    /// Returns whether the trip is reached.
     fn count_failure(&mut self, trip: Trip, now: Timestamp) -> bool {
         match (self, trip) {
             (Self::InARow(failures), Trip::Consecutive(count)) => {

@@ -8,31 +8,27 @@
 //!               ╱   │╱  half
 //! ```
 //!
-//! - **Refused**: the rate halves. If calls had been admitted at a growing rate before, that shows the
-//!   dependency's limit: the *ceiling* is a little below the rate at which it was met. A deep token bucket
-//!   makes a limit look higher than it is. So a ceiling that is met while it is trusted was too high by what
-//!   had been saved up ([`SAVED_UP`]), spread over the time it lasted: the sooner it is met, the lower the
-//!   next one. Where no wait is asked for, the average rate shows it better.
+//! - **Refused**: the rate halves. If it had been growing before, that shows the dependency's limit: the
+//!   *ceiling* is a little below the rate at which it was met. A deep token bucket makes a limit look higher
+//!   than it is, so a ceiling that is met while it is trusted was too high by what had been saved up
+//!   ([`SAVED_UP`]), spread over the time it lasted: the sooner it is met, the lower the next one. Where no
+//!   wait is asked for, the average rate shows it better.
 //! - **Met again** near a ceiling that held: the limit has not moved, and the next ceiling is half way
 //!   between.
 //! - **Recovery**: within a second or two to just below the ceiling, and closer to it for as long as it is
 //!   trusted.
 //! - **More**: then the rate grows by `growth` a second (slowly at first: most limits have not moved), as
-//!   long as calls have to wait for it, until it is refused again. The limit is never lifted at some rate: a
-//!   backlog would arrive all at once.
+//!   long as calls have to wait for it, until it is refused again. The limit is never lifted: a backlog would
+//!   arrive all at once.
 //!
-//! A try for more costs the wait that the dependency asks for, so a ceiling is trusted for twenty times that,
-//! which is 5 % of the time at most, and for [`TRUSTED_AT_LEAST`]; never for longer than `memory`. One that
-//! lies far below the best earlier rate is likely to rise again, and a try costs little there: it is trusted
-//! for less, by the square of its ratio to the best. The best moves half way down with each ceiling that is
-//! met, so that a limit that stays low is believed in the end. If no limit was met by climbing, the climb to
-//! the best is quick.
+//! A try for more costs the wait that the dependency asks for, so a ceiling is trusted for twenty times that
+//! (5 % of the time at most), at least for [`TRUSTED_AT_LEAST`] and at most for `memory`. One far below the
+//! best earlier rate is likely to rise again: it is trusted for less, by the square of its ratio to the best.
+//! The best moves half way down with each ceiling that is met, so that a limit that stays low is believed in
+//! the end. If no limit was met by climbing, the climb to the best is quick.
 //!
 //! Growth is counted by calls that had to wait, not by the clock: unused rate proves nothing.
-//!
-//! Why not the earlier rule: a halved rate grew by 5 % a second and was dropped at twice the rate at which it
-//! was first refused. Then nothing limited it, the backlog arrived within a second, most of it was refused,
-//! the breaker opened, and so on. `docs/decisions/0015-a-limit-that-was-met-is-remembered.md` has figures.
+//! `docs/decisions/0015-a-limit-that-was-met-is-remembered.md` has figures, and why an earlier rule failed.
 
 use std::time::Duration;
 
@@ -90,41 +86,31 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// Timers are not exact: a call that is late by at most this does not delay the next ones.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
-/// What is known of the dependency's limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LearntRate {
-    /// Calls a second that are admitted.
     rate: f64,
-    /// The rate after the last cut.
     low: f64,
     ceiling: Option<Ceiling>,
     /// The last ceiling that was not met for as long as it was trusted.
     held: Option<f64>,
     /// The best rate that worked, as far as it is still believed.
     best: f64,
-    /// Average rate of the admitted calls.
     mean: f64,
     /// Seconds since the cut in which calls had to wait for this rate.
     used: f64,
-    /// Calls since the cut.
     calls: u32,
     /// Cuts in a row with hardly a call admitted between them.
     shut: u32,
     pause: Duration,
     last_call_at: Timestamp,
-    /// The dependency asked us to wait until then.
     held_until: Timestamp,
-    /// Calls are admitted again from here on.
     resumes_at: Timestamp,
     /// Since when every call has had to wait.
     pressed_since: Option<Timestamp>,
-    /// A call waits for its turn.
     is_awaited: bool,
-    /// When a call last had to wait for this rate.
     needed_at: Timestamp,
 }
 
-/// The rate just below the dependency's limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ceiling {
     rate: f64,
@@ -133,7 +119,6 @@ struct Ceiling {
 }
 
 impl LearntRate {
-    /// Refused for the first time, at `rate`.
     pub(super) fn new(rate: f64, measured: f64, now: Timestamp) -> Self {
         let best = measured.min(rate);
         let low = halved(rate);
@@ -226,7 +211,6 @@ impl LearntRate {
         }
     }
 
-    /// Refused: halves the rate.
     pub(super) fn cut(&mut self, settings: &ThrottleSettings, hold: Duration) {
         self.rate = self.rate(settings);
         if self.calls <= SHUT_WITHIN {
@@ -241,15 +225,12 @@ impl LearntRate {
         (self.low, self.used, self.calls) = (self.rate, 0.0, 0);
     }
 
-    /// How long to wait after a cut if the dependency did not state it.
     pub(super) const fn pauses_for(&self) -> Duration {
         self.pause
     }
 
-    /// Estimates the limit that was just met.
     fn meet(&mut self, settings: &ThrottleSettings, hold: Duration) {
         if self.pressed_since.is_none() {
-            // Fewer calls were made than the rate allows.
             self.rate = self.rate.min(self.mean.max(floor()));
         }
         let is_near = self.used >= NEAR_AFTER || self.rate >= NEAR_GROWN * self.low;
@@ -293,13 +274,11 @@ impl LearntRate {
         }
     }
 
-    /// The dependency asked us to wait until then.
     pub(super) fn hold(&mut self, until: Timestamp) {
         self.held_until = self.held_until.max(until);
         self.pause(until);
     }
 
-    /// No call is admitted before then.
     pub(super) fn pause(&mut self, at: Timestamp) {
         self.resumes_at = self.resumes_at.max(at);
         self.needed_at = self.needed_at.max(at);
