@@ -355,18 +355,18 @@ mod tests {
 
     #[test]
     fn a_hash_is_written_in_digits_and_read_in_both_ways() {
-        let told = |book: &str| {
+        let json = |book: &str| {
             format!(
                 r#"{{"attempt":1,"started_at":"2025-10-21T14:30:00Z","took_nanos":5,"end":"delivered","book":{book},"verdict":{{"is":"delivered"}}}}"#
             )
         };
         let before: AttemptRecord =
-            serde_json::from_str(&told("11039955474259798102")).expect("as it was written before");
+            serde_json::from_str(&json("11039955474259798102")).expect("as it was written before");
         let now: AttemptRecord =
-            serde_json::from_str(&told(r#""9935cd02fb626856""#)).expect("as it is written now");
+            serde_json::from_str(&json(r#""9935cd02fb626856""#)).expect("as it is written now");
         assert_eq!((before.book, &before), (0x9935_cd02_fb62_6856, &now));
         let written = serde_json::to_value(&now).expect("a record is JSON");
         assert_eq!(written["book"], "9935cd02fb626856");
-        assert!(serde_json::from_str::<AttemptRecord>(&told(r#""no digits""#)).is_err());
+        assert!(serde_json::from_str::<AttemptRecord>(&json(r#""no digits""#)).is_err());
     }
 }

@@ -246,7 +246,7 @@ pub struct DeadLetterInfo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionFollowers {
-    GoOn,
+    Continue,
     /// Until it is replayed, skipped or purged.
     Wait,
 }

@@ -339,9 +339,9 @@ impl Engine {
             info.tier = tier;
             settlement.stop = stop;
             if let Some(record) = &mut settlement.record
-                && let RecordedVerdict::Dead { tier: told, .. } = &mut record.verdict
+                && let RecordedVerdict::Dead { tier: recorded, .. } = &mut record.verdict
             {
-                *told = tier;
+                *recorded = tier;
             }
         }
     }

@@ -490,6 +490,6 @@ fn dead_letter_info(
         fingerprint: Fingerprint::of(service, failure.category, &failure.code, &failure.message),
         name: String::new(),
         consumer_group: String::new(),
-        followers: SessionFollowers::GoOn,
+        followers: SessionFollowers::Continue,
     }
 }

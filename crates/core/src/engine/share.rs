@@ -34,7 +34,7 @@ impl CallShares {
     }
 
     pub(super) fn take(&mut self, service: usize) {
-        assert!(self.free(service) > 0, "nobody takes what is not free");
+        assert!(self.free(service) > 0, "only a free call is taken");
         self.in_flight[service] += 1;
         if self.in_flight[service] > self.own {
             self.lent += 1;

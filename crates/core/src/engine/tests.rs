@@ -121,7 +121,7 @@ impl Bench {
                         NextState::Ready => "ready".to_owned(),
                         NextState::Due { at } => format!("due in {:?}", at.since(self.now)),
                         NextState::Dead(info) => match info.followers {
-                            SessionFollowers::GoOn => format!("dead: {}", info.code.as_str()),
+                            SessionFollowers::Continue => format!("dead: {}", info.code.as_str()),
                             SessionFollowers::Wait => {
                                 format!("dead: {}, and others wait", info.code.as_str())
                             }

@@ -183,8 +183,9 @@ mod category_words {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Category, D::Error> {
         let CategoryInput { failure_category, category } = CategoryInput::deserialize(deserializer)?;
         // An unknown word of another system must not make its letter unreadable.
-        let told = || failure_category.as_deref().and_then(Category::from_word).unwrap_or(Category::Unknown);
-        Ok(category.unwrap_or_else(told))
+        let derived =
+            || failure_category.as_deref().and_then(Category::from_word).unwrap_or(Category::Unknown);
+        Ok(category.unwrap_or_else(derived))
     }
 }
 

@@ -19,7 +19,7 @@ pub struct LetterSubject<'a> {
 /// Why letters are reprocessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion<'a> {
-    WellAgain(&'a DependencyName),
+    Recovered(&'a DependencyName),
     /// The cron expression of a rule.
     Cron(&'a str),
 }
@@ -27,7 +27,7 @@ pub enum Occasion<'a> {
 impl fmt::Display for Occasion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WellAgain(dependency) => write!(f, "because {dependency} recovered"),
+            Self::Recovered(dependency) => write!(f, "because {dependency} recovered"),
             Self::Cron(cron) => write!(f, "by schedule `{cron}`"),
         }
     }
@@ -41,7 +41,7 @@ pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &LetterSubjec
     let rule = book.rule(service, channel, subject.event_type)?;
     let letter = book.letter_rule(service, channel, subject.event_type)?;
     let is_time = match occasion {
-        Occasion::WellAgain(dependency) => rule.dependency == *dependency,
+        Occasion::Recovered(dependency) => rule.dependency == *dependency,
         Occasion::Cron(cron) => letter.reprocess_cron.as_ref().is_some_and(|own| own.as_str() == cron),
     };
     let comes_back = is_time && subject.tier == Tier::Dead && letter.comes_back(subject.category);
@@ -79,8 +79,8 @@ mod tests {
         for (name, word, dependency, event_type, category, tier, expected) in cases {
             let dependency = DependencyName::new(dependency).expect("a name");
             let subject = LetterSubject { queue: &queue, event_type, category, tier };
-            let well_again = Occasion::WellAgain(&dependency);
-            assert_eq!(times_max(&letters(word), well_again, &subject), expected, "{name}");
+            let recovered = Occasion::Recovered(&dependency);
+            assert_eq!(times_max(&letters(word), recovered, &subject), expected, "{name}");
         }
         let filtered =
             "reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\"";

@@ -30,7 +30,7 @@ impl<X> Model<X> {
     fn dead_letter_as(&mut self, number: LetterNumber, seq: Seq, info: &DeadLetterInfo, at: Timestamp) {
         let mut info = Box::new(info.clone());
         if self.get(seq).lane.is_none() {
-            info.followers = SessionFollowers::GoOn;
+            info.followers = SessionFollowers::Continue;
         }
         let letter = ModelLetter { delivery: seq, died_at: at, claim: None };
         assert!(self.letters.insert(number, letter).is_none(), "no two letters have one number");
@@ -94,7 +94,7 @@ impl<X> Model<X> {
         let row = self.get_mut(seq);
         row.waiting.attempts = attempts;
         row.replays = replays;
-        let info = DeadLetterInfo { followers: SessionFollowers::GoOn, ..info.clone() };
+        let info = DeadLetterInfo { followers: SessionFollowers::Continue, ..info.clone() };
         self.dead_letter_as(number, seq, &info, died_at);
     }
 
@@ -146,7 +146,7 @@ impl<X> Model<X> {
             let RowState::Dead(info) = &self.get(*seq).state else {
                 unreachable!("only a dead letter holds its session")
             };
-            let info = DeadLetterInfo { followers: SessionFollowers::GoOn, ..(**info).clone() };
+            let info = DeadLetterInfo { followers: SessionFollowers::Continue, ..(**info).clone() };
             self.put(*seq, RowState::Dead(Box::new(info)));
         }
         Some((holding, self.move_lane_on(lane, now)))

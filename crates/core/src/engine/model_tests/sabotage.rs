@@ -302,7 +302,7 @@ impl SabotagedEngine {
             (Sabotage::KeepsTier, NextState::Dead(info)) if settling.waiting.replaying.is_some() => {
                 info.tier = Tier::Dead;
             }
-            (Sabotage::LetsFollowersGo, NextState::Dead(info)) => info.followers = SessionFollowers::GoOn,
+            (Sabotage::LetsFollowersGo, NextState::Dead(info)) => info.followers = SessionFollowers::Continue,
             _ => {}
         }
         settling.settlement = Arc::clone(&settlement);

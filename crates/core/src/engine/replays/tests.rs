@@ -121,7 +121,7 @@ fn death(cause: &str) -> DeadLetterInfo {
         fingerprint: fingerprint(cause),
         name: String::new(),
         consumer_group: String::new(),
-        followers: SessionFollowers::GoOn,
+        followers: SessionFollowers::Continue,
     }
 }
 

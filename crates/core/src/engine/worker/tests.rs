@@ -70,7 +70,7 @@ fn dead() -> NextState {
         message: "held too long".to_owned(),
         name: String::new(),
         consumer_group: String::new(),
-        followers: SessionFollowers::GoOn,
+        followers: SessionFollowers::Continue,
     }))
 }
 

@@ -337,5 +337,5 @@ fn times_max(row: &ModelRow<()>, rules: &RuleBook, dependency: &DependencyName) 
         category: info.category,
         tier: info.tier,
     };
-    reprocess::times_max(rules, Occasion::WellAgain(dependency), &subject)
+    reprocess::times_max(rules, Occasion::Recovered(dependency), &subject)
 }
