@@ -1,4 +1,4 @@
-//! Says whether the promise was kept, from what can be seen outside of the engine: what clients were told,
+//! Says whether the promise was kept, from what can be seen outside of the engine: what clients were answered,
 //! which calls targets got, what is durable, and what people and the plan did to it.
 //!
 //! Every claim is one that must hold whatever the engine does inside, crashes included. Where only the engine
@@ -33,7 +33,7 @@ use crate::time::Timestamp;
 /// Redrive says at least this often that it is alive; an absence may be counted from the last time it did.
 const SILENCE_MAX: Duration = Duration::from_millis(1_500);
 
-/// The end of an absence is on record a little before anybody is told.
+/// The end of an absence is recorded a little before the engine learns of it.
 const NOTICED_WITHIN: Duration = Duration::from_millis(25);
 
 /// What was broken, and how it showed.
@@ -52,16 +52,16 @@ pub(super) struct Checker {
     /// A service that comes with a new book has its part at once, whatever others have in flight.
     calls_max: usize,
     deliveries: BTreeMap<DeliveryId, Delivery>,
-    /// Those that nobody was ever called for.
+    /// Those without any call.
     fresh: BTreeSet<DeliveryId>,
     sessions: Sessions,
     replays: BTreeMap<ReplayId, ReplaySeen>,
-    /// The ids of events that somebody was told are safe.
+    /// The ids of events that were acknowledged.
     acknowledged: BTreeSet<String>,
     in_flight: BTreeMap<CallId, Vec<DeliveryId>>,
     /// Deliveries with a call that is over, until that is durable.
     unwritten: BTreeSet<DeliveryId>,
-    /// Until when nobody may call, by dependency.
+    /// Until when no call may be made, by dependency.
     holds: BTreeMap<usize, Timestamp>,
     paused: BTreeSet<ServiceName>,
     /// When services were paused, as far as every run since knows.
@@ -248,7 +248,7 @@ impl Checker {
         self.fresh.insert(id);
     }
 
-    /// A client was told that its event is safe; so many deliveries of it are durable, if it is.
+    /// A client's event was acknowledged; so many deliveries of it are durable, if it is.
     pub(super) fn acknowledged(&mut self, event: &Event, durable: Option<usize>) {
         if durable.is_none() {
             self.broken("nothing acknowledged is lost", format!("{} is not in the store", event.id));
@@ -281,7 +281,7 @@ impl Checker {
                 Ended::Delivered
             }
             Outcome::Dead(info) => {
-                if let Some(why_not) = self.death_is_early(delivery, info, at) {
+                if let Some(why_not) = self.dead_letter_is_early(delivery, info, at) {
                     let code = &info.code;
                     self.broken(
                         "dead letter only by the rule",
@@ -357,8 +357,8 @@ impl Checker {
             let ended = delivery.attempts;
             Some(("only what was in flight is repeated", format!("{how}, though {ended} have ended")))
         } else if row.replaying.map(|replaying| replaying.replay) != delivery.by {
-            let (told, by) = (row.replaying, delivery.by);
-            Some(("a call tells of its replay", format!("{how}: {told:?}, and it was sent by {by:?}")))
+            let (named, by) = (row.replaying, delivery.by);
+            Some(("a call names its replay", format!("{how}: {named:?}, and it was sent by {by:?}")))
         } else if let Some(earlier) = self.open_before(delivery, id) {
             Some(("order within a session", format!("{how}, though {earlier} has not ended")))
         } else if self.paused.contains(service) {
@@ -550,7 +550,7 @@ impl Checker {
     }
 
     /// An operator's wish is durable, and the engine is about to know.
-    pub(super) fn told(&mut self, command: &OperatorCommand, now: Timestamp) {
+    pub(super) fn commanded(&mut self, command: &OperatorCommand, now: Timestamp) {
         self.fairness.disturbed();
         match command {
             OperatorCommand::Pause(service) => self.paused_by_rule(service, now),

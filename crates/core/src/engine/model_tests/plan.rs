@@ -264,7 +264,7 @@ fn acts(dice: &mut Dice, books: &[Book], lasts: Duration) -> Vec<(Timestamp, Act
             acts.push((at(dice), Act::Read(dice.place(books.len()))));
         }
     }
-    // Rules pause services too, so whoever is paused is resumed now and then, and for good in the end.
+    // Rules pause services too, so every paused service is resumed now and then, and for good in the end.
     let healed_at = START + lasts;
     let resumes = (0..6).map(|n| START + lasts / 6 * n).chain((0..6).map(|n| healed_at + secs(1 << (2 * n))));
     for at in resumes {

@@ -1,7 +1,7 @@
 //! Ways to break the engine on purpose: a checker that does not notice them proves nothing.
 //!
 //! The engine itself has no branch for them. A [`SabotagedEngine`] stands around it, tampers with what goes in,
-//! with what is kept inside and with what comes out. Where the logic lives in the simulated store, the store
+//! with what is kept inside and with what comes out. Where the logic lives in the model store, the store
 //! is broken instead.
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) enum Sabotage {
     ForgetsOnReload,
     /// Time in which Redrive was away uses up windows.
     CountsAbsence,
-    /// After the store was away nobody looks what it has.
+    /// After the store was away nothing is loaded again.
     ForgetsHealing,
     /// An outcome is never written.
     LosesOutcome,

@@ -1,8 +1,8 @@
 //! The store of one process that may go down at any moment: what is in here is durable, what is still with the
 //! writer is not.
 //!
-//! [`Model`] keeps deliveries, letters and replays. Around it stand what a run of the simulation needs beside that,
-//! the checker, which is told of all that became durable, and the sabotage of stores.
+//! [`Model`] keeps deliveries, letters and replays. Around it stand what a run of the model needs beside that,
+//! the checker, which learns of all that became durable, and the sabotage of stores.
 
 mod letters;
 

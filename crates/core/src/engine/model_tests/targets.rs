@@ -16,7 +16,7 @@ pub(super) enum Mood {
     Healthy,
     Slow,
     Hanging,
-    /// 500, which nobody understands, or 503.
+    /// 500, which is `unknown`, or 503.
     Failing(u16),
     /// 429, and when to come back.
     Throttling(Option<Duration>),
@@ -62,7 +62,7 @@ pub(super) struct Answer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script(Vec<(Timestamp, Mood)>);
 
-/// Of a hundred deliveries, so many are rejected by whoever gets them, whenever they come.
+/// Of a hundred deliveries, so many are rejected by every target, at any time.
 const REJECTED_PERCENT: u64 = 2;
 
 impl Script {

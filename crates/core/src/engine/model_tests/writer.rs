@@ -2,7 +2,7 @@
 //! answered in order some time after they are durable.
 //!
 //! Invariant: answers reach the engine in the order in which things became durable, pages of a load among
-//! them, so that a page never shows less than the engine was told before.
+//! them, so that a page never shows less than the engine knew before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 /// The most requests that go to disk together.
 const ROUND_MAX: usize = 24;
 
-/// What somebody wants written or read.
+/// A request to write or read.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Settle(Arc<Settlement>),
@@ -160,7 +160,7 @@ impl Writer {
         answers
     }
 
-    /// A copy of the round, for one that is durable though nobody hears of it.
+    /// A copy of the round, for one that is durable without an answer.
     pub(super) fn round(&self) -> Vec<Request> {
         self.round.clone()
     }
@@ -170,14 +170,14 @@ impl Writer {
         self.round = round;
     }
 
-    /// The round has failed: what came in is refused, what is in hand is kept, and nobody waits for pages or
+    /// The round has failed: what came in is refused, what is in hand is kept, and no page is awaited, nor
     /// steps.
     pub(super) fn fail_round(&mut self) -> Vec<usize> {
         let mut refused = Vec::new();
         for request in std::mem::take(&mut self.round).into_iter().rev() {
             match request {
                 Request::Submit(submission) => refused.push(submission.client),
-                // Whoever gave an order is told that it could not be, though perhaps it was.
+                // The command is answered as failed, though perhaps it was written.
                 Request::Load(_)
                 | Request::Alive
                 | Request::Absence { .. }

@@ -1,7 +1,7 @@
 //! Whether a delivery may die yet: each reason to give one up has a bound that must have been reached.
 //!
 //! What the engine may excuse beyond what is seen here (holds, pauses of an earlier run) only makes it more
-//! patient, so a death that comes too early even without them is wrong in any case.
+//! patient, so a dead letter that comes too early even without them is wrong in any case.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::policy::category::codes;
 use crate::time::Timestamp;
 
 impl Checker {
-    /// Why the delivery should have been given more time; none if its death is in order.
-    pub(super) fn death_is_early(
+    /// Why the delivery should have been given more time; none if the dead letter is in order.
+    pub(super) fn dead_letter_is_early(
         &self,
         delivery: &Delivery,
         info: &DeadLetterInfo,

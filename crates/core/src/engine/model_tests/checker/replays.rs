@@ -31,7 +31,7 @@ pub(super) struct ReplaySeen {
     /// It may choose what had died by then.
     began_at: Timestamp,
     choice: Choice,
-    /// What was dead then, was meant, and belonged to nobody.
+    /// What was dead then, was chosen, and belonged to no replay.
     free: BTreeMap<DeliveryId, Timestamp>,
     letters: BTreeMap<DeliveryId, Stage>,
     failed: BTreeSet<Lane>,
@@ -165,7 +165,7 @@ impl Checker {
         }
     }
 
-    /// All its letters are listed: those that belonged to nobody when it began, unless somebody else has
+    /// All its letters are listed: those that belonged to no replay when it began, unless another has
     /// taken care of them since.
     pub(in super::super) fn replay_gathered(&mut self, id: ReplayId) {
         let replay = &self.replays[&id];
@@ -176,7 +176,7 @@ impl Checker {
             delivery.ended == Ended::Dead && delivery.died_at == **died_at && !is_chosen
         };
         if let Some((letter, _)) = replay.free.iter().find(is_forgotten) {
-            self.broken("a replay leaves nobody out", format!("{id} has not chosen {letter}"));
+            self.broken("a replay leaves no letter out", format!("{id} has not chosen {letter}"));
         }
         let replay = self.replays.get_mut(&id).expect("it began");
         replay.listed = Listed::Whole;
@@ -231,7 +231,7 @@ impl Checker {
         };
         if let Some((letter, stage)) = replay.letters.iter().find(is_due) {
             let how = format!("{id} is done, though {letter} is {stage:?}");
-            self.broken("a replay leaves nobody out", how);
+            self.broken("a replay leaves no letter out", how);
         }
         self.replays.get_mut(&id).expect("it began").state = ReplayState::Done;
     }

@@ -13,7 +13,7 @@ use crate::ids::DependencyName;
 use crate::letters::replay::{Manner, ReplayOrigin, ReplayPace};
 
 impl World {
-    /// What somebody who sees the letters and replays that there are orders; none if there are none.
+    /// A command of an operator who sees the current letters and replays; none if there are none.
     pub(super) fn order(&mut self, act: LetterAct) -> Option<Order> {
         let any = |pick: u64, length: usize| usize::try_from(pick.checked_rem(length as u64)?).ok();
         Some(match act {
