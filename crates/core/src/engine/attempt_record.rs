@@ -15,6 +15,7 @@ use crate::policy::classify::{Failure, Outcome};
 use crate::policy::decide::{
     Decision, HoldCause, RetryCount, RetryNumbers, SpentTime, Verdict, VerdictBasis,
 };
+use crate::policy::history::is_zero;
 use crate::policy::rule::Rule;
 use crate::position::Position;
 use crate::time::Timestamp;
@@ -342,11 +343,6 @@ impl From<SpentTime> for UsedTime {
     fn from(spent: SpentTime) -> Self {
         Self { used_nanos: nanos(spent.used()), limit_nanos: spent.limit().map(nanos) }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]

@@ -282,7 +282,7 @@ impl ActiveReplay {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "at least 1, and where it is more than fits, the most that fits is meant"
+            reason = "at least 1, and a cast saturates"
         )]
         Ok(letters as u32)
     }

@@ -238,7 +238,9 @@ impl Engine {
             Verdict::Retry { due_at } => NextState::Due { at: due_at },
             Verdict::Hold { until } => NextState::Due { at: until },
             Verdict::DeadLetter { reason, tier } => {
-                let Outcome::Failed(failure) = outcome else { unreachable!("only a failure is buried") };
+                let Outcome::Failed(failure) = outcome else {
+                    unreachable!("only a failure becomes a dead letter")
+                };
                 let code = reason.code().map_or_else(|| failure.code.clone(), FailureCode::of);
                 NextState::Dead(Box::new(dead_letter_info(row, failure, code, tier)))
             }
@@ -291,7 +293,7 @@ impl Engine {
     ) {
         let ReadyDelivery { waiting: row, rule, .. } = ready;
         let Verdict::DeadLetter { reason, tier } = decision.verdict else {
-            unreachable!("only what is given up is buried")
+            unreachable!("only a delivery that is given up becomes a dead letter")
         };
         let code = FailureCode::of(reason.code().expect("what did not start has no failure of its own"));
         let dependency = &rule.dependency;

@@ -305,7 +305,7 @@ fn passed(since: Timestamp, now: Timestamp) -> u64 {
     now.as_nanos().saturating_sub(since.as_nanos())
 }
 
-fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+pub(crate) fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
     *count == T::default()
 }
 
