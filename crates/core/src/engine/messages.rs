@@ -232,6 +232,7 @@ pub enum NextState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterInfo {
     pub category: Category,
+    /// Why it was given up; `failure_code` is the last failure's own.
     pub code: FailureCode,
     pub failure_code: FailureCode,
     pub tier: Tier,
