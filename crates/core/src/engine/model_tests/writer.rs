@@ -2,7 +2,7 @@
 //! answered in order some time after they are durable.
 //!
 //! Invariant: answers reach the engine in the order in which things became durable, pages of a load among
-//! them, so that a page never shows less than the engine was told before.
+//! them, so that a page never shows less than the engine knew before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,28 +11,30 @@ use super::checker::Checker;
 use super::orders::{Order, Ordered};
 use super::plan::Act;
 use super::store::{Addressee, Store};
-use crate::engine::{Advance, Fate, Load, Page, QueueName, Settlement, Waiting};
+use crate::engine::{
+    Advance, LoadRequest, LoadedPage, PendingDelivery, QueueName, Settlement, SettlementResult,
+};
 use crate::event::Event;
 use crate::letters::replay::ReplayJob;
-use crate::policy::breaker::Record;
+use crate::policy::breaker::BreakerRecord;
 use crate::time::Timestamp;
 
 /// The most requests that go to disk together.
 const ROUND_MAX: usize = 24;
 
-/// What somebody wants written or read.
+/// A request to write or read.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Settle(Arc<Settlement>),
     Submit(Submission),
     Act(Act),
-    Keep(Box<Record>),
+    Keep(Box<BreakerRecord>),
     Release(Arc<QueueName>),
     Absence { from: Timestamp },
     Alive,
     Order(Order),
     Advance(Advance),
-    Load(Load),
+    Load(LoadRequest),
 }
 
 /// An event on its way in.
@@ -46,8 +48,8 @@ pub(super) struct Submission {
 /// What a request came to.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Settled(Arc<Settlement>, Fate, Option<Box<Waiting>>),
-    Accepted(Vec<Waiting>),
+    Settled(Arc<Settlement>, SettlementResult, Option<Box<PendingDelivery>>),
+    Accepted(Vec<PendingDelivery>),
     Taken {
         client: usize,
     },
@@ -57,7 +59,7 @@ pub(super) enum Answer {
     Advanced(ReplayJob, u32),
     /// With the replays that are open, or whose letters are on their way.
     Healed(Vec<ReplayJob>),
-    Loaded(Page),
+    Loaded(LoadedPage),
 }
 
 /// What waits to be written, and what is on its way to disk.
@@ -158,7 +160,7 @@ impl Writer {
         answers
     }
 
-    /// A copy of the round, for one that is durable though nobody hears of it.
+    /// A copy of the round, for one that is durable without an answer.
     pub(super) fn round(&self) -> Vec<Request> {
         self.round.clone()
     }
@@ -168,14 +170,14 @@ impl Writer {
         self.round = round;
     }
 
-    /// The round has failed: what came in is refused, what is in hand is kept, and nobody waits for pages or
+    /// The round has failed: what came in is refused, what is in hand is kept, and no page is awaited, nor
     /// steps.
     pub(super) fn fail_round(&mut self) -> Vec<usize> {
         let mut refused = Vec::new();
         for request in std::mem::take(&mut self.round).into_iter().rev() {
             match request {
                 Request::Submit(submission) => refused.push(submission.client),
-                // Whoever gave an order is told that it could not be, though perhaps it was.
+                // The command is answered as failed, though perhaps it was written.
                 Request::Load(_)
                 | Request::Alive
                 | Request::Absence { .. }

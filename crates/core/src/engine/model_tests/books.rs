@@ -2,7 +2,7 @@
 //! then as YAML, which the real reader reads.
 //!
 //! A seed has one book that knows everybody. Others are made of it by leaving out services or rows and by
-//! other numbers, so that in the end, when the first book is back, nobody is missing.
+//! other numbers, so that in the end, when the first book is back, no service is missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,7 +208,7 @@ impl Spec {
         if some_remain && dice.chance(60) {
             takers.retain(|taker| taker.queue.service != gone);
         }
-        // Now and then dead letters hold nobody any more.
+        // Now and then dead letters hold no session any more.
         if dice.chance(25) {
             let strict = takers.iter_mut().filter(|taker| taker.order == Order::Strict);
             strict.for_each(|taker| taker.order = Order::Session);

@@ -8,10 +8,10 @@ use super::super::books::{Reprocess, Taker};
 use super::super::orders::{Choice, NewReplay, Poison, ReplayAct};
 use super::super::store::Lane;
 use super::{CallEnd, Checker, Delivery, Ended};
-use crate::engine::{Death, Next};
+use crate::engine::{DeadLetterInfo, NextState};
 use crate::ids::DeliveryId;
 use crate::letters::envelope::Tier;
-use crate::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayState};
+use crate::letters::replay::{Manner, ReplayId, ReplayOrigin, ReplayPace, ReplayState};
 use crate::policy::category::codes;
 use crate::time::Timestamp;
 
@@ -23,15 +23,15 @@ const BURST_SPAN: Duration = Duration::from_millis(200);
 /// A replay, as those who began it know it.
 #[derive(Debug)]
 pub(super) struct ReplaySeen {
-    pace: Pace,
-    origin: Origin,
+    pace: ReplayPace,
+    origin: ReplayOrigin,
     poison: Poison,
     state: ReplayState,
     listed: Listed,
     /// It may choose what had died by then.
     began_at: Timestamp,
     choice: Choice,
-    /// What was dead then, was meant, and belonged to nobody.
+    /// What was dead then, was chosen, and belonged to no replay.
     free: BTreeMap<DeliveryId, Timestamp>,
     letters: BTreeMap<DeliveryId, Stage>,
     failed: BTreeSet<Lane>,
@@ -165,7 +165,7 @@ impl Checker {
         }
     }
 
-    /// All its letters are listed: those that belonged to nobody when it began, unless somebody else has
+    /// All its letters are listed: those that belonged to no replay when it began, unless another has
     /// taken care of them since.
     pub(in super::super) fn replay_gathered(&mut self, id: ReplayId) {
         let replay = &self.replays[&id];
@@ -176,7 +176,7 @@ impl Checker {
             delivery.ended == Ended::Dead && delivery.died_at == **died_at && !is_chosen
         };
         if let Some((letter, _)) = replay.free.iter().find(is_forgotten) {
-            self.broken("a replay leaves nobody out", format!("{id} has not chosen {letter}"));
+            self.broken("a replay leaves no letter out", format!("{id} has not chosen {letter}"));
         }
         let replay = self.replays.get_mut(&id).expect("it began");
         replay.listed = Listed::Whole;
@@ -210,10 +210,11 @@ impl Checker {
     }
 
     /// It has halted itself because of what one of its letters came to.
-    pub(in super::super) fn replay_stopped(&mut self, id: ReplayId, because: &Next) {
+    pub(in super::super) fn replay_stopped(&mut self, id: ReplayId, because: &NextState) {
         let replay = self.replays.get_mut(&id).expect("it began");
         self.seen.stopped += 1;
-        let is_unwanted = matches!(because, Next::Dead(death) if death.code.as_str() == codes::RULE_REMOVED);
+        let is_unwanted =
+            matches!(because, NextState::Dead(info) if info.code.as_str() == codes::RULE_REMOVED);
         if replay.pace.manner == Manner::Straight && !is_unwanted {
             return self.broken("only a canary stops by itself", format!("{id} has"));
         }
@@ -230,7 +231,7 @@ impl Checker {
         };
         if let Some((letter, stage)) = replay.letters.iter().find(is_due) {
             let how = format!("{id} is done, though {letter} is {stage:?}");
-            self.broken("a replay leaves nobody out", how);
+            self.broken("a replay leaves no letter out", how);
         }
         self.replays.get_mut(&id).expect("it began").state = ReplayState::Done;
     }
@@ -302,15 +303,15 @@ impl Checker {
     }
 
     /// A letter on its way has ended again.
-    pub(super) fn letter_ended(&mut self, letter: DeliveryId, death: Option<&Death>) {
+    pub(super) fn letter_ended(&mut self, letter: DeliveryId, info: Option<&DeadLetterInfo>) {
         let delivery = self.deliveries.get_mut(&letter).expect("it has ended");
-        delivery.is_poison |= death.is_some_and(|death| death.tier == Tier::Poison);
+        delivery.is_poison |= info.is_some_and(|info| info.tier == Tier::Poison);
         let Some(id) = delivery.by.take() else { return };
         let replay = self.replays.get_mut(&id).expect("it has sent this one");
         let stage = replay.letters.insert(letter, Stage::Over);
-        let Some(death) = death else { return };
+        let Some(info) = info else { return };
         replay.failed.extend(delivery.lane);
-        if death.code.as_str() == codes::RULE_REMOVED {
+        if info.code.as_str() == codes::RULE_REMOVED {
             // Nobody has tried it, and nothing more of the replay is tried.
             if replay.state == ReplayState::Running {
                 replay.state = replay.origin.state_when_stopped();
@@ -318,8 +319,8 @@ impl Checker {
             return;
         }
         let is_poison = match replay.origin {
-            Origin::Operator => true,
-            Origin::Automatic { times_max } => delivery.times >= times_max,
+            ReplayOrigin::Operator => true,
+            ReplayOrigin::Automatic { times_max } => delivery.times >= times_max,
         };
         delivery.is_poison |= is_poison;
         // The first two waves of a canary stop at any failure.
@@ -331,8 +332,8 @@ impl Checker {
         {
             replay.state = replay.origin.state_when_stopped();
         }
-        if is_poison && death.tier != Tier::Poison {
-            self.broken("what fails a replay is poison", format!("{letter} is {:?}", death.tier));
+        if is_poison && info.tier != Tier::Poison {
+            self.broken("what fails a replay is poison", format!("{letter} is {:?}", info.tier));
         }
     }
 

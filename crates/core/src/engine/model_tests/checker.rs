@@ -1,4 +1,4 @@
-//! Says whether the promise was kept, from what can be seen outside of the engine: what clients were told,
+//! Says whether the promise was kept, from what can be seen outside of the engine: what clients were answered,
 //! which calls targets got, what is durable, and what people and the plan did to it.
 //!
 //! Every claim is one that must hold whatever the engine does inside, crashes included. Where only the engine
@@ -6,7 +6,7 @@
 //! All times are those of Redrive's own clock, which rules are written for; it goes on over restarts.
 
 mod breakers;
-mod deaths;
+mod dead_letters;
 mod fairness;
 mod letters;
 mod replays;
@@ -24,7 +24,7 @@ use self::sessions::Sessions;
 use super::books::{Book, Claim, OnFatal, Order, Policy, Spec, dependency_name};
 use super::store::{Lane, Outcome};
 use super::targets::Means;
-use crate::engine::{Call, CallId, Command, Followers, QueueName, Waiting};
+use crate::engine::{CallId, OperatorCommand, PendingDelivery, QueueName, SessionFollowers, TargetCall};
 use crate::event::Event;
 use crate::ids::{DeliveryId, ServiceName};
 use crate::letters::replay::ReplayId;
@@ -33,7 +33,7 @@ use crate::time::Timestamp;
 /// Redrive says at least this often that it is alive; an absence may be counted from the last time it did.
 const SILENCE_MAX: Duration = Duration::from_millis(1_500);
 
-/// The end of an absence is on record a little before anybody is told.
+/// The end of an absence is recorded a little before the engine learns of it.
 const NOTICED_WITHIN: Duration = Duration::from_millis(25);
 
 /// What was broken, and how it showed.
@@ -52,16 +52,16 @@ pub(super) struct Checker {
     /// A service that comes with a new book has its part at once, whatever others have in flight.
     calls_max: usize,
     deliveries: BTreeMap<DeliveryId, Delivery>,
-    /// Those that nobody was ever called for.
+    /// Those without any call.
     fresh: BTreeSet<DeliveryId>,
     sessions: Sessions,
     replays: BTreeMap<ReplayId, ReplaySeen>,
-    /// The ids of events that somebody was told are safe.
+    /// The ids of events that were acknowledged.
     acknowledged: BTreeSet<String>,
     in_flight: BTreeMap<CallId, Vec<DeliveryId>>,
     /// Deliveries with a call that is over, until that is durable.
     unwritten: BTreeSet<DeliveryId>,
-    /// Until when nobody may call, by dependency.
+    /// Until when no call may be made, by dependency.
     holds: BTreeMap<usize, Timestamp>,
     paused: BTreeSet<ServiceName>,
     /// When services were paused, as far as every run since knows.
@@ -248,7 +248,7 @@ impl Checker {
         self.fresh.insert(id);
     }
 
-    /// A client was told that its event is safe; so many deliveries of it are durable, if it is.
+    /// A client's event was acknowledged; so many deliveries of it are durable, if it is.
     pub(super) fn acknowledged(&mut self, event: &Event, durable: Option<usize>) {
         if durable.is_none() {
             self.broken("nothing acknowledged is lost", format!("{} is not in the store", event.id));
@@ -280,11 +280,11 @@ impl Checker {
                 self.seen.delivered += 1;
                 Ended::Delivered
             }
-            Outcome::Dead(death) => {
-                if let Some(why_not) = self.death_is_early(delivery, death, at) {
-                    let code = &death.code;
+            Outcome::Dead(info) => {
+                if let Some(why_not) = self.dead_letter_is_early(delivery, info, at) {
+                    let code = &info.code;
                     self.broken(
-                        "death only by the rule",
+                        "dead letter only by the rule",
                         format!("{id} died at {at} of {code:?}: {why_not}"),
                     );
                 }
@@ -293,11 +293,11 @@ impl Checker {
             }
         };
         self.fresh.remove(&id);
-        let death = match outcome {
+        let info = match outcome {
             Outcome::Delivered => None,
-            Outcome::Dead(death) => Some(death),
+            Outcome::Dead(info) => Some(info),
         };
-        let holds = death.is_some_and(|death| self.holds_its_session(id, death.followers));
+        let holds = info.is_some_and(|info| self.holds_its_session(id, info.followers));
         let delivery = self.deliveries.get_mut(&id).expect("seen above");
         delivery.ended = ended;
         delivery.died_at = at;
@@ -306,23 +306,23 @@ impl Checker {
             Some(lane) => self.sessions.leave(lane, delivery.turn, id),
             None => {}
         }
-        self.letter_ended(id, death);
+        self.letter_ended(id, info);
     }
 
     /// Whether those behind a dead letter wait: where books differ, by what was written down.
-    fn holds_its_session(&self, id: DeliveryId, followers: Followers) -> bool {
+    fn holds_its_session(&self, id: DeliveryId, followers: SessionFollowers) -> bool {
         let queue = &self.deliveries[&id].queue;
         let orders = self.books.iter().flat_map(|book| &book.takers).filter(|taker| taker.queue == *queue);
         let mut orders: Vec<Order> = orders.map(|taker| taker.order).collect();
         orders.dedup();
         match orders[..] {
             [order] => order == Order::Strict,
-            _ => followers == Followers::Wait,
+            _ => followers == SessionFollowers::Wait,
         }
     }
 
     /// A target is called.
-    pub(super) fn started(&mut self, call: &Call, now: Timestamp) {
+    pub(super) fn started(&mut self, call: &TargetCall, now: Timestamp) {
         for row in &call.deliveries {
             self.seen.calls += 1;
             self.check_start(row, call, now);
@@ -336,7 +336,7 @@ impl Checker {
         }
     }
 
-    fn check_start(&mut self, row: &Waiting, call: &Call, now: Timestamp) {
+    fn check_start(&mut self, row: &PendingDelivery, call: &TargetCall, now: Timestamp) {
         let (id, attempt) = (row.id, row.next_attempt().get());
         let spec = self.spec();
         let Some(delivery) = self.deliveries.get(&id) else {
@@ -357,8 +357,8 @@ impl Checker {
             let ended = delivery.attempts;
             Some(("only what was in flight is repeated", format!("{how}, though {ended} have ended")))
         } else if row.replaying.map(|replaying| replaying.replay) != delivery.by {
-            let (told, by) = (row.replaying, delivery.by);
-            Some(("a call tells of its replay", format!("{how}: {told:?}, and it was sent by {by:?}")))
+            let (named, by) = (row.replaying, delivery.by);
+            Some(("a call names its replay", format!("{how}: {named:?}, and it was sent by {by:?}")))
         } else if let Some(earlier) = self.open_before(delivery, id) {
             Some(("order within a session", format!("{how}, though {earlier} has not ended")))
         } else if self.paused.contains(service) {
@@ -550,24 +550,26 @@ impl Checker {
     }
 
     /// An operator's wish is durable, and the engine is about to know.
-    pub(super) fn told(&mut self, command: &Command, now: Timestamp) {
+    pub(super) fn commanded(&mut self, command: &OperatorCommand, now: Timestamp) {
         self.fairness.disturbed();
         match command {
-            Command::Pause(service) => self.paused_by_rule(service, now),
-            Command::Resume(service) => {
+            OperatorCommand::Pause(service) => self.paused_by_rule(service, now),
+            OperatorCommand::Resume(service) => {
                 self.paused.remove(service);
                 let pauses =
                     self.pauses.iter_mut().filter(|(paused, _, until)| paused == service && until.is_none());
                 pauses.for_each(|(_, _, until)| *until = Some(now));
             }
-            Command::Trip(name) => {
+            OperatorCommand::Trip(name) => {
                 let is_meant = |place: &usize| dependency_name(*place) == *name;
                 self.ailing.extend((0..self.spec().dependencies.len()).find(is_meant));
                 self.breakers.tripped(name.as_str(), now);
             }
             // A delivery that starts alone has its permit a while before its call begins.
-            Command::Reset(name) if self.is_cautious(now) => self.breakers.reset_in_between(name.as_str()),
-            Command::Reset(name) => self.breakers.reset(name.as_str()),
+            OperatorCommand::Reset(name) if self.is_cautious(now) => {
+                self.breakers.reset_in_between(name.as_str())
+            }
+            OperatorCommand::Reset(name) => self.breakers.reset(name.as_str()),
         }
     }
 

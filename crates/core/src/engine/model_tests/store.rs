@@ -1,8 +1,8 @@
 //! The store of one process that may go down at any moment: what is in here is durable, what is still with the
 //! writer is not.
 //!
-//! [`Model`] keeps deliveries, letters and replays. Around it stand what a run of the simulation needs beside that,
-//! the checker, which is told of all that became durable, and the sabotage of stores.
+//! [`Model`] keeps deliveries, letters and replays. Around it stand what a run of the model needs beside that,
+//! the checker, which learns of all that became durable, and the sabotage of stores.
 
 mod letters;
 
@@ -12,16 +12,19 @@ use std::sync::Arc;
 use self::letters::Chosen;
 use super::checker::Checker;
 use super::plan::Act;
-use crate::engine::simulation::sabotage::Sabotage;
-use crate::engine::{Absences, Command, Death, Fate, Load, Next, Page, QueueName, Settlement, Waiting};
+use crate::engine::model_tests::sabotage::Sabotage;
+use crate::engine::{
+    Absences, DeadLetterInfo, LoadRequest, LoadedPage, NextState, OperatorCommand, PendingDelivery,
+    QueueName, Settlement, SettlementResult,
+};
 use crate::event::{Event, idempotency};
 use crate::hash::stable_64;
 use crate::ids::{Seq, ServiceName};
 use crate::letters::replay::{ReplayId, ReplayJob, ReplayState};
 use crate::limits;
-use crate::policy::breaker::Record;
+use crate::policy::breaker::BreakerRecord;
 pub(super) use crate::store_model::Lane;
-use crate::store_model::{Model, NewRow, Row, State};
+use crate::store_model::{Model, ModelRow, NewRow, RowState};
 use crate::time::Timestamp;
 
 /// All that is durable.
@@ -61,7 +64,7 @@ pub(super) struct Addressee {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome<'a> {
     Delivered,
-    Dead(&'a Death),
+    Dead(&'a DeadLetterInfo),
 }
 
 /// What there is to go on with.
@@ -70,7 +73,7 @@ pub(super) struct Recovered {
     pub queues: Vec<QueueName>,
     pub paused: BTreeMap<ServiceName, Timestamp>,
     pub absences: Absences,
-    pub breakers: Vec<Record>,
+    pub breakers: Vec<BreakerRecord>,
     pub replays: Vec<ReplayJob>,
     pub suspects_until: Option<Seq>,
 }
@@ -128,7 +131,7 @@ impl Store {
         to: &[Addressee],
         now: Timestamp,
         checker: &mut Checker,
-    ) -> Vec<Waiting> {
+    ) -> Vec<PendingDelivery> {
         let mut may_start = Vec::new();
         if self.events.contains_key(event.id.as_str()) {
             return may_start;
@@ -168,19 +171,19 @@ impl Store {
         &mut self,
         settlement: &Settlement,
         checker: &mut Checker,
-    ) -> (Fate, Option<Box<Waiting>>) {
+    ) -> (SettlementResult, Option<Box<PendingDelivery>>) {
         let (id, at) = (settlement.delivery, settlement.at);
         let replaying = self.model.row(id.seq()).and_then(|row| row.waiting.replaying);
         let replay = replaying.map(|replaying| (replaying.replay, self.replay_state(replaying.replay)));
         let settled = self.model.settle(settlement, at);
-        if settled.fate == Fate::Stale {
-            return (Fate::Stale, None);
+        if settled.fate == SettlementResult::Stale {
+            return (SettlementResult::Stale, None);
         }
         checker.settled(id, settlement.attempts);
         match &settlement.next {
-            Next::Ready | Next::Starting | Next::Due { .. } => {}
-            Next::Delivered => checker.ended_for_good(id, Outcome::Delivered, at),
-            Next::Dead(death) => checker.ended_for_good(id, Outcome::Dead(death), at),
+            NextState::Ready | NextState::Starting | NextState::Due { .. } => {}
+            NextState::Delivered => checker.ended_for_good(id, Outcome::Delivered, at),
+            NextState::Dead(info) => checker.ended_for_good(id, Outcome::Dead(info), at),
         }
         if let Some((replay, before)) = replay {
             match self.replay_state(replay) {
@@ -189,7 +192,7 @@ impl Store {
                 _ => checker.replay_stopped(replay, &settlement.next),
             }
         }
-        (Fate::Written, settled.promoted)
+        (SettlementResult::Written, settled.promoted)
     }
 
     fn replay_state(&self, id: ReplayId) -> ReplayState {
@@ -199,13 +202,13 @@ impl Store {
     /// Writes down what people want.
     pub(super) fn act(&mut self, act: &Act, now: Timestamp) {
         match act {
-            Act::Tell(Command::Pause(service)) => {
+            Act::Tell(OperatorCommand::Pause(service)) => {
                 self.model.paused.entry(service.clone()).or_insert(now);
             }
-            Act::Tell(Command::Resume(service)) => {
+            Act::Tell(OperatorCommand::Resume(service)) => {
                 self.model.paused.remove(service);
             }
-            Act::Tell(Command::Trip(_) | Command::Reset(_)) => {}
+            Act::Tell(OperatorCommand::Trip(_) | OperatorCommand::Reset(_)) => {}
             Act::Read(book) => self.book = *book,
             Act::Letters(_) => unreachable!("it has become an order"),
         }
@@ -217,7 +220,7 @@ impl Store {
     }
 
     /// Keeps what a breaker is, if that is news.
-    pub(super) fn keep(&mut self, record: &Record, now: Timestamp) {
+    pub(super) fn keep(&mut self, record: &BreakerRecord, now: Timestamp) {
         self.model.keep_breaker(record, now);
     }
 
@@ -227,7 +230,7 @@ impl Store {
     }
 
     /// Looks for what may start.
-    pub(super) fn load(&self, load: &Load) -> Page {
+    pub(super) fn load(&self, load: &LoadRequest) -> LoadedPage {
         self.model.load(load)
     }
 
@@ -244,11 +247,11 @@ impl Store {
     }
 
     /// What has not ended and does not wait behind a dead letter.
-    fn stuck(&self) -> impl Iterator<Item = &Row<()>> {
-        let is_held = |row: &Row<()>| {
+    fn stuck(&self) -> impl Iterator<Item = &ModelRow<()>> {
+        let is_held = |row: &ModelRow<()>| {
             let holder = row.lane.and_then(|lane| self.model.holder(lane));
             let holder = holder.and_then(|holder| self.model.row(holder.letter));
-            row.state == State::Behind && holder.is_some_and(|holder| holder.state.holds())
+            row.state == RowState::Behind && holder.is_some_and(|holder| holder.state.holds())
         };
         self.model.rows().filter(move |row| row.state.is_open() && !is_held(row))
     }
@@ -256,7 +259,7 @@ impl Store {
     /// What has not ended and should have, in words.
     pub(super) fn show_open(&self) -> Vec<String> {
         let open = self.stuck().map(|row| {
-            let Waiting { id, queue, attempts, .. } = &row.waiting;
+            let PendingDelivery { id, queue, attempts, .. } = &row.waiting;
             format!("{id} of {queue} after {attempts} attempts: {:?}", row.state)
         });
         let jobs = self.model.replays().values().map(|replay| &replay.job);

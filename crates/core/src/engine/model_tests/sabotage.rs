@@ -1,21 +1,21 @@
 //! Ways to break the engine on purpose: a checker that does not notice them proves nothing.
 //!
 //! The engine itself has no branch for them. A [`SabotagedEngine`] stands around it, tampers with what goes in,
-//! with what is kept inside and with what comes out. Where the logic lives in the simulated store, the store
+//! with what is kept inside and with what comes out. Where the logic lives in the model store, the store
 //! is broken instead.
 
 use std::sync::Arc;
 
-use crate::engine::dependency::Dependency;
+use crate::engine::dependency::EngineDependency;
 use crate::engine::replays::NEVER_SENT;
 use crate::engine::{
-    Absences, CallId, DependencyPlace, Effect, Ending, Engine, Fate, Followers, Input, Next, Page,
-    QueuePlace, Settlement, Setup, Stage, Waiting, Wanted,
+    Absences, CallId, DependencyPlace, Effect, Ending, Engine, Input, LoadScope, LoadedPage, NextState,
+    PendingDelivery, QueuePlace, SessionFollowers, Settlement, SettlementResult, SettlingStage, Setup,
 };
 use crate::letters::envelope::Tier;
 use crate::letters::replay::{Manner, ReplayJob, ReplayState};
 use crate::limits;
-use crate::policy::breaker::State;
+use crate::policy::breaker::BreakerState;
 use crate::policy::rule::Rule;
 use crate::time::Timestamp;
 
@@ -52,7 +52,7 @@ pub(super) enum Sabotage {
     ForgetsOnReload,
     /// Time in which Redrive was away uses up windows.
     CountsAbsence,
-    /// After the store was away nobody looks what it has.
+    /// After the store was away nothing is loaded again.
     ForgetsHealing,
     /// An outcome is never written.
     LosesOutcome,
@@ -190,10 +190,10 @@ impl SabotagedEngine {
     fn alter_engine(&mut self, way: Sabotage, now: Timestamp) {
         match way {
             Sabotage::ProbesTwice => {
-                self.pass_breakers(now, |state| matches!(state, State::HalfOpen { .. }));
+                self.pass_breakers(now, |state| matches!(state, BreakerState::HalfOpen { .. }));
             }
             Sabotage::IgnoresBreaker => {
-                self.pass_breakers(now, |state| !matches!(state, State::Closed { .. }));
+                self.pass_breakers(now, |state| !matches!(state, BreakerState::Closed { .. }));
             }
             Sabotage::IgnoresPause => self.resume_all(),
             Sabotage::SharesNothing => self.engine.shares.lend_all(self.engine.bounds.calls),
@@ -205,7 +205,7 @@ impl SabotagedEngine {
     /// Changes what the engine remembers of what the input is about.
     fn prepare_for(&mut self, way: Sabotage, input: &Input, now: Timestamp) {
         match (way, input) {
-            (Sabotage::TakesTwice, Input::Accepted(rows) | Input::Loaded(Page { rows, .. })) => {
+            (Sabotage::TakesTwice, Input::Accepted(rows) | Input::Loaded(LoadedPage { rows, .. })) => {
                 self.forget_known(rows);
             }
             (Sabotage::TakesTwice, Input::Settled { promoted: Some(row), .. }) => {
@@ -214,14 +214,14 @@ impl SabotagedEngine {
             (Sabotage::RetriesAtOnce, Input::Settled { delivery, .. }) => {
                 let settling = self.engine.settling.get_mut(&delivery.seq());
                 if let Some(settling) = settling
-                    && matches!(settling.settlement.next, Next::Due { at } if at < Timestamp::NEVER)
+                    && matches!(settling.settlement.next, NextState::Due { at } if at < Timestamp::NEVER)
                 {
-                    Arc::make_mut(&mut settling.settlement).next = Next::Due { at: now };
+                    Arc::make_mut(&mut settling.settlement).next = NextState::Due { at: now };
                 }
             }
             (Sabotage::ForgetsOnReload, Input::Book(book)) if book.hash() != self.engine.book.hash() => {
                 // Timers may still need the lines.
-                self.engine.ring(now);
+                self.engine.fire_timers(now);
                 for queue in &mut self.engine.queues {
                     queue.take_all();
                 }
@@ -231,8 +231,8 @@ impl SabotagedEngine {
     }
 
     /// Takes the breaker out of the rules of all that waits behind one in such a state.
-    fn pass_breakers(&mut self, now: Timestamp, is_meant: fn(State) -> bool) {
-        let open_to_all = |dependency: &Dependency| is_meant(dependency.control.breaker().state(now));
+    fn pass_breakers(&mut self, now: Timestamp, is_meant: fn(BreakerState) -> bool) {
+        let open_to_all = |dependency: &EngineDependency| is_meant(dependency.control.breaker().state(now));
         let passed: Vec<bool> = self.engine.dependencies.iter().map(open_to_all).collect();
         let lines = self.engine.queues.iter_mut().flat_map(|queue| &mut queue.lines);
         for line in lines.filter(|line| passed[line.dependency.0]) {
@@ -254,7 +254,7 @@ impl SabotagedEngine {
         }
     }
 
-    fn forget_known(&mut self, rows: &[Waiting]) {
+    fn forget_known(&mut self, rows: &[PendingDelivery]) {
         for row in rows {
             let place = self.engine.queue(&row.queue);
             self.engine.forget(place, row.id.seq());
@@ -266,14 +266,15 @@ impl SabotagedEngine {
         let carried = self.engine.calls.get(&call).map(|in_flight| Arc::clone(&in_flight.call));
         self.engine.handle(Input::Ended { call, ending }, now);
         for row in carried.iter().flat_map(|call| &call.deliveries) {
-            let settled = Input::Settled { delivery: row.id, fate: Fate::Written, promoted: None };
+            let settled =
+                Input::Settled { delivery: row.id, fate: SettlementResult::Written, promoted: None };
             self.engine.handle(settled, now);
         }
     }
 
     /// As the engine does it, but no queue is explored.
     fn heal_without_a_look(&mut self, now: Timestamp) {
-        self.engine.ring(now);
+        self.engine.fire_timers(now);
         if let Some(since) = self.engine.store_failing_since.take() {
             self.engine.absences.add(since, now);
         }
@@ -292,16 +293,16 @@ impl SabotagedEngine {
         };
         let Settlement { next, stop, at, .. } = Arc::make_mut(&mut settlement);
         match (way, next) {
-            (Sabotage::RetriesForEver, next @ Next::Dead(_))
-                if matches!(settling.stage, Stage::Over { .. }) =>
+            (Sabotage::RetriesForEver, next @ NextState::Dead(_))
+                if matches!(settling.stage, SettlingStage::Over { .. }) =>
             {
-                (*next, *stop) = (Next::Due { at: *at }, None);
+                (*next, *stop) = (NextState::Due { at: *at }, None);
             }
             (Sabotage::NeverStopsCanary, _) => *stop = None,
-            (Sabotage::KeepsTier, Next::Dead(death)) if settling.waiting.replaying.is_some() => {
-                death.tier = Tier::Dead;
+            (Sabotage::KeepsTier, NextState::Dead(info)) if settling.waiting.replaying.is_some() => {
+                info.tier = Tier::Dead;
             }
-            (Sabotage::LetsFollowersGo, Next::Dead(death)) => death.followers = Followers::GoOn,
+            (Sabotage::LetsFollowersGo, NextState::Dead(info)) => info.followers = SessionFollowers::Continue,
             _ => {}
         }
         settling.settlement = Arc::clone(&settlement);
@@ -318,10 +319,10 @@ fn alter_input(way: Sabotage, input: &mut Input) {
         (Sabotage::IgnoresRetryAfter, Input::Ended { ending: Ending::Reply(reply), .. }) => {
             reply.retry_after = None;
         }
-        (Sabotage::ForgetsBacklog, Input::Loaded(page)) if matches!(page.wanted, Wanted::Ready { .. }) => {
+        (Sabotage::ForgetsBacklog, Input::Loaded(page)) if matches!(page.wanted, LoadScope::Ready { .. }) => {
             page.more = false;
         }
-        (Sabotage::ForgetsDue, Input::Loaded(page)) if matches!(page.wanted, Wanted::Due { .. }) => {
+        (Sabotage::ForgetsDue, Input::Loaded(page)) if matches!(page.wanted, LoadScope::Due { .. }) => {
             (page.more, page.next_due_at) = (false, None);
         }
         _ => {}

@@ -8,16 +8,16 @@ use super::super::orders::{Choice, NewReplay, Order, Ordered, Poison, Purge};
 use super::Store;
 use crate::book::RuleBook;
 use crate::book::model;
-use crate::engine::simulation::sabotage::Sabotage;
-use crate::engine::{Advance, Death, Followers, QueueName, Waiting};
+use crate::engine::model_tests::sabotage::Sabotage;
+use crate::engine::{Advance, DeadLetterInfo, PendingDelivery, QueueName, SessionFollowers};
 use crate::event::Event;
 use crate::ids::{ChannelName, DeliveryId, DependencyName, Seq};
 use crate::letters::envelope::Tier;
 use crate::letters::fingerprint::Fingerprint;
 use crate::letters::replay::{Listing, ReplayId, ReplayJob, ReplayState};
 use crate::letters::reprocess::{self, Occasion};
-use crate::policy::category::{Category, Code, codes};
-use crate::store_model::{Row, State};
+use crate::policy::category::{Category, FailureCode, codes};
+use crate::store_model::{ModelRow, RowState};
 use crate::time::Timestamp;
 
 /// Letters that one step of a purge, or of listing those of a replay, looks at: few, so that it takes several.
@@ -40,7 +40,7 @@ impl Store {
         &mut self,
         order: &Order,
         now: Timestamp,
-        may_start: &mut Vec<Waiting>,
+        may_start: &mut Vec<PendingDelivery>,
         checker: &mut Checker,
     ) -> Ordered {
         match order {
@@ -80,7 +80,7 @@ impl Store {
         }
     }
 
-    fn row(&self, seq: Seq) -> &Row<()> {
+    fn row(&self, seq: Seq) -> &ModelRow<()> {
         self.model.row(seq).expect("nothing is forgotten here")
     }
 
@@ -101,13 +101,13 @@ impl Store {
         &mut self,
         purge: &Purge,
         now: Timestamp,
-        may_start: &mut Vec<Waiting>,
+        may_start: &mut Vec<PendingDelivery>,
         checker: &mut Checker,
     ) -> Ordered {
         let Purge { service, after, until } = purge;
         let looked_at = self.some_letters(*after, *until);
         for (_, seq) in &looked_at {
-            let Waiting { id, queue, .. } = &self.row(*seq).waiting;
+            let PendingDelivery { id, queue, .. } = &self.row(*seq).waiting;
             let (id, is_meant) = (*id, queue.service == *service);
             if let Some(seq) = self.free_letter(id).filter(|_| is_meant) {
                 checker.closed(id, Closing::Purged);
@@ -115,7 +115,7 @@ impl Store {
                 if self.sabotage == Some(Sabotage::ForgetsToPromote)
                     && let Some(next) = next
                 {
-                    self.model.put(next.id.seq(), State::Behind);
+                    self.model.put(next.id.seq(), RowState::Behind);
                     continue;
                 }
                 may_start.extend(next);
@@ -134,7 +134,7 @@ impl Store {
         event: &Arc<Event>,
         now: Timestamp,
         checker: &mut Checker,
-    ) -> Option<Waiting> {
+    ) -> Option<PendingDelivery> {
         let row = self.row(old);
         let (id, queue, lane) = (row.waiting.id, Arc::clone(&row.waiting.queue), row.lane);
         let new = self.new_row(event, &queue, lane);
@@ -167,9 +167,9 @@ impl Store {
     fn gather(&mut self, id: ReplayId, now: Timestamp, checker: &mut Checker) {
         let chosen = &self.chosen[&id];
         let found = self.some_letters(chosen.looked_at, chosen.until);
-        let is_free = |row: &Row<()>| {
-            let State::Dead(death) = &row.state else { unreachable!("it is among the letters") };
-            let is_meant = death.tier == Tier::Dead || chosen.poison == Poison::Included;
+        let is_free = |row: &ModelRow<()>| {
+            let RowState::Dead(info) = &row.state else { unreachable!("it is among the letters") };
+            let is_meant = info.tier == Tier::Dead || chosen.poison == Poison::Included;
             let is_taken = self.free_letter(row.waiting.id).is_none();
             let is_taken = is_taken && self.sabotage != Some(Sabotage::IgnoresClaims);
             is_meant && !is_taken && is_chosen(row, &chosen.choice)
@@ -198,7 +198,7 @@ impl Store {
         &mut self,
         advance: &Advance,
         now: Timestamp,
-        may_start: &mut Vec<Waiting>,
+        may_start: &mut Vec<PendingDelivery>,
         checker: &mut Checker,
     ) -> Option<(ReplayJob, u32)> {
         let id = advance.replay;
@@ -221,7 +221,12 @@ impl Store {
     }
 
     /// Sends letters, as well as the sabotage lets it.
-    fn send_some(&mut self, advance: &Advance, now: Timestamp, may_start: &mut Vec<Waiting>) -> Vec<Seq> {
+    fn send_some(
+        &mut self,
+        advance: &Advance,
+        now: Timestamp,
+        may_start: &mut Vec<PendingDelivery>,
+    ) -> Vec<Seq> {
         let mut advance = *advance;
         let replay = self.model.replays_mut().get_mut(&advance.replay).expect("seen before");
         let halted = match replay.job.state {
@@ -245,8 +250,8 @@ impl Store {
         }
         if self.sabotage == Some(Sabotage::OvertakesHead) {
             for seq in &sent {
-                if self.row(*seq).state == State::Behind {
-                    self.model.put(*seq, State::Ready);
+                if self.row(*seq).state == RowState::Behind {
+                    self.model.put(*seq, RowState::Ready);
                     may_start.push(self.row(*seq).waiting.clone());
                 }
             }
@@ -298,10 +303,10 @@ impl Store {
 }
 
 /// Why a delivery is dead at once that comes when too many wait behind a dead letter.
-pub(super) fn overflow(queue: &QueueName) -> Death {
-    let (category, code) = (Category::Transient, Code::of(codes::SESSION_FULL));
+pub(super) fn overflow(queue: &QueueName) -> DeadLetterInfo {
+    let (category, code) = (Category::Transient, FailureCode::of(codes::SESSION_FULL));
     let message = "too many wait behind a dead letter".to_owned();
-    Death {
+    DeadLetterInfo {
         category,
         code: code.clone(),
         failure_code: code.clone(),
@@ -310,11 +315,11 @@ pub(super) fn overflow(queue: &QueueName) -> Death {
         message,
         name: String::new(),
         consumer_group: String::new(),
-        followers: Followers::Wait,
+        followers: SessionFollowers::Wait,
     }
 }
 
-fn is_chosen(row: &Row<()>, choice: &Choice) -> bool {
+fn is_chosen(row: &ModelRow<()>, choice: &Choice) -> bool {
     match choice {
         Choice::Service(service) => row.waiting.queue.service == *service,
         Choice::Book { rules, dependency, times_max: limit } => {
@@ -324,13 +329,13 @@ fn is_chosen(row: &Row<()>, choice: &Choice) -> bool {
 }
 
 /// How often the book brings a letter back when that dependency is well again.
-fn times_max(row: &Row<()>, rules: &RuleBook, dependency: &DependencyName) -> Option<u32> {
-    let State::Dead(death) = &row.state else { unreachable!("it is among the letters") };
-    let subject = reprocess::Subject {
+fn times_max(row: &ModelRow<()>, rules: &RuleBook, dependency: &DependencyName) -> Option<u32> {
+    let RowState::Dead(info) = &row.state else { unreachable!("it is among the letters") };
+    let subject = reprocess::LetterSubject {
         queue: &row.waiting.queue,
         event_type: row.waiting.event.event_type.as_str(),
-        category: death.category,
-        tier: death.tier,
+        category: info.category,
+        tier: info.tier,
     };
-    reprocess::times_max(rules, Occasion::WellAgain(dependency), &subject)
+    reprocess::times_max(rules, Occasion::Recovered(dependency), &subject)
 }

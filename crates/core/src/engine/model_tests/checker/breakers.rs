@@ -3,7 +3,7 @@
 //! A model is sure only of what every breaker with such settings must have seen. After a crash or a new
 //! book it is unsure until enough successes in a row have closed any breaker there could be and nothing
 //! is in flight that began before. Of a dependency that workers need it is never sure: they have their permit
-//! before their start is on record, so when one begins does not tell which state it was let through in.
+//! before their start is on record, so when one begins does not show which state it was admitted in.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::dice::Dice;
 use crate::hash::stable_64_of;
 use crate::ids::DeliveryId;
-use crate::policy::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
+use crate::policy::answer::{CallPart, HeaderPairs, ReplyKind, TargetReply, TransportError};
 use crate::time::Timestamp;
 
 /// How a target is disposed for a while.
@@ -16,7 +16,7 @@ pub(super) enum Mood {
     Healthy,
     Slow,
     Hanging,
-    /// 500, which nobody understands, or 503.
+    /// 500, which is `unknown`, or 503.
     Failing(u16),
     /// 429, and when to come back.
     Throttling(Option<Duration>),
@@ -53,7 +53,7 @@ impl Means {
 /// What a call comes to, and after how long.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
-    pub reply: Reply,
+    pub reply: TargetReply,
     pub means: Means,
     pub took: Duration,
 }
@@ -62,7 +62,7 @@ pub(super) struct Answer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script(Vec<(Timestamp, Mood)>);
 
-/// Of a hundred deliveries, so many are rejected by whoever gets them, whenever they come.
+/// Of a hundred deliveries, so many are rejected by every target, at any time.
 const REJECTED_PERCENT: u64 = 2;
 
 impl Script {
@@ -135,7 +135,7 @@ impl Script {
             Mood::Failing(code) => (status(code, Means::Transient), quick),
             Mood::Throttling(wait) => {
                 let (reply, _) = status(429, Means::Permanent);
-                ((Reply { retry_after: wait, ..reply }, Means::RateLimited(wait)), quick)
+                ((TargetReply { retry_after: wait, ..reply }, Means::RateLimited(wait)), quick)
             }
             Mood::Malformed if relents => (status(700, Means::Unknown), quick),
             Mood::Malformed => (broken(TransportError::Protocol, Means::Unknown), quick),
@@ -153,11 +153,14 @@ impl Script {
     }
 }
 
-fn status(status: u16, means: Means) -> (Reply, Means) {
-    let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
-    (Reply { seen, message: format!("target answered {status}"), retry_after: None }, means)
+fn status(status: u16, means: Means) -> (TargetReply, Means) {
+    let seen = ReplyKind::Http { status, headers: HeaderPairs::default(), body: String::new() };
+    (TargetReply { seen, message: format!("target answered {status}"), retry_after: None }, means)
 }
 
-fn broken(error: TransportError, means: Means) -> (Reply, Means) {
-    (Reply { seen: Seen::Transport(error), message: format!("{error:?}"), retry_after: None }, means)
+fn broken(error: TransportError, means: Means) -> (TargetReply, Means) {
+    (
+        TargetReply { seen: ReplyKind::Transport(error), message: format!("{error:?}"), retry_after: None },
+        means,
+    )
 }

@@ -1,10 +1,10 @@
-//! The whole system in virtual time, by chance: does the engine keep the promise, whatever goes wrong?
+//! Model check of the engine in virtual time, by seed: does it keep its promise, whatever fails?
 //!
-//! A seed is a plan (`plan.rs`): a rule book, hundreds of events, targets with moods, a store that fails, a
-//! process that crashes, people who replay, skip, edit and purge dead letters. A world (`world.rs`) plays it around the real engine, and a checker that sees
-//! nothing of the engine's inside (`checker.rs`) says whether the promise was kept. To show that the checker
-//! would notice, the engine is broken on purpose in every way that `sabotage.rs` knows, and each must be
-//! caught.
+//! A seed gives a plan (`plan.rs`): a rule book, hundreds of events, targets with moods, a store that fails, a
+//! process that crashes, operators who replay, skip, edit and purge dead letters. A world (`world.rs`) plays it
+//! around the real engine, and a checker that sees nothing of the engine's inside (`checker.rs`) verifies the
+//! promise. To show that the checker would notice, the engine is broken on purpose in every way of `sabotage.rs`,
+//! and each must be caught.
 //!
 //! A failing seed prints the one command that repeats it, with all that happens.
 
@@ -80,9 +80,9 @@ fn command(seed: u64) -> String {
     format!("REDRIVE_SEED={seed} cargo test -p redrive-core any_seed_keeps_the_promise -- --nocapture")
 }
 
-/// A number that whoever runs the tests has asked for.
+/// A number from the environment of the test run.
 fn wanted(name: &str) -> Option<u64> {
-    #[expect(clippy::disallowed_methods, reason = "whoever repeats a seed names it")]
+    #[expect(clippy::disallowed_methods, reason = "a seed to repeat is named there")]
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }

@@ -1,4 +1,4 @@
-//! Whether anybody starves: a service that is well and has something to do is being called, whatever others do.
+//! Whether any service starves: one that is healthy and has something to do is being called, whatever others do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(1_000);
 pub(super) struct Fairness {
     /// Calls in flight.
     in_flight: BTreeMap<ServiceName, u32>,
-    /// Since when a queue has had something to do while nobody calls its service.
+    /// Since when a queue has had something to do without a call to its service.
     waits_since: BTreeMap<Arc<QueueName>, Timestamp>,
 }
 
@@ -34,7 +34,7 @@ impl Fairness {
         *in_flight.expect("it started") -= 1;
     }
 
-    /// Something happened that may hold up anybody for a while.
+    /// Something happened that may delay every queue.
     pub(super) fn disturbed(&mut self) {
         self.waits_since.clear();
     }
@@ -45,7 +45,7 @@ impl Fairness {
 }
 
 impl Checker {
-    /// Looks whether anybody has waited for too long; every now and then.
+    /// Checks now and then whether a queue has waited for too long.
     pub(in super::super) fn look_for_starving(&mut self, now: Timestamp) {
         if self.away_since.is_some() || self.is_cautious(now) {
             return self.fairness.disturbed();

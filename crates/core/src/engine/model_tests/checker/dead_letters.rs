@@ -1,7 +1,7 @@
 //! Whether a delivery may die yet: each reason to give one up has a bound that must have been reached.
 //!
 //! What the engine may excuse beyond what is seen here (holds, pauses of an earlier run) only makes it more
-//! patient, so a death that comes too early even without them is wrong in any case.
+//! patient, so a dead letter that comes too early even without them is wrong in any case.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,27 @@ use std::time::Duration;
 use super::super::books::{Claim, Reached, Spec, WhenOpen};
 use super::super::targets::Means;
 use super::{CallEnd, CallSeen, Checker, Delivery};
-use crate::engine::Death;
+use crate::engine::DeadLetterInfo;
 use crate::limits;
 use crate::policy::category::codes;
 use crate::time::Timestamp;
 
 impl Checker {
-    /// Why the delivery should have been given more time; none if its death is in order.
-    pub(super) fn death_is_early(&self, delivery: &Delivery, death: &Death, at: Timestamp) -> Option<String> {
+    /// Why the delivery should have been given more time; none if the dead letter is in order.
+    pub(super) fn dead_letter_is_early(
+        &self,
+        delivery: &Delivery,
+        info: &DeadLetterInfo,
+        at: Timestamp,
+    ) -> Option<String> {
         let last = delivery.last_end();
         // A start on record whose end is not counts as a failure of our own, though perhaps no call was made.
-        if death.failure_code.as_str() == codes::INTERRUPTED
+        if info.failure_code.as_str() == codes::INTERRUPTED
             && self.crashes.len() >= self.crashes_min(delivery)
         {
             return None;
         }
-        match death.code.as_str() {
+        match info.code.as_str() {
             codes::MAX_RETRIES_EXCEEDED => self.retries_left(delivery),
             codes::RETRY_WINDOW_EXCEEDED => {
                 let (call, _, means) = last?;
@@ -48,7 +53,7 @@ impl Checker {
                 let may = delivery.times > 0 && self.books.iter().any(lacks);
                 (!may).then(|| "its rule is there".to_owned())
             }
-            codes::HOLD_EXPIRED | codes::CIRCUIT_BREAKER_OPEN => self.hold_left(delivery, death, at),
+            codes::HOLD_EXPIRED | codes::CIRCUIT_BREAKER_OPEN => self.hold_left(delivery, info, at),
             _ => match last {
                 Some((_, _, Means::Permanent | Means::Fatal)) => None,
                 _ => Some(format!("the last answer was {:?}", last.map(|(_, _, means)| means))),
@@ -126,8 +131,8 @@ impl Checker {
     }
 
     /// Held from when it was accepted at the earliest.
-    fn hold_left(&self, delivery: &Delivery, death: &Death, at: Timestamp) -> Option<String> {
-        let breaker_open = death.code.as_str() == codes::CIRCUIT_BREAKER_OPEN;
+    fn hold_left(&self, delivery: &Delivery, info: &DeadLetterInfo, at: Timestamp) -> Option<String> {
+        let breaker_open = info.code.as_str() == codes::CIRCUIT_BREAKER_OPEN;
         if breaker_open && !self.may_have_tripped(delivery) {
             return Some("no breaker of it can be open".to_owned());
         }

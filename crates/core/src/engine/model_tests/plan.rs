@@ -10,11 +10,11 @@ use super::books::{Book, Spec, TYPES, dependency_name};
 use super::dice::Dice;
 use super::orders::{Poison, ReplayAct};
 use super::targets::Script;
-use crate::engine::{Bounds, Command, QueueName};
+use crate::engine::{EngineBounds, OperatorCommand, QueueName};
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType, SessionKey};
 use crate::ids::ServiceName;
-use crate::letters::replay::{self, Pace};
+use crate::letters::replay::{self, ReplayPace};
 use crate::text::Rate;
 use crate::time::Timestamp;
 
@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub seed: u64,
-    pub bounds: Bounds,
+    pub bounds: EngineBounds,
     /// The first knows everybody; it holds at the start and at the end.
     pub books: Vec<Book>,
     pub arrivals: Vec<(Timestamp, Arc<Event>)>,
@@ -80,7 +80,7 @@ pub(super) enum ClockStep {
 /// What people do.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
-    Tell(Command),
+    Tell(OperatorCommand),
     /// The book at that place holds from now on.
     Read(usize),
     Letters(LetterAct),
@@ -89,7 +89,7 @@ pub(super) enum Act {
 /// What people do with dead letters; which of them, or which replay, they see when the time has come.
 #[derive(Clone, Debug)]
 pub(super) enum LetterAct {
-    Replay { service: ServiceName, pace: Pace, poison: Poison },
+    Replay { service: ServiceName, pace: ReplayPace, poison: Poison },
     Change { pick: u64, act: ReplayAct },
     Skip { pick: u64 },
     Edit { pick: u64 },
@@ -117,7 +117,7 @@ impl Plan {
         let mut dice = Dice::new(seed, 0);
         let lasts = dice.span(secs(10), secs(60));
         let healed_at = START + lasts;
-        let bounds = Bounds {
+        let bounds = EngineBounds {
             window: dice.count(2, 8),
             window_bytes: usize::try_from(dice.pick(&[300, 1_000, 100_000])).expect("small"),
             calls: dice.pick(&[CALLS_FEWEST, 8, 12, 24]),
@@ -131,7 +131,8 @@ impl Plan {
         let arrivals = arrivals(&mut dice, lasts);
         // Now and then all hang but one, who must not notice, however few calls there may be at once.
         let spared = dice.chance(15).then(|| dice.place(books[0].spec.takers.len()));
-        let bounds = Bounds { calls: if spared.is_some() { CALLS_FEWEST } else { bounds.calls }, ..bounds };
+        let bounds =
+            EngineBounds { calls: if spared.is_some() { CALLS_FEWEST } else { bounds.calls }, ..bounds };
         let scripts = books[0].spec.takers.iter().enumerate().map(|(place, taker)| {
             let script = match spared {
                 Some(spared) if spared == place => Script::well(),
@@ -248,13 +249,14 @@ fn acts(dice: &mut Dice, books: &[Book], lasts: Duration) -> Vec<(Timestamp, Act
     for _ in 0..dice.count(0, 3) {
         let service = services[dice.place(services.len())].clone();
         let begins = at(dice);
-        acts.push((begins, Act::Tell(Command::Pause(service.clone()))));
+        acts.push((begins, Act::Tell(OperatorCommand::Pause(service.clone()))));
         let ends = begins + dice.span(ms(50), secs(10));
-        acts.push((ends, Act::Tell(Command::Resume(service))));
+        acts.push((ends, Act::Tell(OperatorCommand::Resume(service))));
     }
     for _ in 0..dice.count(0, 2) {
         let name = dependency_name(dice.place(books[0].spec.dependencies.len()));
-        let command = if dice.chance(60) { Command::Trip(name) } else { Command::Reset(name) };
+        let command =
+            if dice.chance(60) { OperatorCommand::Trip(name) } else { OperatorCommand::Reset(name) };
         acts.push((at(dice), Act::Tell(command)));
     }
     if books.len() > 1 {
@@ -262,14 +264,14 @@ fn acts(dice: &mut Dice, books: &[Book], lasts: Duration) -> Vec<(Timestamp, Act
             acts.push((at(dice), Act::Read(dice.place(books.len()))));
         }
     }
-    // Rules pause services too, so whoever is paused is resumed now and then, and for good in the end.
+    // Rules pause services too, so every paused service is resumed now and then, and for good in the end.
     let healed_at = START + lasts;
     let resumes = (0..6).map(|n| START + lasts / 6 * n).chain((0..6).map(|n| healed_at + secs(1 << (2 * n))));
     for at in resumes {
         if at >= healed_at {
             acts.push((at, Act::Read(0)));
         }
-        acts.extend(services.iter().map(|service| (at, Act::Tell(Command::Resume(service.clone())))));
+        acts.extend(services.iter().map(|service| (at, Act::Tell(OperatorCommand::Resume(service.clone())))));
     }
     acts.extend(letter_acts(dice, &services, lasts));
     acts.sort_by_key(|(at, _)| *at);
@@ -304,9 +306,9 @@ fn letter_acts(dice: &mut Dice, services: &[ServiceName], lasts: Duration) -> Ve
     acts.into_iter().map(|(at, act)| (at, Act::Letters(act))).collect()
 }
 
-fn pace(dice: &mut Dice) -> Pace {
+fn pace(dice: &mut Dice) -> ReplayPace {
     let rate = dice.chance(40).then(|| dice.pick(&[1.0, 5.0, 20.0, 300.0]));
-    Pace {
+    ReplayPace {
         rate: rate.map(|rate| Rate::per_second(rate).expect("more than nothing")),
         concurrency: dice.count(1, 4),
         manner: if dice.chance(50) { replay::Manner::Canary } else { replay::Manner::Straight },

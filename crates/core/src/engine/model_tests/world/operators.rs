@@ -10,16 +10,16 @@ use crate::engine::Input;
 use crate::event::Event;
 use crate::event::attribute::EventId;
 use crate::ids::DependencyName;
-use crate::letters::replay::{Manner, Origin, Pace};
+use crate::letters::replay::{Manner, ReplayOrigin, ReplayPace};
 
 impl World {
-    /// What somebody who sees the letters and replays that there are orders; none if there are none.
+    /// A command of an operator who sees the current letters and replays; none if there are none.
     pub(super) fn order(&mut self, act: LetterAct) -> Option<Order> {
         let any = |pick: u64, length: usize| usize::try_from(pick.checked_rem(length as u64)?).ok();
         Some(match act {
             LetterAct::Replay { service, pace, poison } => {
                 let choice = Choice::Service(service);
-                Order::Replay(Box::new(NewReplay { choice, pace, origin: Origin::Operator, poison }))
+                Order::Replay(Box::new(NewReplay { choice, pace, origin: ReplayOrigin::Operator, poison }))
             }
             LetterAct::Change { pick, act } => {
                 // Mostly one of the last few: those are open.
@@ -55,8 +55,8 @@ impl World {
             let (rules, dependency) = (Arc::clone(rules), dependency.clone());
             let new = NewReplay {
                 choice: Choice::Book { rules, dependency, times_max },
-                pace: Pace { rate: None, concurrency: 4, manner: Manner::Canary },
-                origin: Origin::Automatic { times_max },
+                pace: ReplayPace { rate: None, concurrency: 4, manner: Manner::Canary },
+                origin: ReplayOrigin::Automatic { times_max },
                 poison: Poison::Left,
             };
             run.writer.ask(Request::Order(Order::Replay(Box::new(new))));

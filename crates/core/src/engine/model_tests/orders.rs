@@ -6,7 +6,7 @@ use crate::book::RuleBook;
 use crate::event::Event;
 use crate::ids::{DeliveryId, DependencyName, ServiceName};
 pub(super) use crate::letters::replay::ReplayAct;
-use crate::letters::replay::{Origin, Pace, ReplayId, ReplayJob};
+use crate::letters::replay::{ReplayId, ReplayJob, ReplayOrigin, ReplayPace};
 
 /// One order.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub(super) enum Order {
 #[derive(Clone, Debug)]
 pub(super) struct NewReplay {
     pub choice: Choice,
-    pub pace: Pace,
-    pub origin: Origin,
+    pub pace: ReplayPace,
+    pub origin: ReplayOrigin,
     pub poison: Poison,
 }
 

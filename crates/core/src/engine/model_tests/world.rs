@@ -20,7 +20,7 @@ use super::sabotage::{Sabotage, SabotagedEngine};
 use super::store::{Addressee, Store};
 use super::targets;
 use super::writer::{self, Request, Submission, Writer};
-use crate::engine::{CallId, Effect, Ending, Fate, Input, Setup};
+use crate::engine::{CallId, Effect, Ending, Input, SettlementResult, Setup};
 use crate::ids::Seed;
 use crate::letters::replay::ReplayId;
 use crate::time::Timestamp;
@@ -33,7 +33,7 @@ pub(super) struct Summary {
     pub seen: Seen,
 }
 
-/// Whether the world tells what happens.
+/// Whether the world prints what happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trace {
     Silent,
@@ -47,7 +47,7 @@ pub(super) struct World {
     trace: Trace,
     dice: Dice,
     now: Timestamp,
-    agenda: BTreeMap<(Timestamp, u64), Happening>,
+    agenda: BTreeMap<(Timestamp, u64), PlannedEvent>,
     planned: u64,
     clock: Clock,
     /// By how much the wall clock differs from true time.
@@ -103,9 +103,9 @@ struct Run {
     book: usize,
     wake_at: Option<Timestamp>,
     calls: BTreeMap<CallId, targets::Answer>,
-    /// The last replay that the engine was told of.
+    /// The last replay that the engine knows.
     last_replay: ReplayId,
-    /// Answers of the writer on their way to the engine are not told before this.
+    /// Answers of the writer on their way to the engine do not arrive before this.
     told_until: Timestamp,
     ending: Option<RunEnd>,
 }
@@ -125,7 +125,7 @@ enum Client {
 }
 
 #[derive(Debug)]
-enum Happening {
+enum PlannedEvent {
     Send(usize),
     Act(Act),
     EndRun,
@@ -187,28 +187,28 @@ impl World {
             plan,
         };
         for client in 0..world.plan.arrivals.len() {
-            world.later(world.plan.arrivals[client].0, Happening::Send(client));
+            world.later(world.plan.arrivals[client].0, PlannedEvent::Send(client));
         }
         for (at, act) in world.plan.acts.clone() {
-            world.later(at, Happening::Act(act));
+            world.later(at, PlannedEvent::Act(act));
         }
         for end in world.plan.ends.clone() {
-            world.later(end.at, Happening::EndRun);
+            world.later(end.at, PlannedEvent::EndRun);
         }
-        world.later(now, Happening::Look);
-        world.later(now, Happening::Restart);
+        world.later(now, PlannedEvent::Look);
+        world.later(now, PlannedEvent::Restart);
         world
     }
 
     /// Lets it all happen, until everything has settled or something is broken.
     pub(super) fn play(mut self) -> Result<Summary, Violation> {
         let last_at = self.plan.healed_at + SETTLES_WITHIN;
-        while let Some(((at, _), happening)) = self.agenda.pop_first() {
+        while let Some(((at, _), planned)) = self.agenda.pop_first() {
             self.now = at;
             if self.is_over() || at > last_at {
                 break;
             }
-            self.happen(happening);
+            self.perform(planned);
             if let Some(violation) = self.checker.violation() {
                 return Err(violation.clone());
             }
@@ -243,15 +243,15 @@ impl World {
         self.clock.at(self.now)
     }
 
-    fn later(&mut self, at: Timestamp, happening: Happening) {
+    fn later(&mut self, at: Timestamp, planned: PlannedEvent) {
         self.planned += 1;
-        self.agenda.insert((at.max(self.now), self.planned), happening);
+        self.agenda.insert((at.max(self.now), self.planned), planned);
     }
 
-    fn in_run(&mut self, at: Timestamp, happening: InRun) {
+    fn in_run(&mut self, at: Timestamp, planned: InRun) {
         if let Some(run) = &self.run {
             let number = run.number;
-            self.later(at, Happening::Of(number, happening));
+            self.later(at, PlannedEvent::Of(number, planned));
         }
     }
 
@@ -261,30 +261,30 @@ impl World {
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Send(client) => self.send(client),
-            Happening::Act(act) => self.act(act),
-            Happening::EndRun => self.end_run(),
-            Happening::Restart => self.start(),
-            Happening::Look => {
+    fn perform(&mut self, planned: PlannedEvent) {
+        match planned {
+            PlannedEvent::Send(client) => self.send(client),
+            PlannedEvent::Act(act) => self.act(act),
+            PlannedEvent::EndRun => self.end_run(),
+            PlannedEvent::Restart => self.start(),
+            PlannedEvent::Look => {
                 if self.run.is_some() {
                     self.checker.look_for_starving(self.clock());
                 }
-                self.later(self.now + LOOK_EVERY, Happening::Look);
+                self.later(self.now + LOOK_EVERY, PlannedEvent::Look);
             }
-            Happening::Of(number, happening) => {
+            PlannedEvent::Of(number, planned) => {
                 if self.run.as_ref().is_some_and(|run| run.number == number) {
-                    self.happen_in_run(happening);
+                    self.perform_in_run(planned);
                 }
             }
         }
     }
 
-    fn happen_in_run(&mut self, happening: InRun) {
+    fn perform_in_run(&mut self, planned: InRun) {
         let clock = self.clock();
         let run = self.run.as_mut().expect("asked right before");
-        match happening {
+        match planned {
             InRun::Alive => {
                 if run.disk == Disk::Well {
                     run.writer.ask(Request::Alive);
@@ -320,7 +320,7 @@ impl World {
                 for answer in answers {
                     // What an answer sets off may be the end of the run.
                     if self.run.as_ref().is_some_and(|run| run.number == number) {
-                        self.tell(answer);
+                        self.pass_on(answer);
                     }
                 }
             }
@@ -340,13 +340,13 @@ impl World {
         }
     }
 
-    /// A client sends its event, again if nobody said that it is safe.
+    /// A client sends its event, again if it was not acknowledged.
     fn send(&mut self, client: usize) {
         if self.clients[client] == Client::Acknowledged {
             return;
         }
         let again_after = self.dice.span(ms(300), ms(4_000));
-        self.later(self.now + again_after, Happening::Send(client));
+        self.later(self.now + again_after, PlannedEvent::Send(client));
         let event = Arc::clone(&self.plan.arrivals[client].1);
         let Some(run) = &mut self.run else { return };
         if run.disk != Disk::Well || run.ending.is_some() {
@@ -368,7 +368,7 @@ impl World {
     fn act(&mut self, act: Act) {
         let listens = self.run.as_ref().is_some_and(|run| run.disk == Disk::Well && run.ending.is_none());
         if !listens {
-            return self.later(self.now + ms(500), Happening::Act(act));
+            return self.later(self.now + ms(500), PlannedEvent::Act(act));
         }
         let request = match act {
             Act::Letters(act) => {
@@ -425,17 +425,17 @@ impl World {
         self.run.as_mut().expect("seen above").disk = Disk::Failing;
         for client in refused {
             let again_after = self.dice.span(ms(50), ms(800));
-            self.later(self.now + again_after, Happening::Send(client));
+            self.later(self.now + again_after, PlannedEvent::Send(client));
         }
         self.in_run(fault.until.max(told_at) + ms(1), InRun::StoreIsBack);
     }
 
-    fn tell(&mut self, answer: writer::Answer) {
+    fn pass_on(&mut self, answer: writer::Answer) {
         let clock = self.clock();
         match answer {
             writer::Answer::Settled(settlement, fate, promoted) => {
                 let delivery = settlement.delivery;
-                if let (Some(service), Fate::Written) = (&settlement.pause, fate) {
+                if let (Some(service), SettlementResult::Written) = (&settlement.pause, fate) {
                     self.checker.paused_by_rule(service, clock);
                 }
                 self.say(|| format!("settled {delivery}: {fate:?} {:?}", settlement.next));
@@ -453,7 +453,7 @@ impl World {
             }
             writer::Answer::Done(Act::Tell(command)) => {
                 self.say(|| format!("{command:?}"));
-                self.checker.told(&command, clock);
+                self.checker.commanded(&command, clock);
                 self.tell_engine(Input::Operator(command));
             }
             writer::Answer::Done(Act::Read(book)) => {
@@ -478,7 +478,7 @@ impl World {
                 if let Some(run) = &mut self.run {
                     run.disk = Disk::Well;
                 }
-                // One that began unheard is told of now.
+                // One whose start was not reported is reported now.
                 for job in replays {
                     if self.run.as_ref().is_some_and(|run| run.last_replay < job.id) {
                         self.ordered(Ordered::Replay(job));
@@ -547,7 +547,7 @@ impl World {
                     let true_time = self.clock.when_it_says(at);
                     self.in_run(true_time, InRun::Tick(at));
                 }
-                Effect::Signal(_) => {}
+                Effect::Activity(_) => {}
             }
         }
         self.write();
@@ -557,7 +557,7 @@ impl World {
         // A store that takes nothing cannot be opened.
         let fault = self.plan.faults.iter().find(|fault| fault.from <= self.now && self.now < fault.until);
         if let Some(until) = fault.map(|fault| fault.until) {
-            return self.later(until, Happening::Restart);
+            return self.later(until, PlannedEvent::Restart);
         }
         self.runs += 1;
         let said = self.store.last_written_at.max(self.wall.at(self.now));
@@ -606,7 +606,7 @@ impl World {
     fn end_run(&mut self) {
         let is_up = self.run.as_ref().is_some_and(|run| run.ending.is_none());
         let Some(end) = self.ends.front().copied().filter(|_| is_up) else {
-            return self.later(self.now + ms(500), Happening::EndRun);
+            return self.later(self.now + ms(500), PlannedEvent::EndRun);
         };
         self.ends.pop_front();
         match end.manner {
@@ -669,6 +669,6 @@ impl World {
             ClockStep::AnHourAhead => self.wall.hours_ahead += 1,
             ClockStep::AnHourBack => self.wall.hours_back += 1,
         }
-        self.later(self.now + end.down_for, Happening::Restart);
+        self.later(self.now + end.down_for, PlannedEvent::Restart);
     }
 }

@@ -1,7 +1,7 @@
-//! The story of one attempt as it is stored: what was seen, what the rule made of it, and what followed.
+//! The stored record of one attempt: its end, the verdict and the numbers behind it.
 //!
-//! It says in plain values what a [`Decision`] says in types that belong to one rule book, so that it can
-//! still be read when the book has changed: `redrive why` shows the line as it read then.
+//! It holds in plain values what a [`Decision`] holds in types of one rule book, so that it can still be read
+//! when the book has changed: `redrive why` shows the line as it was then.
 
 use std::time::Duration;
 
@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::ids::Attempt;
 use crate::letters::envelope::Tier;
 use crate::policy::backoff::nanos;
-use crate::policy::category::{Category, Code};
+use crate::policy::category::{Category, FailureCode};
 use crate::policy::classify::{Failure, Outcome};
-use crate::policy::decide::{Decision, HoldCause, RetryNumbers, Spent, Tally, Verdict, Why};
+use crate::policy::decide::{
+    Decision, HoldCause, RetryCount, RetryNumbers, SpentTime, Verdict, VerdictBasis,
+};
+use crate::policy::history::is_zero;
 use crate::policy::rule::Rule;
 use crate::position::Position;
 use crate::time::Timestamp;
@@ -20,8 +23,8 @@ use crate::time::Timestamp;
 /// One attempt, or one that could not start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Story {
-    /// Its number; that of the attempt that could not start, if there was none.
+pub struct AttemptRecord {
+    /// Its number; if it could not start, the number it would have had.
     pub attempt: Attempt,
     /// When it started.
     pub started_at: Timestamp,
@@ -29,35 +32,35 @@ pub struct Story {
     pub took_nanos: u64,
     /// How it ended.
     #[serde(flatten)]
-    pub end: End,
+    pub end: AttemptEnd,
     /// The hash of the rule book that it was judged by.
     #[serde(with = "hex")]
     #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^[0-9a-f]{16}$"))]
     pub book: u64,
     /// What followed.
-    pub verdict: Told,
-    /// The row of `classify` that said what the failure is, if one did.
+    pub verdict: RecordedVerdict,
+    /// Where the rule book defines the `classify` row that applied, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classified_at: Option<Place>,
-    /// The line that said what follows, if the book states it.
+    pub classified_at: Option<BookPosition>,
+    /// Where the rule book defines the reaction, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reaction_at: Option<Place>,
-    /// The retry that was weighed.
+    pub reaction_at: Option<BookPosition>,
+    /// The retry that was considered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Weighed>,
+    pub retry: Option<RecordedRetry>,
     /// How long it was held before the attempt, in nanoseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub held_nanos: u64,
 }
 
-/// Hashes as 16 hexadecimal digits, since many readers of JSON keep no more than 53 bits of a number. Numbers,
-/// as they were written before, are read too.
+/// Hashes as 16 hexadecimal digits, since many JSON readers keep only 53 bits of a number. Older records have
+/// numbers; both are read.
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum StoredHash {
         Number(u64),
         Digits(String),
     }
@@ -68,9 +71,9 @@ mod hex {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        match Written::deserialize(deserializer)? {
-            Written::Number(hash) => Ok(hash),
-            Written::Digits(digits) => u64::from_str_radix(&digits, 16).map_err(de::Error::custom),
+        match StoredHash::deserialize(deserializer)? {
+            StoredHash::Number(hash) => Ok(hash),
+            StoredHash::Digits(digits) => u64::from_str_radix(&digits, 16).map_err(de::Error::custom),
         }
     }
 }
@@ -79,206 +82,197 @@ mod hex {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "end", rename_all = "kebab-case")]
-pub enum End {
+pub enum AttemptEnd {
     /// The target has the event.
     Delivered {
-        /// The status it answered with, if it speaks HTTP.
+        /// The HTTP status, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
     },
     /// It failed.
     Failed {
-        /// What kind of failure.
+        /// The failure's category.
         category: Category,
-        /// Its name for machines.
-        code: Code,
+        /// The failure's code.
+        code: FailureCode,
         /// The HTTP status, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
-        /// What happened, in words.
+        /// The failure's message.
         message: String,
-        /// The beginning of what the target answered.
+        /// The beginning of the target's response body.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         response: String,
     },
     /// It could not start.
     Held {
-        /// What kept it.
-        by: HeldBy,
+        /// What prevented it.
+        by: HoldReason,
     },
 }
 
-/// What kept an attempt from starting.
+/// What prevented an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum HeldBy {
+pub enum HoldReason {
     /// The breaker is open.
     Breaker,
-    /// The dependency asked all of us to wait.
+    /// The dependency asked callers to wait.
     RetryAfter,
-    /// No rule of the book wants such an event any more.
+    /// No rule matches the event any more.
     RuleRemoved,
     /// The rule's deadline had passed.
     Deadline,
-    /// The target had told the id of a notification, and is not called again.
+    /// The target had returned a notification id, and is not called again.
     Notified,
     /// The stored event is damaged.
     Damage,
 }
 
-/// A verdict in plain values.
+/// What followed an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = Verdict))]
 #[serde(tag = "is", rename_all = "kebab-case")]
-pub enum Told {
+pub enum RecordedVerdict {
     /// It is delivered.
     Delivered,
-    /// It is tried again.
+    /// It is retried.
     Retry {
-        /// When.
+        /// When the retry is due.
         due_at: Timestamp,
     },
-    /// It waits without burning a retry.
+    /// It waits without using a retry.
     Hold {
-        /// Until when.
+        /// Until when it waits.
         until: Timestamp,
     },
     /// It has failed for good.
     Dead {
-        /// Why, for machines.
-        code: Code,
-        /// Among which dead letters it is kept.
+        /// Why it was given up.
+        code: FailureCode,
+        /// The tier of its dead letter.
         tier: Tier,
     },
     /// Its service was paused.
     Paused,
 }
 
-/// A line and a column of the book.
+/// A line and a column of the rule book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Place {
+pub struct BookPosition {
     /// The line, from 1.
     pub line: u32,
     /// The column, from 1.
     pub column: u32,
 }
 
-impl From<Position> for Place {
+impl From<Position> for BookPosition {
     fn from(position: Position) -> Self {
         Self { line: position.line, column: position.column }
     }
 }
 
-/// All that decided on a retry.
+/// The numbers that decided on a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Weighed {
-    /// The policy's name.
+pub struct RecordedRetry {
+    /// The retry policy's name.
     pub policy: String,
-    /// Which retry by this policy, and how many there may be.
+    /// The number of this retry by the policy, and the limit.
     #[cfg_attr(feature = "schema", schema(value_type = [u32; 2]))]
     pub by_policy: (u32, u32),
-    /// Which retry in all, and how many there may be.
+    /// The number of this retry in all, and the limit.
     #[cfg_attr(feature = "schema", schema(value_type = [u32; 2]))]
     pub in_total: (u32, u32),
-    /// Which retry of this category, and how many there may be, where the book states no policy for it.
+    /// The number of this retry for the category, and the limit, where the book states no policy for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<[u32; 2]>))]
     pub by_category: Option<(u32, u32)>,
-    /// The policy's delay with its jitter, in nanoseconds.
+    /// The policy's delay with jitter, in nanoseconds.
     pub backoff_nanos: u64,
-    /// How long the other side asked us to wait, in nanoseconds.
+    /// The wait that the target asked for, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_nanos: Option<u64>,
-    /// Of the window, when the retry would start.
-    pub window: Used,
-    /// Of `hold_max`, by then.
-    pub held: Used,
-    /// Of the deadline, by then.
-    pub deadline: Used,
+    /// Use of the retry window when the retry would start.
+    pub window: UsedTime,
+    /// Use of `hold_max` by then.
+    pub held: UsedTime,
+    /// Use of the deadline by then.
+    pub deadline: UsedTime,
 }
 
-/// A time in nanoseconds, and how long it may be.
+/// A time used, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Used {
-    /// How much is used.
+pub struct UsedTime {
+    /// The time used, in nanoseconds.
     pub used_nanos: u64,
-    /// How much there is; none is no limit.
+    /// The limit in nanoseconds; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_nanos: Option<u64>,
 }
 
-/// What is told of an attempt, beside the decision on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
-    /// Its number.
+pub struct AttemptFacts<'a> {
     pub attempt: Attempt,
-    /// When it started.
     pub started_at: Timestamp,
-    /// When it ended.
     pub ended_at: Timestamp,
-    /// The hash of the book it is judged by.
     pub book: u64,
-    /// The rule of that book.
     pub rule: &'a Rule,
-    /// What came of it; none if it did not start.
+    /// `None` if it did not start.
     pub outcome: Option<&'a Outcome>,
-    /// The status of the answer, if there was one.
     pub status: Option<u16>,
-    /// The beginning of the answer's body.
     pub response: &'a str,
-    /// How long it was held before.
     pub held: Duration,
 }
 
-impl Story {
-    /// The story of an attempt and the decision on it.
+impl AttemptRecord {
     #[must_use]
-    pub fn of(facts: &Facts<'_>, decision: &Decision) -> Self {
+    pub fn of(facts: &AttemptFacts<'_>, decision: &Decision) -> Self {
         let (classified_at, reaction_at, retry) = match &decision.why {
-            Why::Delivered { matched } => (*matched, None, None),
-            Why::Failed(ruling) => {
-                let retry = ruling.retry.as_ref().map(|numbers| Weighed::of(numbers, facts.rule));
+            VerdictBasis::Delivered { matched } => (*matched, None, None),
+            VerdictBasis::Failed(ruling) => {
+                let retry = ruling.retry.as_ref().map(|numbers| RecordedRetry::of(numbers, facts.rule));
                 (ruling.matched, ruling.reaction.position, retry)
             }
-            Why::Held(_) | Why::Interrupted => (None, None, None),
+            VerdictBasis::Held(_) | VerdictBasis::Interrupted => (None, None, None),
         };
         Self {
             attempt: facts.attempt,
             started_at: facts.started_at,
             took_nanos: nanos(facts.ended_at.since(facts.started_at)),
-            end: End::of(facts, decision),
+            end: AttemptEnd::of(facts, decision),
             book: facts.book,
-            verdict: Told::of(decision, facts.outcome),
-            classified_at: classified_at.map(Place::from),
-            reaction_at: reaction_at.map(Place::from),
+            verdict: RecordedVerdict::of(decision, facts.outcome),
+            classified_at: classified_at.map(BookPosition::from),
+            reaction_at: reaction_at.map(BookPosition::from),
             retry,
             held_nanos: nanos(facts.held),
         }
     }
 
-    /// Whether a call was made.
     #[must_use]
     pub const fn is_attempt(&self) -> bool {
         match self.end {
-            End::Delivered { .. } | End::Failed { .. } => true,
-            End::Held { .. } => false,
+            AttemptEnd::Delivered { .. } | AttemptEnd::Failed { .. } => true,
+            AttemptEnd::Held { .. } => false,
         }
     }
 }
 
-impl End {
-    fn of(facts: &Facts<'_>, decision: &Decision) -> Self {
+impl AttemptEnd {
+    fn of(facts: &AttemptFacts<'_>, decision: &Decision) -> Self {
         match (facts.outcome, &decision.why) {
             (Some(Outcome::Failed(failure)), why) => {
-                // A connection that failed for too long has become a matter of configuration.
+                // A connection that failed for too long has become a configuration error.
                 let category = match why {
-                    Why::Failed(ruling) => ruling.category,
-                    Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => failure.category,
+                    VerdictBasis::Failed(ruling) => ruling.category,
+                    VerdictBasis::Delivered { .. } | VerdictBasis::Held(_) | VerdictBasis::Interrupted => {
+                        failure.category
+                    }
                 };
                 Self::Failed {
                     category,
@@ -289,20 +283,20 @@ impl End {
                 }
             }
             (Some(Outcome::Delivered { .. }), _) => Self::Delivered { status: facts.status },
-            (None, Why::Held(holding)) => Self::Held {
+            (None, VerdictBasis::Held(holding)) => Self::Held {
                 by: match holding.cause {
-                    HoldCause::BreakerOpen => HeldBy::Breaker,
-                    HoldCause::AskedToWait => HeldBy::RetryAfter,
+                    HoldCause::BreakerOpen => HoldReason::Breaker,
+                    HoldCause::AskedToWait => HoldReason::RetryAfter,
                 },
             },
-            (None, Why::Delivered { .. } | Why::Failed(_) | Why::Interrupted) => {
+            (None, VerdictBasis::Delivered { .. } | VerdictBasis::Failed(_) | VerdictBasis::Interrupted) => {
                 unreachable!("what did not start was held")
             }
         }
     }
 }
 
-impl Told {
+impl RecordedVerdict {
     fn of(decision: &Decision, outcome: Option<&Outcome>) -> Self {
         match decision.verdict {
             Verdict::Deliver => Self::Delivered,
@@ -313,7 +307,7 @@ impl Told {
                     Some(Outcome::Failed(Failure { code, .. })) => Some(code.clone()),
                     Some(Outcome::Delivered { .. }) | None => None,
                 };
-                let code = reason.code().map(Code::of).or(own);
+                let code = reason.code().map(FailureCode::of).or(own);
                 Self::Dead { code: code.expect("a refusal has a failure, and each failure a code"), tier }
             }
             Verdict::Pause => Self::Paused,
@@ -321,11 +315,10 @@ impl Told {
     }
 }
 
-impl Weighed {
-    /// The numbers as they are kept, with the name of the policy.
+impl RecordedRetry {
     #[must_use]
     pub fn of(numbers: &RetryNumbers, rule: &Rule) -> Self {
-        let pair = |tally: Tally| (tally.number, tally.max);
+        let pair = |tally: RetryCount| (tally.number, tally.max);
         Self {
             policy: rule.reactions.policies()[usize::from(numbers.policy.0)].name.to_string(),
             by_policy: pair(numbers.by_policy),
@@ -339,22 +332,17 @@ impl Weighed {
         }
     }
 
-    /// Whether the wait is the other side's wish, and so time held.
+    /// Whether the target asked for the wait, which makes it time held.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.retry_after_nanos.is_some_and(|asked| asked > self.backoff_nanos)
     }
 }
 
-impl From<Spent> for Used {
-    fn from(spent: Spent) -> Self {
+impl From<SpentTime> for UsedTime {
+    fn from(spent: SpentTime) -> Self {
         Self { used_nanos: nanos(spent.used()), limit_nanos: spent.limit().map(nanos) }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]
@@ -363,17 +351,18 @@ mod tests {
 
     #[test]
     fn a_hash_is_written_in_digits_and_read_in_both_ways() {
-        let told = |book: &str| {
+        let json = |book: &str| {
             format!(
                 r#"{{"attempt":1,"started_at":"2025-10-21T14:30:00Z","took_nanos":5,"end":"delivered","book":{book},"verdict":{{"is":"delivered"}}}}"#
             )
         };
-        let before: Story =
-            serde_json::from_str(&told("11039955474259798102")).expect("as it was written before");
-        let now: Story = serde_json::from_str(&told(r#""9935cd02fb626856""#)).expect("as it is written now");
+        let before: AttemptRecord =
+            serde_json::from_str(&json("11039955474259798102")).expect("as it was written before");
+        let now: AttemptRecord =
+            serde_json::from_str(&json(r#""9935cd02fb626856""#)).expect("as it is written now");
         assert_eq!((before.book, &before), (0x9935_cd02_fb62_6856, &now));
-        let written = serde_json::to_value(&now).expect("a story is JSON");
+        let written = serde_json::to_value(&now).expect("a record is JSON");
         assert_eq!(written["book"], "9935cd02fb626856");
-        assert!(serde_json::from_str::<Story>(&told(r#""no digits""#)).is_err());
+        assert!(serde_json::from_str::<AttemptRecord>(&json(r#""no digits""#)).is_err());
     }
 }
