@@ -16,7 +16,7 @@ use redrive_core::event::{Event, Incoming, Parsed, parse};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::limits;
 use redrive_lab::dapr::{Matching, export};
-use redrive_lab::lint::{Checked, check};
+use redrive_lab::lint::{CheckReport, check};
 use redrive_lab::report::{explain, markdown, matrix};
 use redrive_lab::scenario::{self, Flow};
 use redrive_lab::simulate::{Go, Plan, run};
@@ -100,7 +100,7 @@ pub fn easy_event(bytes: &[u8]) -> Came {
 
 /// Bytes as a rule book.
 pub fn rule_book(bytes: &[u8]) -> Came {
-    let Checked { book, problems, .. } = check(bytes, built_in());
+    let CheckReport { book, problems, .. } = check(bytes, built_in());
     holds_for_problems(&problems, bytes);
     let Some(book) = book else {
         let is_error = problems.iter().any(|problem| problem.severity == Severity::Error);
