@@ -49,7 +49,7 @@ pub struct Lint {
     pub summary: &'static str,
     /// One paragraph: what happens, why it hurts, what to write instead.
     pub explanation: &'static str,
-    bad: Example,
+    bad: ExampleBook,
     /// Replacements that fix the bad book; each left side occurs there exactly once.
     fix: &'static [(&'static str, &'static str)],
     scope: LintScope,
@@ -71,7 +71,7 @@ impl Lint {
 
 /// A small book, written down by its relevant parts only.
 #[derive(Clone, Copy, Debug)]
-enum Example {
+enum ExampleBook {
     /// More keys of a service with an HTTP target.
     Service(&'static str),
     /// Lines of the book, and such a service.
@@ -87,7 +87,7 @@ enum Example {
 /// The receiver of examples about alerts.
 const ON_CALL: &str = r#"receivers: { on-call: { webhook: "https://pager.example.test/hook" } }"#;
 
-impl fmt::Display for Example {
+impl fmt::Display for ExampleBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("version: 1\n")?;
         let (lines, service) = match *self {

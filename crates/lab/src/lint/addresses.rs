@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::Example::Book;
+use super::ExampleBook::Book;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{JwtKeys, Network, Sections, Target};
 use redrive_core::book::problem::Severity;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Example::Book;
+use super::ExampleBook::Book;
 use super::{Findings, Lint, LintScope, ON_CALL};
 use redrive_core::alerts::value::bound;
 use redrive_core::book::expression::{Condition, Hours, Limit, Metric, Op, Quantity};

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::Example::{Breaker, Service, With};
+use super::ExampleBook::{Breaker, Service, With};
 use super::callers::owner;
 use super::classification::usual_category;
 use super::{Findings, Lint, LintScope};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Example::{Book, Service, With};
+use super::ExampleBook::{Book, Service, With};
 use super::worst_case::longest_delay;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{At, Layer, ReactionName, Sections};

@@ -1,6 +1,6 @@
 //! Lints that compare retry policies with the declared criticality and tolerance for data loss.
 
-use super::Example::Book;
+use super::ExampleBook::Book;
 use super::classification::{first_status, usual_category};
 use super::worst_case::chosen_policies;
 use super::{Findings, Lint, LintScope};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Example::Service;
+use super::ExampleBook::Service;
 use super::sources::broker_facts;
 use super::worst_case::{chosen_policies, earliest_last_start, latest_start, worst_case};
 use super::{Findings, Lint, LintScope};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Example::Book;
+use super::ExampleBook::Book;
 use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, LintScope};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Example::{Book, Service};
+use super::ExampleBook::{Book, Service};
 use super::sources::broker_facts;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::connectors::Speech;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Example::{Book, Service, With};
+use super::ExampleBook::{Book, Service, With};
 use super::{Findings, Lint, LintScope, ON_CALL};
 use redrive_core::book::expression::{Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, DataLoss, Order, Reprocess, Sections};

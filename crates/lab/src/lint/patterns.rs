@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Example::Book;
+use super::ExampleBook::Book;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{At, DeadLetter, EventRow, Idempotency, Layer, ReactionName};
 use redrive_core::book::pattern::Relation;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::Example::{Policy, Service, With};
+use super::ExampleBook::{Policy, Service, With};
 use super::sources::{BrokerFacts, broker_facts};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, policies};
 use super::{Findings, Lint, LintScope, OwnPolicy};

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Example::{Book, Service, With};
+use super::ExampleBook::{Book, Service, With};
 use super::addresses::{authority, host};
 use super::callers::{DependencyCallers, Traffic, owner};
 use super::{Findings, Lint, LintScope};

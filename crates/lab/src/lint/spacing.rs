@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::Example::{Service, With};
+use super::ExampleBook::{Service, With};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay};
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::problem::Severity;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Example::{Book, With};
+use super::ExampleBook::{Book, With};
 use super::{Findings, Lint, LintScope, ON_CALL};
 use redrive_core::alerts::value::bound;
 use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};

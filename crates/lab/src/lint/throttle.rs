@@ -1,6 +1,6 @@
 //! Lints about throttles that are too low for the declared traffic.
 
-use super::Example::With;
+use super::ExampleBook::With;
 use super::callers::DependencyCallers;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::problem::Severity;

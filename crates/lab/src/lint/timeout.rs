@@ -3,7 +3,7 @@
 //! Every call has a p99, so a check against it is skipped without that fact. A caller that waits and a loop that polls
 //! exist only if the book says so.
 
-use super::Example::Service;
+use super::ExampleBook::Service;
 use super::sources::broker_facts;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::connectors::Speech;

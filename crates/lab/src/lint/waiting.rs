@@ -1,6 +1,6 @@
 //! Lints about the limits of waiting deliveries.
 
-use super::Example::Service;
+use super::ExampleBook::Service;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Resolved};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Example::Book;
+use super::ExampleBook::Book;
 use super::hygiene::suggest_row;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{Sections, ServiceEntry, Target};
