@@ -45,7 +45,6 @@ pub struct Lint {
     pub code: &'static str,
     /// Unless a finding has a severity of its own.
     pub severity: Severity,
-    /// Half a line.
     pub summary: &'static str,
     /// One paragraph: what happens, why it hurts, what to write instead.
     pub explanation: &'static str,
@@ -56,20 +55,17 @@ pub struct Lint {
 }
 
 impl Lint {
-    /// The smallest book with this finding.
     #[must_use]
     pub fn bad_book(&self) -> String {
         self.bad.to_string()
     }
 
-    /// The same book without the finding.
     #[must_use]
     pub fn fixed_book(&self) -> String {
         self.fix.iter().fold(self.bad_book(), |book, (part, better)| book.replacen(part, better, 1))
     }
 }
 
-/// A small book, written down by its relevant parts only.
 #[derive(Clone, Copy, Debug)]
 enum ExampleBook {
     /// More keys of a service with an HTTP target.
@@ -84,7 +80,6 @@ enum ExampleBook {
     Book(&'static [&'static str]),
 }
 
-/// The receiver of examples about alerts.
 const ON_CALL: &str = r#"receivers: { on-call: { webhook: "https://pager.example.test/hook" } }"#;
 
 impl fmt::Display for ExampleBook {
@@ -122,19 +117,14 @@ enum LintScope {
     Book(for<'a> fn(&'a Sections, &mut Findings<'a>)),
     /// Defaults, dependency, service, channel or row.
     Level(for<'a> fn(&'a Layer, &mut Findings<'a>)),
-    /// A policy that the book defines and that retries.
     Policy(fn(OwnPolicy<'_>, &mut Findings<'_>)),
-    /// A breaker that the book defines.
     Breaker(fn(&BreakerName, &At<BreakerEntry>, &mut Findings<'_>)),
-    /// A target with an HTTP address.
     HttpTarget(for<'a> fn(&'a Target, &'a str, &mut Findings<'a>)),
     /// All alerts of one level: they cover the same rows.
     AlertList(for<'a> fn(&'a [Alert], &mut Findings<'a>)),
-    /// An alert and the rows that it covers.
     Alert(for<'a> fn(&'a Alert, &[&Resolved<'a>], &mut Findings<'a>)),
     /// A dependency and the rows that call it. Findings belong to one of those ([`Findings::at_row`]).
     Dependency(for<'a> fn(&DependencyCallers<'_, 'a>, &mut Findings<'a>)),
-    /// All rows together.
     Rows(for<'a> fn(&[Resolved<'a>], &mut Findings<'a>)),
     Row(for<'a> fn(&Resolved<'a>, &mut Findings<'a>)),
 }
@@ -177,7 +167,6 @@ pub fn find(code: &str) -> Option<&'static Lint> {
     all().into_iter().find(|lint| lint.code == code)
 }
 
-/// A lint that was skipped at one place for lack of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SkippedLint {
     pub lint: &'static str,
@@ -190,13 +179,9 @@ pub struct SkippedLint {
 pub struct CheckReport {
     /// None if the book has an error of format.
     pub book: Option<RuleBook>,
-    /// In the order of the book.
     pub problems: Vec<Problem>,
-    /// How many problems are not listed.
     pub left_out: usize,
-    /// In the order of the book.
     pub skipped: Vec<SkippedLint>,
-    /// How many findings an `allow` silences.
     pub silenced: usize,
 }
 
@@ -229,7 +214,6 @@ fn check_with(
     CheckReport { book, problems: problems.into_sorted(), left_out, skipped, silenced }
 }
 
-/// Collects what lints report.
 pub struct Findings<'a> {
     book: &'a Sections,
     lint: &'static Lint,
@@ -380,7 +364,6 @@ impl<'a> Findings<'a> {
         self
     }
 
-    /// Adds the `allow`s of these levels while `check` runs.
     fn within(&mut self, levels: impl IntoIterator<Item = &'a Layer>, check: impl FnOnce(&mut Self)) {
         let before = self.allow.len();
         self.allow.extend(levels.into_iter().flat_map(|layer| &layer.allow));
@@ -388,7 +371,6 @@ impl<'a> Findings<'a> {
         self.allow.truncate(before);
     }
 
-    /// Reports each `allow` that names no lint or silences nothing.
     fn check_allows(&mut self) {
         let levels = self.book.layers();
         for allow in self.book.allow.iter().chain(levels.iter().flat_map(|layer| &layer.allow)) {
@@ -423,7 +405,6 @@ mod tests {
         check(book.as_bytes(), built_in()).problems.into_iter().map(|problem| problem.code).collect()
     }
 
-    /// Findings of a family: `line:column code`.
     pub(super) fn found(book: &str, family: &[Lint]) -> Vec<String> {
         let checked = check(book.as_bytes(), built_in());
         assert!(checked.book.is_some(), "no book: {:?}\n{book}", checked.problems);
@@ -432,7 +413,6 @@ mod tests {
         checked.problems.iter().filter(of_family).map(shown).collect()
     }
 
-    /// Skipped lints of a family: `line:column code fact`.
     pub(super) fn skipped(book: &str, family: &[Lint]) -> Vec<String> {
         let skipped = check(book.as_bytes(), built_in()).skipped.into_iter();
         let of_family = |skipped: &SkippedLint| family.iter().any(|lint| lint.code == skipped.lint);

@@ -119,7 +119,6 @@ pub fn reaction(reaction: &ReactionName) -> &str {
     }
 }
 
-/// The condition of a `classify` row.
 #[must_use]
 pub fn matcher(when: &Matcher) -> String {
     let Matcher { statuses: ranges, code, header, message } = when;
@@ -146,7 +145,6 @@ pub fn letter_name(resolved: &Resolved<'_>) -> String {
     letter.name.clone().unwrap_or_else(|_| letter.template.value.to_string())
 }
 
-/// Whole days, else the largest units.
 fn days(span: Duration) -> String {
     const DAY_SECS: u64 = 86_400;
     match span.as_secs() {

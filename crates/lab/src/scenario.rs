@@ -34,7 +34,6 @@ use redrive_core::text::{Rate, Share};
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub about: Option<String>,
-    /// How long events arrive.
     pub duration: Duration,
     /// How long the run continues after that, until all deliveries have ended.
     pub settle: Duration,
@@ -43,19 +42,16 @@ pub struct Scenario {
     pub arrivals: Vec<Arrival>,
     /// Those that are not named behave as `all`, or are always healthy.
     pub dependencies: BTreeMap<DependencyName, At<Behaviour>>,
-    /// In the order of time.
     pub faults: Vec<NodeFault>,
     pub expectations: Vec<At<Expectation>>,
 }
 
-/// Events of one type.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub event_type: At<EventType>,
     pub scope: ArrivalScope,
     /// The number of sessions; none: events without a session.
     pub sessions: Option<u32>,
-    /// The share that every target rejects.
     pub poison: Share,
     pub from: Duration,
     /// At most the scenario's duration.
@@ -97,20 +93,15 @@ pub enum ArrivalPattern {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// As events of many independent senders.
     Random,
     Even,
 }
 
-/// How a dependency behaves over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Behaviour {
-    /// While it is healthy.
     pub latency: Option<Latency>,
     pub capacity: Option<Capacity>,
-    /// In the order of time.
     pub phases: Vec<FailurePhase>,
-    /// The calls that it makes to answer, one after the other.
     pub calls: Vec<InnerCall>,
 }
 
@@ -120,7 +111,6 @@ pub struct InnerCall {
     /// The rule book need not know it.
     pub dependency: At<DependencyName>,
     pub attempts: u32,
-    /// Between attempts.
     pub wait: Duration,
     pub timeout: Duration,
 }
@@ -139,9 +129,7 @@ impl Latency {
 /// make it slower.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Capacity {
-    /// Calls that it starts.
     pub rate: Option<Rate>,
-    /// Calls that it works on at once.
     pub concurrent: Option<u32>,
     /// Calls in its queue; more are answered with 503.
     pub queue: Option<u32>,
@@ -149,7 +137,6 @@ pub struct Capacity {
     pub collapse: Option<Share>,
 }
 
-/// A time in which a dependency fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailurePhase {
     pub at: Duration,
@@ -166,12 +153,10 @@ impl FailurePhase {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailureMode {
-    /// Connections are refused.
     Down,
     /// Calls are accepted and never answered.
     Hanging,
     Slow(Latency),
-    /// Statuses, each with its share of calls.
     Failing(Vec<(u16, Share)>),
     /// Calls above the rate are answered with 429.
     Throttled {
@@ -182,17 +167,14 @@ pub enum FailureMode {
     Mixed(Vec<(CallFailure, Share)>),
 }
 
-/// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallFailure {
     Refused,
     /// No answer until the caller's timeout.
     Nothing,
-    /// A status that is no success.
     Status(u16),
 }
 
-/// A fault of Redrive itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFault {
     pub at: Duration,
@@ -211,20 +193,16 @@ impl NodeFault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A crash and a restart.
     Restart,
-    /// The store accepts no writes.
     StoreStall,
 }
 
 #[derive(Debug)]
 pub struct ScenarioReading {
-    /// None if there is an error.
     pub scenario: Option<Scenario>,
     pub problems: Problems,
 }
 
-/// Reads a scenario from untrusted bytes.
 #[must_use]
 pub fn read_bytes(bytes: &[u8]) -> ScenarioReading {
     let mut problems = Problems::default();
@@ -264,7 +242,6 @@ pub fn read(text: &str) -> ScenarioReading {
     ScenarioReading { scenario: scenario.filter(|_| !problems.has_errors()), problems }
 }
 
-/// The format as JSON Schema, for editors.
 #[must_use]
 pub fn json_schema() -> serde_json::Value {
     crate::json_schema::schema_of(&schema::SCENARIO, &Connectors::default(), "A Redrive scenario")
@@ -274,7 +251,6 @@ pub fn json_schema() -> serde_json::Value {
 pub(crate) const ALL_DEPENDENCIES: &str = "all";
 
 impl Scenario {
-    /// The files of recorded arrivals.
     pub fn traces(&self) -> impl Iterator<Item = &At<String>> {
         self.arrivals.iter().filter_map(|arrival| match &arrival.flow {
             ArrivalPattern::Trace { file, .. } => Some(file),
@@ -284,7 +260,6 @@ impl Scenario {
         })
     }
 
-    /// Adds the times of such a file.
     #[must_use]
     pub fn with_trace(mut self, name: &str, arrived: &[Duration]) -> Self {
         for arrival in &mut self.arrivals {

@@ -178,7 +178,6 @@ fn ladders(alerts: &[Alert]) -> Vec<Vec<(f64, &Alert)>> {
     ladders
 }
 
-/// Metric, direction, grouping, window and duration.
 type AlertFigure = (Metric, Option<bool>, Option<u8>, Option<Duration>, Option<Duration>);
 
 /// What the condition looks at, and its limit: the higher, the worse.

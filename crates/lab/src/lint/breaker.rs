@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::ExampleBook::{Breaker, Service, With};
 use super::callers::owner;
 use super::classification::usual_category;
+use super::worst_case::earliest_last_start;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::{At, BreakerEntry, Criticality, DataLoss, Reprocess};
 use redrive_core::book::problem::{Severity, Span};
@@ -186,8 +187,7 @@ fn retry_lands_on_open_breaker(resolved: &Resolved<'_>, findings: &mut Findings<
     }
     let (Some(breaker), Some(policy)) = (&resolved.rule.breaker, resolved.retry_policy()) else { return };
     let open = breaker.settings.open();
-    let through = policy.backoff.wait_min_total();
-    let through = policy.backoff.window().map_or(through, |window| through.min(window));
+    let through = earliest_last_start(&policy.backoff);
     if policy.backoff.retries() == 0 || through >= open {
         return;
     }
@@ -259,7 +259,6 @@ fn breaker_counts_rejections(name: &BreakerName, at: &At<BreakerEntry>, findings
     }
 }
 
-/// Whether such an answer is about the message and not about the dependency.
 fn is_rejection(kind: FailureMatch) -> bool {
     match kind {
         FailureMatch::Category(category) => match category {
@@ -276,7 +275,6 @@ fn is_rejection(kind: FailureMatch) -> bool {
     }
 }
 
-/// The statuses of an outage.
 const OUTAGE: [u16; 4] = [500, 502, 503, 504];
 
 fn breaker_ignores_everything(name: &BreakerName, at: &At<BreakerEntry>, findings: &mut Findings<'_>) {
@@ -312,7 +310,6 @@ fn may_count(kind: FailureMatch, ignores: &[FailureMatch]) -> bool {
     }
 }
 
-/// The least number of failures, or calls, that a trip needs.
 const fn needed(trip: Trip) -> NonZeroU32 {
     match trip {
         Trip::Consecutive(count) | Trip::Failures { count, .. } => count,
@@ -453,7 +450,6 @@ mod tests {
     use redrive_core::book::problem::Severity;
     use redrive_core::policy::catalog::{self, Kind};
 
-    /// What this family finds in a book: severity, code and place.
     fn found(checked: &CheckReport) -> Vec<String> {
         let ours = |code: &str| super::LINTS.iter().any(|lint| lint.code == code);
         let problems = checked.problems.iter().filter(|problem| ours(problem.code));

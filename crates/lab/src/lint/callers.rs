@@ -10,7 +10,6 @@ use redrive_core::text::Rate;
 /// A dependency and the rows that call it: at least one, in the order of the book.
 pub(super) struct DependencyCallers<'r, 'a> {
     pub(super) name: &'r str,
-    /// None if the book does not declare it.
     pub(super) entry: Option<&'a DependencyEntry>,
     pub(super) rows: Vec<&'r Resolved<'a>>,
     pub(super) traffic: Traffic,
@@ -23,7 +22,6 @@ impl DependencyCallers<'_, '_> {
     }
 }
 
-/// The name of the service or channel that has the row's target.
 pub(super) fn owner(row: &Resolved<'_>) -> Span {
     let own_channel = row.channel.filter(|channel| channel.target.is_some());
     own_channel.map_or(row.service.span, |channel| channel.span)

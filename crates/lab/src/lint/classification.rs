@@ -145,13 +145,11 @@ fn is_about_credentials(status: u16) -> bool {
     CREDENTIALS.contains(&status)
 }
 
-/// The policy of the reaction, if it retries at all.
 fn retries_by<'l>(book: &Sections, reaction: &'l At<ReactionName>) -> Option<&'l str> {
     let ReactionName::Policy(name) = &reaction.value else { return None };
     book.policy(name).is_some_and(|policy| policy.backoff.retries() > 0).then(|| name.as_str())
 }
 
-/// The first wanted status of a range that no reaction before it takes.
 pub(super) fn first_status<T>(
     before: &[(FailureMatch, T)],
     range: StatusRange,
@@ -187,7 +185,6 @@ fn is_by_status_alone(row: &Override) -> bool {
     !statuses.is_empty() && code.is_none() && header.is_none() && message.is_none()
 }
 
-/// Reactions that retry these categories or statuses: which failures, by which policy, and where.
 fn retried<'l>(
     book: &Sections,
     layer: &'l Layer,
@@ -265,7 +262,6 @@ fn rate_limit_ignored<'a>(layer: &'a Layer, findings: &mut Findings<'a>) {
     }
 }
 
-/// Why the reaction does not wait out a rate limit; none if it does.
 fn too_short_wait(book: &Sections, reaction: &ReactionName) -> Option<String> {
     match reaction {
         ReactionName::Pause => None,
@@ -302,7 +298,6 @@ fn hold_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<'_>
     }
 }
 
-/// A row is compared with so many before it.
 const ROWS_LOOKED_BACK: usize = 200;
 
 fn classify_unreachable<'a>(layer: &'a Layer, findings: &mut Findings<'a>) {
@@ -356,7 +351,6 @@ fn swallows_failures<'a>(layer: &'a Layer, findings: &mut Findings<'a>) {
     }
 }
 
-/// The part of a row that counts too much as delivered.
 fn swallowed(row: &Override) -> Option<String> {
     let is_range = |range: &&StatusRange| range.last >= 300 && range.last > range.first;
     if let Some(status) = statuses(row).find(|status| *status >= 500) {

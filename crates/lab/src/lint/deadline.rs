@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ExampleBook::Service;
-use super::sources::broker_facts;
+use super::sources::broker_fact;
 use super::worst_case::{chosen_policies, earliest_last_start, latest_start, worst_case};
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::model::DataLoss;
@@ -148,8 +148,7 @@ fn no_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         return;
     }
     let sla = rule.facts.sla.as_ref().map(|at| ("the SLA is", at));
-    let callers =
-        broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.caller_timeout));
+    let callers = broker_fact(rule, findings.book(), |facts| &facts.caller_timeout);
     let caller = callers.min_by_key(|at| at.value).map(|at| ("the caller waits", at));
     let Some((promise, at)) = sla.into_iter().chain(caller).min_by_key(|(_, at)| at.value) else { return };
     let timeout = &rule.rule.timeouts.whole;

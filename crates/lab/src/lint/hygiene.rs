@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use super::ExampleBook::Book;
 use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::connectors::Endpoint;
-use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Secret, Sections, Source, Target};
+use redrive_core::book::model::{Alert, At, JwtKeys, ReactionName, Sections, Source, Target};
 use redrive_core::book::problem::{Severity, Span, nearest};
 use redrive_core::book::schema::Named;
 use redrive_core::book::source_template::SourceTemplate;
@@ -138,7 +137,6 @@ fn unrouted_source(book: &Sections, findings: &mut Findings<'_>) {
     }
 }
 
-/// Suggests the row that an unrouted event type may be meant for.
 pub(super) fn suggest_row(book: &Sections, event_type: &str) -> String {
     let types: Vec<&str> = book.rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
     nearest(event_type, types).map_or_else(
@@ -199,7 +197,6 @@ fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
 }
 
-/// Every referenced name, and those that are used implicitly.
 #[derive(Default)]
 struct NamesUsed<'a>(BTreeSet<(Named, Cow<'a, str>)>);
 
@@ -234,7 +231,6 @@ impl<'a> NamesUsed<'a> {
         used
     }
 
-    /// Names in the levels: policies, breakers, timeouts, receivers and further dependencies.
     fn by_layers(&mut self, book: &'a Sections) {
         for layer in book.layers() {
             let policies = layer.reactions.iter().filter_map(|(_, at)| match &at.value {
@@ -248,7 +244,6 @@ impl<'a> NamesUsed<'a> {
             self.add(Named::Dependency, layer.facts.uses.iter().map(|at| at.value.as_str()));
             self.add(Named::Receiver, layer.alerts.iter().flat_map(Alert::receivers));
             if layer.dead_letter.alert.is_some() {
-                // That alert notifies all receivers.
                 self.add(Named::Receiver, book.receivers.keys().map(String::as_str));
             }
         }
@@ -257,7 +252,6 @@ impl<'a> NamesUsed<'a> {
         self.add(Named::Policy, retries.map(|at| at.value.as_str()));
     }
 
-    /// Names in services, channels, rows and sources: dependencies and secrets.
     fn by_edges(&mut self, book: &'a Sections) {
         for service in &book.services {
             // A target without `depends_on` has a dependency of its own, named after its service and channel.
@@ -287,7 +281,6 @@ impl<'a> NamesUsed<'a> {
     }
 }
 
-/// Every system that the book connects to, with its place.
 fn endpoints(book: &Sections) -> impl Iterator<Item = (&Endpoint, Span)> {
     let targets = book.targets().map(|target| (&target.endpoint, target.span));
     let sources = book.sources.values().map(|at| (&at.value.endpoint, at.span));
@@ -328,18 +321,12 @@ fn shadowed_catalog<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
 }
 
-/// `cached`, `kept`, and where to point.
-fn times(secret: &Secret, name: Span) -> (Duration, Duration, Span) {
-    let cached = secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value);
-    let kept = secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value);
-    let place = secret.kept.as_ref().or(secret.cached.as_ref()).map_or(name, |at| at.span);
-    (cached, kept, place)
-}
-
 fn secret_kept_shorter_than_cached<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    for at in book.secrets.values() {
-        let (cached, kept, place) = times(&at.value, at.span);
+    for At { value: secret, span } in book.secrets.values() {
+        let cached = secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value);
+        let kept = secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value);
         if kept < cached {
+            let place = secret.kept.as_ref().or(secret.cached.as_ref()).map_or(*span, |at| at.span);
             let [cached, kept] = [cached, kept].map(show_duration);
             let message = format!("this secret is cached for {cached}, and kept only for {kept}");
             findings.report(place, message, format!("write `kept: {cached}` or more"));
@@ -496,7 +483,6 @@ services:
         assert!(loud.is_empty(), "{loud:?}");
     }
 
-    /// The words between backticks.
     fn codes(cell: &str) -> Vec<&str> {
         cell.split('`').skip(1).step_by(2).collect()
     }

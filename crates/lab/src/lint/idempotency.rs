@@ -3,10 +3,9 @@
 //! A duplicate comes from a retry after a lost answer, from a sender or broker that sends again, or from a lease that
 //! ends while its message is still processed.
 
-use std::time::Duration;
-
 use super::ExampleBook::{Book, Service};
-use super::sources::broker_facts;
+use super::sources::{broker_fact, broker_facts};
+use super::worst_case::wait_max;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::connectors::Speech;
 use redrive_core::book::model::{ConsumerPattern, IdempotencyBy, ReactionName};
@@ -167,9 +166,9 @@ fn dedup_shorter_than_redelivery(resolved: &Resolved<'_>, findings: &mut Finding
         return;
     }
     let ttl = idempotency.ttl.value;
-    let window = retry_window(resolved);
-    let stated =
-        broker_facts(resolved, findings.book()).filter_map(|facts| facts.get(|facts| &facts.redelivery));
+    let policies = resolved.rule.reactions.policies().iter();
+    let window = policies.map(|policy| wait_max(&policy.backoff)).max().unwrap_or_default();
+    let stated = broker_fact(resolved, findings.book(), |facts| &facts.redelivery);
     let (needed, reason) = match stated.max_by_key(|at| at.value) {
         Some(redelivery) if redelivery.value > ttl => {
             let line = redelivery.span.position.line;
@@ -187,16 +186,6 @@ fn dedup_shorter_than_redelivery(resolved: &Resolved<'_>, findings: &mut Finding
     let message = format!("ids expire after {}, and {reason}", show_duration(ttl));
     let help = format!("write `ttl: {}` or more", show_duration(needed));
     findings.report(resolved.place(idempotency.ttl.origin), message, help);
-}
-
-/// The longest time over which one of the policies retries.
-fn retry_window(resolved: &Resolved<'_>) -> Duration {
-    let policies = resolved.rule.reactions.policies().iter();
-    let windows = policies.map(|policy| {
-        let waits = policy.backoff.wait_max_total();
-        policy.backoff.window().map_or(waits, |window| window.min(waits))
-    });
-    windows.max().unwrap_or_default()
 }
 
 fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {

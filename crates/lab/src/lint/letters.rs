@@ -166,7 +166,6 @@ fn dead_letter_name(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Whether the name has one of the three forms in use.
 fn is_conventional(name: &str) -> bool {
     let of_service = name.strip_prefix('_').and_then(|rest| rest.split_once(".deadletter"));
     let of_service = of_service.is_some_and(|(service, channel)| {
@@ -188,7 +187,6 @@ fn dead_letter_name_incomplete(resolved: &Resolved<'_>, findings: &mut Findings<
     }
 }
 
-/// The service or channel of a row.
 fn owner(row: &Resolved<'_>) -> (Span, String) {
     match row.channel {
         Some(channel) => (channel.span, format!("{}.{}", row.service.name, channel.name)),
@@ -231,7 +229,6 @@ fn retention_too_short(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Alerts on the dead letters of a row.
 fn alerts_for<'r, 'a>(
     resolved: &'r Resolved<'a>,
     book: &'a Sections,
@@ -304,7 +301,6 @@ fn retention_before_age_alert<'a>(resolved: &Resolved<'a>, findings: &mut Findin
     }
 }
 
-/// The age at which the alert fires.
 fn age_alerted(alert: &Alert) -> Option<Duration> {
     let limit = alert.when.limit?;
     match (limit.op, limit.value) {

@@ -38,7 +38,6 @@ fn hidden_pattern_value<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) 
     }
 }
 
-/// Compares the rows of a service, or of one of its channels.
 fn compare<'a>(rows: &[Resolved<'a>], findings: &mut Findings<'a>) {
     let mut by_beginning: BTreeMap<&str, Vec<&Resolved<'a>>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.row.pattern.value.is_exact()) {
@@ -109,7 +108,6 @@ struct StatedKey {
     is_same: bool,
 }
 
-/// A key, where it is stated, and whether another row has the same value.
 type KeyComparison = (&'static str, Option<Span>, bool);
 
 /// The keys that the row states. Facts and `allow` change no behaviour.
@@ -190,7 +188,6 @@ fn same<T: PartialEq>(one: Option<&Known<T>>, other: Option<&Known<T>>) -> bool 
     one.map(|known| &known.value) == other.map(|known| &known.value)
 }
 
-/// The reaction to that failure; none for a status without one of its own.
 fn reaction<'r>(resolved: &'r Resolved<'_>, kind: FailureMatch) -> Option<&'r ReactionName> {
     resolved.reactions.iter().find(|(known, _)| *known == kind).map(|(_, known)| &known.value)
 }

@@ -176,7 +176,6 @@ fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// How often the layers above deliver one event here.
 fn attempts_above(facts: &BrokerFacts<'_>) -> u64 {
     multipliers(facts).into_iter().flatten().map(|at| at.value).fold(1, u64::saturating_mul)
 }
@@ -212,7 +211,6 @@ fn lockstep_instances(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// A longer delay without a cap is a warning.
 const DELAY_LONG: Duration = Duration::from_hours(1);
 
 fn should_grow(backoff: &Backoff) -> bool {

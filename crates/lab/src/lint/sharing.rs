@@ -175,7 +175,6 @@ fn cannot_trip<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut Findings<'a>, 
     }
 }
 
-/// Bounds of the number of calls within a window during an outage.
 struct OutageCalls {
     at_least: f64,
     at_most: Option<f64>,
@@ -198,7 +197,6 @@ impl OutageCalls {
 }
 
 fn single_request_trips<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut Findings<'a>) {
-    // Rows that share breaker and policy are judged once.
     let mut judged = BTreeSet::new();
     for row in &of.rows {
         let (Some(policy), Some(breaker)) = (row.retry_policy(), &row.rule.breaker) else { continue };
@@ -233,7 +231,6 @@ fn single_request_trips<'a>(of: &DependencyCallers<'_, 'a>, findings: &mut Findi
     }
 }
 
-/// The least time that so many attempts of one delivery take; none if it never makes so many.
 fn shortest_time_of(attempts: u32, backoff: &Backoff) -> Option<Duration> {
     // No single delivery reaches a trip this high in reasonable time.
     if attempts > backoff.retries().saturating_add(1) || attempts > limits::TIMELINE_STEPS_MAX {
@@ -319,7 +316,6 @@ mod tests {
     use crate::lint::check;
     use redrive_core::book::connectors::built_in;
 
-    /// Findings and skipped lints of this family, and unused `allow`s.
     fn found(book: &str) -> Vec<String> {
         let ours = |code: &str| code == "unused-allow" || super::LINTS.iter().any(|lint| lint.code == code);
         let checked = check(book.as_bytes(), built_in());

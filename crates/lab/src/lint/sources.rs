@@ -42,7 +42,15 @@ pub(super) fn broker_facts<'r>(
     of_sources.chain(alone)
 }
 
-/// Whether events of that source may match the pattern.
+/// The values of one fact for a row's events.
+pub(super) fn broker_fact<'r, T: 'r>(
+    resolved: &'r Resolved<'_>,
+    book: &'r Sections,
+    pick: impl Fn(&'r Facts) -> &'r Option<At<T>>,
+) -> impl Iterator<Item = &'r At<T>> {
+    broker_facts(resolved, book).filter_map(move |facts| facts.get(&pick))
+}
+
 pub(super) fn may_feed(source: &Source, pattern: &EventPattern) -> bool {
     let Some(template) = source.event_type.as_deref() else { return true };
     match template.split_once('{') {

@@ -2,15 +2,13 @@
 //!
 //! Policies of the catalog are not judged by their own numbers, only by the facts of the place that uses them.
 
-use std::time::Duration;
-
 use super::ExampleBook::{Service, With};
-use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay};
+use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, wait_max};
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Origin, Resolved};
 use redrive_core::policy::answer::{Answer, What};
-use redrive_core::policy::backoff::{Backoff, Jitter};
+use redrive_core::policy::backoff::Jitter;
 use redrive_core::policy::category::Category;
 use redrive_core::policy::classify::{Outcome, classify};
 use redrive_core::policy::rule::{Meaning, NamedPolicy, PolicyIndex, Rule};
@@ -139,7 +137,6 @@ fn retries_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<
     }
 }
 
-/// The statuses that mean "too many calls".
 const TOO_MANY: [u16; 2] = [429, 529];
 
 /// The failures that a rate limit may be for the rule: what its rows make of a plain 429, what they make a rate
@@ -160,11 +157,6 @@ fn rate_limits(rule: &Resolved<'_>) -> impl Iterator<Item = (Category, Option<u1
     refused
         .chain(by_row.map(|status| (Category::RateLimited, Some(status))))
         .chain([(Category::RateLimited, None)])
-}
-
-/// The longest delays of all retries together, while every attempt fails at once.
-fn wait_max(backoff: &Backoff) -> Duration {
-    backoff.window().map_or(backoff.wait_max_total(), |window| backoff.wait_max_total().min(window))
 }
 
 #[cfg(test)]

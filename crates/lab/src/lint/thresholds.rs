@@ -78,7 +78,6 @@ fn has_no_breaker(book: &Sections, rows: &[&Resolved<'_>]) -> bool {
         && book.dependencies.keys().all(is_used)
 }
 
-/// Why the metric never reaches the limit.
 fn out_of_reach(when: &Condition, limit: Limit, rows: &[&Resolved<'_>]) -> Option<String> {
     if limit.op == Op::Below && is_zero(limit.value) {
         return Some("no value is below 0".to_owned());
@@ -172,7 +171,6 @@ fn alert_after_hold<'a>(alert: &'a Alert, rows: &[&Resolved<'a>], findings: &mut
     }
 }
 
-/// How long an outage lasts before the alert fires, if it is about one.
 fn outage_before(when: &Condition) -> Option<Duration> {
     let lasting = when.lasting.unwrap_or_default();
     match (when.metric, when.limit) {

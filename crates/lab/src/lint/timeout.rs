@@ -3,10 +3,13 @@
 //! Every call has a p99, so a check against it is skipped without that fact. A caller that waits and a loop that polls
 //! exist only if the book says so.
 
+use std::time::Duration;
+
 use super::ExampleBook::Service;
-use super::sources::broker_facts;
+use super::sources::broker_fact;
 use super::{Findings, Lint, LintScope};
 use redrive_core::book::connectors::Speech;
+use redrive_core::book::model::At;
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Resolved, ResolvedTimeouts};
 use redrive_core::ids::Attempt;
@@ -90,30 +93,28 @@ fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let waits =
-        broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.caller_timeout));
-    let Some(caller) = waits.min_by_key(|at| at.value) else { return };
-    let limit = rule.rule.timeouts.whole.first;
-    if limit > caller.value {
-        let [limit, waits] = [limit, caller.value].map(show_duration);
-        let line = caller.span.position.line;
-        let message = format!("one attempt may take {limit}, and the caller waits {waits} (line {line})");
-        let help = format!("state a `timeout` below {waits}");
-        findings.report(rule.timeouts.whole.origin.span.unwrap_or(caller.span), message, help);
-    }
+    let stated = broker_fact(rule, findings.book(), |facts| &facts.caller_timeout).min_by_key(|at| at.value);
+    exceeds(rule, rule.rule.timeouts.whole.first, stated, "the caller waits", findings);
 }
 
 fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let polls = broker_facts(rule, findings.book()).filter_map(|facts| facts.get(|facts| &facts.poll_limit));
-    let Some(poll) = polls.min_by_key(|at| at.value) else { return };
-    let limit = rule.rule.timeouts.whole.max;
-    if limit > poll.value {
-        let [limit, shown] = [limit, poll.value].map(show_duration);
-        let line = poll.span.position.line;
-        let message = format!("one attempt may take {limit}, and the poll limit is {shown} (line {line})");
-        let help = format!("state a `timeout` below {shown}");
-        findings.report(rule.timeouts.whole.origin.span.unwrap_or(poll.span), message, help);
-    }
+    let stated = broker_fact(rule, findings.book(), |facts| &facts.poll_limit).min_by_key(|at| at.value);
+    exceeds(rule, rule.rule.timeouts.whole.max, stated, "the poll limit is", findings);
+}
+
+fn exceeds(
+    rule: &Resolved<'_>,
+    timeout: Duration,
+    limit: Option<&At<Duration>>,
+    name: &str,
+    findings: &mut Findings<'_>,
+) {
+    let Some(limit) = limit.filter(|limit| timeout > limit.value) else { return };
+    let [timeout, shown] = [timeout, limit.value].map(show_duration);
+    let line = limit.span.position.line;
+    let message = format!("one attempt may take {timeout}, and {name} {shown} (line {line})");
+    let help = format!("state a `timeout` below {shown}");
+    findings.report(rule.timeouts.whole.origin.span.unwrap_or(limit.span), message, help);
 }
 
 /// Points at the service, so that a service with a thousand rows has one finding.

@@ -11,7 +11,6 @@ use redrive_core::policy::backoff::Backoff;
 use redrive_core::policy::catalog;
 use redrive_core::policy::rule::{FailureMatch, GrowingTimeout, NamedPolicy, PolicyIndex, Reaction};
 
-/// A policy that a rule retries by, and the first place that names it.
 #[derive(Clone, Copy)]
 pub(super) struct UsedPolicy<'r> {
     pub policy: &'r NamedPolicy,
@@ -25,7 +24,6 @@ impl<'r> UsedPolicy<'r> {
     }
 }
 
-/// Whether the policy is an unchanged one of the catalog.
 pub(super) fn is_of_the_catalog(used: &UsedPolicy<'_>) -> bool {
     catalog::policy(used.policy.name.as_str()).is_some_and(|entry| entry.backoff == used.policy.backoff)
 }
@@ -99,7 +97,12 @@ pub(super) fn earliest_last_start(backoff: &Backoff) -> Duration {
     backoff.window().map_or(by_count, |window| by_count.min(window))
 }
 
-/// The longest delay of the policy, before jitter.
+/// The longest delays of all retries together, if every attempt fails at once.
+pub(super) fn wait_max(backoff: &Backoff) -> Duration {
+    let by_count = backoff.wait_max_total();
+    backoff.window().map_or(by_count, |window| by_count.min(window))
+}
+
 pub(super) fn longest_delay(backoff: &Backoff) -> Duration {
     let retries = usize::try_from(backoff.retries()).unwrap_or(usize::MAX);
     match backoff.listed() {

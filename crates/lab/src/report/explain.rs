@@ -31,13 +31,9 @@ pub struct RuleSection {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedValue {
-    /// In JSON.
     pub key: String,
-    /// In texts.
     pub label: String,
-    /// In JSON.
     pub value: Value,
-    /// In texts.
     pub shown: String,
     pub note: String,
     pub stated: ValueOrigin,
@@ -45,7 +41,6 @@ pub struct ExplainedValue {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueOrigin {
-    /// At one of the levels that a row inherits from.
     At(Origin),
     ForTheBook(Span),
 }
@@ -64,7 +59,6 @@ impl ValueOrigin {
         }
     }
 
-    /// In JSON.
     const fn level(self) -> &'static str {
         match self {
             Self::ForTheBook(_) => "book",

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{breaker_name, cell, days, idempotency, letter_name, limit, matcher, reaction, title_case, trip};
 use redrive_core::alerts::Trouble;
 use redrive_core::book::RuleBook;
-use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, IdempotencyBy, ReactionName};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::book::words::Word;
@@ -123,7 +123,6 @@ fn retry(resolved: &Resolved<'_>) -> String {
     )
 }
 
-/// Stated reactions to failures other than transient ones.
 fn further_reactions(resolved: &Resolved<'_>) -> String {
     let transient = resolved.reaction_to(Category::Transient);
     let mut lines = String::new();
@@ -279,7 +278,6 @@ fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     lines
 }
 
-/// The alerts of the rule's levels, then those of the whole book.
 fn alert_rows(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<AlertRow> {
     let row = |alert: &Alert| AlertRow {
         metric: alert.when.metric,
@@ -311,20 +309,11 @@ fn threshold(when: &Condition) -> String {
 fn scope(when: &Condition) -> String {
     let over = when.over.map(|over| format!(" over {}", show_duration(over)));
     let lasting = when.lasting.map(|lasting| format!(" for {}", show_duration(lasting)));
-    over.unwrap_or_default() + &lasting.unwrap_or_default() + group(when)
+    over.unwrap_or_default() + &lasting.unwrap_or_default() + &group(when)
 }
 
-const fn group(when: &Condition) -> &'static str {
-    match when.by {
-        None => "",
-        Some(Grouping::Service) => " by service",
-        Some(Grouping::Channel) => " by channel",
-        Some(Grouping::Dependency) => " by dependency",
-        Some(Grouping::Category) => " by category",
-        Some(Grouping::EventType) => " by event type",
-        Some(Grouping::Fingerprint) => " by fingerprint",
-        Some(Grouping::Source) => " by source",
-    }
+fn group(when: &Condition) -> String {
+    when.by.map(|by| format!(" by {}", by.as_str().replace('_', " "))).unwrap_or_default()
 }
 
 const fn operator(op: Op) -> &'static str {

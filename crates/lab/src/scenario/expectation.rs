@@ -17,13 +17,13 @@ pub struct Expectation {
     pub metric: RunMetric,
     /// A dependency; none: all of them.
     pub of: Option<String>,
-    pub op: Comparison,
+    pub op: ComparisonOp,
     pub limit: MetricValue,
     text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ComparisonOp {
     Equal,
     NotEqual,
     Below,
@@ -32,13 +32,13 @@ pub enum Comparison {
     AtLeast,
 }
 
-const OPS: [(&str, Comparison); 6] = [
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    ("<", Comparison::Below),
-    ("<=", Comparison::AtMost),
-    (">", Comparison::Above),
-    (">=", Comparison::AtLeast),
+const OPS: [(&str, ComparisonOp); 6] = [
+    ("==", ComparisonOp::Equal),
+    ("!=", ComparisonOp::NotEqual),
+    ("<", ComparisonOp::Below),
+    ("<=", ComparisonOp::AtMost),
+    (">", ComparisonOp::Above),
+    (">=", ComparisonOp::AtLeast),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +63,6 @@ enum MetricUnit {
     Duration,
 }
 
-/// A figure of a run, in the order of listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunMetric {
     Delivered,
@@ -82,7 +81,6 @@ pub enum RunMetric {
     BreakerOpened,
 }
 
-/// A row of the table of metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricInfo {
     pub name: &'static str,
@@ -261,7 +259,6 @@ impl MetricUnit {
     }
 }
 
-/// Adds a blank around each comparison, so that `drain<2m` is accepted.
 fn spaced(text: &str) -> String {
     let is_sign = |letter: char| matches!(letter, '=' | '!' | '<' | '>');
     let mut spaced = String::with_capacity(text.len() + 2);
@@ -309,12 +306,12 @@ impl Expectation {
         }
         let order = value.compared(self.limit);
         match self.op {
-            Comparison::Equal => order == Ordering::Equal,
-            Comparison::NotEqual => order != Ordering::Equal,
-            Comparison::Below => order == Ordering::Less,
-            Comparison::AtMost => order != Ordering::Greater,
-            Comparison::Above => order == Ordering::Greater,
-            Comparison::AtLeast => order != Ordering::Less,
+            ComparisonOp::Equal => order == Ordering::Equal,
+            ComparisonOp::NotEqual => order != Ordering::Equal,
+            ComparisonOp::Below => order == Ordering::Less,
+            ComparisonOp::AtMost => order != Ordering::Greater,
+            ComparisonOp::Above => order == Ordering::Greater,
+            ComparisonOp::AtLeast => order != Ordering::Less,
         }
     }
 }
@@ -333,7 +330,6 @@ impl MetricValue {
         }
     }
 
-    /// Times are in seconds.
     #[must_use]
     pub const fn as_f64(self) -> f64 {
         match self {

@@ -19,17 +19,19 @@ use redrive_core::text::{Share, show_count};
 const P99_TO_P50: u32 = 10;
 
 impl Scenario {
-    /// Names of the scenario that the book does not know.
     #[must_use]
     pub fn misfits(&self, book: &RuleBook) -> Problems {
         let mut problems = Problems::default();
         let mut known = called_dependencies(book);
         known.extend(self.inner_dependencies());
-        for (name, at) in &self.dependencies {
-            if !known.contains(name) && name.as_str() != ALL_DEPENDENCIES {
+        let named = self.dependencies.iter().map(|(name, at)| (name.as_str(), at.span));
+        let named = named.filter(|(name, _)| *name != ALL_DEPENDENCIES);
+        let expected = self.expectations.iter().filter_map(|at| Some((at.value.of.as_deref()?, at.span)));
+        for (name, span) in named.chain(expected) {
+            if !known.iter().any(|known| known.as_str() == name) {
                 let message = format!("no rule of the book calls a dependency `{name}`");
-                let help = suggest(name.as_str(), known.iter().map(DependencyName::as_str));
-                problems.error("undefined-name", at.span, message, help);
+                let help = suggest(name, known.iter().map(DependencyName::as_str));
+                problems.error("undefined-name", span, message, help);
             }
         }
         for arrival in self.arrivals.iter().filter(|arrival| arrival.scope == ArrivalScope::OneType) {
@@ -39,15 +41,6 @@ impl Scenario {
                     book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
                 let message = format!("no service of the book receives `{event_type}`");
                 problems.error("unwanted-type", arrival.event_type.span, message, suggest(event_type, types));
-            }
-        }
-        for at in &self.expectations {
-            if let Some(name) = &at.value.of
-                && !known.iter().any(|known| known.as_str() == name)
-            {
-                let message = format!("no rule of the book calls a dependency `{name}`");
-                let help = suggest(name, known.iter().map(DependencyName::as_str));
-                problems.error("undefined-name", at.span, message, help);
             }
         }
         // Once `all` is expanded, its calls may form cycles.
@@ -79,13 +72,11 @@ impl Scenario {
         }
     }
 
-    /// The approximate number of deliveries.
     #[must_use]
     pub fn deliveries_expected(&self, book: &RuleBook) -> f64 {
         self.deliveries(book, expected_events)
     }
 
-    /// The most deliveries of its bursts at one moment.
     #[must_use]
     pub fn deliveries_at_once(&self, book: &RuleBook) -> f64 {
         self.deliveries(book, |arrival| match &arrival.flow {
@@ -140,7 +131,6 @@ impl Scenario {
     }
 }
 
-/// A type that matches the row.
 fn type_of(row: &EventRow) -> Option<EventType> {
     EventType::new(&row.pattern.value.as_str().replace('*', "any")).ok()
 }
