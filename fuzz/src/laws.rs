@@ -16,9 +16,9 @@ use redrive_core::event::{Event, Incoming, Parsed, parse};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::limits;
 use redrive_lab::dapr::{Matching, export};
-use redrive_lab::lint::{Checked, check};
+use redrive_lab::lint::{CheckReport, check};
 use redrive_lab::report::{explain, markdown, matrix};
-use redrive_lab::scenario::{self, Flow};
+use redrive_lab::scenario::{self, ArrivalPattern};
 use redrive_lab::simulate::{Go, Plan, run};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -100,7 +100,7 @@ pub fn easy_event(bytes: &[u8]) -> Came {
 
 /// Bytes as a rule book.
 pub fn rule_book(bytes: &[u8]) -> Came {
-    let Checked { book, problems, .. } = check(bytes, built_in());
+    let CheckReport { book, problems, .. } = check(bytes, built_in());
     holds_for_problems(&problems, bytes);
     let Some(book) = book else {
         let is_error = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -117,7 +117,7 @@ pub fn rule_book(bytes: &[u8]) -> Came {
 
 /// Bytes as a scenario.
 pub fn scenario(bytes: &[u8]) -> Came {
-    let scenario::Reading { scenario, problems } = scenario::read_bytes(bytes);
+    let scenario::ScenarioReading { scenario, problems } = scenario::read_bytes(bytes);
     let problems = problems.into_sorted();
     holds_for_problems(&problems, bytes);
     let Some(scenario) = scenario else {
@@ -129,8 +129,8 @@ pub fn scenario(bytes: &[u8]) -> Came {
     holds_for_problems(&scenario.misfits(&book).into_sorted(), bytes);
     // A burst comes at one moment, in which nobody can stop it.
     let bursts = scenario.arrivals.iter().map(|arrival| match arrival.flow {
-        Flow::Bursts { size, .. } => size,
-        Flow::Steady { .. } | Flow::Wave { .. } | Flow::Trace { .. } => 1,
+        ArrivalPattern::Bursts { size, .. } => size,
+        ArrivalPattern::Steady { .. } | ArrivalPattern::Wave { .. } | ArrivalPattern::Trace { .. } => 1,
     });
     if bursts.max().unwrap_or(0) > BURST_PLAYED_MAX {
         return Came::Taken;

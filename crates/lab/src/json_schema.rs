@@ -1,9 +1,7 @@
-//! The format of the rule book, and of all that is written in the same tables, as JSON Schema (draft 2020-12), so
-//! that editors complete and check it.
+//! The rule book and the scenario as JSON Schema (draft 2020-12), for editors.
 //!
-//! Made from the tables in [`redrive_core::book::schema`] and nothing else. A schema cannot say all that `check`
-//! says: it never refuses a book that `check` takes, unless that book quotes a number or has a number
-//! for a name, and what it cannot express it leaves to `check`.
+//! Generated from the tables in [`redrive_core::book::schema`]. The schema is weaker than `check`: it rejects no valid
+//! book, except one that quotes a number or uses a number as a name.
 
 use serde_json::{Map, Value, json};
 
@@ -19,13 +17,11 @@ const SHARE: &str = r"^[0-9]+(\.[0-9]+)? *%$";
 const NAME: &str = r"^[A-Za-z0-9._:/-]{1,200}$";
 const STATUSES: &str = r"^[1-5][0-9]{2}( *- *[1-5][0-9]{2})?$";
 
-/// The whole schema.
 #[must_use]
 pub fn schema(connectors: &Connectors) -> Value {
     schema_of(&BOOK, connectors, "A Redrive rule book")
 }
 
-/// The schema of whatever else is written in such tables.
 #[must_use]
 pub fn schema_of(root: &Object, connectors: &Connectors, title: &str) -> Value {
     let mut definitions = Definitions { connectors, schemas: Map::new() };
@@ -36,13 +32,13 @@ pub fn schema_of(root: &Object, connectors: &Connectors, title: &str) -> Value {
     schema
 }
 
-/// The schemas of maps that others refer to, by name.
+/// Schemas by name, for references.
 struct Definitions<'a> {
     connectors: &'a Connectors,
     schemas: Map<String, Value>,
 }
 
-/// The map's own schema; those it refers to are put beside it once each.
+/// The schema of a map; those that it refers to are added to the definitions.
 fn object(object: &Object, definitions: &mut Definitions<'_>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -51,7 +47,7 @@ fn object(object: &Object, definitions: &mut Definitions<'_>) -> Value {
         if let Some(property) = property.as_object_mut() {
             property.insert("description".to_owned(), json!(about));
         }
-        // A key may mean one thing beside one connector and another beside another.
+        // A key may differ between connectors.
         let property = match properties.remove(*key) {
             Some(other) => json!({ "anyOf": [other, property] }),
             None => property,
@@ -78,11 +74,10 @@ fn object(object: &Object, definitions: &mut Definitions<'_>) -> Value {
     schema
 }
 
-/// A reference to the map's schema.
 fn reference(to: &Object, definitions: &mut Definitions<'_>) -> Value {
     let name = definition_name(to);
     if !definitions.schemas.contains_key(&name) {
-        // Its place is taken first: maps may lead back to themselves.
+        // Reserved first: maps may be recursive.
         definitions.schemas.insert(name.clone(), Value::Null);
         let schema = object(to, definitions);
         definitions.schemas.insert(name.clone(), schema);
@@ -102,7 +97,7 @@ fn value(takes: &Type, definitions: &mut Definitions<'_>) -> Value {
     match takes {
         Type::Object(object) => reference(object, definitions),
         Type::MapOf(item) => json!({
-            // A section with nothing below it is no mistake.
+            // An empty section is valid.
             "type": ["object", "null"],
             "propertyNames": { "pattern": NAME },
             "additionalProperties": value(item, definitions),
@@ -143,7 +138,7 @@ fn scalar_schema(takes: &Type) -> Value {
         Type::EventPattern => {
             text(r"^(\*|[^\s.*]+)(\.(\*|[^\s.*]+))*$", &["todo.task.created", "todo.task.*"])
         }
-        // A text may look like something else: `stage: 1`.
+        // A text may look like a number: `stage: 1`.
         Type::Text => json!({ "type": ["string", "number", "boolean"] }),
         Type::Url => text(r"^https?://[^\s/][^\s]*$", &["http://127.0.0.1:9000/events"]),
         Type::SourceTemplate => template(&["report.daily", "github.{header.x-github-event}.{data.action}"]),
@@ -186,16 +181,15 @@ fn scalar_schema(takes: &Type) -> Value {
         | Type::ByFailure(_)
         | Type::ListOf(_)
         | Type::OneOrMany(_)
-        | Type::ShortOrLong(..) => unreachable!("these are no single values"),
+        | Type::ShortOrLong(..) => unreachable!("not a single value"),
     }
 }
 
-/// A text with placeholders.
 fn template(examples: &[&str]) -> Value {
     json!({ "type": "string", "minLength": 1, "examples": examples })
 }
 
-/// A status or a range of them, or whatever else may stand there.
+/// A status, a range of them, or one of the others.
 fn statuses(others: &[Value]) -> Value {
     let own = [json!({ "type": "integer", "minimum": 100, "maximum": 599 }), text(STATUSES, &["500-599"])];
     json!({ "anyOf": others.iter().cloned().chain(own).collect::<Vec<_>>() })
@@ -205,9 +199,9 @@ fn text(pattern: &str, examples: &[&str]) -> Value {
     json!({ "type": "string", "pattern": pattern, "examples": examples })
 }
 
-/// The catalog's names to choose from, or any name of the book.
+/// A name of the catalog, or any name of the book.
 fn name_schema(kind: Named) -> Value {
-    // Where a timeout's name belongs, a duration does too; both are names by their letters.
+    // A duration in place of a timeout's name also matches the pattern of names.
     let known = kind.of_the_catalog();
     let any = json!({ "type": "string", "pattern": NAME });
     if known.is_empty() { any } else { json!({ "anyOf": [{ "enum": known }, any] }) }

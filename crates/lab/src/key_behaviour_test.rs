@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::dapr::{Matching, export};
 use crate::lint::check;
-use crate::rehearse::{AttemptKind, Beat, parse_script, rehearse};
+use crate::rehearse::{AttemptKind, RehearsalStep, parse_script, rehearse};
 use crate::report::{markdown, matrix};
 use crate::scenario;
 use crate::simulate::{Go, SimulationPlan, run};
@@ -77,15 +77,15 @@ fn tried(book: &RuleBook, answers: &str) -> String {
     let Some(rule) = book.rule("s", None, "a.b") else { return "not wanted".to_owned() };
     let script = parse_script(answers).expect("a script");
     let rehearsal = rehearse(rule, AttemptKind::Call, &script, Seed(7));
-    let beats = rehearsal.beats.iter().map(|beat| match beat {
-        Beat::Attempt(tried) => {
+    let steps = rehearsal.steps.iter().map(|step| match step {
+        RehearsalStep::Attempt(tried) => {
             let (times, decision) = ((tried.started_at, tried.ended_at), &tried.decision);
             let (verdict, alert) = (decision.verdict, decision.alert);
             format!("{times:?} {:?} {verdict:?} {alert:?} {:?}\n", tried.code, tried.transition)
         }
-        Beat::Held { at, decision } => format!("{at:?} {:?}\n", decision.verdict),
+        RehearsalStep::Held { at, decision } => format!("{at:?} {:?}\n", decision.verdict),
     });
-    beats.collect::<String>() + &format!("{:?}", rehearsal.end)
+    steps.collect::<String>() + &format!("{:?}", rehearsal.end)
 }
 
 fn played(book: RuleBook, scenario: &str) -> String {

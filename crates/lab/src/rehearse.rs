@@ -1,7 +1,7 @@
-//! Walks one delivery through a script of answers, in virtual time: what would happen, and why.
+//! Runs one delivery through a script of answers, in virtual time.
 //!
-//! The same classifier, breaker and verdicts as in production, with nothing else around them: one
-//! delivery alone, answers that come at once unless they are timeouts, and a breaker that starts closed.
+//! Classifier, breaker and verdicts are those of production. There is one delivery only, answers are immediate unless
+//! they are timeouts, and the breaker starts closed.
 
 use std::time::Duration;
 
@@ -16,25 +16,24 @@ use redrive_core::policy::decide::{Decision, Ended, History, Moment, Verdict, de
 use redrive_core::policy::rule::{NamedBreaker, Rule};
 use redrive_core::time::Timestamp;
 
-/// What an attempt is, which tells what a `timeout` of the script is.
+/// Decides what a `timeout` of the script means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {
-    /// A call over the network: no answer comes in time.
+    /// A network call without an answer in time.
     Call,
-    /// A process: it runs past its time limit.
+    /// A process that exceeds its time limit.
     Process,
 }
 
-/// One answer of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scripted {
-    what: Reply,
+pub struct ScriptedAnswer {
+    what: AnswerKind,
     retry_after: Option<Duration>,
     message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reply {
+enum AnswerKind {
     Status(u16),
     Transport(TransportError),
     Process(Exit),
@@ -43,45 +42,38 @@ enum Reply {
     Code(String),
 }
 
-/// Why a script cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidScript {
-    /// A word that is no answer.
     #[error(
-        "`{word}` is no answer: write a status (503), a status with Retry-After in seconds (429:60), \
-         timeout, refused, reset, dns, tls, crash, oom, invalid, ok or a CODE, each with =message if it matters \
+        "`{word}` is not an answer: write a status (503), a status with Retry-After in seconds (429:60), \
+         timeout, refused, reset, dns, tls, crash, oom, invalid, ok or a CODE, optionally with =message \
          (500=quota exceeded) and *times (503*4)"
     )]
     Word { word: String },
-    /// A word that is nearly an answer.
-    #[error("`{word}` is no answer: did you mean `{near}`?")]
+    #[error("`{word}` is not an answer: did you mean `{near}`?")]
     NearWord { word: String, near: &'static str },
-    /// A Retry-After on something that has no headers.
-    #[error("`{word}` cannot carry a Retry-After: only a status can, such as 429:60")]
+    #[error("`{word}` cannot have a Retry-After: only a status can, such as 429:60")]
     RetryAfter { word: String },
-    /// No answers at all.
-    #[error("a script has at least one answer, such as 200")]
+    #[error("the script is empty: write at least one answer, such as 200")]
     Empty,
-    /// More answers than anyone would read.
-    #[error("a script has at most {} answers", limits::SCRIPT_ANSWERS_MAX)]
+    #[error("the script has more than {} answers", limits::SCRIPT_ANSWERS_MAX)]
     TooLong,
 }
 
-/// Answers that have a name.
-const WORDS: [(&str, Reply); 9] = [
-    ("timeout", Reply::Transport(TransportError::Timeout(CallPart::Whole))),
-    ("refused", Reply::Transport(TransportError::Refused)),
-    ("reset", Reply::Transport(TransportError::Reset)),
-    ("dns", Reply::Transport(TransportError::Dns)),
-    ("tls", Reply::Transport(TransportError::Tls)),
-    ("crash", Reply::Process(Exit::Code(1))),
-    ("oom", Reply::Process(Exit::OutOfMemory)),
-    ("invalid", Reply::Malformed),
-    ("ok", Reply::Taken),
+const WORDS: [(&str, AnswerKind); 9] = [
+    ("timeout", AnswerKind::Transport(TransportError::Timeout(CallPart::Whole))),
+    ("refused", AnswerKind::Transport(TransportError::Refused)),
+    ("reset", AnswerKind::Transport(TransportError::Reset)),
+    ("dns", AnswerKind::Transport(TransportError::Dns)),
+    ("tls", AnswerKind::Transport(TransportError::Tls)),
+    ("crash", AnswerKind::Process(Exit::Code(1))),
+    ("oom", AnswerKind::Process(Exit::OutOfMemory)),
+    ("invalid", AnswerKind::Malformed),
+    ("ok", AnswerKind::Taken),
 ];
 
 /// Reads a script such as `503,429:60,timeout,200`.
-pub fn parse_script(text: &str) -> Result<Vec<Scripted>, InvalidScript> {
+pub fn parse_script(text: &str) -> Result<Vec<ScriptedAnswer>, InvalidScript> {
     let mut script = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         let (one, times) = match word.rsplit_once('*') {
@@ -91,7 +83,7 @@ pub fn parse_script(text: &str) -> Result<Vec<Scripted>, InvalidScript> {
         if script.len().saturating_add(times) > limits::SCRIPT_ANSWERS_MAX {
             return Err(InvalidScript::TooLong);
         }
-        script.extend(std::iter::repeat_n(Scripted::parse(one)?, times));
+        script.extend(std::iter::repeat_n(ScriptedAnswer::parse(one)?, times));
     }
     if script.is_empty() { Err(InvalidScript::Empty) } else { Ok(script) }
 }
@@ -100,7 +92,7 @@ fn no_answer(word: &str) -> InvalidScript {
     InvalidScript::Word { word: word.to_owned() }
 }
 
-impl Scripted {
+impl ScriptedAnswer {
     fn parse(text: &str) -> Result<Self, InvalidScript> {
         let (what, message) = match text.split_once('=') {
             Some((what, message)) => (what.trim(), Some(message)),
@@ -110,15 +102,19 @@ impl Scripted {
             Some((what, seconds)) => (what, Some(seconds)),
             None => (what, None),
         };
-        let what = Reply::parse(what)?;
+        let what = AnswerKind::parse(what)?;
         let retry_after = match (&what, seconds) {
             (_, None) => None,
-            (Reply::Status(_), Some(seconds)) => {
+            (AnswerKind::Status(_), Some(seconds)) => {
                 let seconds = seconds.trim_end_matches('s').parse().map_err(|_| no_answer(text))?;
                 Some(Duration::from_secs(seconds))
             }
             (
-                Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_),
+                AnswerKind::Transport(_)
+                | AnswerKind::Process(_)
+                | AnswerKind::Malformed
+                | AnswerKind::Taken
+                | AnswerKind::Code(_),
                 Some(_),
             ) => return Err(InvalidScript::RetryAfter { word: text.to_owned() }),
         };
@@ -126,7 +122,7 @@ impl Scripted {
         Ok(Self { what, retry_after, message })
     }
 
-    /// What it is, with the words of one's own if it has any: `503 Service Unavailable`, `500: quota`.
+    /// `503 Service Unavailable`, or `500: quota` with a message of its own.
     #[must_use]
     pub fn shown(&self) -> String {
         let usual = usual_message(&self.what);
@@ -137,38 +133,40 @@ impl Scripted {
         format!("{what}: {}", self.message)
     }
 
-    /// What it says, in words.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The HTTP status, if it is one.
     #[must_use]
     pub const fn status(&self) -> Option<u16> {
         match self.what {
-            Reply::Status(status) => Some(status),
-            Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_) => {
-                None
-            }
+            AnswerKind::Status(status) => Some(status),
+            AnswerKind::Transport(_)
+            | AnswerKind::Process(_)
+            | AnswerKind::Malformed
+            | AnswerKind::Taken
+            | AnswerKind::Code(_) => None,
         }
     }
 
-    /// How long the answer asks us to wait.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
     const fn takes_the_whole_limit(&self) -> bool {
-        matches!(self.what, Reply::Transport(TransportError::Timeout(_)) | Reply::Process(Exit::TimeLimit))
+        matches!(
+            self.what,
+            AnswerKind::Transport(TransportError::Timeout(_)) | AnswerKind::Process(Exit::TimeLimit)
+        )
     }
 
-    /// The same as an attempt of that kind meets it.
-    fn met_by(&self, kind: AttemptKind) -> Self {
+    /// For a process, a timeout is an exceeded time limit.
+    fn for_kind(&self, kind: AttemptKind) -> Self {
         match (kind, &self.what) {
-            (AttemptKind::Process, Reply::Transport(TransportError::Timeout(_))) => {
-                let what = Reply::Process(Exit::TimeLimit);
+            (AttemptKind::Process, AnswerKind::Transport(TransportError::Timeout(_))) => {
+                let what = AnswerKind::Process(Exit::TimeLimit);
                 let is_usual = self.message == usual_message(&self.what);
                 let message = if is_usual { usual_message(&what) } else { self.message.clone() };
                 Self { what, retry_after: self.retry_after, message }
@@ -182,19 +180,19 @@ impl Scripted {
         let headers = [("retry-after", seconds.as_str())];
         let headers = if seconds.is_empty() { &headers[..0] } else { &headers[..] };
         let what = match &self.what {
-            Reply::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
-            Reply::Transport(error) => What::Transport(*error),
-            Reply::Process(exit) => What::Process(*exit),
-            Reply::Malformed => What::Malformed(Malformed::DoesNotParse),
-            Reply::Taken => What::Taken,
-            Reply::Code(code) => What::Reported { code },
+            AnswerKind::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
+            AnswerKind::Transport(error) => What::Transport(*error),
+            AnswerKind::Process(exit) => What::Process(*exit),
+            AnswerKind::Malformed => What::Malformed(Malformed::DoesNotParse),
+            AnswerKind::Taken => What::Taken,
+            AnswerKind::Code(code) => What::Reported { code },
         };
         let answer = Answer { what, message: &self.message, retry_after: self.retry_after };
         classify(&answer, &rule.classify, rule.timeouts.category)
     }
 }
 
-impl Reply {
+impl AnswerKind {
     fn parse(word: &str) -> Result<Self, InvalidScript> {
         if let Some((_, known)) = WORDS.into_iter().find(|(name, _)| *name == word) {
             return Ok(known);
@@ -203,7 +201,7 @@ impl Reply {
             let status = word.parse().ok().filter(|status| (100..=599).contains(status));
             return status.map(Self::Status).ok_or_else(|| no_answer(word));
         }
-        // `TIMEOUT` is rather a slip of the pen than a code; one with an underscore is surely meant.
+        // `TIMEOUT` is probably a typo; with an underscore it is a code.
         let is_surely_a_code = is_code(word) && word.contains('_');
         match nearest(word, WORDS.map(|(name, _)| name)) {
             Some(near) if !is_surely_a_code => Err(InvalidScript::NearWord { word: word.to_owned(), near }),
@@ -218,31 +216,31 @@ fn is_code(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-fn usual_message(what: &Reply) -> String {
+fn usual_message(what: &AnswerKind) -> String {
     match what {
-        Reply::Status(status) => match reason_phrase(*status) {
+        AnswerKind::Status(status) => match reason_phrase(*status) {
             Some(reason) => format!("{status} {reason}"),
             None => status.to_string(),
         },
-        Reply::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
-        Reply::Transport(TransportError::Refused) => "connection refused".to_owned(),
-        Reply::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
-        Reply::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
-        Reply::Transport(TransportError::AddressRefused) => {
-            "the book gives no leave to call there".to_owned()
+        AnswerKind::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
+        AnswerKind::Transport(TransportError::Refused) => "connection refused".to_owned(),
+        AnswerKind::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
+        AnswerKind::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
+        AnswerKind::Transport(TransportError::AddressRefused) => {
+            "the address is in a private network, which this target may not call".to_owned()
         }
-        Reply::Transport(
+        AnswerKind::Transport(
             TransportError::Reset
             | TransportError::Unreachable
             | TransportError::ClosedEarly
             | TransportError::Protocol,
         ) => "connection reset".to_owned(),
-        Reply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
-        Reply::Process(Exit::TimeLimit) => "process exceeded its time limit".to_owned(),
-        Reply::Process(_) => "the process ended with status 1".to_owned(),
-        Reply::Malformed => "the message does not parse".to_owned(),
-        Reply::Taken => "taken".to_owned(),
-        Reply::Code(code) => code.clone(),
+        AnswerKind::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
+        AnswerKind::Process(Exit::TimeLimit) => "process exceeded its time limit".to_owned(),
+        AnswerKind::Process(_) => "the process ended with status 1".to_owned(),
+        AnswerKind::Malformed => "the message does not parse".to_owned(),
+        AnswerKind::Taken => "taken".to_owned(),
+        AnswerKind::Code(code) => code.clone(),
     }
 }
 
@@ -275,62 +273,53 @@ const fn reason_phrase(status: u16) -> Option<&'static str> {
     })
 }
 
-/// One thing that happens.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Beat {
-    /// An attempt ran.
-    Attempt(Box<Tried>),
-    /// An attempt could not start.
-    Held { at: Timestamp, decision: Box<Decision> },
+pub enum RehearsalStep {
+    Attempt(Box<RehearsedAttempt>),
+    /// The breaker held the attempt back.
+    Held {
+        at: Timestamp,
+        decision: Box<Decision>,
+    },
 }
 
-/// An attempt that ran.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
-    /// Its number.
+pub struct RehearsedAttempt {
     pub attempt: Attempt,
-    /// When it started.
     pub started_at: Timestamp,
-    /// When it ended.
     pub ended_at: Timestamp,
-    /// What came back.
-    pub answer: Scripted,
-    /// The failure's code, if it was one.
+    pub answer: ScriptedAnswer,
+    /// None for a success.
     pub code: Option<Code>,
-    /// What followed.
     pub decision: Decision,
-    /// The breaker, afterwards.
+    /// After the attempt.
     pub breaker: Option<State>,
-    /// How the breaker's state changed.
+    /// Of the breaker.
     pub transition: Option<Transition>,
 }
 
-/// How it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum End {
-    /// Delivered, dead or paused.
+pub enum RehearsalEnd {
+    /// Delivered, dead-lettered or paused.
     Settled { at: Timestamp, verdict: Verdict },
-    /// The script has no more answers, and the delivery still waits.
+    /// The script ended before the delivery did.
     Waiting { due_at: Timestamp },
 }
 
-/// What would happen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rehearsal {
-    /// One after the other.
-    pub beats: Vec<Beat>,
-    /// How it ends.
-    pub end: End,
+    pub steps: Vec<RehearsalStep>,
+    pub end: RehearsalEnd,
 }
 
-/// Plays the script against a rule, from time 0 on.
+/// Starts at time 0.
 #[must_use]
-pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed) -> Rehearsal {
+pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[ScriptedAnswer], seed: Seed) -> Rehearsal {
     let delivery = DeliveryId(1);
     let mut breaker = Breaker::new();
     let mut history = History::new();
-    let mut beats = Vec::new();
-    let mut answers = script.iter().map(|answer| answer.met_by(kind));
+    let mut steps = Vec::new();
+    let mut answers = script.iter().map(|answer| answer.for_kind(kind));
     let mut attempt = Attempt::FIRST;
     let mut now = Timestamp::EPOCH;
     loop {
@@ -341,10 +330,10 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
             Some(Admission::WaitUntil(until)) => {
                 let decision = decide(rule, &history, &Ended::BreakerOpen { until }, &moment(now));
                 history = history.after(&decision, now);
-                beats.push(Beat::Held { at: now, decision: Box::new(decision) });
+                steps.push(RehearsalStep::Held { at: now, decision: Box::new(decision) });
                 match decision.verdict {
                     Verdict::Hold { until } => now = until,
-                    verdict => return Rehearsal { beats, end: End::Settled { at: now, verdict } },
+                    verdict => return Rehearsal { steps, end: RehearsalEnd::Settled { at: now, verdict } },
                 }
                 continue;
             }
@@ -352,7 +341,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
             None => None,
         };
         let Some(answer) = answers.next() else {
-            return Rehearsal { beats, end: End::Waiting { due_at: now } };
+            return Rehearsal { steps, end: RehearsalEnd::Waiting { due_at: now } };
         };
         let started_at = now;
         history = history.started(started_at);
@@ -370,7 +359,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
         if let (Some(NamedBreaker { settings, .. }), Some(permit)) = (&rule.breaker, permit) {
             transition = breaker.settle(permit, decision.observation, settings, now);
         }
-        beats.push(Beat::Attempt(Box::new(Tried {
+        steps.push(RehearsalStep::Attempt(Box::new(RehearsedAttempt {
             attempt,
             started_at,
             ended_at: now,
@@ -384,7 +373,7 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
             Verdict::Retry { due_at } => now = due_at,
             Verdict::Hold { until } => now = until,
             verdict @ (Verdict::Deliver | Verdict::DeadLetter { .. } | Verdict::Pause) => {
-                return Rehearsal { beats, end: End::Settled { at: now, verdict } };
+                return Rehearsal { steps, end: RehearsalEnd::Settled { at: now, verdict } };
             }
         }
         attempt = attempt.next();
@@ -413,9 +402,10 @@ mod tests {
         rehearse(rule, kind, &parse_script(script).unwrap(), Seed(1))
     }
 
-    fn play(extra: &str, script: &str) -> (usize, End) {
+    fn play(extra: &str, script: &str) -> (usize, RehearsalEnd) {
         let rehearsal = rehearsal(extra, AttemptKind::Call, script);
-        let attempts = rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count();
+        let attempts =
+            rehearsal.steps.iter().filter(|step| matches!(step, RehearsalStep::Attempt(_))).count();
         (attempts, rehearsal.end)
     }
 
@@ -429,7 +419,7 @@ mod tests {
             ("no retries",                       ", retry: none",       "503,200",       1, dead(DeathReason::RetriesExceeded)),
             ("a refusal ends it",                "",                    "404,200",       1, dead(DeathReason::Refused)),
             ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeathReason::RetriesExceeded)),
-            ("what nobody knows is tried twice", "",                    "500*9",         3, dead(DeathReason::RetriesExceeded)),
+            ("an unknown failure is retried twice", "",                    "500*9",         3, dead(DeathReason::RetriesExceeded)),
             ("a rule may know it after all",     ", on_failure: { 500: standard, unknown: none }", "500*4,200", 5, Verdict::Deliver),
             ("or its category",                  ", on_failure: { unknown: standard }", "500*4,200", 5, Verdict::Deliver),
             ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeathReason::Refused, tier: Tier::Poison }),
@@ -439,15 +429,17 @@ mod tests {
         ];
         for (name, extra, script, attempts, verdict) in cases {
             let (seen, end) = play(extra, script);
-            let End::Settled { verdict: ended, .. } = end else { panic!("{name}: still waiting: {end:?}") };
+            let RehearsalEnd::Settled { verdict: ended, .. } = end else {
+                panic!("{name}: still waiting: {end:?}")
+            };
             assert_eq!((seen, ended), (attempts, verdict), "{name}");
         }
     }
 
-    fn tried(rehearsal: &Rehearsal) -> impl Iterator<Item = &Tried> {
-        rehearsal.beats.iter().filter_map(|beat| match beat {
-            Beat::Attempt(tried) => Some(&**tried),
-            Beat::Held { .. } => None,
+    fn tried(rehearsal: &Rehearsal) -> impl Iterator<Item = &RehearsedAttempt> {
+        rehearsal.steps.iter().filter_map(|step| match step {
+            RehearsalStep::Attempt(tried) => Some(&**tried),
+            RehearsalStep::Held { .. } => None,
         })
     }
 
@@ -485,13 +477,13 @@ mod tests {
 
     #[test]
     fn a_rate_limit_is_waited_out() {
-        let (_, End::Settled { at, .. }) = play("", "429:60,200") else { panic!("not settled") };
+        let (_, RehearsalEnd::Settled { at, .. }) = play("", "429:60,200") else { panic!("not settled") };
         assert_eq!(at, Timestamp::from_millis(60_000));
     }
 
     #[test]
     fn a_script_that_ends_too_early_says_so() {
-        assert!(matches!(play("", "503"), (1, End::Waiting { .. })));
+        assert!(matches!(play("", "503"), (1, RehearsalEnd::Waiting { .. })));
     }
 
     #[test]
@@ -538,7 +530,7 @@ mod tests {
             ("599",                &["599"]),
         ];
         for (text, expected) in cases {
-            let shown: Vec<String> = parse_script(text).unwrap().iter().map(Scripted::shown).collect();
+            let shown: Vec<String> = parse_script(text).unwrap().iter().map(ScriptedAnswer::shown).collect();
             assert_eq!(shown, expected, "{text}");
         }
     }

@@ -1,7 +1,7 @@
-//! One rule as a Markdown page: who consumes what, and every answer to what may go wrong.
+//! One rule as a Markdown page.
 //!
-//! The page always has the same headings, bullets and columns, so that pages can be compared; what the
-//! book leaves open says so, and nothing is put into its mouth.
+//! The page always has the same headings, bullets and columns, so that pages can be compared; values that the book does
+//! not state are marked as such.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{breaker_name, cell, days, idempotency, letter_name, limit, matcher, reaction, title_case, trip};
 use redrive_core::alerts::Trouble;
 use redrive_core::book::RuleBook;
-use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
+use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, IdempotencyBy, ReactionName};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::book::words::Word;
@@ -21,7 +21,6 @@ use redrive_core::text::{Rate, show_duration};
 
 const OPEN: &str = "not declared";
 
-/// The page of one rule.
 #[must_use]
 pub fn render(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     [
@@ -29,7 +28,7 @@ pub fn render(book: &RuleBook, resolved: &Resolved<'_>) -> String {
         overrides(resolved),
         retry(resolved),
         dead_letter(book, resolved),
-        harmless(resolved),
+        duplicates(resolved),
         breaker(resolved),
         timeouts(book, resolved),
         alerting(book, resolved),
@@ -77,7 +76,7 @@ fn overrides(resolved: &Resolved<'_>) -> String {
     lines
 }
 
-/// What such an answer would be without the override, if its status or its code alone can tell.
+/// The category without the override, if the status or the code alone decides it.
 fn usual_category(when: &Matcher, timeout_category: Category) -> String {
     let of = |what: What<'_>| {
         let answer = Answer { what, message: "", retry_after: None };
@@ -124,21 +123,20 @@ fn retry(resolved: &Resolved<'_>) -> String {
     )
 }
 
-/// What the book states for other failures than the transient ones, which the named policy is for.
 fn further_reactions(resolved: &Resolved<'_>) -> String {
     let transient = resolved.reaction_to(Category::Transient);
     let mut lines = String::new();
     for (kind, known) in &resolved.reactions {
-        // What is unknown or internal follows the named policy unless it has a word of its own.
-        let is_told = *kind == FailureMatch::Category(Category::Transient) || known == transient;
-        if !is_told && known.origin.level != Level::BuiltIn {
+        // Unknown and internal failures follow the named policy unless stated otherwise.
+        let is_named = *kind == FailureMatch::Category(Category::Transient) || known == transient;
+        if !is_named && known.origin.level != Level::BuiltIn {
             let _ = writeln!(lines, "- **On {}:** {}", kind, reaction(&known.value));
         }
     }
     lines
 }
 
-/// A number without what lies below a thousandth of it.
+/// Rounded to three decimals.
 fn trimmed(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
@@ -162,7 +160,7 @@ fn dead_letter(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     )
 }
 
-/// The inflow that somebody is told of: the rule's own figure, else that of the alerts on inflow.
+/// The inflow that raises an alert: the rule's own limit, else those of the alerts on inflow.
 fn letter_alert(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     if let Some(known) = &resolved.dead_letter.alert {
         return entries_per_minute(known.value);
@@ -190,7 +188,7 @@ fn entries_per_minute(rate: Rate) -> String {
     format!("{} entries/minute", trimmed(rate.as_per_second() * 60.0))
 }
 
-fn harmless(resolved: &Resolved<'_>) -> String {
+fn duplicates(resolved: &Resolved<'_>) -> String {
     let found = idempotency(resolved);
     let own = &resolved.idempotency;
     let (ttl, key) = match own.by.value {
@@ -237,7 +235,6 @@ fn timeouts(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     )
 }
 
-/// A row of the table of alerts.
 struct AlertRow {
     metric: Metric,
     threshold: String,
@@ -245,7 +242,7 @@ struct AlertRow {
     action: Option<String>,
 }
 
-/// The figures that every rule should have an alert on.
+/// Every rule should have an alert on these.
 const EXPECTED: [Metric; 4] =
     [Metric::RetryRate, Metric::DeadLetterInflow, Metric::ConsumerLag, Metric::BreakerOpen];
 
@@ -281,7 +278,6 @@ fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     lines
 }
 
-/// The alerts of the rule's levels, then those of the whole book.
 fn alert_rows(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<AlertRow> {
     let row = |alert: &Alert| AlertRow {
         metric: alert.when.metric,
@@ -292,7 +288,7 @@ fn alert_rows(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<AlertRow> {
     let mut rows: Vec<AlertRow> = resolved.alerts.iter().map(|(alert, _)| row(alert)).collect();
     rows.extend(book.sections().alerts.iter().map(row));
     if let Some(known) = &resolved.dead_letter.alert {
-        // Letters that arrive faster than the rule allows are an alert by themselves.
+        // This limit of the rule is an alert by itself.
         let threshold = format!("> {}/min", trimmed(known.value.as_per_second() * 60.0));
         let severity = AlertSeverity::Critical;
         rows.insert(0, AlertRow { metric: Metric::DeadLetterInflow, threshold, severity, action: None });
@@ -310,24 +306,14 @@ fn threshold(when: &Condition) -> String {
     }
 }
 
-/// Over which time, for how long and for each of what a limit holds.
 fn scope(when: &Condition) -> String {
     let over = when.over.map(|over| format!(" over {}", show_duration(over)));
     let lasting = when.lasting.map(|lasting| format!(" for {}", show_duration(lasting)));
-    over.unwrap_or_default() + &lasting.unwrap_or_default() + group(when)
+    over.unwrap_or_default() + &lasting.unwrap_or_default() + &group(when)
 }
 
-const fn group(when: &Condition) -> &'static str {
-    match when.by {
-        None => "",
-        Some(Grouping::Service) => " by service",
-        Some(Grouping::Channel) => " by channel",
-        Some(Grouping::Dependency) => " by dependency",
-        Some(Grouping::Category) => " by category",
-        Some(Grouping::EventType) => " by event type",
-        Some(Grouping::Fingerprint) => " by fingerprint",
-        Some(Grouping::Source) => " by source",
-    }
+fn group(when: &Condition) -> String {
+    when.by.map(|by| format!(" by {}", by.as_str().replace('_', " "))).unwrap_or_default()
 }
 
 const fn operator(op: Op) -> &'static str {
@@ -384,9 +370,9 @@ const fn metric_title(metric: Metric) -> &'static str {
         Metric::Trouble(Trouble::EventDamaged) => "Damaged event",
         Metric::Trouble(Trouble::ServiceRemoved) => "Service removed while deliveries wait",
         Metric::Trouble(Trouble::SecretGone) => "Secret without a value",
-        Metric::Trouble(Trouble::ArchiveStuck) => "Archive takes nothing",
-        Metric::Trouble(Trouble::ArchiveIncomplete) => "Event left out of the archive",
-        Metric::Trouble(Trouble::IssuerGone) => "Issuer's keys cannot be had",
+        Metric::Trouble(Trouble::ArchiveStuck) => "Archive write failing",
+        Metric::Trouble(Trouble::ArchiveIncomplete) => "Event missing from the archive",
+        Metric::Trouble(Trouble::IssuerGone) => "Issuer keys unavailable",
         Metric::Trouble(Trouble::CertificateRefused) => "Certificate refused",
     }
 }
@@ -420,7 +406,7 @@ mod tests {
              "| Circuit breaker opened | at once by dependency | High | – |"),
             ("all parts",            "retry_rate > 50% over 5m for 2m by event_type", "",
              "| Retry rate | > 50% over 5m for 2m by event type | High | – |"),
-            ("nobody is told",       "consumer_lag > 10 by service", "",
+            ("no alert on inflow",   "consumer_lag > 10 by service", "",
              "- **Alert threshold:** none"),
             ("an alert on inflow",   "dead_letter_inflow > 10/m by service", "",
              "- **Alert threshold:** 10 entries/minute by service"),

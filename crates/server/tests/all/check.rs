@@ -162,13 +162,12 @@ fn a_lint_explains_itself_and_names_its_neighbours() {
     let run = folder.run(&["check", "--explain", "no-jitter"]);
     assert_eq!(run.code, 0);
     assert_snapshot!(run.stdout, @r"
-    no-jitter (warning): a retry policy of the book whose delays are not spread
+    no-jitter (warning): a retry policy without jitter
 
-    Deliveries that fail together, as they do when their target goes down, also come back
-    together if their delays are all the same. Each wave hits the target at once and makes it
-    fail again just when it could recover; spread evenly, the same retries are through many
-    times sooner. Write `jitter: equal`, which keeps at least half of each delay, or leave
-    `jitter` out: that is its default. Policies of the catalog are not looked at here.
+    Deliveries that fail together retry together if their delays are equal. Each wave hits the
+    target at once and can make it fail again while it recovers. Write `jitter: equal`, which
+    keeps at least half of each delay, or omit `jitter`: that is the default. Policies of the
+    catalog are not checked.
 
     Bad:
         version: 1

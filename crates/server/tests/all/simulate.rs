@@ -182,13 +182,13 @@ fn what_never_happens_is_warned_of_and_the_rest_is_played() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stdout.contains("1,200 deliveries: 1,200 delivered"), "{}", run.stdout);
     insta::assert_snapshot!(run.stderr, @r#"
-    warning[never-happens]: this phase never happens: the run is over by then, after 2m of events and 1h to settle
+    warning[never-happens]: this phase starts after the end of the run, 2m of events and 1h to settle
      --> late.yaml:7:46
       |
     7 |   warehouse: { latency: 20ms, phases: [{ at: 3h, for: 20s, is: down }] }
       |                                              ^^
       |
-      = help: let the phase begin earlier, or make `duration` or `settle` longer
+      = help: start the phase earlier, or make `duration` or `settle` longer
     "#);
 }
 
@@ -273,15 +273,15 @@ fn plausible_mistakes_are_met_with_their_cure() {
       error[bad-share]: `120%` is no share: write a percentage between 0% and 100%, such as 50%
       --> mistake.yaml:3:49
     a type nobody wants
-      error[unwanted-type]: nobody in the book wants `order.placed`
+      error[unwanted-type]: no service of the book receives `order.placed`
       --> mistake.yaml:3:20
       = help: expected one of `orders.*`
     phases that overlap
-      error[phases-overlap]: the phase on line 4 lasts until 6m
+      error[phases-overlap]: this phase overlaps that on line 4, which lasts until 6m
       --> mistake.yaml:4:70
-      = help: let one begin when the other has ended
+      = help: start one after the other has ended
     a phase of no length
-      error[out-of-range]: `for` is no time at all
+      error[out-of-range]: `for` must be greater than zero
       --> mistake.yaml:4:54
       = help: such as 10m
     a word as a key
@@ -295,7 +295,7 @@ fn plausible_mistakes_are_met_with_their_cure() {
       error[out-of-range]: `200` is out of range: 300 to 599
       --> mistake.yaml:4:65
     a misspelt metric
-      error[bad-expectation]: there is no metric `dead_leters`
+      error[bad-expectation]: unknown metric `dead_leters`
       --> mistake.yaml:3:10
       = help: did you mean `dead_letters`?
     an expectation, no list
@@ -303,9 +303,9 @@ fn plausible_mistakes_are_met_with_their_cure() {
       --> mistake.yaml:3:9
       = help: write [drain < 2m]
     a rule book
-      error[no-scenario]: this is a rule book, and no scenario
+      error[no-scenario]: this is a rule book, not a scenario
       --> mistake.yaml:6:1
-      = help: give the scenario first, and the rule book with --rules
+      = help: pass the scenario first, and the rule book with --rules
     "#);
 }
 

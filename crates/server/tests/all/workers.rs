@@ -193,6 +193,6 @@ fn as_many_workers_run_at_once_as_the_machine_has_cores() {
     let shown = folder.run(&["rules", "worker", "task.given", "--rules", "redrive.yaml"]).printed();
     let line = shown.lines().find(|line| line.trim_start().starts_with("in flight")).expect("it is shown");
     assert_eq!(line.split_whitespace().nth(2), Some(cores.to_string().as_str()), "{line}");
-    assert!(line.ends_with("as many as this machine has cores"), "{line}");
+    assert!(line.ends_with("the number of CPU cores"), "{line}");
     folder.run(&["check", "redrive.yaml"]).printed();
 }

@@ -337,7 +337,7 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("no scenario",         "nonsense: 1\n".to_owned(),                               "cannot be played"),
-            ("another type",        arrivals("{ type: c.d, rate: 1/s }"),                     "line 3: nobody in the book wants `c.d`"),
+            ("another type",        arrivals("{ type: c.d, rate: 1/s }"),                     "line 3: no service of the book receives `c.d`"),
             ("a trace",             arrivals("{ type: a.b, trace: x.csv }"),                  "line 3: a recorded trace is a file"),
             ("too much over time",  arrivals("{ type: a.b, rate: 1000/s }"),                  "about 3,600,000 deliveries"),
             ("too much at once",    arrivals("{ type: a.b, bursts: { size: 200000 } }"),      "200,000 deliveries at once"),
