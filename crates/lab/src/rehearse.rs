@@ -27,13 +27,13 @@ pub enum AttemptKind {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptedAnswer {
-    what: AnswerKind,
+    what: ScriptedReply,
     retry_after: Option<Duration>,
     message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum AnswerKind {
+enum ScriptedReply {
     Status(u16),
     Transport(TransportError),
     Process(Exit),
@@ -60,16 +60,16 @@ pub enum InvalidScript {
     TooLong,
 }
 
-const WORDS: [(&str, AnswerKind); 9] = [
-    ("timeout", AnswerKind::Transport(TransportError::Timeout(CallPart::Whole))),
-    ("refused", AnswerKind::Transport(TransportError::Refused)),
-    ("reset", AnswerKind::Transport(TransportError::Reset)),
-    ("dns", AnswerKind::Transport(TransportError::Dns)),
-    ("tls", AnswerKind::Transport(TransportError::Tls)),
-    ("crash", AnswerKind::Process(Exit::Code(1))),
-    ("oom", AnswerKind::Process(Exit::OutOfMemory)),
-    ("invalid", AnswerKind::Malformed),
-    ("ok", AnswerKind::Taken),
+const WORDS: [(&str, ScriptedReply); 9] = [
+    ("timeout", ScriptedReply::Transport(TransportError::Timeout(CallPart::Whole))),
+    ("refused", ScriptedReply::Transport(TransportError::Refused)),
+    ("reset", ScriptedReply::Transport(TransportError::Reset)),
+    ("dns", ScriptedReply::Transport(TransportError::Dns)),
+    ("tls", ScriptedReply::Transport(TransportError::Tls)),
+    ("crash", ScriptedReply::Process(Exit::Code(1))),
+    ("oom", ScriptedReply::Process(Exit::OutOfMemory)),
+    ("invalid", ScriptedReply::Malformed),
+    ("ok", ScriptedReply::Taken),
 ];
 
 /// Reads a script such as `503,429:60,timeout,200`.
@@ -102,19 +102,19 @@ impl ScriptedAnswer {
             Some((what, seconds)) => (what, Some(seconds)),
             None => (what, None),
         };
-        let what = AnswerKind::parse(what)?;
+        let what = ScriptedReply::parse(what)?;
         let retry_after = match (&what, seconds) {
             (_, None) => None,
-            (AnswerKind::Status(_), Some(seconds)) => {
+            (ScriptedReply::Status(_), Some(seconds)) => {
                 let seconds = seconds.trim_end_matches('s').parse().map_err(|_| no_answer(text))?;
                 Some(Duration::from_secs(seconds))
             }
             (
-                AnswerKind::Transport(_)
-                | AnswerKind::Process(_)
-                | AnswerKind::Malformed
-                | AnswerKind::Taken
-                | AnswerKind::Code(_),
+                ScriptedReply::Transport(_)
+                | ScriptedReply::Process(_)
+                | ScriptedReply::Malformed
+                | ScriptedReply::Taken
+                | ScriptedReply::Code(_),
                 Some(_),
             ) => return Err(InvalidScript::RetryAfter { word: text.to_owned() }),
         };
@@ -141,12 +141,12 @@ impl ScriptedAnswer {
     #[must_use]
     pub const fn status(&self) -> Option<u16> {
         match self.what {
-            AnswerKind::Status(status) => Some(status),
-            AnswerKind::Transport(_)
-            | AnswerKind::Process(_)
-            | AnswerKind::Malformed
-            | AnswerKind::Taken
-            | AnswerKind::Code(_) => None,
+            ScriptedReply::Status(status) => Some(status),
+            ScriptedReply::Transport(_)
+            | ScriptedReply::Process(_)
+            | ScriptedReply::Malformed
+            | ScriptedReply::Taken
+            | ScriptedReply::Code(_) => None,
         }
     }
 
@@ -158,15 +158,15 @@ impl ScriptedAnswer {
     const fn takes_the_whole_limit(&self) -> bool {
         matches!(
             self.what,
-            AnswerKind::Transport(TransportError::Timeout(_)) | AnswerKind::Process(Exit::TimeLimit)
+            ScriptedReply::Transport(TransportError::Timeout(_)) | ScriptedReply::Process(Exit::TimeLimit)
         )
     }
 
     /// For a process, a timeout is an exceeded time limit.
     fn for_kind(&self, kind: AttemptKind) -> Self {
         match (kind, &self.what) {
-            (AttemptKind::Process, AnswerKind::Transport(TransportError::Timeout(_))) => {
-                let what = AnswerKind::Process(Exit::TimeLimit);
+            (AttemptKind::Process, ScriptedReply::Transport(TransportError::Timeout(_))) => {
+                let what = ScriptedReply::Process(Exit::TimeLimit);
                 let is_usual = self.message == usual_message(&self.what);
                 let message = if is_usual { usual_message(&what) } else { self.message.clone() };
                 Self { what, retry_after: self.retry_after, message }
@@ -180,19 +180,19 @@ impl ScriptedAnswer {
         let headers = [("retry-after", seconds.as_str())];
         let headers = if seconds.is_empty() { &headers[..0] } else { &headers[..] };
         let what = match &self.what {
-            AnswerKind::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
-            AnswerKind::Transport(error) => What::Transport(*error),
-            AnswerKind::Process(exit) => What::Process(*exit),
-            AnswerKind::Malformed => What::Malformed(Malformed::DoesNotParse),
-            AnswerKind::Taken => What::Taken,
-            AnswerKind::Code(code) => What::Reported { code },
+            ScriptedReply::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
+            ScriptedReply::Transport(error) => What::Transport(*error),
+            ScriptedReply::Process(exit) => What::Process(*exit),
+            ScriptedReply::Malformed => What::Malformed(Malformed::DoesNotParse),
+            ScriptedReply::Taken => What::Taken,
+            ScriptedReply::Code(code) => What::Reported { code },
         };
         let answer = Answer { what, message: &self.message, retry_after: self.retry_after };
         classify(&answer, &rule.classify, rule.timeouts.category)
     }
 }
 
-impl AnswerKind {
+impl ScriptedReply {
     fn parse(word: &str) -> Result<Self, InvalidScript> {
         if let Some((_, known)) = WORDS.into_iter().find(|(name, _)| *name == word) {
             return Ok(known);
@@ -216,31 +216,31 @@ fn is_code(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-fn usual_message(what: &AnswerKind) -> String {
+fn usual_message(what: &ScriptedReply) -> String {
     match what {
-        AnswerKind::Status(status) => match reason_phrase(*status) {
+        ScriptedReply::Status(status) => match reason_phrase(*status) {
             Some(reason) => format!("{status} {reason}"),
             None => status.to_string(),
         },
-        AnswerKind::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
-        AnswerKind::Transport(TransportError::Refused) => "connection refused".to_owned(),
-        AnswerKind::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
-        AnswerKind::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
-        AnswerKind::Transport(TransportError::AddressRefused) => {
+        ScriptedReply::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
+        ScriptedReply::Transport(TransportError::Refused) => "connection refused".to_owned(),
+        ScriptedReply::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
+        ScriptedReply::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
+        ScriptedReply::Transport(TransportError::AddressRefused) => {
             "the address is in a private network, which this target may not call".to_owned()
         }
-        AnswerKind::Transport(
+        ScriptedReply::Transport(
             TransportError::Reset
             | TransportError::Unreachable
             | TransportError::ClosedEarly
             | TransportError::Protocol,
         ) => "connection reset".to_owned(),
-        AnswerKind::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
-        AnswerKind::Process(Exit::TimeLimit) => "process exceeded its time limit".to_owned(),
-        AnswerKind::Process(_) => "the process ended with status 1".to_owned(),
-        AnswerKind::Malformed => "the message does not parse".to_owned(),
-        AnswerKind::Taken => "taken".to_owned(),
-        AnswerKind::Code(code) => code.clone(),
+        ScriptedReply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
+        ScriptedReply::Process(Exit::TimeLimit) => "process exceeded its time limit".to_owned(),
+        ScriptedReply::Process(_) => "the process ended with status 1".to_owned(),
+        ScriptedReply::Malformed => "the message does not parse".to_owned(),
+        ScriptedReply::Taken => "taken".to_owned(),
+        ScriptedReply::Code(code) => code.clone(),
     }
 }
 

@@ -20,7 +20,7 @@ use ring::signature::{
 use serde::Deserialize;
 
 use crate::outage::{OutageRecord, OutageReport};
-use crate::target::http::fetch::{FetchBounds, FetchError, FetchedDocument};
+use crate::target::http::fetch::{FetchBounds, HttpFetchError, FetchedDocument};
 use crate::target::http::{InvalidTargetAddress, Pool};
 use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
@@ -79,7 +79,7 @@ impl std::fmt::Display for KeysChange {
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     #[error(transparent)]
-    NotFetched(#[from] FetchError),
+    NotFetched(#[from] HttpFetchError),
     #[error("response is not a key set")]
     NotKeys,
     #[error("response has more than 100 keys")]

@@ -28,7 +28,7 @@ use crate::target::http::{InvalidTargetAddress, Pool};
 use redrive::stale::{Ailing, Trouble};
 
 pub use crate::jwks::{KeysChange, KeysError};
-pub use crate::target::http::fetch::FetchError;
+pub use crate::target::http::fetch::HttpFetchError;
 
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 

@@ -142,15 +142,15 @@ impl AnswerEvidence {
         }
     }
 
-    pub(super) fn kind(&self) -> AnswerKind {
+    pub(super) fn kind(&self) -> TimedAnswer {
         match self {
-            Self::Taken => AnswerKind { status: None, code: Code::of("") },
-            Self::AsJudged(failure) => AnswerKind { status: failure.status, code: failure.code.clone() },
+            Self::Taken => TimedAnswer { status: None, code: Code::of("") },
+            Self::AsJudged(failure) => TimedAnswer { status: failure.status, code: failure.code.clone() },
             Self::Answer { reply, .. } => match classify(&reply.as_answer(), &[], Category::Transient) {
                 Outcome::Delivered { .. } => {
-                    AnswerKind { status: reply.as_answer().what.status(), code: Code::of("") }
+                    TimedAnswer { status: reply.as_answer().what.status(), code: Code::of("") }
                 }
-                Outcome::Failed(failure) => AnswerKind { status: failure.status, code: failure.code },
+                Outcome::Failed(failure) => TimedAnswer { status: failure.status, code: failure.code },
             },
         }
     }
@@ -170,7 +170,7 @@ impl AnswerEvidence {
 
 /// A success has no code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct AnswerKind {
+pub(super) struct TimedAnswer {
     pub status: Option<u16>,
     pub code: Code,
 }

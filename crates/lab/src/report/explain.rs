@@ -36,16 +36,16 @@ pub struct ExplainedValue {
     pub value: Value,
     pub shown: String,
     pub note: String,
-    pub stated: ValueOrigin,
+    pub stated: ExplainedOrigin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueOrigin {
+pub enum ExplainedOrigin {
     At(Origin),
     ForTheBook(Span),
 }
 
-impl ValueOrigin {
+impl ExplainedOrigin {
     #[must_use]
     pub fn is_built_in(self) -> bool {
         self.position().is_none()
@@ -76,7 +76,7 @@ impl ValueOrigin {
 }
 
 /// `the defaults, line 9`.
-impl fmt::Display for ValueOrigin {
+impl fmt::Display for ExplainedOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = match self {
             Self::At(origin) => origin.level.to_string(),
@@ -132,7 +132,7 @@ impl ExplainedValue {
     fn new(key: &str, value: impl Into<Value>, shown: impl Into<String>, origin: Origin) -> Self {
         let label = key.replace('_', " ");
         let (key, note) = (key.to_owned(), String::new());
-        Self { key, label, value: value.into(), shown: shown.into(), note, stated: ValueOrigin::At(origin) }
+        Self { key, label, value: value.into(), shown: shown.into(), note, stated: ExplainedOrigin::At(origin) }
     }
 
     fn word(key: &str, word: &str, origin: Origin) -> Self {
@@ -437,8 +437,8 @@ fn dead_letter(resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
 
 fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<ExplainedValue> {
     let of_rule =
-        resolved.alerts.iter().map(|(alert, level)| (*alert, ValueOrigin::At(at_level(*level, alert.span))));
-    let of_book = book.sections().alerts.iter().map(|alert| (alert, ValueOrigin::ForTheBook(alert.span)));
+        resolved.alerts.iter().map(|(alert, level)| (*alert, ExplainedOrigin::At(at_level(*level, alert.span))));
+    let of_book = book.sections().alerts.iter().map(|alert| (alert, ExplainedOrigin::ForTheBook(alert.span)));
     let values = of_rule.chain(of_book).map(|(alert, stated)| {
         let when = alert.when.to_string();
         let value = json!({

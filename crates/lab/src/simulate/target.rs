@@ -57,7 +57,7 @@ pub(super) struct CallOutcome {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TargetCall {
+pub(super) struct SimulatedCall {
     pub at_nanos: u64,
     pub limit: Duration,
     pub draw: u64,
@@ -107,7 +107,7 @@ impl SimulatedTarget {
     }
 
     /// `call.at_nanos` must not decrease.
-    pub(super) fn call(&mut self, call: TargetCall) -> CallOutcome {
+    pub(super) fn call(&mut self, call: SimulatedCall) -> CallOutcome {
         let now = call.at_nanos;
         let failed =
             |said, after: Duration| CallOutcome { said, took: after.min(call.limit), takes_effect: false };
@@ -249,8 +249,8 @@ mod tests {
         })
     }
 
-    fn knock(at: u64) -> TargetCall {
-        TargetCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
+    fn knock(at: u64) -> SimulatedCall {
+        SimulatedCall { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             let outcome = target(None, mood).call(knock(0));
             assert_eq!(outcome, CallOutcome { said, took: ms(took), takes_effect }, "{name}");
         }
-        let poisoned = target(None, None).call(TargetCall { is_poison: true, ..knock(0) });
+        let poisoned = target(None, None).call(SimulatedCall { is_poison: true, ..knock(0) });
         assert_eq!((poisoned.said, poisoned.takes_effect), (CallAnswer::Status(422), false));
     }
 
@@ -300,7 +300,7 @@ mod tests {
         let mut target = target(None, Some(Mood::Failing(vec![(503, share(30.0)), (500, share(5.0))])));
         let (mut unavailable, mut broken) = (0, 0);
         for draw in 0..10_000 {
-            match target.call(TargetCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
+            match target.call(SimulatedCall { draw: stable_64_of(draw, 1), ..knock(1) }).said {
                 CallAnswer::Status(503) => unavailable += 1,
                 CallAnswer::Status(500) => broken += 1,
                 _ => {}

@@ -13,7 +13,7 @@ use super::ledger::{CallLoad, CallResult, DeliveryRoute, SimulationLedger, Track
 use super::report::SimulationReport;
 use super::store::{SimulatedStore, SubmittedDelivery};
 use super::stream::Stream;
-use super::target::{SimulatedTarget, TargetCall};
+use super::target::{SimulatedTarget, SimulatedCall};
 use super::{Cancelled, Go, SimulationPlan, SimulationProgress};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
 use redrive_core::book::RuleBook;
@@ -373,7 +373,7 @@ impl<'a> SimulatedWorld<'a> {
         }
         let dependency = store.row(first.id).dependency;
         let is_batch = call.deliveries.len() > 1;
-        let knock = TargetCall {
+        let knock = SimulatedCall {
             at_nanos: self.now,
             limit: call.limit,
             draw: self.luck.draw_of(first.id.content(), u64::from(first.attempts)),
@@ -418,7 +418,7 @@ impl<'a> SimulatedWorld<'a> {
         self.agenda.plan(self.now.saturating_add(nanos(outcome.took)), AgendaEvent::CallEnds(end));
     }
 
-    fn call_through(&mut self, call: &Call, knock: TargetCall, end: FinishedCall, failing: Vec<usize>) {
+    fn call_through(&mut self, call: &Call, knock: SimulatedCall, end: FinishedCall, failing: Vec<usize>) {
         let node = &mut self.nodes[end.node];
         let mut carries: Vec<EffectCount> = Vec::new();
         for (place, delivery) in call.deliveries.iter().enumerate() {

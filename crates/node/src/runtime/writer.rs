@@ -38,7 +38,7 @@ const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Under load, housekeeping gets one small step this often.
 const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
 
-struct BatchResult {
+struct WriterResult {
     /// One per submission.
     answers: Vec<SubmitAnswer>,
     inputs: Vec<Input>,
@@ -254,7 +254,7 @@ impl StoreWriter {
         notes: Vec<NoteJob>,
         mut done: Vec<CompletionSender>,
         now: Timestamp,
-    ) -> BatchResult {
+    ) -> WriterResult {
         let mut inputs = Vec::new();
         for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
             let (fate, promoted) = match settled {
@@ -278,7 +278,7 @@ impl StoreWriter {
         }
         let answers =
             written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
-        BatchResult { answers, inputs, done }
+        WriterResult { answers, inputs, done }
     }
 
     fn publish_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
@@ -301,11 +301,11 @@ impl StoreWriter {
     }
 
     fn send_to_engine(&self, inputs: Vec<Input>) {
-        let inputs_only = BatchResult { answers: Vec::new(), inputs, done: Vec::new() };
+        let inputs_only = WriterResult { answers: Vec::new(), inputs, done: Vec::new() };
         self.send_result(Vec::new(), inputs_only);
     }
 
-    fn send_result(&self, waiters: Vec<AnswerSender>, BatchResult { answers, inputs, done }: BatchResult) {
+    fn send_result(&self, waiters: Vec<AnswerSender>, WriterResult { answers, inputs, done }: WriterResult) {
         if answers.is_empty() && inputs.is_empty() && done.is_empty() {
             return;
         }

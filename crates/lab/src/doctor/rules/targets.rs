@@ -60,13 +60,13 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FailureMode {
+enum StandstillCause {
     Gone,
     Slow,
     Failing,
 }
 
-impl FailureMode {
+impl StandstillCause {
     fn of(member: &RowEvidence<'_>, story: &Story) -> Option<Self> {
         let End::Failed { category, status, .. } = &story.end else { return None };
         match category {
@@ -81,7 +81,7 @@ impl FailureMode {
 }
 
 struct Standstill<'c, 'a> {
-    way: FailureMode,
+    way: StandstillCause,
     ways: u64,
     rows: Vec<&'c RowEvidence<'a>>,
     failed: Vec<(&'c RowEvidence<'a>, &'a Story)>,
@@ -110,17 +110,17 @@ impl<'c, 'a> Standstill<'c, 'a> {
         if waiting == 0 && chart.ago(last) > LATELY {
             return None;
         }
-        let ways: Vec<FailureMode> =
-            failed.iter().filter_map(|(row, story)| FailureMode::of(row, story)).collect();
-        let of = |way: FailureMode| ways.iter().filter(|known| **known == way).count() as u64;
+        let ways: Vec<StandstillCause> =
+            failed.iter().filter_map(|(row, story)| StandstillCause::of(row, story)).collect();
+        let of = |way: StandstillCause| ways.iter().filter(|known| **known == way).count() as u64;
         // `max_by_key` returns the last of equals; a longer timeout is the least certain cure.
-        let way = [FailureMode::Slow, FailureMode::Failing, FailureMode::Gone]
+        let way = [StandstillCause::Slow, StandstillCause::Failing, StandstillCause::Gone]
             .into_iter()
             .max_by_key(|way| of(*way))?;
         Some(Self { way, ways: of(way), rows, failed, waiting })
     }
 
-    fn by(way: FailureMode, chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
+    fn by(way: StandstillCause, chart: &'c EvidenceChart<'a>, ward: &DependencyEvidence<'a>) -> Option<Self> {
         Self::of(chart, ward).filter(|found| found.way == way)
     }
 
@@ -161,7 +161,7 @@ fn failed_in_a_row<'a>(row: &RowEvidence<'a>) -> Vec<&'a Story> {
     let mut attempts: Vec<_> =
         row.attempts().filter(|story| !timeouts::is_of_another_limit(row, story)).collect();
     attempts.sort_by_key(|story| story.started_at);
-    let last = attempts.iter().rposition(|story| FailureMode::of(row, story).is_none());
+    let last = attempts.iter().rposition(|story| StandstillCause::of(row, story).is_none());
     attempts.split_off(last.map_or(0, |last| last + 1))
 }
 
@@ -178,7 +178,7 @@ pub(super) fn is_standstill(chart: &EvidenceChart<'_>, ward: &DependencyEvidence
 }
 
 fn gone(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
-    let found = Standstill::by(FailureMode::Gone, chart, ward)?;
+    let found = Standstill::by(StandstillCause::Gone, chart, ward)?;
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!(
@@ -191,7 +191,7 @@ fn gone(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<Diag
 }
 
 fn failing(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
-    let found = Standstill::by(FailureMode::Failing, chart, ward)?;
+    let found = Standstill::by(StandstillCause::Failing, chart, ward)?;
     let mut evidence = found.shown(chart);
     evidence.extend(messages(found.failed.iter().map(|(_, story)| *story)));
     let advice = format!("check `{}` itself: no rule-book setting fixes that", ward.name);
@@ -204,7 +204,7 @@ fn failing(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<D
 }
 
 fn slow(chart: &EvidenceChart<'_>, ward: &DependencyEvidence<'_>) -> Option<DiagnosisSign> {
-    let found = Standstill::by(FailureMode::Slow, chart, ward)?;
+    let found = Standstill::by(StandstillCause::Slow, chart, ward)?;
     let limits = found.rows.iter().map(|row| timeouts::first_limit(row));
     let limit = limits.max().unwrap_or_default();
     let wanted = |limit: Duration| rounded_up(limit * 5 / 2).min(TIMEOUT_ADVISED_MAX).max(limit);

@@ -12,7 +12,7 @@ use redrive_core::book::RuleBook;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::sampler::AlertSample;
+use super::sampler::SampledFigures;
 use super::{AlertsView, is_firing};
 
 const RECENT_MAX: usize = 50;
@@ -86,7 +86,7 @@ impl AlertLedger {
         self.watch.wants()
     }
 
-    pub(super) fn look(&mut self, seen: &AlertSample) {
+    pub(super) fn look(&mut self, seen: &SampledFigures) {
         self.looked_at = Some(seen.at);
         for notice in self.watch.look(&seen.sample(&self.book)) {
             self.remember(&notice);
@@ -172,9 +172,9 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
     #[test]
     fn what_was_found_and_not_said_is_said_by_the_next_run_and_not_found_again() {
         let mut first = AlertLedger::new(book(BOOK), None, at(0));
-        first.look(&AlertSample::of_letters(at(1), 0));
+        first.look(&SampledFigures::of_letters(at(1), 0));
         assert_eq!(ids(&first).len(), 0, "nothing is wrong yet");
-        first.look(&AlertSample::of_letters(at(2), 3));
+        first.look(&SampledFigures::of_letters(at(2), 3));
         assert_eq!(ids(&first).len(), 2, "both are told");
         let memo = first.memo().expect("something has changed");
         let mut second = AlertLedger::new(book(BOOK), Some(&memo), at(10));
@@ -182,9 +182,9 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
         while second.pending().is_some() {
             second.sent();
         }
-        second.look(&AlertSample::of_letters(at(11), 3));
+        second.look(&SampledFigures::of_letters(at(11), 3));
         assert_eq!(ids(&second).len(), 0, "they know already");
-        second.look(&AlertSample::of_letters(at(700), 3));
+        second.look(&SampledFigures::of_letters(at(700), 3));
         let stages: Vec<Stage> = second.owed.iter().map(|notice| notice.stage).collect();
         assert_eq!(stages, [Stage::Repeated, Stage::Repeated]);
     }
@@ -192,7 +192,7 @@ alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
     #[test]
     fn one_alert_is_one_entry_of_what_was_said() {
         let mut ledger = AlertLedger::new(book(BOOK), None, at(0));
-        ledger.look(&AlertSample::of_letters(at(1), 3));
+        ledger.look(&SampledFigures::of_letters(at(1), 3));
         let view = ledger.view();
         assert_eq!(view.recent.len(), 1);
         assert_eq!(view.recent[0].to, ["desk", "pager"]);

@@ -21,7 +21,7 @@ const OLDEST_EVERY: Duration = Duration::from_secs(5);
 /// How often dead letters are counted by kind; there may be many.
 const LETTERS_EVERY: Duration = Duration::from_secs(5);
 
-pub(super) struct AlertSample {
+pub(super) struct SampledFigures {
     pub(super) at: Timestamp,
     figures: Arc<Figures>,
     dependencies: Vec<DependencyView>,
@@ -31,7 +31,7 @@ pub(super) struct AlertSample {
     sources: Vec<SourceSample>,
 }
 
-impl AlertSample {
+impl SampledFigures {
     pub(super) fn sample<'a>(&'a self, book: &'a RuleBook) -> Sample<'a> {
         Sample {
             at: self.at,
@@ -47,7 +47,7 @@ impl AlertSample {
 }
 
 #[cfg(test)]
-impl AlertSample {
+impl SampledFigures {
     pub(super) fn of_letters(at: Timestamp, dead: u64) -> Self {
         let service = redrive_core::ids::ServiceName::new("shop").expect("a name");
         let name = Arc::new(QueueName { service, channel: None });
@@ -74,7 +74,7 @@ pub(super) struct AlertSampler {
 
 impl AlertSampler {
     /// None if the store does not answer or the node is stopping.
-    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<AlertSample> {
+    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<SampledFigures> {
         let snapshot = node.snapshot().await?;
         match self.ask(node, wants, snapshot).await {
             Ok(seen) => Some(seen),
@@ -85,7 +85,7 @@ impl AlertSampler {
         }
     }
 
-    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<AlertSample, ReadError> {
+    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<SampledFigures, ReadError> {
         let counts = node.read(|reader| reader.counts()).await?;
         if wants.oldest && is_due(self.oldest_at, OLDEST_EVERY) {
             self.oldest = node.read(|reader| reader.oldest()).await?;
@@ -99,7 +99,7 @@ impl AlertSampler {
         }
         // What is found from now on belongs to the next sample.
         let at = node.now();
-        Ok(AlertSample {
+        Ok(SampledFigures {
             at,
             troubles: node.troubles(),
             sources: node.sources().into_iter().filter_map(source).collect(),

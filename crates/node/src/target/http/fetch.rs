@@ -35,7 +35,7 @@ pub(crate) struct FetchBounds {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub enum HttpFetchError {
     #[error("{message}")]
     NoAnswer { message: String },
     #[error("response has status {0}")]
@@ -44,7 +44,7 @@ pub enum FetchError {
     TooLarge { bytes_max: usize },
 }
 
-impl From<CallFailure> for FetchError {
+impl From<CallFailure> for HttpFetchError {
     fn from(failure: CallFailure) -> Self {
         Self::NoAnswer { message: failure.into_reply().message }
     }
@@ -61,7 +61,7 @@ impl FetchedDocument {
         Ok(Self { address: HttpAddress::parse(address, Network::Private)?, pool, bounds })
     }
 
-    pub(crate) async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
+    pub(crate) async fn fetch(&self) -> Result<Vec<u8>, HttpFetchError> {
         let FetchBounds { whole, bytes_max } = self.bounds;
         let limits = CallLimits::within(whole);
         let origin = &self.address.origin;
@@ -70,13 +70,13 @@ impl FetchedDocument {
             limits.wait(CallPhase::Head, origin, sender.requests.send_request(self.request())).await?;
         let answer = answer.map_err(|error| CallFailure::http(origin, &error))?;
         if answer.status() != StatusCode::OK {
-            return Err(FetchError::Status(answer.status().as_u16()));
+            return Err(HttpFetchError::Status(answer.status().as_u16()));
         }
         let wanted = BodyLimits { kept_max: bytes_max, read_max: bytes_max, until: limits.whole_at };
         let body = answer::read(answer.into_body(), wanted).await;
         match body.end {
             BodyEnd::Whole => Ok(body.bytes),
-            BodyEnd::TooLong => Err(FetchError::TooLarge { bytes_max }),
+            BodyEnd::TooLong => Err(HttpFetchError::TooLarge { bytes_max }),
             BodyEnd::TimedOut => Err(timed_out(CallPhase::Body, CallPart::Whole, whole, origin).into()),
             BodyEnd::Broken(error) => Err(CallFailure::http(origin, &error).into()),
         }
