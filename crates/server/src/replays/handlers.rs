@@ -97,7 +97,7 @@ enum ReplayRateRequest {
 /// Which letters are sent again, and how. One that names nothing must say `all`.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes three types that are read as one object")]
-struct ReplayRequest {
+struct NewReplayRequest {
     #[serde(flatten)]
     filter: FilterKeys,
     #[serde(flatten)]
@@ -109,7 +109,7 @@ struct ReplayRequest {
 /// Sends dead letters again, in the background.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
-    request_body(content = ReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
+    request_body(content = NewReplayRequest, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
         (
             status = 201, description = "it has begun", body = ReplayJson,

@@ -42,7 +42,7 @@ use crate::api::error::{ApiError, PathName};
 use crate::api::limits::failed_logins::{FailedLogins, address_group};
 use crate::api::limits::rate::{self, Limiter};
 use crate::api::{App, CORRELATION_ID, reply};
-use crate::webhooks::json::{SourceStatus, WebhookResponse};
+use crate::webhooks::json::{SourceStatus, AcceptedWebhook};
 
 /// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
 const KNOWN_WITHIN: Duration = Duration::from_millis(500);
@@ -126,9 +126,9 @@ pub(crate) fn is_call(method: &Method, uri: &Uri) -> bool {
     params(("source" = String, Path, description = "a webhook source of the rule book")),
     request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
     responses(
-        (status = 202, description = "it is durable", body = WebhookResponse),
+        (status = 202, description = "it is durable", body = AcceptedWebhook),
         (status = 200, description = "one with its id came before, and it is not delivered again; or the challenge of a sender that checks the address, as text", content(
-            (WebhookResponse = "application/json"),
+            (AcceptedWebhook = "application/json"),
             (String = "text/plain"),
         )),
     )
@@ -152,8 +152,8 @@ struct WebhookRefusal {
 }
 
 /// A call that is.
-enum WebhookOutcome {
-    Event(WebhookResponse, Answered),
+enum WebhookResult {
+    Event(AcceptedWebhook, Answered),
     Challenge(String),
 }
 
@@ -177,15 +177,15 @@ fn said(
     app: &App,
     opened: &Opened,
     correlation_id: &str,
-    judged: Result<WebhookOutcome, WebhookRefusal>,
+    judged: Result<WebhookResult, WebhookRefusal>,
 ) -> Response {
     match judged {
-        Ok(WebhookOutcome::Event(taken, answered)) => {
+        Ok(WebhookResult::Event(taken, answered)) => {
             log_call(app, opened, answered, correlation_id, None);
             let is_news = answered == Answered::Accepted;
             reply::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
         }
-        Ok(WebhookOutcome::Challenge(text)) => {
+        Ok(WebhookResult::Challenge(text)) => {
             log_call(app, opened, Answered::Challenge, correlation_id, None);
             // It is the sender's own text: no browser is to take it for anything else.
             let headers = [
@@ -258,11 +258,11 @@ async fn judge(
     headers: &HeaderMap,
     body: &Bytes,
     correlation_id: &str,
-) -> Result<WebhookOutcome, WebhookRefusal> {
+) -> Result<WebhookResult, WebhookRefusal> {
     let hook = &opened.hook;
     let call = Call { headers, body, correlation_id, now: wall_clock() };
     match beside_others(body, || hook.read(call)) {
-        Ok(Made::Challenge(text)) => Ok(WebhookOutcome::Challenge(text)),
+        Ok(Made::Challenge(text)) => Ok(WebhookResult::Challenge(text)),
         Ok(Made::Event(event)) => submit(app, opened, headers, *event).await,
         Err(malformed) => {
             keep(app, hook, headers, body, &malformed.to_string());
@@ -359,19 +359,19 @@ async fn submit(
     opened: &Opened,
     headers: &HeaderMap,
     event: Event,
-) -> Result<WebhookOutcome, WebhookRefusal> {
+) -> Result<WebhookResult, WebhookRefusal> {
     let (id, body) = (event.id.to_string(), event.data.clone());
     let lacks_session = opened.hook.wants_session() && event.session.is_none();
     let taken = |taken: store::Taken, answered| {
         let (receipt, duplicate) = (taken.receipt.to_string(), answered == Answered::Duplicate);
-        let taken = WebhookResponse {
+        let taken = AcceptedWebhook {
             id: id.clone(),
             receipt,
             duplicate,
             conflict: false,
             deliveries: taken.deliveries,
         };
-        Ok(WebhookOutcome::Event(taken, answered))
+        Ok(WebhookResult::Event(taken, answered))
     };
     match app.node.hand_over(event, Way::Webhook).await {
         Handed::Durable(first) => {
@@ -386,8 +386,8 @@ async fn submit(
             let reason = format!("an event with the id `{id}` came before, and was another: {first}");
             keep(app, &opened.hook, headers, &body, &reason);
             let receipt = first.to_string();
-            let taken = WebhookResponse { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
-            Ok(WebhookOutcome::Event(taken, Answered::Conflict))
+            let taken = AcceptedWebhook { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
+            Ok(WebhookResult::Event(taken, Answered::Conflict))
         }
         Handed::Busy(error) => {
             let why = error.to_string();

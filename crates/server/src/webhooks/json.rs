@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// A webhook that was taken, as its sender is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct WebhookResponse {
+pub(crate) struct AcceptedWebhook {
     /// The event's id.
     pub id: String,
     /// To find it again by; the first one's if it came before.

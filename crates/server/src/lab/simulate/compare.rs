@@ -25,7 +25,7 @@ pub(crate) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
     let names = names(&args.rules, against);
     let names = names.each_ref().map(String::as_str);
     let over_time = beside(&first[0], &first[1]);
-    let compared = BookComparison {
+    let compared = ComparisonDocument {
         books: names,
         overall: comparison.overall(names),
         undecided: comparison.undecided(),
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
 
 /// What two books came to, for programs.
 #[derive(Serialize)]
-struct BookComparison<'a> {
+struct ComparisonDocument<'a> {
     books: [&'a str; 2],
     overall: String,
     undecided: Undecided,

@@ -95,7 +95,7 @@ struct StoredTarget {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Order", rename_all = "kebab-case")]
+#[serde(remote = "DeliveryOrder", rename_all = "kebab-case")]
 enum StoredOrder {
     None,
     Session,
